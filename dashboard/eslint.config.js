@@ -1,0 +1,44 @@
+import js from "@eslint/js";
+import hooks from "eslint-plugin-react-hooks";
+import tseslint from "typescript-eslint";
+
+// Imports go one way: app -> features -> charts -> api -> shared. Nothing that ships knows src/testing or e2e.
+const forbid = (files, folders) => ({
+  files,
+  ignores: ["src/**/*.test.{ts,tsx}", "src/testing/**"],
+  rules: {
+    "no-restricted-imports": [
+      "error",
+      {
+        patterns: folders.map((folder) => ({
+          group: [`**/${folder}/**`, `**/${folder}`],
+          message: "imports go app -> features -> charts -> api -> shared; tests' helpers never ship",
+        })),
+      },
+    ],
+  },
+});
+
+export default tseslint.config(
+  { ignores: ["dist", "src/api/schema.d.ts", "test-results", "playwright-report"] },
+  js.configs.recommended,
+  ...tseslint.configs.strictTypeChecked,
+  { languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } } },
+  hooks.configs.flat["recommended-latest"],
+  {
+    rules: {
+      "no-console": "error",
+      eqeqeq: "error",
+      "max-lines": ["error", 600],
+      "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
+      "@typescript-eslint/consistent-type-imports": "error",
+    },
+  },
+  { files: ["*.js"], ...tseslint.configs.disableTypeChecked },
+  forbid(["src/app/**", "src/main.tsx"], ["testing", "e2e"]),
+  forbid(["src/features/**"], ["testing", "e2e", "app"]),
+  forbid(["src/charts/**"], ["testing", "e2e", "app", "features"]),
+  forbid(["src/api/**"], ["testing", "e2e", "app", "features", "charts"]),
+  forbid(["src/shared/**"], ["testing", "e2e", "app", "features", "charts", "api"]),
+);

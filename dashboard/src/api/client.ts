@@ -1,0 +1,100 @@
+import createClient from "openapi-fetch";
+import { API_BASE_URL, MQ_BASE_URL } from "../shared/config";
+import { answered, unanswered } from "./reachability";
+import type { components, paths } from "./schema";
+
+type Schemas = components["schemas"];
+export type Gpu = Schemas["Gpu"];
+export type GpuDetail = Schemas["GpuDetail"];
+export type GpuList = Schemas["GpuList"];
+export type HostList = Schemas["HostList"];
+export type Metric = Schemas["Metric"];
+export type QueryAnswer = Schemas["QueryAnswer"];
+export type Health = Schemas["Health"];
+export type Stats = Schemas["Stats"];
+export type TelemetryEntry = Schemas["TelemetryEntry"];
+
+/** What went wrong: nobody answered, the answer was no JSON, or the server refused. */
+export type Failure =
+  | { readonly kind: "network"; readonly cause: unknown }
+  | { readonly kind: "json"; readonly status: number }
+  | { readonly kind: "server"; readonly status: number; readonly code: string; readonly message: string };
+
+export class ApiError extends Error {
+  readonly failure: Failure;
+
+  constructor(failure: Failure) {
+    super(describe(failure));
+    this.name = "ApiError";
+    this.failure = failure;
+  }
+}
+
+function describe(failure: Failure): string {
+  switch (failure.kind) {
+    case "network":
+      return "The API did not answer.";
+    case "json":
+      return `The API answered with status ${failure.status} and something that is not JSON.`;
+    case "server":
+      return failure.message;
+  }
+}
+
+/** Statuses with which a proxy says that nobody is behind it. */
+const NOBODY_BEHIND = new Set([502, 503, 504]);
+const ANSWER_WITHIN_MS = 15_000;
+
+/** The one place that fetches. It tells errors apart and keeps the page's view of whether the API can be reached. */
+async function ask(request: Request): Promise<Response> {
+  let response: Response;
+  let text: string;
+  try {
+    const patience = AbortSignal.timeout(ANSWER_WITHIN_MS);
+    response = await fetch(request, { signal: AbortSignal.any([request.signal, patience]) });
+    text = await response.text();
+  } catch (cause) {
+    if (request.signal.aborted) throw cause;
+    unanswered();
+    throw new ApiError({ kind: "network", cause });
+  }
+  const body = parse(text);
+  if (body === undefined) {
+    if (NOBODY_BEHIND.has(response.status)) unanswered();
+    else answered();
+    throw new ApiError({ kind: "json", status: response.status });
+  }
+  answered();
+  // An unhealthy gateway says so with 503 and a whole health report: that is an answer, not a refusal.
+  if (!response.ok && !isHealthReport(body)) throw new ApiError(refusal(response.status, body));
+  return new Response(text, { status: 200, headers: { "content-type": "application/json" } });
+}
+
+function isHealthReport(body: unknown): boolean {
+  return typeof body === "object" && body !== null && "service" in body && "status" in body;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function refusal(status: number, body: unknown): Failure {
+  const parts = typeof body === "object" && body !== null ? (body as Record<string, unknown>) : {};
+  const words = (name: string) => (typeof parts[name] === "string" ? parts[name] : "");
+  const message = words("message") || words("error") || `The API refused with status ${status}.`;
+  return { kind: "server", status, code: words("code"), message };
+}
+
+const options = { fetch: ask, querySerializer: { array: { style: "form" as const, explode: false } } };
+export const api = createClient<paths>({ baseUrl: API_BASE_URL || window.location.origin, ...options });
+export const queueApi = createClient<paths>({ baseUrl: MQ_BASE_URL || window.location.origin, ...options });
+
+/** The data of an answer. Failures were thrown by `ask`; an answer without data is a broken promise of the document. */
+export function dataOf<T>(answer: { data?: T; response: Response }): T {
+  if (answer.data === undefined) throw new ApiError({ kind: "json", status: answer.response.status });
+  return answer.data;
+}

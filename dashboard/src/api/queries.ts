@@ -1,0 +1,153 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
+import { MINUTE, parseInstant } from "../shared/time";
+import { api, dataOf, queueApi, type Gpu } from "./client";
+
+export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
+export type State = (typeof STATES)[number];
+
+/** The server's answer for a page of hosts; a fleet of 10,000 GPUs has fewer hosts than this. */
+const HOSTS_MAX = 1000;
+const FOREVER = Infinity;
+
+export interface GpuListAsk {
+  readonly search: string;
+  readonly state: string;
+  readonly host: string;
+  readonly sort: string;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+const given = (text: string) => (text === "" ? undefined : text);
+
+export function gpuListQuery(ask: GpuListAsk) {
+  const query = {
+    search: given(ask.search),
+    state: given(ask.state),
+    host: given(ask.host),
+    sort: given(ask.sort),
+    limit: ask.limit,
+    offset: ask.offset,
+    include: "metrics",
+  };
+  return queryOptions({
+    queryKey: ["gpus", ask],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/gpus", { params: { query: defined(query) }, signal })),
+    refetchInterval: REFRESH_INTERVAL_MS,
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** How many GPUs are in a state, and one of them. */
+export function stateCountQuery(state: State) {
+  return queryOptions({
+    queryKey: ["gpus", "count", state],
+    queryFn: async ({ signal }) => {
+      const answer = await api.GET("/api/v1/gpus", { params: { query: { state, limit: 1 } }, signal });
+      return dataOf(answer);
+    },
+    refetchInterval: HEALTH_INTERVAL_MS,
+  });
+}
+
+export function hostsQuery() {
+  return queryOptions({
+    queryKey: ["hosts"],
+    queryFn: async ({ signal }) =>
+      dataOf(await api.GET("/api/v1/hosts", { params: { query: { limit: HOSTS_MAX } }, signal })),
+    refetchInterval: MINUTE,
+  });
+}
+
+export function gpuQuery(id: string, refetchInterval: number) {
+  return queryOptions({
+    queryKey: ["gpu", id],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/gpus/{id}", { params: { path: { id } }, signal })),
+    refetchInterval,
+  });
+}
+
+export function catalogueQuery() {
+  return queryOptions({
+    queryKey: ["catalogue"],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/api/v1/metrics", { signal })),
+    staleTime: FOREVER,
+  });
+}
+
+export const AGGREGATES = ["mean", "min", "max", "p99", "last"] as const;
+export type Aggregate = (typeof AGGREGATES)[number];
+
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface HistoryAsk {
+  readonly metrics: readonly string[];
+  readonly gpus: readonly string[];
+  readonly stepMs: number;
+  readonly aggregate: Aggregate;
+}
+
+/** Buckets of several metrics of several GPUs, in the shape that a chart draws. */
+export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSignal) {
+  const query = {
+    metrics: ask.metrics.join(","),
+    gpus: ask.gpus.join(","),
+    start: new Date(span.start).toISOString(),
+    end: new Date(span.end).toISOString(),
+    step: `${ask.stepMs}ms`,
+    aggregate: ask.aggregate,
+    group_by: "gpu",
+  } as const;
+  return dataOf(await api.GET("/api/v1/query", { params: { query }, signal }));
+}
+
+/** When the first and the last stored sample of a GPU were taken; `null` while nothing is stored. */
+export function recordedSpanQuery(id: string) {
+  return queryOptions({
+    queryKey: ["recorded", id],
+    queryFn: async ({ signal }): Promise<Span | null> => {
+      const at = async (offset: number) => {
+        const query = { limit: 1, offset };
+        return dataOf(await api.GET("/api/v1/gpus/{id}/telemetry", { params: { path: { id }, query }, signal }));
+      };
+      const first = await at(0);
+      const last = first.total > 1 ? await at(first.total - 1) : first;
+      const ends = [first, last]
+        .map((answer) => parseInstant(answer.data[0]?.timestamp))
+        .filter((instant) => instant !== null);
+      return ends.length === 0 ? null : { start: Math.min(...ends), end: Math.max(...ends) };
+    },
+    staleTime: MINUTE,
+  });
+}
+
+export function healthQuery() {
+  return queryOptions({
+    queryKey: ["health"],
+    queryFn: async ({ signal }) => dataOf(await api.GET("/health", { signal })),
+    refetchInterval: HEALTH_INTERVAL_MS,
+  });
+}
+
+export function statsQuery() {
+  return queryOptions({
+    queryKey: ["stats"],
+    queryFn: async ({ signal }) => dataOf(await queueApi.GET("/stats", { signal })),
+    refetchInterval: REFRESH_INTERVAL_MS,
+  });
+}
+
+/** The known states are drawn each in its way; a state of a newer server is drawn as unknown. */
+export function stateOf(gpu: Gpu): State {
+  return STATES.find((state) => state === gpu.state) ?? "unknown";
+}
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+function defined<T extends object>(parts: T): Defined<T> {
+  return Object.fromEntries(Object.entries(parts).filter(([, value]) => value !== undefined)) as Defined<T>;
+}

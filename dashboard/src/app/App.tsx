@@ -1,0 +1,127 @@
+import { Activity, CircleHelp, Monitor, Moon, Sun } from "lucide-react";
+import { useEffect, useRef, type ReactNode } from "react";
+import { FleetPage } from "../features/fleet/FleetPage";
+import { GpuPage } from "../features/gpu/GpuPage";
+import { HealthStrip } from "../features/health/HealthStrip";
+import { StatisticsPage } from "../features/health/StatisticsPage";
+import { UnreachableNotice } from "../features/health/UnreachableNotice";
+import { goTo, Link, usePlace } from "../shared/location";
+import { useShortcuts } from "../shared/shortcuts";
+import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
+import { KeyboardHelp } from "./KeyboardHelp";
+import { routeOf, type Route } from "./routes";
+
+const THEME_ICONS = { system: Monitor, light: Sun, dark: Moon } as const;
+const THEME_NAMES: Readonly<Record<ThemeChoice, string>> = { system: "as the system", light: "light", dark: "dark" };
+
+/** The frame of every page: header with health, notices, and the page of the route. */
+export function App() {
+  const { pathname } = usePlace();
+  const route = routeOf(pathname);
+  const help = useRef<HTMLDialogElement>(null);
+  useShortcuts({
+    t: nextTheme,
+    "?": () => help.current?.showModal(),
+    g: () => goTo("/"),
+    s: () => goTo("/statistics"),
+  });
+  useEffect(() => {
+    document.title = titleOf(route);
+  }, [route]);
+
+  return (
+    <div className="min-h-dvh bg-page font-sans text-fg">
+      <a href="#main" className="button sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50">
+        Skip to content
+      </a>
+      <header className="sticky top-0 z-30 border-b border-line bg-card/95 backdrop-blur">
+        <div className="mx-auto flex min-h-12 max-w-[1680px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
+          <Link to="/" className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to the list of GPUs">
+            <Activity size={18} className="text-good" aria-hidden />
+            gpuvitals
+          </Link>
+          <nav aria-label="Pages" className="flex items-center gap-1">
+            <Tab to="/" active={route.page === "fleet" || route.page === "gpu"}>
+              GPUs
+            </Tab>
+            <Tab to="/statistics" active={route.page === "statistics"}>
+              Statistics
+            </Tab>
+          </nav>
+          <div className="ml-auto flex items-center gap-1">
+            <ThemeButton />
+            <button type="button" className="button quiet square" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => help.current?.showModal()}>
+              <CircleHelp size={16} aria-hidden />
+            </button>
+          </div>
+          <HealthStrip />
+        </div>
+      </header>
+      <UnreachableNotice />
+      <main id="main" className="mx-auto max-w-[1680px] px-3 py-4 sm:px-5">
+        <Page route={route} />
+      </main>
+      <KeyboardHelp dialog={help} />
+    </div>
+  );
+}
+
+function titleOf(route: Route): string {
+  switch (route.page) {
+    case "gpu":
+      return `${route.id} · gpuvitals`;
+    case "statistics":
+      return "Statistics · gpuvitals";
+    default:
+      return "gpuvitals";
+  }
+}
+
+function Page({ route }: { readonly route: Route }) {
+  switch (route.page) {
+    case "fleet":
+      return <FleetPage />;
+    case "gpu":
+      return <GpuPage key={route.id} id={route.id} />;
+    case "statistics":
+      return <StatisticsPage />;
+    case "missing":
+      return (
+        <div className="card mx-auto mt-12 max-w-md p-6 text-center">
+          <h1 className="text-base font-semibold">There is no such page</h1>
+          <p className="mt-1 text-muted">The address may be mistyped or from another version.</p>
+          <Link to="/" className="button mt-4">
+            To the list of GPUs
+          </Link>
+        </div>
+      );
+  }
+}
+
+function Tab({ to, active, children }: { readonly to: string; readonly active: boolean; readonly children: ReactNode }) {
+  return (
+    <Link
+      to={to}
+      aria-current={active ? "page" : undefined}
+      className={`rounded-md px-2 py-1 text-[13px] ${active ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
+    >
+      {children}
+    </Link>
+  );
+}
+
+function ThemeButton() {
+  const { choice } = useTheme();
+  const Icon = THEME_ICONS[choice];
+  return (
+    <button
+      type="button"
+      className="button quiet square"
+      aria-label={`Theme: ${THEME_NAMES[choice]}. Change`}
+      title={`Theme: ${THEME_NAMES[choice]} (t)`}
+      onClick={nextTheme}
+    >
+      <Icon size={16} aria-hidden />
+    </button>
+  );
+}

@@ -1,0 +1,136 @@
+import { useEffect, useMemo, useRef, useState } from "react";
+import uPlot from "uplot";
+import { formatValue, metricTitle } from "../shared/format";
+import { formatInstant } from "../shared/time";
+import { useTheme } from "../shared/theme";
+import { countPoints, lastValue, type Frame } from "./frame";
+import type { Panel } from "./panels";
+import { type Palette, plotData, plotOptions } from "./plot";
+
+interface TimeChartProps {
+  readonly panel: Panel;
+  readonly frame: Frame;
+  /** The range asked for: the axis shows all of it, also where nothing was measured. */
+  readonly span: { readonly start: number; readonly end: number };
+  readonly onSelect: (start: number, end: number) => void;
+  readonly now: number;
+}
+
+const HEIGHT = 176;
+const SYNC = "gpu-page";
+
+function paletteOf(element: HTMLElement): Palette {
+  const style = getComputedStyle(element);
+  const colour = (name: string) => style.getPropertyValue(name).trim();
+  return {
+    text: colour("--muted"),
+    grid: colour("--grid"),
+    lines: [1, 2, 3, 4, 5, 6].map((n) => colour(`--line-${n}`)),
+  };
+}
+
+/** One chart with its legend. The plot is built once per look and fed with data; values under the cursor go to the legend. */
+export function TimeChart({ panel, frame, span, onSelect, now }: TimeChartProps) {
+  const { theme } = useTheme();
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const select = useRef(onSelect);
+  const [cursor, setCursor] = useState<number | null>(null);
+  const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
+  const data = useMemo(() => plotData(frame, panel.columns), [frame, panel.columns]);
+  const points = useMemo(() => countPoints(frame, panel.columns), [frame, panel.columns]);
+  const fed = useRef({ data, span });
+
+  useEffect(() => {
+    fed.current = { data, span };
+    select.current = onSelect;
+  });
+
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const options = plotOptions({
+      columns: panel.columns,
+      unit: panel.unit,
+      hidden,
+      palette: paletteOf(element),
+      width: Math.max(element.clientWidth, 120),
+      height: HEIGHT,
+      syncKey: SYNC,
+      onCursor: setCursor,
+      onSelect: (start, end) => select.current(start, end),
+    });
+    const made = new uPlot(options, fed.current.data, element);
+    made.setScale("x", { min: fed.current.span.start, max: fed.current.span.end });
+    plot.current = made;
+    const watcher = new ResizeObserver(() => made.setSize({ width: Math.max(element.clientWidth, 120), height: HEIGHT }));
+    watcher.observe(element);
+    return () => {
+      watcher.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [panel.columns, panel.unit, hidden, theme]);
+
+  const { start, end } = span;
+  useEffect(() => {
+    const made = plot.current;
+    if (made === null) return;
+    made.batch(() => {
+      made.setData(data, false);
+      made.setScale("x", { min: start, max: end });
+    });
+  }, [data, start, end]);
+
+  const at = cursor === null ? undefined : frame.times[cursor];
+  const toggle = (column: string) =>
+    setHidden((held) => {
+      const next = new Set(held);
+      if (!next.delete(column)) next.add(column);
+      return next;
+    });
+
+  return (
+    <figure
+      className="card min-w-0 px-3 pt-2.5 pb-2"
+      aria-label={`${panel.title}: ${points === 0 ? "no values in this range" : `${points} values`}`}
+      data-testid="chart"
+      data-panel={panel.id}
+      data-points={points}
+    >
+      <figcaption className="mb-1 flex items-baseline justify-between gap-3">
+        <span className="text-[13px] font-medium">{panel.title}</span>
+        <span className="num text-[11px] text-muted">{at === undefined ? "" : formatInstant(at, now)}</span>
+      </figcaption>
+      <div className="relative">
+        <div ref={box} style={{ height: HEIGHT }} />
+        {points === 0 && (
+          <p className="pointer-events-none absolute inset-0 grid place-items-center text-xs text-muted">
+            No values in this range
+          </p>
+        )}
+      </div>
+      <ul className="mt-1 flex flex-wrap gap-x-4 gap-y-0.5" aria-label={`Lines of ${panel.title}`}>
+        {panel.columns.map((column, place) => {
+          const held = frame.values.get(column);
+          const value = cursor === null ? lastValue(held) : (held?.[cursor] ?? null);
+          return (
+            <li key={column}>
+              <button
+                type="button"
+                className={`flex items-center gap-1.5 rounded py-0.5 text-xs hover:text-fg ${hidden.has(column) ? "text-faint line-through" : "text-muted"}`}
+                aria-pressed={!hidden.has(column)}
+                title={`${column}: show or hide this line`}
+                onClick={() => toggle(column)}
+              >
+                <span className="h-0.5 w-3 rounded-full" style={{ background: `var(--line-${(place % 6) + 1})` }} />
+                {metricTitle(column)}
+                <span className="num font-medium text-fg">{formatValue(value, panel.unit)}</span>
+              </button>
+            </li>
+          );
+        })}
+      </ul>
+    </figure>
+  );
+}

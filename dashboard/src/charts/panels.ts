@@ -1,0 +1,88 @@
+import { capital, unitSymbol } from "../shared/format";
+
+/** What a panel needs to know of a catalogue row. */
+export interface CatalogueRow {
+  readonly column: string;
+  readonly unit: string;
+  readonly group: string;
+  readonly instrument: string;
+  readonly help: string;
+}
+
+/** One chart: metrics of one group with one unit, so that they share an axis. */
+export interface Panel {
+  readonly id: string;
+  readonly title: string;
+  readonly unit: string;
+  readonly columns: readonly string[];
+}
+
+export interface Group {
+  readonly group: string;
+  readonly title: string;
+  readonly panels: readonly Panel[];
+}
+
+/** Lines in one chart that can still be told apart; a group with more is drawn as several charts. */
+export const LINES_MAX = 6;
+const OTHER = "other";
+const TITLES: Readonly<Record<string, string>> = {
+  pcie: "PCIe",
+  clock: "Clocks",
+  temperature: "Temperatures",
+  power: "Power and energy",
+  board: "Fans and voltages",
+  throttle: "Throttling",
+  interconnect: "NVLink and xGMI",
+  reliability: "Errors",
+  other: "Other columns",
+};
+
+export function groupTitle(group: string): string {
+  return TITLES[group] ?? capital(group.replaceAll("_", " "));
+}
+
+/** The catalogue rows of the columns a GPU has, in the catalogue's order; unknown columns follow as a group of their own. */
+export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly string[]): CatalogueRow[] {
+  const present = new Set(columns);
+  const known = catalogue.filter((row) => present.has(row.column));
+  for (const row of known) present.delete(row.column);
+  const foreign = [...present].sort().map((column) => ({
+    column,
+    unit: "none",
+    group: OTHER,
+    instrument: "gauge",
+    help: "Not in the catalogue; kept as the source wrote it.",
+  }));
+  return [...known, ...foreign];
+}
+
+/** Panels by group. What changes only with the configuration is no line: it stands among the latest values. */
+export function panelsOf(rows: readonly CatalogueRow[]): Group[] {
+  const groups = new Map<string, Map<string, string[]>>();
+  for (const row of rows) {
+    if (row.instrument === "info") continue;
+    const units = groups.get(row.group) ?? new Map<string, string[]>();
+    // A sum that only grows would flatten what goes up and down beside it.
+    const axis = row.instrument === "counter" ? `${row.unit} total` : row.unit;
+    units.set(axis, [...(units.get(axis) ?? []), row.column]);
+    groups.set(row.group, units);
+  }
+  return [...groups].map(([group, units]) => ({
+    group,
+    title: groupTitle(group),
+    panels: [...units].flatMap(([axis, columns]) => charts(group, axis, columns)),
+  }));
+}
+
+function charts(group: string, axis: string, columns: readonly string[]): Panel[] {
+  const unit = axis.replace(/ total$/, "");
+  const symbol = unitSymbol(unit);
+  const kind = axis === unit ? symbol : `${symbol} total`.trim();
+  const out: Panel[] = [];
+  for (let at = 0; at < columns.length; at += LINES_MAX) {
+    const title = kind === "" ? groupTitle(group) : `${groupTitle(group)} · ${kind}`;
+    out.push({ id: `${group}-${axis}-${at}`.replaceAll(" ", "-"), title, unit, columns: columns.slice(at, at + LINES_MAX) });
+  }
+  return out;
+}

@@ -1,0 +1,81 @@
+import { Check, ChevronRight, Copy } from "lucide-react";
+import { useEffect, useState } from "react";
+import type { Gpu } from "../../api/client";
+import type { State } from "../../api/queries";
+import { ABSENT, formatValue } from "../../shared/format";
+import { Link, searchOf } from "../../shared/location";
+import { formatAge, formatInstant } from "../../shared/time";
+import { SimulatedBadge, StateBadge } from "../gpuLook";
+
+interface GpuHeaderProps {
+  readonly gpu: Gpu;
+  readonly state: State;
+  readonly lastSeen: number | null;
+  readonly now: number;
+}
+
+export function GpuHeader({ gpu, state, lastSeen, now }: GpuHeaderProps) {
+  return (
+    <header>
+      <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
+        <Link to="/" className="hover:text-fg hover:underline">
+          GPUs
+        </Link>
+        <ChevronRight size={12} aria-hidden />
+        <Link to={`/${searchOf({ host: gpu.hostname })}`} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
+          {gpu.hostname}
+        </Link>
+      </nav>
+      <div className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1">
+        <h1 className="text-lg font-semibold tracking-tight">
+          {gpu.name}
+          {typeof gpu.index === "number" && <span className="num ml-2 font-normal text-muted">#{gpu.index}</span>}
+        </h1>
+        <StateBadge state={state} />
+        {gpu.simulated && <SimulatedBadge />}
+      </div>
+      <dl className="mt-1 flex flex-wrap items-center gap-x-5 gap-y-1 text-[13px]">
+        <Fact name="Id">
+          <span className="font-mono text-xs break-all">{gpu.id}</span>
+          <CopyButton text={gpu.id} />
+        </Fact>
+        <Fact name="Vendor">{gpu.vendor || ABSENT}</Fact>
+        {gpu.model !== gpu.name && <Fact name="Model">{gpu.model || ABSENT}</Fact>}
+        <Fact name="Driver">{gpu.driver_version || ABSENT}</Fact>
+        <Fact name="Memory">{formatValue(gpu.memory_mb, "MiB")}</Fact>
+        <Fact name="Last seen">
+          <span title={lastSeen === null ? undefined : new Date(lastSeen).toISOString()}>
+            {lastSeen === null ? "never" : `${formatInstant(lastSeen, now)} (${formatAge(lastSeen, now)})`}
+          </span>
+        </Fact>
+      </dl>
+    </header>
+  );
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
+  return (
+    <div className="flex items-baseline gap-1.5">
+      <dt className="text-xs text-faint">{name}</dt>
+      <dd className="num flex items-center gap-1 text-muted">{children}</dd>
+    </div>
+  );
+}
+
+function CopyButton({ text }: { readonly text: string }) {
+  const [copied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!copied) return;
+    const timer = setTimeout(() => setCopied(false), 1500);
+    return () => clearTimeout(timer);
+  }, [copied]);
+  const copy = () => {
+    void navigator.clipboard.writeText(text).then(() => setCopied(true));
+  };
+  const Icon = copied ? Check : Copy;
+  return (
+    <button type="button" className="rounded p-0.5 text-faint hover:text-fg" aria-label={copied ? "Copied" : "Copy the id"} onClick={copy}>
+      <Icon size={12} aria-hidden />
+    </button>
+  );
+}

@@ -1,0 +1,173 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { ApiError } from "../../api/client";
+import { catalogueQuery, gpuQuery, recordedSpanQuery, stateOf } from "../../api/queries";
+import { EMPTY, extend, frameOf } from "../../charts/frame";
+import { rowsOf } from "../../charts/panels";
+import { REFRESH_INTERVAL_MS } from "../../shared/config";
+import { goTo, Link, usePlace } from "../../shared/location";
+import { useShortcuts } from "../../shared/shortcuts";
+import { Empty, Failed } from "../../shared/states";
+import { formatAge, formatClock, formatInstant, SECOND, useNow } from "../../shared/time";
+import { SimulatedBanner } from "../gpuLook";
+import { ChartGroups } from "./ChartGroups";
+import { GpuHeader } from "./GpuHeader";
+import { historyQuery } from "./history";
+import { lastSeenOf, latestOf } from "./latest";
+import { LatestTable } from "./LatestTable";
+import { canBeLive, defaultRange, gpuPath, isRecorded, parseGpu, spanOf, type GpuState } from "./range";
+import { useStream } from "./stream";
+import { Tiles } from "./Tiles";
+import { Toolbar } from "./Toolbar";
+
+/** One GPU: who it is, its latest values, and their course, drawn from the catalogue. */
+export function GpuPage({ id }: { readonly id: string }) {
+  const { search } = usePlace();
+  const state = useMemo(() => parseGpu(search), [search]);
+  const view = useGpuView(id, state);
+  const change = (part: Partial<GpuState>) => goTo(gpuPath(id, { ...state, ...part }), { replace: true });
+  useShortcuts({ l: () => view.liveAllowed && change({ live: !view.live }) });
+
+  const { detail, history, now } = view;
+  if (detail.data === undefined) {
+    if (!detail.isError) return <Waiting />;
+    return isMissing(detail.error) ? <Missing id={id} /> : <Failed what="This GPU" error={detail.error} retry={() => void detail.refetch()} />;
+  }
+  const gpu = detail.data.gpu;
+  return (
+    <div data-testid="gpu" data-last-update={view.lastSeen ?? ""} data-live={view.stream.status}>
+      {gpu.simulated && <SimulatedBanner>This GPU is simulated: its values were made up by gpuvitals, not measured.</SimulatedBanner>}
+      <GpuHeader gpu={gpu} state={stateOf(gpu)} lastSeen={view.lastSeen} now={now} />
+      {view.recorded && view.lastSeen !== null && (
+        <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
+          Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.
+        </p>
+      )}
+      {detail.isError && (
+        <p role="note" aria-label="Not renewed" className="mt-2 text-[13px] text-warn">
+          Not renewed: as of {formatClock(detail.dataUpdatedAt)}. {detail.error.message}
+        </p>
+      )}
+      <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} />
+      <Toolbar
+        range={view.range}
+        aggregate={state.aggregate}
+        live={view.live}
+        liveAllowed={view.liveAllowed}
+        status={view.stream.status}
+        span={view.span}
+        onRange={(range) => change({ range })}
+        onAggregate={(aggregate) => change({ aggregate })}
+        onLive={(live) => change({ live })}
+      />
+      <div className="grid items-start gap-4 xl:grid-cols-[minmax(0,1fr)_21rem]">
+        <div className="min-w-0" aria-busy={history.isFetching}>
+          {history.isError && history.data === undefined ? (
+            <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
+          ) : view.rows.length === 0 ? (
+            <Empty title="No values yet">This GPU is known, but none of its metrics has been read.</Empty>
+          ) : (
+            <ChartGroups
+              rows={view.rows}
+              frame={view.frame}
+              span={view.span}
+              now={now}
+              loading={history.data === undefined}
+              truncated={history.data?.answer.truncated === true}
+              onSelect={(start, end) => change({ range: { kind: "custom", start, end } })}
+            />
+          )}
+        </div>
+        <LatestTable rows={view.rows} latest={view.latest} now={now} />
+      </div>
+    </div>
+  );
+}
+
+/** Everything the page shows, from the address, the server and the stream. */
+function useGpuView(id: string, state: GpuState) {
+  const now = useNow(SECOND);
+  const detail = useQuery(gpuQuery(id, REFRESH_INTERVAL_MS));
+  const catalogue = useQuery(catalogueQuery());
+  const said = lastSeenOf(detail.data, []);
+  const recorded = isRecorded(said, now);
+  const range = state.range ?? defaultRange(recorded);
+  const liveAllowed = canBeLive(range);
+  const live = liveAllowed && (state.live ?? (said !== null && !recorded));
+  const stream = useStream(id, live);
+  const all = useQuery({ ...recordedSpanQuery(id), enabled: range.kind === "all" });
+
+  const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
+  const rows = useMemo(
+    () => rowsOf(catalogue.data?.metrics ?? [], columns === "" ? [] : columns.split(",")),
+    [catalogue.data, columns],
+  );
+  const drawn = useMemo(() => rows.filter((row) => row.instrument !== "info").map((row) => row.column), [rows]);
+  const anchor = recorded && !live ? said : null;
+  const history = useQuery({
+    ...historyQuery({
+      gpu: id,
+      columns: drawn,
+      range,
+      aggregate: state.aggregate,
+      anchor,
+      all: all.data ?? null,
+      polling: live && stream.status !== "live",
+    }),
+  });
+
+  const moving = range.kind === "preset" && anchor === null;
+  const span = moving ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all.data ?? null));
+  const { start } = span;
+  const frame = useMemo(() => {
+    const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, id);
+    return live ? extend(base, stream.samples, start, state.aggregate) : base;
+  }, [history.data, id, live, stream.samples, start, state.aggregate]);
+  const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
+  return {
+    now,
+    detail,
+    history,
+    stream,
+    recorded,
+    range,
+    live,
+    liveAllowed,
+    rows,
+    frame,
+    span,
+    latest,
+    lastSeen: lastSeenOf(detail.data, stream.samples),
+  };
+}
+
+function isMissing(error: Error): boolean {
+  return error instanceof ApiError && error.failure.kind === "server" && error.failure.status === 404;
+}
+
+function Missing({ id }: { readonly id: string }) {
+  return (
+    <Empty title="No such GPU">
+      <p>
+        Nothing has been recorded under <code className="font-mono break-all">{id}</code>.
+      </p>
+      <Link to="/" className="button mt-4">
+        To the list of GPUs
+      </Link>
+    </Empty>
+  );
+}
+
+function Waiting() {
+  return (
+    <div role="status" aria-label="Loading the GPU" className="space-y-4">
+      <div className="waiting h-14" />
+      <div className="grid grid-cols-2 gap-3 md:grid-cols-4">
+        {["a", "b", "c", "d"].map((key) => (
+          <div key={key} className="waiting h-20" />
+        ))}
+      </div>
+      <div className="waiting h-64" />
+    </div>
+  );
+}

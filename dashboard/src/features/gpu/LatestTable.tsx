@@ -1,0 +1,60 @@
+import { groupTitle, type CatalogueRow } from "../../charts/panels";
+import { ABSENT, formatValue, metricTitle } from "../../shared/format";
+import { formatAge, formatInstant } from "../../shared/time";
+import type { LatestValues } from "./latest";
+
+interface LatestTableProps {
+  readonly rows: readonly CatalogueRow[];
+  readonly latest: LatestValues;
+  readonly now: number;
+}
+
+/** Every value that is known of the GPU with its own age, by group. */
+export function LatestTable({ rows, latest, now }: LatestTableProps) {
+  if (rows.length === 0) return null;
+  const groups = [...new Set(rows.map((row) => row.group))];
+  return (
+    <section aria-label="Latest values" className="card overflow-hidden">
+      <h2 className="border-b border-line px-3.5 py-2 text-[13px] font-semibold">Latest values</h2>
+      <table className="w-full text-[13px]">
+        <thead className="sr-only">
+          <tr>
+            <th scope="col">Metric</th>
+            <th scope="col">Value</th>
+            <th scope="col">Age</th>
+          </tr>
+        </thead>
+        {groups.map((group) => (
+          <tbody key={group}>
+            <tr>
+              <th scope="rowgroup" colSpan={3} className="px-3.5 pt-2.5 pb-0.5 text-left text-[11px] font-medium text-faint">
+                {groupTitle(group)}
+              </th>
+            </tr>
+            {rows
+              .filter((row) => row.group === group)
+              .map((row) => (
+                <LatestRow key={row.column} row={row} latest={latest} now={now} />
+              ))}
+          </tbody>
+        ))}
+      </table>
+    </section>
+  );
+}
+
+function LatestRow({ row, latest, now }: { readonly row: CatalogueRow; readonly latest: LatestValues; readonly now: number }) {
+  const held = latest.get(row.column);
+  const at = held?.at ?? null;
+  return (
+    <tr className="hover:bg-raised/60" title={`${row.column}: ${row.help}`} data-column={row.column}>
+      <th scope="row" className="px-3.5 py-1 text-left font-normal text-muted">
+        {metricTitle(row.column)}
+      </th>
+      <td className="num px-1 py-1 text-right font-medium whitespace-nowrap">{formatValue(held?.value, row.unit)}</td>
+      <td className="num w-20 py-1 pr-3.5 pl-1 text-right text-[11px] whitespace-nowrap text-faint" title={at === null ? undefined : formatInstant(at, 0)}>
+        {at === null ? ABSENT : formatAge(at, now)}
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,146 @@
+import { Radio } from "lucide-react";
+import { useState } from "react";
+import { AGGREGATES, type Aggregate, type Span } from "../../api/queries";
+import { toLocalField } from "../../shared/time";
+import { isPreset, PRESETS, type Preset, type Range } from "./range";
+import type { StreamStatus } from "./stream";
+
+interface ToolbarProps {
+  readonly range: Range;
+  readonly aggregate: Aggregate;
+  readonly live: boolean;
+  readonly liveAllowed: boolean;
+  readonly status: StreamStatus;
+  readonly span: Span;
+  readonly onRange: (range: Range) => void;
+  readonly onAggregate: (aggregate: Aggregate) => void;
+  readonly onLive: (live: boolean) => void;
+}
+
+const NAMES: Readonly<Record<Preset, string>> = {
+  "5m": "5 minutes",
+  "15m": "15 minutes",
+  "1h": "1 hour",
+  "6h": "6 hours",
+  "24h": "24 hours",
+  "7d": "7 days",
+};
+
+const STATUS_TEXT: Readonly<Record<StreamStatus, string>> = {
+  off: "",
+  connecting: "Connecting to the stream",
+  live: "",
+  polling: "The stream is not available: asking every few seconds instead",
+};
+
+/** Time range, how buckets are summed up, and live mode. */
+export function Toolbar(props: ToolbarProps) {
+  const { range, aggregate, live, liveAllowed, status, span, onRange, onAggregate, onLive } = props;
+  const chosen = range.kind === "preset" ? range.preset : range.kind;
+  const choose = (name: string) => {
+    if (isPreset(name)) onRange({ kind: "preset", preset: name });
+    else if (name === "all") onRange({ kind: "all" });
+    else onRange({ kind: "custom", start: Math.floor(span.start), end: Math.ceil(span.end) });
+  };
+  return (
+    <section aria-label="Time range" className="sticky top-[var(--header,0px)] z-20 -mx-3 mt-4 mb-3 border-y border-transparent bg-page/95 px-3 py-2 backdrop-blur sm:-mx-5 sm:px-5">
+      <div className="flex flex-wrap items-center gap-2">
+        <div role="group" aria-label="Range" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
+          {(Object.keys(PRESETS) as Preset[]).map((preset) => (
+            <Choice key={preset} name={preset} label={`Last ${NAMES[preset]}`} pressed={chosen === preset} onClick={choose} />
+          ))}
+          <Choice name="all" label="All recorded" text="All" pressed={chosen === "all"} onClick={choose} />
+          <Choice name="custom" label="Custom range" text="Custom" pressed={chosen === "custom"} onClick={choose} />
+        </div>
+        <label className="flex items-center gap-1.5 text-xs text-muted">
+          <span className="sr-only sm:not-sr-only">Buckets</span>
+          <select
+            className="field"
+            aria-label="How the values of a bucket are summed up"
+            value={aggregate}
+            onChange={(event) => onAggregate(AGGREGATES.find((known) => known === event.target.value) ?? "mean")}
+          >
+            {AGGREGATES.map((known) => (
+              <option key={known}>{known}</option>
+            ))}
+          </select>
+        </label>
+        <button
+          type="button"
+          className={`button ${live ? "text-good!" : ""}`}
+          aria-pressed={live}
+          disabled={!liveAllowed}
+          title={liveAllowed ? "Live: new samples as they arrive (l)" : "Only a range that ends now can be live"}
+          onClick={() => onLive(!live)}
+        >
+          <Radio size={14} className={live && status === "live" ? "animate-pulse" : ""} aria-hidden />
+          Live
+        </button>
+        <p role="status" className="text-xs text-warn">
+          {live ? STATUS_TEXT[status] : ""}
+        </p>
+      </div>
+      {range.kind === "custom" && (
+        <CustomRange key={`${range.start} ${range.end}`} start={range.start} end={range.end} onRange={onRange} />
+      )}
+    </section>
+  );
+}
+
+interface ChoiceProps {
+  readonly name: string;
+  readonly label: string;
+  readonly text?: string;
+  readonly pressed: boolean;
+  readonly onClick: (name: string) => void;
+}
+
+function Choice({ name, label, text, pressed, onClick }: ChoiceProps) {
+  return (
+    <button
+      type="button"
+      aria-label={label}
+      aria-pressed={pressed}
+      title={label}
+      className={`num h-7 rounded px-2 text-[13px] ${pressed ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
+      onClick={() => onClick(name)}
+    >
+      {text ?? name}
+    </button>
+  );
+}
+
+interface CustomRangeProps {
+  readonly start: number;
+  readonly end: number;
+  readonly onRange: (range: Range) => void;
+}
+
+function CustomRange({ start, end, onRange }: CustomRangeProps) {
+  const [from, setFrom] = useState(toLocalField(start));
+  const [to, setTo] = useState(toLocalField(end));
+  const parsed = { start: Date.parse(from), end: Date.parse(to) };
+  const valid = parsed.start < parsed.end;
+  return (
+    <form
+      className="mt-2 flex flex-wrap items-center gap-2 text-xs text-muted"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (valid) onRange({ kind: "custom", ...parsed });
+      }}
+    >
+      <label className="flex items-center gap-1.5">
+        From
+        <input type="datetime-local" step="1" className="field num" value={from} onChange={(event) => setFrom(event.target.value)} />
+      </label>
+      <label className="flex items-center gap-1.5">
+        to
+        <input type="datetime-local" step="1" className="field num" value={to} onChange={(event) => setTo(event.target.value)} />
+      </label>
+      <button type="submit" className="button" disabled={!valid}>
+        Apply
+      </button>
+      {!valid && <span role="alert">The start must lie before the end.</span>}
+    </form>
+  );
+}

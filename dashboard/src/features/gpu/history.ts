@@ -1,0 +1,33 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
+import { REFRESH_INTERVAL_MS } from "../../shared/config";
+import { MINUTE } from "../../shared/time";
+import { spanOf, stepOf, type Range } from "./range";
+
+export interface HistoryView {
+  readonly gpu: string;
+  readonly columns: readonly string[];
+  readonly range: Range;
+  readonly aggregate: Aggregate;
+  /** Where a preset ends; `null` is "now", taken when the question is asked. */
+  readonly anchor: number | null;
+  readonly all: Span | null;
+  readonly polling: boolean;
+}
+
+/** The charts' data. A range that ends now is renewed: each minute beside a stream, at the usual pace without one. */
+export function historyQuery(view: HistoryView) {
+  const { gpu, columns, range, aggregate, anchor, all, polling } = view;
+  const moving = range.kind === "preset" && anchor === null;
+  return queryOptions({
+    queryKey: ["history", gpu, columns, range, aggregate, anchor, range.kind === "all" ? all : null],
+    queryFn: async ({ signal }) => {
+      const span = spanOf(range, anchor ?? Date.now(), all);
+      const ask = { metrics: columns, gpus: [gpu], stepMs: stepOf(span), aggregate };
+      return { span, answer: await fetchHistory(ask, span, signal) };
+    },
+    enabled: columns.length > 0 && (range.kind !== "all" || all !== null),
+    refetchInterval: moving ? (polling ? REFRESH_INTERVAL_MS : MINUTE) : false,
+    placeholderData: keepPreviousData,
+  });
+}

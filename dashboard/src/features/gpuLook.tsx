@@ -1,0 +1,79 @@
+import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, TriangleAlert, type LucideIcon } from "lucide-react";
+import type { State } from "../api/queries";
+
+interface StateLook {
+  readonly icon: LucideIcon;
+  readonly colour: string;
+  readonly meaning: string;
+}
+
+/** Every state has a shape and a word besides its colour. */
+export const STATE_LOOKS: Readonly<Record<State, StateLook>> = {
+  active: { icon: CirclePlay, colour: "text-good", meaning: "works" },
+  idle: { icon: CircleDashed, colour: "text-calm", meaning: "has nothing to do" },
+  stale: { icon: Clock, colour: "text-warn", meaning: "has not been heard of lately" },
+  unhealthy: { icon: TriangleAlert, colour: "text-bad", meaning: "reports errors" },
+  unknown: { icon: CircleHelp, colour: "text-faint", meaning: "has told too little" },
+};
+
+export function StateBadge({ state }: { readonly state: State }) {
+  const look = STATE_LOOKS[state];
+  return (
+    <span className={`badge ${look.colour}`} title={look.meaning} data-state={state}>
+      <look.icon size={12} aria-hidden />
+      {state}
+    </span>
+  );
+}
+
+export function SimulatedBadge() {
+  return (
+    <span className="badge text-accent" title="These values are simulated: no GPU measured them">
+      <FlaskConical size={11} aria-hidden />
+      simulated
+    </span>
+  );
+}
+
+/** Stands above everything as long as anything shown is simulated. */
+export function SimulatedBanner({ children }: { readonly children: string }) {
+  return (
+    <p role="note" aria-label="Simulated data" className="mb-3 flex items-center gap-2 rounded-lg border border-accent/35 bg-accent/8 px-3 py-1.5 text-[13px]">
+      <FlaskConical size={14} className="shrink-0 text-accent" aria-hidden />
+      {children}
+    </p>
+  );
+}
+
+interface BarProps {
+  readonly share: number | null;
+  readonly label: string;
+  readonly colour?: string;
+}
+
+/** A share of a whole as a thin bar. */
+export function Bar({ share, label, colour = "var(--bar)" }: BarProps) {
+  const width = share === null ? 0 : Math.min(1, Math.max(0, share)) * 100;
+  return (
+    <span
+      role="meter"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      {...(share === null ? { "aria-valuetext": "no value" } : { "aria-valuenow": Math.round(width) })}
+      className="block h-1 w-full overflow-hidden rounded-full"
+      style={{ background: "var(--bar-track)" }}
+    >
+      <span className="block h-full rounded-full" style={{ width: `${width}%`, background: colour }} />
+    </span>
+  );
+}
+
+const WARM_C = 75;
+const HOT_C = 87;
+
+/** Colour of a temperature's bar; the value itself stands beside it in words. */
+export function heatColour(celsius: number | null): string {
+  if (celsius === null || celsius < WARM_C) return "var(--bar)";
+  return celsius < HOT_C ? "var(--warn)" : "var(--bad)";
+}

@@ -1,0 +1,87 @@
+import { useQuery } from "@tanstack/react-query";
+import { CircleCheck, CircleHelp, CircleX, TriangleAlert, type LucideIcon } from "lucide-react";
+import { healthQuery } from "../../api/queries";
+import { useUnreachableSince } from "../../api/reachability";
+import { formatAge, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
+
+interface Look {
+  readonly icon: LucideIcon;
+  readonly colour: string;
+}
+
+const LOOKS: Readonly<Record<string, Look>> = {
+  healthy: { icon: CircleCheck, colour: "text-good" },
+  degraded: { icon: TriangleAlert, colour: "text-warn" },
+  unhealthy: { icon: CircleX, colour: "text-bad" },
+};
+const UNKNOWN: Look = { icon: CircleHelp, colour: "text-faint" };
+
+interface PartHealth {
+  readonly name: string;
+  readonly status: string;
+  readonly reason: string;
+  readonly since: number | null;
+}
+
+/** Gateway, queue and collector, always in sight: state, and for what is not well the reason and since when. */
+export function HealthStrip() {
+  const health = useQuery(healthQuery());
+  const silentSince = useUnreachableSince();
+  const now = useNow(SECOND);
+  const report = health.data;
+  const silent = silentSince !== null;
+  const part = (name: string, own: { status: string; reason?: string | null; since?: string | null } | undefined): PartHealth =>
+    own === undefined || silent
+      ? { name, status: "unknown", reason: silent ? "the API does not answer" : "", since: null }
+      : { name, status: own.status, reason: own.reason ?? "", since: parseInstant(own.since) };
+  const parts = [
+    silent
+      ? { name: "Gateway", status: "unhealthy", reason: "does not answer", since: silentSince }
+      : part("Gateway", report === undefined ? undefined : { status: gatewayStatus(report) }),
+    part("Queue", report?.queue),
+    part("Collector", report?.collector),
+  ];
+  const updated = health.dataUpdatedAt;
+  return (
+    <section aria-label="Health" className="flex w-full items-center gap-x-3 gap-y-0.5 overflow-x-auto py-1.5 text-xs md:order-none md:ml-2 md:w-auto" data-last-update={updated}>
+      <ul className="flex items-center gap-x-3">
+        {parts.map((each) => (
+          <Part key={each.name} part={each} now={now} />
+        ))}
+      </ul>
+      <span className="num ml-auto whitespace-nowrap text-faint md:ml-0" title="When the health report was last read">
+        {updated === 0 ? "not read yet" : formatAge(updated, now)}
+      </span>
+    </section>
+  );
+}
+
+/** The overall status is the worst of all; the gateway itself is well when it answers and only its parts are not. */
+function gatewayStatus(report: { status: string; queue: { status: string }; collector: { status: string } }): string {
+  const explained = report.queue.status !== "healthy" || report.collector.status !== "healthy";
+  return explained ? "healthy" : report.status;
+}
+
+function Part({ part, now }: { readonly part: PartHealth; readonly now: number }) {
+  const look = LOOKS[part.status] ?? UNKNOWN;
+  const since = part.since === null ? "" : ` since ${formatInstant(part.since, now)}`;
+  const whole = `${part.name}: ${part.status}${since}${part.reason === "" ? "" : `, ${part.reason}`}`;
+  const well = part.status === "healthy";
+  return (
+    <li className="flex items-center gap-1 whitespace-nowrap" title={whole} data-status={part.status}>
+      <look.icon size={13} className={look.colour} aria-hidden />
+      <span className={well ? "text-muted" : "font-medium"}>{part.name}</span>
+      {well ? (
+        <span className="sr-only">{`${part.status}${since}`}</span>
+      ) : (
+        <span className={look.colour}>
+          {part.status}
+          <span className="text-muted">
+            {since}
+            {part.reason !== "" && ` · ${part.reason}`}
+          </span>
+        </span>
+      )}
+    </li>
+  );
+}

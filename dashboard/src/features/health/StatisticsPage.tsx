@@ -1,0 +1,117 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import type { Stats } from "../../api/client";
+import { statsQuery } from "../../api/queries";
+import { ABSENT, capital, formatNumber } from "../../shared/format";
+import { Failed } from "../../shared/states";
+import { formatUptime } from "../../shared/time";
+import { perSecond, type Reading } from "./rate";
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** What queue and gateway have done since they started. */
+export function StatisticsPage() {
+  const stats = useQuery(statsQuery());
+  const rate = useRate(stats.data, stats.dataUpdatedAt);
+  if (stats.data === undefined) {
+    if (stats.error !== null) return <Failed what="The statistics" error={stats.error} retry={() => void stats.refetch()} />;
+    return <Waiting />;
+  }
+  const { total_processed: total, uptime_seconds: uptime, gateway, topics } = stats.data;
+  const names = Object.keys(topics).sort();
+  return (
+    <div className="space-y-4">
+      <h1 className="text-base font-semibold">Statistics</h1>
+      <dl className="grid grid-cols-2 gap-3 md:grid-cols-3 xl:grid-cols-6">
+        <Tile name="Messages" value={WHOLE.format(total)} />
+        <Tile name="Messages per second" value={rate === null ? ABSENT : formatNumber(rate)} />
+        <Tile name="Queue uptime" value={formatUptime(uptime)} />
+        <Tile name="Cache hit rate" value={hitRate(gateway.cache_hit_rate)} />
+        <Tile name="API requests" value={WHOLE.format(gateway.requests ?? 0)} />
+        <Tile name="Gateway uptime" value={formatUptime(gateway.uptime_seconds ?? 0)} />
+      </dl>
+      <section className="card overflow-x-auto" aria-label="Topics of the queue">
+        {names.length === 0 ? (
+          <p className="p-4 text-muted">The queue has no topics yet.</p>
+        ) : (
+          <TopicTable names={names} topics={topics} />
+        )}
+      </section>
+    </div>
+  );
+}
+
+function hitRate(rate: number | null | undefined): string {
+  return typeof rate === "number" ? `${formatNumber(rate * 100)}%` : ABSENT;
+}
+
+/** The rate between the last two readings, kept in state because a render must not depend on how often it runs. */
+function useRate(stats: Stats | undefined, at: number): number | null {
+  const [held, setHeld] = useState<{ last: Reading; rate: number | null } | null>(null);
+  if (stats !== undefined && held?.last.at !== at) {
+    const last = { at, count: stats.total_processed };
+    setHeld({ last, rate: perSecond(held?.last ?? null, last) });
+  }
+  return held?.rate ?? null;
+}
+
+function Tile({ name, value }: { readonly name: string; readonly value: string }) {
+  return (
+    <div className="card px-3.5 py-3">
+      <dt className="text-xs text-muted">{name}</dt>
+      <dd className="num mt-0.5 text-xl font-semibold tracking-tight">{value}</dd>
+    </div>
+  );
+}
+
+function TopicTable({ names, topics }: { readonly names: readonly string[]; readonly topics: Stats["topics"] }) {
+  const numbers = (name: string) => {
+    const topic: Readonly<Record<string, unknown>> = topics[name] ?? {};
+    return Object.entries(topic).filter((entry): entry is [string, number] => typeof entry[1] === "number");
+  };
+  const columns = [...new Set(names.flatMap((name) => numbers(name).map(([column]) => column)))];
+  return (
+    <table className="w-full text-[13px]">
+      <thead>
+        <tr className="border-b border-line text-left text-xs text-muted">
+          <th className="px-3.5 py-2 font-medium">Topic</th>
+          {columns.map((column) => (
+            <th key={column} className="px-3.5 py-2 text-right font-medium whitespace-nowrap">
+              {capital(column.replaceAll("_", " "))}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {names.map((name) => {
+          const held = new Map(numbers(name));
+          return (
+            <tr key={name} className="border-b border-line last:border-0">
+              <th scope="row" className="px-3.5 py-2 text-left font-medium">
+                {name}
+              </th>
+              {columns.map((column) => {
+                const value = held.get(column);
+                return (
+                  <td key={column} className="num px-3.5 py-2 text-right">
+                    {value === undefined ? ABSENT : formatNumber(value)}
+                  </td>
+                );
+              })}
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+function Waiting() {
+  return (
+    <div role="status" aria-label="Loading statistics" className="grid grid-cols-2 gap-3 md:grid-cols-3 xl:grid-cols-6">
+      {["a", "b", "c", "d", "e", "f"].map((key) => (
+        <div key={key} className="waiting h-16" />
+      ))}
+    </div>
+  );
+}

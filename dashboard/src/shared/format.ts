@@ -1,0 +1,122 @@
+/** What stands where there is no value. A value that was not read is never shown as 0. */
+export const ABSENT = "–";
+
+const UNIT_SYMBOLS: Readonly<Record<string, string>> = {
+  none: "",
+  "1": "",
+  percent: "%",
+  pct: "%",
+  ratio: "",
+  megahertz: "MHz",
+  celsius: "°C",
+  C: "°C",
+  watt: "W",
+  watts: "W",
+  joule: "J",
+  joules: "J",
+  mebibyte: "MiB",
+  byte: "B",
+  bytes: "B",
+  bytes_per_second: "B/s",
+  millivolt: "mV",
+  nanosecond: "ns",
+  nanoseconds: "ns",
+  gigatransfers_per_second: "GT/s",
+};
+
+/** The sign people read for a catalogue unit; an unknown unit is shown as it is. */
+export function unitSymbol(unit: string): string {
+  return UNIT_SYMBOLS[unit] ?? unit;
+}
+
+interface Scaled {
+  readonly value: number;
+  readonly unit: string;
+}
+
+const LADDERS: Readonly<Record<string, { readonly base: number; readonly steps: readonly string[] }>> = {
+  MiB: { base: 1024, steps: ["MiB", "GiB", "TiB"] },
+  B: { base: 1024, steps: ["B", "KiB", "MiB", "GiB", "TiB"] },
+  "B/s": { base: 1000, steps: ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"] },
+  J: { base: 1000, steps: ["J", "kJ", "MJ", "GJ"] },
+  ns: { base: 1000, steps: ["ns", "µs", "ms", "s"] },
+  mV: { base: 1000, steps: ["mV", "V"] },
+};
+
+/** Climbs to the unit in which the value is a short number. Only for display: nothing is stored or sent so. */
+export function scaled(value: number, unit: string): Scaled {
+  const symbol = unitSymbol(unit);
+  const ladder = LADDERS[symbol];
+  if (ladder === undefined) return { value, unit: symbol };
+  let rung = 0;
+  let shown = value;
+  while (Math.abs(shown) >= ladder.base && rung + 1 < ladder.steps.length) {
+    shown /= ladder.base;
+    rung += 1;
+  }
+  return { value: shown, unit: ladder.steps[rung] ?? symbol };
+}
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SHORT = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const FINE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+
+export function formatNumber(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 100 || Number.isInteger(value)) return WHOLE.format(value);
+  return size >= 10 ? SHORT.format(value) : FINE.format(value);
+}
+
+export interface Reading {
+  readonly text: string;
+  readonly unit: string;
+}
+
+/** A value and its unit apart, so that the unit can be set smaller. */
+export function reading(value: unknown, unit: string): Reading {
+  if (typeof value === "string") return { text: value, unit: "" };
+  if (typeof value !== "number" || !Number.isFinite(value)) return { text: ABSENT, unit: "" };
+  const fitted = scaled(value, unit);
+  return { text: formatNumber(fitted.value), unit: fitted.unit };
+}
+
+export function formatValue(value: unknown, unit: string): string {
+  const { text, unit: sign } = reading(value, unit);
+  if (sign === "") return text;
+  return sign === "%" ? `${text}%` : `${text} ${sign}`;
+}
+
+/** The numeric value of a metric, or `null`: the wire may carry strings for columns the catalogue does not know. */
+export function numberIn(values: Readonly<Record<string, unknown>> | null | undefined, column: string): number | null {
+  const value = values?.[column];
+  return typeof value === "number" && Number.isFinite(value) ? value : null;
+}
+
+/** A column name as a person would say it: `gpu_clock_mhz` -> `GPU clock`. The unit suffix is said beside it. */
+export function metricTitle(column: string): string {
+  const words = column.split("_");
+  const last = words.at(-1) ?? "";
+  if (words.length > 1 && UNIT_SUFFIXES.has(last)) words.pop();
+  return words.map((word, place) => ACRONYMS.get(word) ?? (place === 0 ? capital(word) : word)).join(" ");
+}
+
+const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "j", "rpm", "mv", "ns", "bps", "gts", "ratio", "bytes"]);
+const ACRONYMS = new Map(
+  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq"].map(
+    (word) => [word, word.toUpperCase()] as const,
+  ),
+)
+  .set("xgmi", "xGMI")
+  .set("pcie", "PCIe")
+  .set("nvlink", "NVLink")
+  .set("mem", "memory");
+
+export function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+/** The short form of a GPU id: enough to tell GPUs apart by eye. */
+export function shortId(id: string): string {
+  const uuid = /^(GPU-|MIG-)?([0-9a-f]{8})-[0-9a-f]{4}-/i.exec(id);
+  return uuid === null ? id : `${uuid[1] ?? ""}${uuid[2] ?? ""}`;
+}

@@ -1,0 +1,7 @@
+/** The columns that every GPU tool shows first. The catalogue has many more; lists and tiles have room for these. */
+export const UTILIZATION = "utilization_pct";
+export const POWER = "power_w";
+export const POWER_LIMIT = "power_limit_w";
+export const TEMPERATURE = "temperature_c";
+export const MEMORY_USED = "memory_used_mb";
+export const MEMORY_TOTAL = "memory_total_mb";

@@ -1,0 +1,64 @@
+import type { AnchorHTMLAttributes, MouseEvent } from "react";
+import { useSyncExternalStore } from "react";
+
+/** Where the page is. All page state lives here, so that a link shows another person the same view. */
+export interface Place {
+  readonly pathname: string;
+  readonly search: string;
+}
+
+const MOVED = "gpuvitals:moved";
+
+function subscribe(listener: () => void): () => void {
+  window.addEventListener("popstate", listener);
+  window.addEventListener(MOVED, listener);
+  return () => {
+    window.removeEventListener("popstate", listener);
+    window.removeEventListener(MOVED, listener);
+  };
+}
+
+function current(): string {
+  return window.location.pathname + window.location.search;
+}
+
+export function usePlace(): Place {
+  const here = useSyncExternalStore(subscribe, current);
+  const question = here.indexOf("?");
+  return question < 0
+    ? { pathname: here, search: "" }
+    : { pathname: here.slice(0, question), search: here.slice(question + 1) };
+}
+
+/** Goes to a path of this page; `replace` for changes that do not deserve a step in the history. */
+export function goTo(path: string, options: { replace?: boolean } = {}): void {
+  if (path === current()) return;
+  if (options.replace === true) window.history.replaceState(null, "", path);
+  else window.history.pushState(null, "", path);
+  window.dispatchEvent(new Event(MOVED));
+}
+
+type LinkProps = Omit<AnchorHTMLAttributes<HTMLAnchorElement>, "href"> & { to: string };
+
+/** An ordinary link that does not reload the page; modified clicks stay the browser's. */
+export function Link({ to, onClick, ...rest }: LinkProps) {
+  const follow = (event: MouseEvent<HTMLAnchorElement>) => {
+    onClick?.(event);
+    const modified = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
+    if (event.defaultPrevented || modified || event.button !== 0) return;
+    event.preventDefault();
+    goTo(to);
+    window.scrollTo(0, 0);
+  };
+  return <a {...rest} href={to} onClick={follow} />;
+}
+
+/** A query string from its parts; absent and empty parts are left out, so that the default view has a clean address. */
+export function searchOf(parts: Readonly<Record<string, string | undefined>>): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(parts)) {
+    if (value !== undefined && value !== "") params.set(name, value);
+  }
+  const text = params.toString();
+  return text === "" ? "" : `?${text}`;
+}

@@ -1,0 +1,69 @@
+import { useEffect, useState } from "react";
+
+export const SECOND = 1000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
+/** Milliseconds since 1970 of an RFC 3339 instant, or `null` where there is none. */
+export function parseInstant(text: string | null | undefined): number | null {
+  if (text === null || text === undefined || text === "") return null;
+  const instant = Date.parse(text);
+  return Number.isNaN(instant) ? null : instant;
+}
+
+/** `4 s`, `12 min`, `3 h`, `5 d`: the largest unit that is not 0. */
+export function formatSpan(ms: number): string {
+  const span = Math.max(0, ms);
+  if (span < MINUTE) return `${Math.floor(span / SECOND)} s`;
+  if (span < HOUR) return `${Math.floor(span / MINUTE)} min`;
+  if (span < 2 * DAY) return `${Math.floor(span / HOUR)} h`;
+  return `${Math.floor(span / DAY)} d`;
+}
+
+export function formatAge(instant: number, now: number): string {
+  return now - instant < 2 * SECOND ? "just now" : `${formatSpan(now - instant)} ago`;
+}
+
+/** `2 d 4 h`, `3 h 12 min`: an uptime. */
+export function formatUptime(seconds: number): string {
+  const days = Math.floor(seconds / 86_400);
+  const hours = Math.floor((seconds % 86_400) / 3600);
+  const minutes = Math.floor((seconds % 3600) / 60);
+  if (days > 0) return `${days} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Math.floor(seconds)} s`;
+}
+
+const two = (part: number) => String(part).padStart(2, "0");
+
+export function formatClock(instant: number): string {
+  const date = new Date(instant);
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+export function formatDay(instant: number): string {
+  const date = new Date(instant);
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+/** Local date and time; without the date when it is today's. */
+export function formatInstant(instant: number, now: number): string {
+  const day = formatDay(instant);
+  return day === formatDay(now) ? formatClock(instant) : `${day} ${formatClock(instant)}`;
+}
+
+/** The value of a `datetime-local` field. */
+export function toLocalField(instant: number): string {
+  return `${formatDay(instant)}T${formatClock(instant)}`;
+}
+
+/** The present, renewed every `interval` ms; components never ask the clock while they render. */
+export function useNow(interval: number): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), interval);
+    return () => clearInterval(timer);
+  }, [interval]);
+  return now;
+}

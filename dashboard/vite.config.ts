@@ -1,0 +1,23 @@
+import tailwindcss from "@tailwindcss/vite";
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vitest/config";
+
+// In development the page runs on Vite's port and passes everything else on to a running gpuvitals.
+const gateway = process.env.GPUVITALS_URL ?? "http://127.0.0.1:8081";
+
+export default defineConfig({
+  plugins: [react(), tailwindcss()],
+  server: {
+    proxy: Object.fromEntries(
+      ["/api", "/health", "/stats", "/docs"].map((path) => [path, { target: gateway, changeOrigin: true }]),
+    ),
+  },
+  build: { target: "es2022", sourcemap: false, reportCompressedSize: false },
+  test: {
+    environment: "happy-dom",
+    include: ["src/**/*.test.{ts,tsx}"],
+    setupFiles: ["src/testing/setup.ts"],
+    restoreMocks: true,
+    unstubGlobals: true,
+  },
+});
