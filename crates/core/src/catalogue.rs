@@ -1,0 +1,247 @@
+//! The catalogue: the only list of metrics.
+//!
+//! One row a metric. Column names, wire fields, JSON names, Prometheus, DCGM and OpenTelemetry names, units,
+//! ranges, prices and help sentences all come from here; nothing else in the project spells a metric.
+//!
+//! A value travels in its *column unit* (the field's own unit: MHz, W, MiB, %) from the dialect that read it to
+//! the screen. Only an exposition multiplies by [`Metric::factor`] to get Prometheus base units.
+
+mod gpu;
+mod host;
+mod lookup;
+mod names;
+mod render;
+mod row;
+
+pub use lookup::{by_alias, by_column, by_dcgm, gpu_metrics, host_metrics, suggest};
+pub use render::{json, markdown, table};
+
+/// Every metric, GPU columns first; the position is the [`MetricId`] and the order of columns in files.
+pub static METRICS: &[Metric] = &JOINED;
+
+const LENGTH: usize = {
+    let mut length = host::ROWS.len();
+    let mut part = 0;
+    while part < gpu::PARTS.len() {
+        length += gpu::PARTS[part].len();
+        part += 1;
+    }
+    length
+};
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would refuse to build")]
+static JOINED: [Metric; LENGTH] = {
+    let mut joined = [host::ROWS[0]; LENGTH];
+    let mut at = 0;
+    let mut part = 0;
+    while part <= gpu::PARTS.len() {
+        let rows = if part < gpu::PARTS.len() { gpu::PARTS[part] } else { host::ROWS };
+        let mut row = 0;
+        while row < rows.len() {
+            joined[at] = rows[row];
+            at += 1;
+            row += 1;
+        }
+        part += 1;
+    }
+    joined
+};
+
+/// Index of a metric in the catalogue; stable within one build, never stored or sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MetricId(pub u16);
+
+impl MetricId {
+    /// The row of the catalogue this id stands for.
+    pub fn metric(self) -> &'static Metric {
+        lookup::metric(self)
+    }
+}
+
+/// Which of the sister tables holds the column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// One row per GPU and instant.
+    GpuEvents,
+    /// One row per host and instant.
+    SystemEvents,
+}
+
+/// Type of the column, in memory, on the wire and on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColumnType {
+    /// 32-bit integer.
+    I32,
+    /// 64-bit integer.
+    I64,
+    /// 32-bit float.
+    F32,
+    /// 64-bit float.
+    F64,
+}
+
+/// Unit of the column as it stands in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A plain number or code.
+    None,
+    /// Per cent, 0 to 100.
+    Percent,
+    /// Share, 0 to 1.
+    Ratio,
+    /// Megahertz.
+    Megahertz,
+    /// Degrees Celsius.
+    Celsius,
+    /// Watt.
+    Watt,
+    /// Joule.
+    Joule,
+    /// Mebibyte (2^20 bytes).
+    Mebibyte,
+    /// Byte.
+    Byte,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Revolutions per minute.
+    Rpm,
+    /// Millivolt.
+    Millivolt,
+    /// Nanoseconds.
+    Nanosecond,
+    /// Gigatransfers per second (10^9).
+    GigatransfersPerSecond,
+}
+
+/// How the value behaves over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Instrument {
+    /// Goes up and down.
+    Gauge,
+    /// Only grows, until the driver or host restarts.
+    Counter,
+    /// One of a few states, or a bit mask of them.
+    State,
+    /// Changes only with the configuration.
+    Info,
+}
+
+/// What one value is about. Anything but a device or host has instances: the table holds the total,
+/// `gpu_details` a row per instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The whole GPU (or partition).
+    Device,
+    /// An NVLink or xGMI link; label `link`.
+    Link,
+    /// An ECC or RAS block; label `block`.
+    Block,
+    /// An HBM stack; label `stack`.
+    HbmStack,
+    /// The host.
+    Host,
+    /// A process on a GPU; label `pid`.
+    Process,
+}
+
+/// What a reading costs, and so how often it is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// At the sampling rate.
+    Fast,
+    /// At most once a second.
+    Slow,
+    /// Every 30 to 60 seconds.
+    Rare,
+}
+
+/// In which of the exposition's sets a metric stands; a larger set holds the smaller ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Series {
+    /// The handful everybody needs.
+    Basic,
+    /// The default: at most 100 series a GPU with the rest of it.
+    Standard,
+    /// Everything.
+    All,
+}
+
+/// Panels and documents show metrics by group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// How busy the engines are.
+    Utilization,
+    /// Power and energy.
+    Power,
+    /// Temperatures.
+    Temperature,
+    /// Clocks.
+    Clock,
+    /// Device memory.
+    Memory,
+    /// Fans and voltages.
+    Board,
+    /// Throttle reasons and throttled time.
+    Throttle,
+    /// PCIe link.
+    Pcie,
+    /// NVLink and xGMI.
+    Interconnect,
+    /// ECC, RAS, retired pages, XID.
+    Reliability,
+    /// Hardware profiling ratios.
+    Profiling,
+    /// The host.
+    Host,
+}
+
+/// A name under which dcgm-exporter publishes the metric, in one of its two dialects.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DcgmName {
+    /// Whole series name: `DCGM_FI_DEV_GPU_UTIL`.
+    pub name: &'static str,
+    /// DCGM value = column value × factor.
+    pub factor: f64,
+    /// `false`: up to 4.8 (MHz, %, MiB); `true`: 4.9 on (base units).
+    pub modern: bool,
+}
+
+/// A row of the catalogue.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Column name; ends in the column unit. Also the JSON name.
+    pub column: &'static str,
+    /// Which table.
+    pub table: Table,
+    /// Column type.
+    pub column_type: ColumnType,
+    /// Column unit.
+    pub unit: Unit,
+    /// Behaviour over time.
+    pub instrument: Instrument,
+    /// What a value is about.
+    pub scope: Scope,
+    /// Panel group.
+    pub group: Group,
+    /// Price of a reading.
+    pub tier: Tier,
+    /// Smallest set of series it stands in.
+    pub series: Series,
+    /// Smallest and largest value that can be true, in the column unit; outside is `Invalid`.
+    pub range: (f64, f64),
+    /// Prometheus family, in base units, with `_total` for counters.
+    pub prometheus: &'static str,
+    /// Constant labels that tell siblings of one family apart (`clock="graphics"`); the instance's own label
+    /// (`link`, `block`, `stack`) comes on top.
+    pub labels: &'static [(&'static str, &'static str)],
+    /// Prometheus value = column value × factor.
+    pub factor: f64,
+    /// Names in DCGM's dialects; the first of a dialect is the one to publish, the others are understood as well.
+    pub dcgm: &'static [DcgmName],
+    /// OpenTelemetry name (`hw.gpu.utilization`), empty where the conventions have none.
+    pub otel: &'static str,
+    /// Names under which foreign data knows it with the same unit, lower case with `_` for any separator.
+    pub aliases: &'static [&'static str],
+    /// One sentence for people: meaning, source, what absence means where it is not plain.
+    pub help: &'static str,
+}

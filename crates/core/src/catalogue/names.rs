@@ -1,0 +1,184 @@
+//! How the catalogue's own words are spelled for people, JSON and files, and what units mean.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::{ColumnType, Group, Instrument, Scope, Series, Table, Tier, Unit};
+
+macro_rules! spelled {
+    ($type:ident: $($variant:ident $word:literal),+ $(,)?) => {
+        impl $type {
+            /// The word for it, the same in documents, JSON and files.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+    };
+}
+
+spelled!(Table: GpuEvents "gpu_events", SystemEvents "system_events");
+spelled!(ColumnType: I32 "int32", I64 "int64", F32 "float32", F64 "float64");
+spelled!(
+    Unit: None "", Percent "%", Ratio "ratio", Megahertz "MHz", Celsius "°C", Watt "W", Joule "J", Mebibyte "MiB",
+    Byte "B", BytesPerSecond "B/s", Rpm "rpm", Millivolt "mV", Nanosecond "ns", GigatransfersPerSecond "GT/s",
+);
+spelled!(Instrument: Gauge "gauge", Counter "counter", State "state", Info "info");
+spelled!(
+    Scope: Device "device", Link "link", Block "block", HbmStack "stack", Host "host", Process "process",
+);
+spelled!(Tier: Fast "fast", Slow "slow", Rare "rare");
+spelled!(Series: Basic "basic", Standard "standard", All "all");
+spelled!(
+    Group: Utilization "utilization", Power "power", Temperature "temperature", Clock "clock", Memory "memory",
+    Board "board", Throttle "throttle", Pcie "pcie", Interconnect "interconnect", Reliability "reliability",
+    Profiling "profiling", Host "host",
+);
+
+impl Scope {
+    /// Label that tells the instances of such a metric apart, if it has any.
+    pub const fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Device | Self::Host => None,
+            Self::Link => Some("link"),
+            Self::Block => Some("block"),
+            Self::HbmStack => Some("stack"),
+            Self::Process => Some("pid"),
+        }
+    }
+}
+
+impl Group {
+    /// Heading for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Utilization => "Utilisation",
+            Self::Power => "Power and energy",
+            Self::Temperature => "Temperature",
+            Self::Clock => "Clocks",
+            Self::Memory => "Memory",
+            Self::Board => "Board",
+            Self::Throttle => "Throttling",
+            Self::Pcie => "PCIe",
+            Self::Interconnect => "NVLink and xGMI",
+            Self::Reliability => "Reliability",
+            Self::Profiling => "Profiling",
+            Self::Host => "Host",
+        }
+    }
+}
+
+impl Unit {
+    /// What a column of this unit ends in; empty for plain numbers.
+    pub const fn column_suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Percent => "_pct",
+            Self::Ratio => "_ratio",
+            Self::Megahertz => "_mhz",
+            Self::Celsius => "_c",
+            Self::Watt => "_w",
+            Self::Joule => "_j",
+            Self::Mebibyte => "_mb",
+            Self::Byte => "_bytes",
+            Self::BytesPerSecond => "_bytes_per_s",
+            Self::Rpm => "_rpm",
+            Self::Millivolt => "_mv",
+            Self::Nanosecond => "_ns",
+            Self::GigatransfersPerSecond => "_gtps",
+        }
+    }
+
+    /// The Prometheus base unit, as families name it; empty for plain numbers.
+    pub const fn base(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Percent | Self::Ratio => "ratio",
+            Self::Megahertz => "hertz",
+            Self::Celsius => "celsius",
+            Self::Watt => "watts",
+            Self::Joule => "joules",
+            Self::Mebibyte | Self::Byte => "bytes",
+            Self::BytesPerSecond => "bytes_per_second",
+            Self::Rpm => "rpm",
+            Self::Millivolt => "volts",
+            Self::Nanosecond => "seconds",
+            Self::GigatransfersPerSecond => "transfers_per_second",
+        }
+    }
+
+    /// Value in the base unit = value × this.
+    pub const fn base_factor(self) -> f64 {
+        match self {
+            Self::Percent => 0.01,
+            Self::Megahertz => 1e6,
+            Self::Mebibyte => 1_048_576.0,
+            Self::Millivolt => 1e-3,
+            Self::Nanosecond => 1e-9,
+            Self::GigatransfersPerSecond => 1e9,
+            Self::None
+            | Self::Ratio
+            | Self::Celsius
+            | Self::Watt
+            | Self::Joule
+            | Self::Byte
+            | Self::BytesPerSecond
+            | Self::Rpm => 1.0,
+        }
+    }
+
+    /// What can be true where the metric does not know better. Wide enough for the next generation of parts,
+    /// narrow enough to refuse blanks and values in a unit a thousand times too small.
+    pub(super) const fn range(self) -> (f64, f64) {
+        match self {
+            Self::None => (-1e15, 1e15),
+            Self::Percent => (0.0, 100.0),
+            Self::Ratio => (0.0, 1.01), // two hardware counters read one after the other: 1 may be overshot
+            Self::Megahertz => (0.0, 50_000.0),
+            Self::Celsius => (-50.0, 150.0),
+            Self::Watt => (0.0, 10_000.0),
+            Self::Joule => (0.0, 1e13),
+            Self::Mebibyte => (0.0, 67_108_864.0), // 64 TiB
+            Self::Byte | Self::Nanosecond => super::row::COUNT,
+            Self::BytesPerSecond => (0.0, 1e14),
+            Self::Rpm => (0.0, 100_000.0),
+            Self::Millivolt => (0.0, 20_000.0),
+            Self::GigatransfersPerSecond => (0.0, 1000.0),
+        }
+    }
+
+    /// Whether a foreign header means this unit by `text`; the spelling of the sources, case for case aside.
+    pub(super) fn is_spelled(self, text: &str) -> bool {
+        let spellings: &[&str] = match self {
+            Self::None => &["", "count"],
+            Self::Percent => &["%", "percent", "pct"],
+            Self::Ratio => &["ratio", "0-1"],
+            Self::Megahertz => &["mhz"],
+            Self::Celsius => &["c", "°c", "celsius", "degc"],
+            Self::Watt => &["w", "watt", "watts"],
+            Self::Joule => &["j", "joule", "joules"],
+            Self::Mebibyte => &["mib", "mb"],
+            Self::Byte => &["b", "byte", "bytes"],
+            Self::BytesPerSecond => &["b/s", "bytes/s"],
+            Self::Rpm => &["rpm"],
+            Self::Millivolt => &["mv"],
+            Self::Nanosecond => &["ns"],
+            Self::GigatransfersPerSecond => &["gt/s"],
+        };
+        spellings.iter().any(|spelling| spelling.eq_ignore_ascii_case(text))
+    }
+}
