@@ -1,0 +1,47 @@
+# Everything a user or developer runs. Each target installs what it needs and is missing.
+SHELL := /bin/bash
+CARGO_TARGET_DIR ?= target
+BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
+SAMPLE := samples/fleet.csv.gz
+
+.PHONY: help build dashboard run demo test check lint fmt generate bench clean
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: dashboard ## Build the release binary with the dashboard in it
+	cargo build --release --locked -p gpuvitals
+
+dashboard: ## Build the web page
+	@scripts/need node
+	cd dashboard && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --no-audit --no-fund --loglevel=error; } && npm run --silent build
+
+run: build ## Build, then show the GPUs of this machine, or replay the sample
+	$(BIN) up --csv $(SAMPLE) --times now --loop
+
+demo: build ## Build, then show a simulated fleet of 64 GPUs
+	$(BIN) up --source simulated --gpus 64 --hosts 8 --data-dir "$$(mktemp -d)"
+
+test: ## Install what the tests need and run all of them
+	@scripts/test
+
+check: lint test ## What CI runs
+
+lint: ## Formatting, lints, documentation
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+fmt: ## Format the Rust code
+	cargo fmt --all
+
+generate: ## Refresh generated files (api/openapi.yaml, docs/metrics.md, client types)
+	UPDATE=1 cargo test --locked -q -p gpuvitals-core -p gpuvitals-api -p gpuvitals
+	cd dashboard && npm run --silent types
+
+bench: build ## Compare with what a user would pick instead; prints tables
+	@bench/run
+
+clean: ## Remove build output
+	cargo clean
+	rm -rf dashboard/dist dashboard/node_modules
