@@ -133,6 +133,7 @@ const RECORDED: &[Metric] = &[
         "gpu_power_usage",
         "socket_power",
         "current_socket_power",
+        "current_socket_graphics_package_power",
     ]),
     gauge(
         ("memory_used_mb", ColumnType::I64, Unit::Mebibyte),

@@ -49,8 +49,8 @@ pub fn by_column(name: &str) -> Option<MetricId> {
     COLUMNS.get(name).copied()
 }
 
-/// The metric that a foreign name with the same unit means. Case does not count, and `-`, `.` and blanks are as
-/// good as `_`. A unit in brackets at the end (`power.draw [W]`, `Temperature (C)`) must be the column's unit.
+/// The metric that a foreign name with the same unit means. Case and round brackets do not count, and `-`, `.`, `/` and
+/// blanks are as good as `_`. A unit in brackets at the end (`power.draw [W]`, `Temperature (C)`) must be the column's unit.
 pub fn by_alias(name: &str) -> Option<MetricId> {
     if let Some(id) = ALIASES.get(name) {
         return Some(*id);
@@ -102,7 +102,8 @@ pub fn suggest(name: &str) -> Option<&'static str> {
 }
 
 fn folded(name: &str) -> String {
-    name.chars().map(|c| if matches!(c, '-' | '.' | ' ') { '_' } else { c.to_ascii_lowercase() }).collect()
+    let kept = name.chars().filter(|c| !matches!(c, '(' | ')'));
+    kept.map(|c| if matches!(c, '-' | '.' | ' ' | '/') { '_' } else { c.to_ascii_lowercase() }).collect()
 }
 
 /// `power.draw [W]` to `power.draw` and `W`.

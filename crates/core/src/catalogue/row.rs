@@ -139,6 +139,11 @@ impl Metric {
         self
     }
 
+    pub(super) const fn all(mut self) -> Self {
+        self.series = Series::All;
+        self
+    }
+
     pub(super) const fn range(mut self, low: f64, high: f64) -> Self {
         self.range = (low, high);
         self

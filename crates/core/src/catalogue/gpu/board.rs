@@ -1,6 +1,6 @@
-//! Fans, voltages and modes of the board.
+//! Fans, voltages and modes of the board, and the clocks that date its readings.
 
-use crate::catalogue::row::{FLAG, gauge, new, old, state};
+use crate::catalogue::row::{FLAG, counter, gauge, new, old, state};
 use crate::catalogue::{ColumnType, Group, Metric, Unit};
 
 pub(super) const ROWS: &[Metric] = &[
@@ -21,7 +21,6 @@ pub(super) const ROWS: &[Metric] = &[
         "gpu_fan_speed_rpm",
         "Speed of the fan, in revolutions per minute; 0 is a fan at rest; absent on passive cards.",
     )
-    .standard()
     .otel("hw.fan.speed")
     .aliases(&["fan_rpm"]),
     voltage("voltage_gfx_mv", &[("rail", "gfx")], "Voltage of the graphics rail (AMD vddgfx).")
@@ -90,6 +89,21 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .rare()
     .dcgm(&[old("DCGM_FI_DEV_CC_MODE", 1.0), new("DCGM_FI_DEV_CC_MODE", 1.0)]),
+    counter(
+        ("driver_snapshot_ns", ColumnType::I64, Unit::Nanosecond),
+        Group::Board,
+        "gpu_driver_snapshot_seconds_total",
+        "Driver's monotonic clock when it took the snapshot that was read; equal values are one snapshot read twice.",
+    )
+    .fast()
+    .aliases(&["system_clock_counter"]),
+    counter(
+        ("firmware_timestamp_ns", ColumnType::I64, Unit::Nanosecond),
+        Group::Board,
+        "gpu_firmware_timestamp_seconds_total",
+        "Firmware's clock when it sampled its sensors, in ns; equal values are one sample read twice.",
+    )
+    .fast(),
 ];
 
 const fn voltage(

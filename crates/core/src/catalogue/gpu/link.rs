@@ -169,7 +169,6 @@ pub(super) const ROWS: &[Metric] = &[
         "Bytes sent over NVLink or xGMI per second, all links, headers included.",
     )
     .scope(Scope::Link)
-    .standard()
     .dcgm(&[old("DCGM_FI_PROF_NVLINK_TX_BYTES", 1.0), new("DCGM_FI_PROF_NVLINK_TX_BYTES", 1.0)]),
     rate(
         "interconnect_rx_bytes_per_s",
@@ -179,7 +178,6 @@ pub(super) const ROWS: &[Metric] = &[
         "Bytes received over NVLink or xGMI per second, all links, headers included.",
     )
     .scope(Scope::Link)
-    .standard()
     .dcgm(&[old("DCGM_FI_PROF_NVLINK_RX_BYTES", 1.0), new("DCGM_FI_PROF_NVLINK_RX_BYTES", 1.0)]),
     rate(
         "interconnect_bytes_per_s",

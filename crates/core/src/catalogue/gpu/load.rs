@@ -1,6 +1,6 @@
 //! How busy the engines are, how full the memory is, what the profiling counters say.
 
-use crate::catalogue::row::{count, counter, gauge, info, new, old};
+use crate::catalogue::row::{count, gauge, info, new, old};
 use crate::catalogue::{ColumnType, Group, Metric, Unit};
 
 pub(super) const ROWS: &[Metric] = &[
@@ -30,6 +30,8 @@ pub(super) const ROWS: &[Metric] = &[
         "mem_copy_util",
         "mem_busy_percent",
         "umc_activity",
+        "gpu_memory_use",
+        "gpu_memory_read_write_activity",
     ]),
     gauge(
         ("encoder_utilization_pct", ColumnType::F32, Unit::Percent),
@@ -138,7 +140,6 @@ pub(super) const ROWS: &[Metric] = &[
         "gpu_memory_free_bytes",
         "Device memory that is free, in MiB.",
     )
-    .standard()
     .dcgm(&[
         old("DCGM_FI_DEV_FB_FREE", 1.0),
         old("dcgm_fb_free", 1.0),
@@ -151,7 +152,6 @@ pub(super) const ROWS: &[Metric] = &[
         "gpu_memory_reserved_bytes",
         "Device memory that driver and firmware keep for themselves, in MiB.",
     )
-    .standard()
     .dcgm(&[old("DCGM_FI_DEV_FB_RESERVED", 1.0), new("DCGM_FI_DEV_FB_RESERVED_BYTES", 1_048_576.0)])
     .aliases(&["memory_reserved", "fb_reserved"]),
     gauge(
@@ -255,7 +255,6 @@ pub(super) const ROWS: &[Metric] = &[
         "gpu_sm_occupancy_ratio",
         "Warps resident on an SM as a share of the most it can hold, mean over all SMs.",
     )
-    .standard()
     .dcgm(&[old("DCGM_FI_PROF_SM_OCCUPANCY", 1.0), new("DCGM_FI_PROF_SM_OCCUPANCY_RATIO", 1.0)])
     .aliases(&["sm_occupancy"]),
     gauge(
@@ -326,21 +325,6 @@ pub(super) const ROWS: &[Metric] = &[
         &["tensor_dfma_active"],
         "Share of cycles in which the tensor pipe did double-precision work (DFMA).",
     ),
-    counter(
-        ("driver_snapshot_ns", ColumnType::I64, Unit::Nanosecond),
-        Group::Profiling,
-        "gpu_driver_snapshot_seconds_total",
-        "Driver's monotonic clock when it took the snapshot that was read; equal values are one snapshot read twice.",
-    )
-    .fast()
-    .aliases(&["system_clock_counter"]),
-    counter(
-        ("firmware_timestamp_ns", ColumnType::I64, Unit::Nanosecond),
-        Group::Profiling,
-        "gpu_firmware_timestamp_seconds_total",
-        "Firmware's clock when it sampled its sensors, in ns; equal values are one sample read twice.",
-    )
-    .fast(),
 ];
 
 /// A row of the family of execution pipes.

@@ -13,7 +13,7 @@ pub(super) const ROWS: &[Metric] = &[
     .fast()
     .standard()
     .otel("hw.power")
-    .aliases(&["power_average", "power_draw_average", "average_socket_power"]),
+    .aliases(&["power_average", "power_draw_average", "average_socket_power", "average_graphics_package_power"]),
     gauge(
         ("power_limit_w", ColumnType::F32, Unit::Watt),
         Group::Power,
@@ -26,14 +26,13 @@ pub(super) const ROWS: &[Metric] = &[
         old("DCGM_FI_DEV_POWER_MGMT_LIMIT", 1.0),
         new("DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS", 1.0),
     ])
-    .aliases(&["power_limit", "power_limit_watts", "power_cap", "power_cap_w"]),
+    .aliases(&["power_limit", "power_limit_watts", "power_cap", "power_cap_w", "max_graphics_package_power"]),
     gauge(
         ("power_limit_enforced_w", ColumnType::F32, Unit::Watt),
         Group::Power,
         "gpu_power_limit_watts",
         "Power limit in force after all limiters.",
     )
-    .standard()
     .labels(&[("limit", "enforced")])
     .dcgm(&[
         old("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 1.0),
@@ -115,6 +114,7 @@ pub(super) const ROWS: &[Metric] = &[
         "temperature_edge",
         "temp_edge",
         "edge_temperature",
+        "temperature_sensor_edge",
     ]),
     sensor(
         "temperature_junction_c",
@@ -131,6 +131,7 @@ pub(super) const ROWS: &[Metric] = &[
         "temperature_hotspot_c",
         "temp_hotspot",
         "hotspot_temperature",
+        "temperature_sensor_junction",
     ]),
     sensor("temperature_memory_c", &[("sensor", "memory")], "Temperature of the device memory.")
         .standard()
@@ -147,6 +148,7 @@ pub(super) const ROWS: &[Metric] = &[
             "mem_temp",
             "temp_mem",
             "temp_memory",
+            "temperature_sensor_memory",
         ]),
     sensor("temperature_hbm_c", &[("sensor", "hbm")], "Temperature of the HBM stacks; the table holds the hottest.")
         .scope(Scope::HbmStack),

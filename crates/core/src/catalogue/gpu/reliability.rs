@@ -94,7 +94,6 @@ pub(super) const ROWS: &[Metric] = &[
         "Memory pages taken out of use after single-bit errors (NVIDIA up to Turing).",
     )
     .rare()
-    .standard()
     .labels(&[("cause", "single_bit")])
     .dcgm(&[
         old("DCGM_FI_DEV_RETIRED_SBE", 1.0),
@@ -109,7 +108,6 @@ pub(super) const ROWS: &[Metric] = &[
         "Memory pages taken out of use after double-bit errors (NVIDIA up to Turing).",
     )
     .rare()
-    .standard()
     .labels(&[("cause", "double_bit")])
     .dcgm(&[
         old("DCGM_FI_DEV_RETIRED_DBE", 1.0),
@@ -132,7 +130,6 @@ pub(super) const ROWS: &[Metric] = &[
         .standard()
         .labels(&[("state", "retired")]),
     pages("bad_pages_pending", "gpu_bad_pages", "Memory pages that AMD's driver takes out of use at the next chance.")
-        .standard()
         .labels(&[("state", "pending")]),
     pages("bad_pages_unreservable", "gpu_bad_pages", "Bad memory pages that AMD's driver could not take out of use.")
         .labels(&[("state", "unreservable")]),
@@ -143,7 +140,6 @@ pub(super) const ROWS: &[Metric] = &[
         "Memory rows replaced by spare ones after correctable errors (NVIDIA from Ampere on).",
     )
     .rare()
-    .standard()
     .labels(&[("cause", "correctable")])
     .dcgm(&[
         old("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", 1.0),
@@ -214,14 +210,15 @@ pub(super) const ROWS: &[Metric] = &[
         "gpu_sram_threshold_exceeded",
         &[old("DCGM_FI_DEV_THRESHOLD_SRM", 1.0), new("DCGM_FI_DEV_SRAM_EXCEEDED", 1.0)],
         "1 if uncorrected errors of the SRAM passed their threshold (NVIDIA).",
-    ),
+    )
+    .all(),
     state(
         "recovery_action",
         16.0,
         Group::Reliability,
         "gpu_recovery_action",
         "What the driver asks for (NVIDIA): 0 nothing, 1 reset of the GPU, 2 reboot of the node, \
-         3 end of all work, 4 end of all work and reset.",
+         3 drain of peer traffic, 4 drain and reset.",
     )
     .rare()
     .standard()

@@ -1,0 +1,246 @@
+//! The batch: rows of one table as Arrow columns, in memory as on disk.
+//!
+//! A batch holds `timestamp_ns`, the identity columns and those of the catalogue's columns that have a value in
+//! it; a missing column is a column of nulls. Columns the catalogue does not know are kept under their own name
+//! ("extras": 64-bit floats or text). Null means not read.
+
+mod builder;
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, SchemaRef};
+
+pub use builder::{BatchBuilder, EXTRA_COLUMNS_MAX, IdentityId, RowId, Value, ValueError};
+
+use crate::absence::Absence;
+use crate::catalogue::{self, ColumnType, MetricId, Table};
+use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
+
+/// Name of the time column: nanoseconds UTC since 1970 when the value was taken.
+pub const TIMESTAMP_COLUMN: &str = "timestamp_ns";
+
+/// Which process made the batch. With the sequence it names a batch for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Origin {
+    /// Host name of the producing process.
+    pub node: Arc<str>,
+    /// When that process (or that source in it) started, nanoseconds UTC since 1970.
+    pub started_ns: i64,
+}
+
+/// Rows of one table. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    table: Table,
+    records: RecordBatch,
+    /// Which process made it.
+    pub origin: Origin,
+    /// Its number among the batches of that process.
+    pub sequence: u64,
+    /// Values that are missing, with the reason.
+    pub absences: Vec<Absence>,
+}
+
+/// Why columns do not make a batch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// A column every batch has is missing or has another type.
+    #[error("column {0} is missing, has nulls or has another type")]
+    Required(&'static str),
+    /// A catalogue or identity column of another type than the catalogue's.
+    #[error("column {column} has type {found}, not the catalogue's")]
+    Type {
+        /// Column.
+        column: String,
+        /// What it has.
+        found: DataType,
+    },
+}
+
+/// A metric's values in a batch.
+#[derive(Debug, Clone, Copy)]
+pub enum MetricColumn<'a> {
+    /// 32-bit integers.
+    I32(&'a arrow_array::Int32Array),
+    /// 64-bit integers.
+    I64(&'a Int64Array),
+    /// 32-bit floats.
+    F32(&'a arrow_array::Float32Array),
+    /// 64-bit floats.
+    F64(&'a arrow_array::Float64Array),
+}
+
+impl MetricColumn<'_> {
+    /// The value of a row, if it has one. A 32-bit float keeps its shortest decimal spelling.
+    pub fn value(&self, row: usize) -> Option<Value> {
+        match self {
+            Self::I32(a) => (row < a.len() && a.is_valid(row)).then(|| Value::Int(a.value(row).into())),
+            Self::I64(a) => (row < a.len() && a.is_valid(row)).then(|| Value::Int(a.value(row))),
+            Self::F32(a) => (row < a.len() && a.is_valid(row)).then(|| Value::Float32(a.value(row))),
+            Self::F64(a) => (row < a.len() && a.is_valid(row)).then(|| Value::Float(a.value(row))),
+        }
+    }
+}
+
+/// Arrow type of a catalogue column.
+pub fn data_type(column_type: ColumnType) -> DataType {
+    match column_type {
+        ColumnType::I32 => DataType::Int32,
+        ColumnType::I64 => DataType::Int64,
+        ColumnType::F32 => DataType::Float32,
+        ColumnType::F64 => DataType::Float64,
+    }
+}
+
+/// Arrow type of textual identity and extra columns.
+pub fn text_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+impl Batch {
+    /// Takes columns over as a batch after checking them against the catalogue.
+    ///
+    /// # Errors
+    /// When time or (in `gpu_events`) `uuid` is missing or has nulls, or a column has not the catalogue's type.
+    pub fn new(
+        table: Table,
+        records: RecordBatch,
+        origin: Origin,
+        sequence: u64,
+    ) -> Result<Self, BatchError> {
+        let required = |name: &'static str, data_type: &DataType| {
+            records
+                .column_by_name(name)
+                .filter(|column| column.data_type() == data_type && column.null_count() == 0)
+                .map(|_| ())
+                .ok_or(BatchError::Required(name))
+        };
+        required(TIMESTAMP_COLUMN, &DataType::Int64)?;
+        required(
+            if table == Table::GpuEvents { IdentityColumn::Uuid.name() } else { IdentityColumn::Node.name() },
+            &text_type(),
+        )?;
+        for field in records.schema_ref().fields() {
+            let wanted = if field.name() == INDEX_COLUMN {
+                DataType::Int32
+            } else if IdentityColumn::by_name(field.name()).is_some() {
+                text_type()
+            } else if let Some(id) = catalogue::by_column(field.name()) {
+                data_type(id.metric().column_type)
+            } else if *field.data_type() == DataType::Float64 || *field.data_type() == text_type() {
+                continue;
+            } else {
+                DataType::Int64
+            };
+            if *field.data_type() != wanted || (wanted == DataType::Int64 && is_unknown(field.name())) {
+                return Err(BatchError::Type {
+                    column: field.name().clone(),
+                    found: field.data_type().clone(),
+                });
+            }
+        }
+        Ok(Self { table, records, origin, sequence, absences: Vec::new() })
+    }
+
+    /// Which table.
+    pub fn table(&self) -> Table {
+        self.table
+    }
+
+    /// Number of rows; at least one.
+    pub fn rows(&self) -> usize {
+        self.records.num_rows()
+    }
+
+    /// The Arrow columns.
+    pub fn records(&self) -> &RecordBatch {
+        &self.records
+    }
+
+    /// Arrow schema.
+    pub fn schema(&self) -> SchemaRef {
+        self.records.schema()
+    }
+
+    /// Time of each row, nanoseconds UTC since 1970.
+    pub fn timestamps(&self) -> &[i64] {
+        self.records.column_by_name(TIMESTAMP_COLUMN).map_or(&[], |c| c.as_primitive::<Int64Type>().values())
+    }
+
+    /// A textual identity column, if any row has one.
+    pub fn identity_column(&self, column: IdentityColumn) -> Option<&DictionaryArray<Int32Type>> {
+        self.records.column_by_name(column.name()).and_then(|c| c.as_dictionary_opt::<Int32Type>())
+    }
+
+    /// A metric's column, if any row has a value.
+    pub fn metric(&self, id: MetricId) -> Option<MetricColumn<'_>> {
+        self.records.column_by_name(id.metric().column).and_then(metric_column)
+    }
+
+    /// The metrics that have a value in this batch, in column order.
+    pub fn metrics(&self) -> impl Iterator<Item = (MetricId, MetricColumn<'_>)> {
+        self.records
+            .schema_ref()
+            .fields()
+            .iter()
+            .zip(self.records.columns())
+            .filter_map(|(field, column)| Some((catalogue::by_column(field.name())?, metric_column(column)?)))
+    }
+
+    /// The columns the catalogue does not know: name and array (Float64 or dictionary text).
+    pub fn extras(&self) -> impl Iterator<Item = (&str, &ArrayRef)> {
+        let schema = self.records.schema_ref();
+        schema
+            .fields()
+            .iter()
+            .zip(self.records.columns())
+            .filter(|(field, _)| is_unknown(field.name()))
+            .map(|(field, column)| (field.name().as_str(), column))
+    }
+
+    /// Identity of a row.
+    pub fn identity(&self, row: usize) -> Identity {
+        let mut identity = Identity::default();
+        for column in IdentityColumn::ALL {
+            if let Some(text) = self.identity_column(column).and_then(|array| text_at(array, row)) {
+                // Checked when the batch was built or decoded; a text that fails is left out.
+                let _checked = identity.set(column, text);
+            }
+        }
+        identity.index = self
+            .records
+            .column_by_name(INDEX_COLUMN)
+            .and_then(|c| c.as_primitive_opt::<Int32Type>())
+            .filter(|a| row < a.len() && a.is_valid(row))
+            .map(|a| a.value(row));
+        identity
+    }
+}
+
+/// Text of a row of a dictionary column.
+pub fn text_at(array: &DictionaryArray<Int32Type>, row: usize) -> Option<&str> {
+    let key = array.key(row)?;
+    let values: &StringArray = array.values().as_string_opt::<i32>()?;
+    (key < values.len()).then(|| values.value(key))
+}
+
+/// Whether a column is neither time, identity nor of the catalogue.
+pub fn is_unknown(name: &str) -> bool {
+    name != TIMESTAMP_COLUMN
+        && name != INDEX_COLUMN
+        && IdentityColumn::by_name(name).is_none()
+        && catalogue::by_column(name).is_none()
+}
+
+fn metric_column(column: &ArrayRef) -> Option<MetricColumn<'_>> {
+    Some(match column.data_type() {
+        DataType::Int32 => MetricColumn::I32(column.as_primitive::<Int32Type>()),
+        DataType::Int64 => MetricColumn::I64(column.as_primitive::<Int64Type>()),
+        DataType::Float32 => MetricColumn::F32(column.as_primitive::<Float32Type>()),
+        DataType::Float64 => MetricColumn::F64(column.as_primitive::<Float64Type>()),
+        _ => return None,
+    })
+}

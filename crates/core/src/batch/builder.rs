@@ -1,0 +1,435 @@
+//! Filling a batch row by row, as columns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+
+use super::{Batch, Origin, TIMESTAMP_COLUMN, text_type};
+use crate::absence::{Absence, AbsenceReason};
+use crate::catalogue::{ColumnType, MetricId, Table};
+use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
+
+/// Most columns a batch may have that the catalogue does not know.
+pub const EXTRA_COLUMNS_MAX: usize = 128;
+
+/// A number on its way into or out of a column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// An integer.
+    Int(i64),
+    /// A 32-bit float, kept apart because its shortest decimal spelling is not that of the 64-bit one.
+    Float32(f32),
+    /// A 64-bit float.
+    Float(f64),
+}
+
+impl Value {
+    /// As a 64-bit float; integers beyond 2^53 lose their last digits.
+    #[expect(clippy::cast_precision_loss, reason = "documented")]
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(v) => v as f64,
+            Self::Float32(v) => v.into(),
+            Self::Float(v) => v,
+        }
+    }
+
+    /// As JSON number; a 32-bit float in its shortest spelling.
+    pub fn to_json(self) -> serde_json::Value {
+        match self {
+            Self::Int(v) => v.into(),
+            Self::Float32(v) => {
+                let shortest: f64 = v.to_string().parse().unwrap_or(f64::from(v));
+                shortest.into()
+            }
+            Self::Float(v) => v.into(),
+        }
+    }
+}
+
+/// Why a value is not taken.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ValueError {
+    /// NaN or infinite.
+    #[error("{column} is not a finite number")]
+    NotFinite {
+        /// Column.
+        column: String,
+    },
+    /// Outside what can be true.
+    #[error("{column} is {value}, outside {min} to {max}")]
+    OutOfRange {
+        /// Column.
+        column: &'static str,
+        /// Offered value, in the column unit.
+        value: f64,
+        /// Smallest true value.
+        min: f64,
+        /// Largest true value.
+        max: f64,
+    },
+    /// More foreign columns than [`EXTRA_COLUMNS_MAX`].
+    #[error("column {0:?} is one more than the {EXTRA_COLUMNS_MAX} unknown columns a batch may have")]
+    TooManyExtras(String),
+    /// A foreign column name no table can have.
+    #[error("column name {0:?} is empty, too long or has control characters")]
+    ExtraName(String),
+    /// A foreign column that held numbers comes with text, or the reverse.
+    #[error("column {0:?} holds numbers and text in one batch")]
+    Mixed(String),
+}
+
+/// A row of the batch under construction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RowId(u32);
+
+/// An identity known to the batch under construction. Valid until [`BatchBuilder::finish`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IdentityId(u32);
+
+#[derive(Debug)]
+enum Values {
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    Text { keys: Vec<i32>, index: HashMap<Arc<str>, i32, foldhash::fast::RandomState>, texts: Vec<Arc<str>> },
+}
+
+#[derive(Debug)]
+struct Column {
+    values: Values,
+    valid: Vec<u8>,
+}
+
+impl Column {
+    fn of(column_type: ColumnType) -> Self {
+        let values = match column_type {
+            ColumnType::I32 => Values::I32(Vec::new()),
+            ColumnType::I64 => Values::I64(Vec::new()),
+            ColumnType::F32 => Values::F32(Vec::new()),
+            ColumnType::F64 => Values::F64(Vec::new()),
+        };
+        Self { values, valid: Vec::new() }
+    }
+
+    fn text() -> Self {
+        let values = Values::Text { keys: Vec::new(), index: HashMap::default(), texts: Vec::new() };
+        Self { values, valid: Vec::new() }
+    }
+
+    fn mark(&mut self, row: usize) {
+        let byte = row / 8;
+        if self.valid.len() <= byte {
+            self.valid.resize(byte + 1, 0);
+        }
+        if let Some(bits) = self.valid.get_mut(byte) {
+            *bits |= 1 << (row % 8);
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range check keeps integers within the column type"
+    )]
+    fn set(&mut self, row: usize, value: Value) {
+        match &mut self.values {
+            Values::I32(v) => put(v, row, integer(value) as i32),
+            Values::I64(v) => put(v, row, integer(value)),
+            Values::F32(v) => {
+                put(v, row, if let Value::Float32(f) = value { f } else { value.as_f64() as f32 });
+            }
+            Values::F64(v) => put(v, row, value.as_f64()),
+            Values::Text { .. } => return,
+        }
+        self.mark(row);
+    }
+
+    fn set_text(&mut self, row: usize, text: &str) {
+        let Values::Text { keys, index, texts } = &mut self.values else { return };
+        let key = if let Some(&key) = index.get(text) {
+            key
+        } else {
+            let shared: Arc<str> = Arc::from(text);
+            let key = i32::try_from(texts.len()).unwrap_or(i32::MAX);
+            index.insert(Arc::clone(&shared), key);
+            texts.push(shared);
+            key
+        };
+        put(keys, row, key);
+        self.mark(row);
+    }
+
+    fn finish(self, rows: usize) -> ArrayRef {
+        let mut bits = self.valid;
+        bits.resize(rows.div_ceil(8), 0);
+        let nulls = Some(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(bits), 0, rows)))
+            .filter(|nulls| nulls.null_count() > 0);
+        match self.values {
+            Values::I32(v) => Arc::new(Int32Array::new(padded(v, rows).into(), nulls)),
+            Values::I64(v) => Arc::new(Int64Array::new(padded(v, rows).into(), nulls)),
+            Values::F32(v) => Arc::new(Float32Array::new(padded(v, rows).into(), nulls)),
+            Values::F64(v) => Arc::new(Float64Array::new(padded(v, rows).into(), nulls)),
+            Values::Text { keys, texts, .. } => {
+                dictionary(Int32Array::new(padded(keys, rows).into(), nulls), &texts)
+            }
+        }
+    }
+}
+
+fn put<T: Copy + Default>(values: &mut Vec<T>, row: usize, value: T) {
+    if row == values.len() {
+        values.push(value);
+        return;
+    }
+    if values.len() <= row {
+        values.resize(row + 1, T::default());
+    }
+    if let Some(slot) = values.get_mut(row) {
+        *slot = value;
+    }
+}
+
+fn padded<T: Copy + Default>(mut values: Vec<T>, rows: usize) -> Vec<T> {
+    values.resize(rows, T::default());
+    values
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "saturates; the range check came first")]
+fn integer(value: Value) -> i64 {
+    match value {
+        Value::Int(v) => v,
+        other => other.as_f64().round() as i64,
+    }
+}
+
+fn dictionary(keys: Int32Array, texts: &[Arc<str>]) -> ArrayRef {
+    let values = StringArray::from_iter_values(texts.iter().map(AsRef::as_ref));
+    // `new` panics on a key outside the texts; keys are indices into `texts` by construction.
+    Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(values)))
+}
+
+/// Fills batches of one table. Rows can be set in any order until [`BatchBuilder::finish`].
+#[derive(Debug)]
+pub struct BatchBuilder {
+    table: Table,
+    timestamps: Vec<i64>,
+    row_identity: Vec<u32>,
+    identities: Vec<Identity>,
+    identity_index: HashMap<Identity, u32, foldhash::fast::RandomState>,
+    columns: Vec<Option<Column>>,
+    extras: Vec<(Arc<str>, Column)>,
+    extra_index: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
+    absences: HashMap<(u32, MetricId, AbsenceReason), u32, foldhash::fast::RandomState>,
+}
+
+impl BatchBuilder {
+    /// An empty batch of that table.
+    pub fn new(table: Table) -> Self {
+        Self {
+            table,
+            timestamps: Vec::new(),
+            row_identity: Vec::new(),
+            identities: Vec::new(),
+            identity_index: HashMap::default(),
+            columns: Vec::new(),
+            extras: Vec::new(),
+            extra_index: HashMap::default(),
+            absences: HashMap::default(),
+        }
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> usize {
+        self.timestamps.len()
+    }
+
+    /// Makes an identity known; the same identity gives the same id. It must be resolved
+    /// ([`Identity::resolve`]) for `gpu_events`.
+    pub fn intern(&mut self, identity: &Identity) -> IdentityId {
+        if let Some(&id) = self.identity_index.get(identity) {
+            return IdentityId(id);
+        }
+        let id = u32::try_from(self.identities.len()).unwrap_or(u32::MAX);
+        self.identities.push(identity.clone());
+        self.identity_index.insert(identity.clone(), id);
+        IdentityId(id)
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, timestamp_ns: i64, identity: IdentityId) -> RowId {
+        let row = u32::try_from(self.timestamps.len()).unwrap_or(u32::MAX);
+        self.timestamps.push(timestamp_ns);
+        self.row_identity.push(identity.0);
+        RowId(row)
+    }
+
+    /// Sets a metric of a row, in the column unit. A value that cannot be true is not taken and counted as an
+    /// absence with reason `Invalid`. Fractions are rounded to the nearest integer where the column is an integer.
+    ///
+    /// # Errors
+    /// When the value is not finite or out of the catalogue's range.
+    pub fn set(&mut self, row: RowId, metric: MetricId, value: Value) -> Result<(), ValueError> {
+        let facts = metric.metric();
+        let number = value.as_f64();
+        let (min, max) = facts.range;
+        if !(min..=max).contains(&number) {
+            self.absent(row, metric, AbsenceReason::Invalid);
+            return Err(if number.is_finite() {
+                ValueError::OutOfRange { column: facts.column, value: number, min, max }
+            } else {
+                ValueError::NotFinite { column: facts.column.to_owned() }
+            });
+        }
+        let index = usize::from(metric.0);
+        if self.columns.len() <= index {
+            self.columns.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = self.columns.get_mut(index) {
+            slot.get_or_insert_with(|| Column::of(facts.column_type)).set(row.0 as usize, value);
+        }
+        Ok(())
+    }
+
+    /// Notes that a row has no value of a metric, and why.
+    pub fn absent(&mut self, row: RowId, metric: MetricId, reason: AbsenceReason) {
+        if let Some(&identity) = self.row_identity.get(row.0 as usize) {
+            *self.absences.entry((identity, metric, reason)).or_insert(0) += 1;
+        }
+    }
+
+    /// Sets a number in a column that the catalogue does not know.
+    ///
+    /// # Errors
+    /// When the name cannot be a column, there are too many, the column holds text, or the number is not finite.
+    pub fn set_extra(&mut self, row: RowId, name: &str, value: f64) -> Result<(), ValueError> {
+        if !value.is_finite() {
+            return Err(ValueError::NotFinite { column: name.to_owned() });
+        }
+        let column = self.extra(name, || Column::of(ColumnType::F64))?;
+        if matches!(column.values, Values::Text { .. }) {
+            column.set_text(row.0 as usize, &value.to_string());
+        } else {
+            column.set(row.0 as usize, Value::Float(value));
+        }
+        Ok(())
+    }
+
+    /// Sets a text in a column that the catalogue does not know.
+    ///
+    /// # Errors
+    /// When the name cannot be a column, there are too many, or the column holds numbers.
+    pub fn set_extra_text(&mut self, row: RowId, name: &str, text: &str) -> Result<(), ValueError> {
+        let column = self.extra(name, Column::text)?;
+        if !matches!(column.values, Values::Text { .. }) {
+            return Err(ValueError::Mixed(name.to_owned()));
+        }
+        column.set_text(row.0 as usize, text);
+        Ok(())
+    }
+
+    fn extra(&mut self, name: &str, make: impl FnOnce() -> Column) -> Result<&mut Column, ValueError> {
+        let index = if let Some(&index) = self.extra_index.get(name) {
+            index
+        } else {
+            if name.is_empty()
+                || name.len() > 128
+                || name.chars().any(char::is_control)
+                || !super::is_unknown(name)
+            {
+                return Err(ValueError::ExtraName(name.chars().take(128).collect()));
+            }
+            if self.extras.len() >= EXTRA_COLUMNS_MAX {
+                return Err(ValueError::TooManyExtras(name.to_owned()));
+            }
+            let shared: Arc<str> = Arc::from(name);
+            self.extra_index.insert(Arc::clone(&shared), self.extras.len());
+            self.extras.push((shared, make()));
+            self.extras.len() - 1
+        };
+        self.extras
+            .get_mut(index)
+            .map(|(_, column)| column)
+            .ok_or_else(|| ValueError::ExtraName(name.to_owned()))
+    }
+
+    /// The batch, or `None` if there is no row. The builder is empty afterwards and can be filled again.
+    pub fn finish(&mut self, origin: Origin, sequence: u64) -> Option<Batch> {
+        let mut full = std::mem::replace(self, Self::new(self.table));
+        let rows = full.rows();
+        if rows == 0 {
+            return None;
+        }
+        let mut fields = vec![Field::new(TIMESTAMP_COLUMN, DataType::Int64, false)];
+        let mut arrays: Vec<ArrayRef> =
+            vec![Arc::new(Int64Array::from(std::mem::take(&mut full.timestamps)))];
+        full.finish_identity(&mut fields, &mut arrays);
+        for (index, column) in full.columns.into_iter().enumerate() {
+            if let (Some(column), Ok(id)) = (column, u16::try_from(index)) {
+                let facts = MetricId(id).metric();
+                fields.push(Field::new(facts.column, super::data_type(facts.column_type), true));
+                arrays.push(column.finish(rows));
+            }
+        }
+        for (name, column) in full.extras {
+            let array = column.finish(rows);
+            fields.push(Field::new(name.as_ref(), array_type(&array), true));
+            arrays.push(array);
+        }
+        let records: Result<RecordBatch, ArrowError> =
+            RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
+        let mut batch = Batch::new(full.table, records.ok()?, origin, sequence).ok()?;
+        batch.absences = full
+            .absences
+            .into_iter()
+            .filter_map(|((identity, metric, reason), count)| {
+                let gpu = full.identities.get(identity as usize)?.key()?;
+                Some(Absence { gpu, metric, reason, count })
+            })
+            .collect();
+        Some(batch)
+    }
+
+    fn finish_identity(&self, fields: &mut Vec<Field>, arrays: &mut Vec<ArrayRef>) {
+        let rows = self.row_identity.len();
+        if self.identities.iter().any(|identity| identity.index.is_some()) {
+            let indices =
+                self.row_identity.iter().map(|&id| self.identities.get(id as usize).and_then(|i| i.index));
+            fields.push(Field::new(INDEX_COLUMN, DataType::Int32, true));
+            arrays.push(Arc::new(indices.collect::<Int32Array>()));
+        }
+        for identity_column in IdentityColumn::ALL {
+            if self.identities.iter().all(|identity| identity.get(identity_column).is_none()) {
+                continue;
+            }
+            let mut texts: Vec<Arc<str>> = Vec::new();
+            let mut index: HashMap<Arc<str>, i32, foldhash::fast::RandomState> = HashMap::default();
+            let by_identity: Vec<Option<i32>> = self
+                .identities
+                .iter()
+                .map(|identity| {
+                    let text = identity.shared(identity_column)?;
+                    Some(*index.entry(Arc::clone(text)).or_insert_with(|| {
+                        texts.push(Arc::clone(text));
+                        i32::try_from(texts.len() - 1).unwrap_or(i32::MAX)
+                    }))
+                })
+                .collect();
+            let keys: Int32Array =
+                self.row_identity.iter().map(|&id| by_identity.get(id as usize).copied().flatten()).collect();
+            debug_assert_eq!(arrow_array::Array::len(&keys), rows);
+            fields.push(Field::new(identity_column.name(), text_type(), true));
+            arrays.push(dictionary(keys, &texts));
+        }
+    }
+}
+
+fn array_type(array: &ArrayRef) -> DataType {
+    arrow_array::Array::data_type(array).clone()
+}

@@ -1,0 +1,42 @@
+//! How well a component does, with the reason and since when.
+
+use serde::Serialize;
+
+/// Health of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Does all it should.
+    Healthy,
+    /// Works in part, or not right now; nothing acknowledged is lost. Recovers by itself.
+    Degraded,
+    /// Does not work; a person is needed.
+    Unhealthy,
+}
+
+/// Health with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// How well.
+    pub status: Status,
+    /// Why it is not healthy; empty when it is.
+    pub reason: String,
+    /// When it became so, nanoseconds UTC since 1970.
+    pub since_ns: i64,
+}
+
+impl Health {
+    /// Healthy since `since_ns`.
+    pub fn healthy(since_ns: i64) -> Self {
+        Self { status: Status::Healthy, reason: String::new(), since_ns }
+    }
+
+    /// The state after an observation at `now_ns`: `since` moves only when the status does.
+    pub fn observe(&mut self, status: Status, reason: impl Into<String>, now_ns: i64) {
+        if self.status != status {
+            self.since_ns = now_ns;
+        }
+        self.status = status;
+        self.reason = reason.into();
+    }
+}

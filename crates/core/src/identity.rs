@@ -1,0 +1,261 @@
+//! Whose row it is.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// The textual identity columns of every table, in table order. The index of the GPU on its node (`gpu`) is the
+/// one identity column that is a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum IdentityColumn {
+    /// Cluster the node belongs to.
+    Cluster,
+    /// Host name of the node.
+    Node,
+    /// The GPU's identity: NVIDIA UUID, AMD unique id, `pci@node`, or what foreign data calls it. Never null.
+    Uuid,
+    /// `nvidia`, `amd`.
+    Vendor,
+    /// Product name.
+    Model,
+    /// PCI address, `0000:0c:00.0`.
+    Pci,
+    /// MIG instance or compute partition; null for a whole GPU.
+    Partition,
+    /// Driver version.
+    Driver,
+    /// Kubernetes pod that holds the GPU.
+    Pod,
+    /// Namespace of the pod.
+    Namespace,
+    /// Container in the pod.
+    Container,
+    /// Batch job (Slurm) that holds the GPU.
+    Job,
+    /// How the row was obtained: `simulated`, `csv`, `json`, `nvml`, `amd-sysfs` …
+    Source,
+}
+
+impl IdentityColumn {
+    /// Every column, in table order.
+    pub const ALL: [Self; 13] = [
+        Self::Cluster,
+        Self::Node,
+        Self::Uuid,
+        Self::Vendor,
+        Self::Model,
+        Self::Pci,
+        Self::Partition,
+        Self::Driver,
+        Self::Pod,
+        Self::Namespace,
+        Self::Container,
+        Self::Job,
+        Self::Source,
+    ];
+
+    /// Column name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Node => "node",
+            Self::Uuid => "uuid",
+            Self::Vendor => "vendor",
+            Self::Model => "model",
+            Self::Pci => "pci",
+            Self::Partition => "partition",
+            Self::Driver => "driver",
+            Self::Pod => "pod",
+            Self::Namespace => "namespace",
+            Self::Container => "container",
+            Self::Job => "job",
+            Self::Source => "source",
+        }
+    }
+
+    /// The column of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|column| column.name() == name)
+    }
+}
+
+/// Name of the one numeric identity column: the GPU's index on its node.
+pub const INDEX_COLUMN: &str = "gpu";
+
+/// Longest identity text in bytes; Kubernetes names end at 253.
+pub const TEXT_LEN_MAX: usize = 256;
+
+/// Value of the `source` column that marks simulated data.
+pub const SIMULATED: &str = "simulated";
+
+/// What is wrong with a piece of identity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Longer than [`TEXT_LEN_MAX`].
+    #[error("{column} is {len} bytes long, more than {TEXT_LEN_MAX}")]
+    TooLong {
+        /// Column.
+        column: &'static str,
+        /// Length in bytes.
+        len: usize,
+    },
+    /// A control character, or in `uuid`, `node` and `partition` one that has no place in a name.
+    #[error("{column} has the character {character:?}, which no {column} has")]
+    Character {
+        /// Column.
+        column: &'static str,
+        /// The first such character.
+        character: char,
+    },
+    /// `..` or a leading dot in `uuid`, `node` or `partition`: such a name is an attack or an accident.
+    #[error("{column} begins with a dot or has two in a row")]
+    Dots {
+        /// Column.
+        column: &'static str,
+    },
+    /// Neither an identity nor an index is given.
+    #[error("the row names no GPU")]
+    Nobody,
+}
+
+/// Identity of a GPU (or, with only `node` set, of a host) as it stood when a row was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Identity {
+    texts: [Option<Arc<str>>; IdentityColumn::ALL.len()],
+    /// Index on the node. For people; never a key.
+    pub index: Option<i32>,
+}
+
+impl Identity {
+    /// Text of a column.
+    pub fn get(&self, column: IdentityColumn) -> Option<&str> {
+        self.texts.get(column as usize).and_then(Option::as_deref)
+    }
+
+    /// Shared text of a column.
+    pub fn shared(&self, column: IdentityColumn) -> Option<&Arc<str>> {
+        self.texts.get(column as usize).and_then(Option::as_ref)
+    }
+
+    /// Sets a column after checking the text. An empty text unsets it.
+    ///
+    /// # Errors
+    /// When the text is too long or has characters that the column cannot have.
+    pub fn set(&mut self, column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
+        check(column, text)?;
+        if let Some(slot) = self.texts.get_mut(column as usize) {
+            *slot = (!text.is_empty()).then(|| Arc::from(text));
+        }
+        Ok(())
+    }
+
+    /// [`Identity::set`] as a chain.
+    ///
+    /// # Errors
+    /// As [`Identity::set`].
+    pub fn with(mut self, column: IdentityColumn, text: &str) -> Result<Self, IdentityError> {
+        self.set(column, text)?;
+        Ok(self)
+    }
+
+    /// The GPU's identity text.
+    pub fn uuid(&self) -> Option<&str> {
+        self.get(IdentityColumn::Uuid)
+    }
+
+    /// Host name.
+    pub fn node(&self) -> Option<&str> {
+        self.get(IdentityColumn::Node)
+    }
+
+    /// Whether the row is simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.get(IdentityColumn::Source) == Some(SIMULATED)
+    }
+
+    /// The key of the GPU: `uuid`, or `uuid:partition`. Files, API and store know a GPU by it.
+    pub fn key(&self) -> Option<Arc<str>> {
+        let uuid = self.shared(IdentityColumn::Uuid)?;
+        Some(match self.get(IdentityColumn::Partition) {
+            None => Arc::clone(uuid),
+            Some(partition) => Arc::from(format!("{uuid}:{partition}")),
+        })
+    }
+
+    /// Fills in `uuid` where the source had none: PCI address and node, else node and index.
+    ///
+    /// # Errors
+    /// [`IdentityError::Nobody`] when there is nothing to name the GPU by.
+    pub fn resolve(&mut self) -> Result<(), IdentityError> {
+        if self.uuid().is_some() {
+            return Ok(());
+        }
+        let node = self.node().unwrap_or("unknown");
+        let mut uuid = String::new();
+        if let Some(pci) = self.get(IdentityColumn::Pci) {
+            uuid.push_str(pci);
+            uuid.push('@');
+            uuid.push_str(node);
+        } else if let Some(index) = self.index {
+            let _written = write!(uuid, "{node}:gpu{index}");
+        } else {
+            return Err(IdentityError::Nobody);
+        }
+        self.set(IdentityColumn::Uuid, &uuid)
+    }
+}
+
+fn check(column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
+    let name = column.name();
+    if text.len() > TEXT_LEN_MAX {
+        return Err(IdentityError::TooLong { column: name, len: text.len() });
+    }
+    let strict = matches!(column, IdentityColumn::Uuid | IdentityColumn::Node | IdentityColumn::Partition);
+    let bad =
+        |c: char| if strict { !(c.is_ascii_alphanumeric() || "-_.:@+".contains(c)) } else { c.is_control() };
+    if let Some(character) = text.chars().find(|&c| bad(c)) {
+        return Err(IdentityError::Character { column: name, character });
+    }
+    if strict && (text.starts_with('.') || text.contains("..")) {
+        return Err(IdentityError::Dots { column: name });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_refused() {
+        let set = |text: &str| Identity::default().with(IdentityColumn::Uuid, text).map(|_| ());
+        assert_eq!(set("../../x"), Err(IdentityError::Character { column: "uuid", character: '/' }));
+        assert_eq!(set(".."), Err(IdentityError::Dots { column: "uuid" }));
+        assert_eq!(set("a\0b"), Err(IdentityError::Character { column: "uuid", character: '\0' }));
+        assert!(matches!(set(&"x".repeat(300)), Err(IdentityError::TooLong { len: 300, .. })));
+        assert_eq!(set("GPU-5fd4f087-86f3-7a43-b711-4771313afc50"), Ok(()));
+    }
+
+    #[test]
+    fn a_gpu_without_uuid_is_named_by_address_then_by_index() {
+        let mut by_pci = Identity::default()
+            .with(IdentityColumn::Node, "n1")
+            .and_then(|i| i.with(IdentityColumn::Pci, "0000:0c:00.0"))
+            .unwrap();
+        by_pci.resolve().unwrap();
+        assert_eq!(by_pci.uuid(), Some("0000:0c:00.0@n1"));
+        let mut by_index = Identity { index: Some(3), ..Identity::default() };
+        by_index.resolve().unwrap();
+        assert_eq!(by_index.uuid(), Some("unknown:gpu3"));
+        assert_eq!(Identity::default().resolve(), Err(IdentityError::Nobody));
+    }
+
+    #[test]
+    fn the_partition_is_part_of_the_key() {
+        let id = Identity::default()
+            .with(IdentityColumn::Uuid, "GPU-1")
+            .and_then(|i| i.with(IdentityColumn::Partition, "cpx3"))
+            .unwrap();
+        assert_eq!(id.key().as_deref(), Some("GPU-1:cpx3"));
+    }
+}

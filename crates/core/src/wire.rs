@@ -1,0 +1,93 @@
+//! The binary form of a batch: how rows travel through queue and network, and how they lie in the log.
+//!
+//! ```text
+//! frame   = "GVB1" | body_len u32 | zstd(body)                      integers little-endian
+//! body    = table u8 | node str | started_ns i64 | sequence u64 | rows varint
+//!         | columns varint | column … | absences varint | absence …
+//! column  = name str | kind u8 | nulls u8 [| bitmap, one bit a row, 1 = value] | values
+//! kind    = 0 i32 · 1 i64 · 2 f32 · 3 f64 · 4 text
+//! values  = 0 u8 | one value                       every row has it
+//!         | 1 u8 | planes                          byte 0 of every row, then byte 1 of every row, …
+//! text    = texts varint | str … | values of keys, 1, 2 or 4 bytes wide as the number of texts needs
+//! absence = gpu str | metric column str | reason u8 | count varint
+//! str     = length varint | UTF-8
+//! ```
+//!
+//! Planes of integers hold zigzag differences to the row before, planes of floats the bits as they are: general
+//! compression finds the zeros and the repeated exponents. Only columns with a value are sent. Limits:
+//! [`ROWS_MAX`] rows, [`COLUMNS_MAX`] columns, [`BODY_LEN_MAX`] bytes, [`TEXT_LEN_MAX`] bytes a text.
+//!
+//! Arrow IPC with the same columns was measured beside it (`examples/wire_size.rs`) and lost in bytes and time.
+
+mod planes;
+mod reading;
+mod writing;
+
+use arrow_schema::ArrowError;
+
+pub use reading::decode;
+pub use writing::encode;
+
+use crate::batch::BatchError;
+use crate::identity::IdentityError;
+
+/// Most rows of one frame.
+pub const ROWS_MAX: usize = 65_536;
+/// Most columns of one frame.
+pub const COLUMNS_MAX: usize = 512;
+/// Largest body before compression, in bytes.
+pub const BODY_LEN_MAX: usize = 64 << 20;
+/// Longest text of a column, in bytes.
+pub const TEXT_LEN_MAX: usize = 64 << 10;
+
+pub(crate) const MAGIC: &[u8; 4] = b"GVB1";
+pub(crate) const KIND_I32: u8 = 0;
+pub(crate) const KIND_I64: u8 = 1;
+pub(crate) const KIND_F32: u8 = 2;
+pub(crate) const KIND_F64: u8 = 3;
+pub(crate) const KIND_TEXT: u8 = 4;
+pub(crate) const CONSTANT: u8 = 0;
+pub(crate) const PLANES: u8 = 1;
+
+/// Why a batch cannot be written or bytes are no batch.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The first bytes are not this format's.
+    #[error("not a gpuvitals batch: it does not begin with GVB1")]
+    Magic,
+    /// The bytes end early, or a length in them cannot be.
+    #[error("damaged batch: {0}")]
+    Damaged(&'static str),
+    /// One of the limits of the format.
+    #[error("batch has {found} {what}, more than {max}")]
+    Limit {
+        /// Of what there is too much.
+        what: &'static str,
+        /// How much there is.
+        found: usize,
+        /// How much there may be.
+        max: usize,
+    },
+    /// The compressed body is damaged.
+    #[error("damaged batch: the compressed part does not unpack")]
+    Compression(#[source] std::io::Error),
+    /// A value outside the catalogue's range.
+    #[error("column {column} has a value outside {min} to {max}")]
+    Range {
+        /// Column.
+        column: &'static str,
+        /// Smallest value that can be true.
+        min: f64,
+        /// Largest value that can be true.
+        max: f64,
+    },
+    /// An identity text that cannot be.
+    #[error("bad identity")]
+    Identity(#[from] IdentityError),
+    /// The columns are no batch.
+    #[error("columns do not make a batch")]
+    Batch(#[from] BatchError),
+    /// The columns do not fit together.
+    #[error("columns do not fit together")]
+    Arrow(#[from] ArrowError),
+}

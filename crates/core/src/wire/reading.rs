@@ -1,0 +1,243 @@
+//! Bytes → batch. The bytes may come from anyone: every length is checked before it is believed.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_schema::{Field, Schema};
+use zstd::bulk::Decompressor;
+
+use super::planes::{join, unzigzag32, unzigzag64};
+use super::{
+    BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT, MAGIC, PLANES,
+    ROWS_MAX, TEXT_LEN_MAX, WireError,
+};
+use crate::absence::{Absence, AbsenceReason};
+use crate::batch::{Batch, Origin};
+use crate::catalogue::{self, Table};
+use crate::identity::{Identity, IdentityColumn};
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Reads a batch from its binary form. Nothing in the bytes is trusted: texts, types, ranges and identities are
+/// checked as if they came from a stranger.
+///
+/// # Errors
+/// When the bytes are not a batch, are damaged, over a limit, or hold values that cannot be true.
+pub fn decode(frame: &[u8]) -> Result<Batch, WireError> {
+    let rest = frame.strip_prefix(MAGIC.as_slice()).ok_or(WireError::Magic)?;
+    let (len, packed) = rest.split_first_chunk::<4>().ok_or(WireError::Damaged("no length"))?;
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > BODY_LEN_MAX {
+        return Err(WireError::Limit { what: "bytes", found: len, max: BODY_LEN_MAX });
+    }
+    let body = DECOMPRESSOR.with_borrow_mut(|slot| {
+        let decompressor = match slot {
+            Some(decompressor) => decompressor,
+            None => slot.insert(Decompressor::new().map_err(WireError::Compression)?),
+        };
+        decompressor.decompress(packed, len).map_err(WireError::Compression)
+    })?;
+    let mut cursor = Cursor { rest: &body };
+    let batch = parse(&mut cursor)?;
+    if cursor.rest.is_empty() { Ok(batch) } else { Err(WireError::Damaged("bytes after the end")) }
+}
+
+fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
+    let table = match cursor.byte()? {
+        0 => Table::GpuEvents,
+        1 => Table::SystemEvents,
+        _ => return Err(WireError::Damaged("unknown table")),
+    };
+    let node: Arc<str> = Arc::from(cursor.text()?);
+    let started_ns = i64::from_le_bytes(cursor.array()?);
+    let sequence = u64::from_le_bytes(cursor.array()?);
+    let rows = cursor.bounded("rows", ROWS_MAX)?;
+    if rows == 0 {
+        return Err(WireError::Damaged("no rows"));
+    }
+    let columns = cursor.bounded("columns", COLUMNS_MAX)?;
+    let mut fields = Vec::with_capacity(columns);
+    let mut arrays = Vec::with_capacity(columns);
+    for _ in 0..columns {
+        let name = cursor.text()?.to_owned();
+        let array = column(cursor, &name, rows)?;
+        fields.push(Field::new(name, array.data_type().clone(), array.nulls().is_some()));
+        arrays.push(array);
+    }
+    let absences = absences(cursor)?;
+    let records = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+    let mut batch = Batch::new(table, records, Origin { node, started_ns }, sequence)?;
+    batch.absences = absences;
+    Ok(batch)
+}
+
+fn absences(cursor: &mut Cursor<'_>) -> Result<Vec<Absence>, WireError> {
+    let count = cursor.bounded("absences", ROWS_MAX)?;
+    let mut absences = Vec::new();
+    for _ in 0..count {
+        let gpu: Arc<str> = Arc::from(cursor.text()?);
+        let metric = catalogue::by_column(cursor.text()?);
+        let reason = AbsenceReason::ALL.get(usize::from(cursor.byte()?)).copied();
+        let count = u32::try_from(cursor.varint()?).unwrap_or(u32::MAX);
+        let reason = reason.ok_or(WireError::Damaged("unknown absence reason"))?;
+        // A metric that only the sender knows cannot be named here; its absence says nothing to us.
+        absences.extend(metric.map(|metric| Absence { gpu, metric, reason, count }));
+    }
+    Ok(absences)
+}
+
+fn column(cursor: &mut Cursor<'_>, name: &str, rows: usize) -> Result<ArrayRef, WireError> {
+    let kind = cursor.byte()?;
+    let nulls = match cursor.byte()? {
+        0 => None,
+        1 => {
+            let bits = cursor.take(rows.div_ceil(8))?.to_vec();
+            Some(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(bits), 0, rows)))
+        }
+        _ => return Err(WireError::Damaged("null flag")),
+    };
+    Ok(match kind {
+        KIND_I32 => {
+            let mut before = 0_i32;
+            let values: Vec<i32> = values(cursor, rows, |bytes, constant| {
+                if constant {
+                    return i32::from_le_bytes(bytes);
+                }
+                before = before.wrapping_add(unzigzag32(u32::from_le_bytes(bytes)));
+                before
+            })?;
+            Arc::new(in_range(Int32Array::new(values.into(), nulls), name, |v| f64::from(*v))?)
+        }
+        KIND_I64 => {
+            let mut before = 0_i64;
+            let values: Vec<i64> = values(cursor, rows, |bytes, constant| {
+                if constant {
+                    return i64::from_le_bytes(bytes);
+                }
+                before = before.wrapping_add(unzigzag64(u64::from_le_bytes(bytes)));
+                before
+            })?;
+            #[expect(clippy::cast_precision_loss, reason = "compared with a range, not kept")]
+            let array = in_range(Int64Array::new(values.into(), nulls), name, |v| *v as f64)?;
+            Arc::new(array)
+        }
+        KIND_F32 => {
+            let values: Vec<f32> = values(cursor, rows, |bytes, _| f32::from_le_bytes(bytes))?;
+            Arc::new(in_range(Float32Array::new(values.into(), nulls), name, |v| f64::from(*v))?)
+        }
+        KIND_F64 => {
+            let values: Vec<f64> = values(cursor, rows, |bytes, _| f64::from_le_bytes(bytes))?;
+            Arc::new(in_range(Float64Array::new(values.into(), nulls), name, |v| *v)?)
+        }
+        KIND_TEXT => texts(cursor, name, rows, nulls)?,
+        _ => return Err(WireError::Damaged("unknown column kind")),
+    })
+}
+
+/// Numbers of a catalogue column lie in its range; numbers of a foreign column are finite.
+fn in_range<T: arrow_array::ArrowPrimitiveType>(
+    array: arrow_array::PrimitiveArray<T>,
+    name: &str,
+    number: impl Fn(&T::Native) -> f64,
+) -> Result<arrow_array::PrimitiveArray<T>, WireError> {
+    let (column, (min, max)) = match catalogue::by_column(name) {
+        Some(id) => (id.metric().column, id.metric().range),
+        None => ("of foreign data", (f64::MIN, f64::MAX)),
+    };
+    if array.iter().flatten().all(|value| (min..=max).contains(&number(&value))) {
+        Ok(array)
+    } else {
+        Err(WireError::Range { column, min, max })
+    }
+}
+
+fn values<T: Clone, const W: usize>(
+    cursor: &mut Cursor<'_>,
+    rows: usize,
+    mut value: impl FnMut([u8; W], bool) -> T,
+) -> Result<Vec<T>, WireError> {
+    match cursor.byte()? {
+        CONSTANT => Ok(vec![value(cursor.array()?, true); rows]),
+        PLANES => {
+            let area = cursor.take(rows * W)?;
+            Ok(join(area, rows).map(|bytes| value(bytes, false)).collect())
+        }
+        _ => Err(WireError::Damaged("unknown encoding")),
+    }
+}
+
+fn texts(
+    cursor: &mut Cursor<'_>,
+    name: &str,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, WireError> {
+    let count = cursor.bounded("texts", ROWS_MAX)?;
+    let identity = IdentityColumn::by_name(name);
+    let mut texts = Vec::with_capacity(count);
+    for _ in 0..count {
+        let text = cursor.text()?;
+        if let Some(column) = identity {
+            Identity::default().set(column, text)?;
+        }
+        texts.push(text);
+    }
+    let keys: Vec<i32> = match count {
+        0..=0x100 => values(cursor, rows, |b: [u8; 1], _| i32::from(b[0]))?,
+        0x101..=0x1_0000 => values(cursor, rows, |b: [u8; 2], _| i32::from(u16::from_le_bytes(b)))?,
+        _ => values(cursor, rows, |b: [u8; 4], _| i32::from_le_bytes(b))?,
+    };
+    let dictionary = Arc::new(StringArray::from(texts));
+    Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(Int32Array::new(keys.into(), nulls), dictionary)?))
+}
+
+struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
+        let (head, rest) = self.rest.split_at_checked(len).ok_or(WireError::Damaged("it ends early"))?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    fn array<const W: usize>(&mut self) -> Result<[u8; W], WireError> {
+        let (head, rest) = self.rest.split_first_chunk().ok_or(WireError::Damaged("it ends early"))?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    fn byte(&mut self) -> Result<u8, WireError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn varint(&mut self) -> Result<usize, WireError> {
+        let mut value = 0_usize;
+        for shift in (0..35).step_by(7) {
+            let byte = self.byte()?;
+            value |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(WireError::Damaged("number too long"))
+    }
+
+    fn bounded(&mut self, what: &'static str, max: usize) -> Result<usize, WireError> {
+        let found = self.varint()?;
+        if found > max { Err(WireError::Limit { what, found, max }) } else { Ok(found) }
+    }
+
+    fn text(&mut self) -> Result<&'a str, WireError> {
+        let len = self.bounded("bytes in a text", TEXT_LEN_MAX)?;
+        std::str::from_utf8(self.take(len)?).map_err(|_| WireError::Damaged("text is not UTF-8"))
+    }
+}

@@ -1,0 +1,101 @@
+//! Rows go in one by one and come out as columns; what cannot be true stays out and is counted.
+
+use gpuvitals_core::batch::{Value, ValueError};
+use gpuvitals_core::catalogue::by_column;
+use gpuvitals_core::foreign::{Meaning, meaning};
+use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, IdentityColumn, Origin, Table, message};
+
+fn gpu(uuid: &str) -> Identity {
+    Identity::default().with(IdentityColumn::Uuid, uuid).unwrap()
+}
+
+#[test]
+fn absent_is_null_and_not_zero() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    let first = builder.row(10, id);
+    let second = builder.row(20, id);
+    let power = by_column("power_w").unwrap();
+    builder.set(second, power, Value::Float(689.457)).unwrap();
+    assert_eq!(
+        builder.set(first, by_column("memory_used_mb").unwrap(), Value::Int(-5)),
+        Err(ValueError::OutOfRange {
+            column: "memory_used_mb",
+            value: -5.0,
+            min: 0.0,
+            max: by_column("memory_used_mb").unwrap().metric().range.1
+        })
+    );
+    assert!(matches!(builder.set(first, power, Value::Float(f64::NAN)), Err(ValueError::NotFinite { .. })));
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    let column = batch.metric(power).unwrap();
+    assert_eq!(column.value(0), None);
+    assert_eq!(column.value(1).map(|v| v.to_json().to_string()).as_deref(), Some("689.457"));
+    assert!(
+        batch.metric(by_column("memory_used_mb").unwrap()).is_none(),
+        "a column without a value is not there"
+    );
+    let invalid =
+        batch.absences.iter().filter(|a| a.reason == AbsenceReason::Invalid).map(|a| a.count).sum::<u32>();
+    assert_eq!(invalid, 2);
+    assert!(builder.finish(Origin::default(), 2).is_none(), "the builder is empty again");
+}
+
+#[test]
+fn foreign_columns_are_kept_and_bounded() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    let row = builder.row(10, id);
+    builder.set_extra(row, "fan_noise_db", 31.5).unwrap();
+    builder.set_extra_text(row, "rack", "r7").unwrap();
+    assert_eq!(
+        builder.set_extra_text(row, "fan_noise_db", "loud"),
+        Err(ValueError::Mixed("fan_noise_db".into()))
+    );
+    assert!(matches!(builder.set_extra(row, "power_w", 1.0), Err(ValueError::ExtraName(_))));
+    for n in 0..200 {
+        let outcome = builder.set_extra(row, &format!("x{n}"), 1.0);
+        assert_eq!(outcome.is_ok(), n < 126, "{n}");
+    }
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    assert_eq!(batch.extras().count(), 128);
+}
+
+#[test]
+fn json_messages_from_anyone() {
+    let document = br#"[
+      {"timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "utilization": 97.5, "memory_used": 1024, "power_draw": 402.25, "note": "x"}},
+      {"timestamp": "yesterday", "fields": {"gpu_id": "gpu_0", "temperature": 61}},
+      {"timestamp": "2026-01-01T00:00:01Z", "fields": {"gpu_id": "../../x", "temperature": 61}},
+      {"timestamp": "2026-01-01T00:00:01Z", "fields": {"gpu_id": 3, "hostname": "n1", "DCGM_FI_DEV_FB_USED": 77413, "temperature": -400}},
+      {"timestamp": "2026-01-01T00:00:01Z", "fields": {"temperature": 61}}
+    ]"#;
+    let parsed = message::parse(document, Origin::default(), 1).unwrap();
+    let refused: Vec<usize> = parsed.refused.iter().map(|(index, _)| *index).collect();
+    assert_eq!(refused, [1, 2, 4]);
+    assert_eq!(parsed.invalid.len(), 1);
+    let batch = parsed.batch.unwrap();
+    assert_eq!(batch.rows(), 2);
+    assert_eq!(batch.identity(0).uuid(), Some("gpu_0"));
+    assert_eq!(batch.identity(1).uuid(), Some("n1:gpu3"));
+    let rendered = message::render(&batch, 0);
+    assert_eq!(rendered["fields"]["power_w"], 402.25);
+    assert_eq!(rendered["fields"]["source"], "json");
+    assert!(message::parse(b"not json", Origin::default(), 1).is_err());
+}
+
+#[test]
+fn foreign_names_mean_what_people_mean() {
+    let metric = |column: &str, factor: f64| Meaning::Metric(by_column(column).unwrap(), factor);
+    let check = |name: &str, wanted: Meaning| assert_eq!(meaning(name), wanted, "{name}");
+    check("DCGM_FI_DEV_GPU_UTIL", metric("utilization_pct", 1.0));
+    check("Temperature", metric("temperature_c", 1.0));
+    check("power_draw", metric("power_w", 1.0));
+    check("memory_used", metric("memory_used_mb", 1.0));
+    check("gpu_id", Meaning::Gpu);
+    check("UUID", Meaning::Identity(IdentityColumn::Uuid));
+    check("Hostname", Meaning::Identity(IdentityColumn::Node));
+    check("modelName", Meaning::Identity(IdentityColumn::Model));
+    check("metric_name", Meaning::MetricName);
+    check("fan_noise_db", Meaning::Unknown);
+}

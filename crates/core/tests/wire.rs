@@ -1,0 +1,177 @@
+//! The binary form of a batch: what goes in comes out, and foreign bytes never do harm.
+
+use arrow_array::{Array, RecordBatch};
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::{self, ColumnType};
+use gpuvitals_core::wire::{WireError, decode, encode};
+use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
+use proptest::prelude::*;
+
+fn identity(n: u32) -> Identity {
+    let mut identity = Identity::default()
+        .with(IdentityColumn::Uuid, &format!("GPU-{n:04}"))
+        .and_then(|i| i.with(IdentityColumn::Node, &format!("node-{}", n / 8)))
+        .and_then(|i| i.with(IdentityColumn::Source, "simulated"))
+        .unwrap();
+    if n % 3 == 0 {
+        identity.set(IdentityColumn::Pod, &format!("pod-{n}")).unwrap();
+    }
+    identity.index = (n % 2 == 0).then_some((n % 8).cast_signed());
+    identity
+}
+
+fn origin() -> Origin {
+    Origin { node: "n1".into(), started_ns: 17 }
+}
+
+fn metrics() -> Vec<gpuvitals_core::MetricId> {
+    ["power_w", "gpu_clock_mhz", "temperature_c", "memory_used_mb", "utilization_pct", "energy_j"]
+        .into_iter()
+        .filter_map(catalogue::by_column)
+        .collect()
+}
+
+prop_compose! {
+    fn batches()(rows in 1_usize..300, cells in proptest::collection::vec((any::<u16>(), 0_u32..40, proptest::option::of(0.0_f64..1000.0)), 1..600), ragged in any::<bool>()) -> Batch {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let metrics = metrics();
+        let mut ids = Vec::new();
+        for row in 0..rows {
+            let gpu = u32::try_from(row % 40).unwrap();
+            let id = builder.intern(&identity(gpu));
+            ids.push(builder.row(1_750_000_000_000_000_000 + i64::try_from(row).unwrap() * 7_000_000, id));
+        }
+        for (at, metric, value) in cells {
+            let row = ids[usize::from(at) % ids.len()];
+            let metric = metrics[metric as usize % metrics.len()];
+            match value {
+                Some(value) => { let _ = builder.set(row, metric, Value::Float(value)); }
+                None => builder.absent(row, metric, AbsenceReason::TimedOut),
+            }
+            if ragged {
+                builder.set_extra(row, "foreign number", f64::from(at)).unwrap();
+                builder.set_extra_text(row, "foreign text", &format!("t{}", at % 5)).unwrap();
+            }
+        }
+        builder.finish(origin(), 9).unwrap()
+    }
+}
+
+fn same(a: &RecordBatch, b: &RecordBatch) -> bool {
+    let names =
+        |r: &RecordBatch| r.schema_ref().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+    names(a) == names(b)
+        && a.columns().iter().zip(b.columns()).all(|(x, y)| {
+            x.data_type() == y.data_type() && x.len() == y.len() && {
+                let text = |c: &arrow_array::ArrayRef, row| {
+                    use arrow_array::cast::AsArray;
+                    c.as_dictionary_opt::<arrow_array::types::Int32Type>()
+                        .and_then(|d| gpuvitals_core::batch::text_at(d, row).map(str::to_owned))
+                };
+                if matches!(x.data_type(), arrow_schema::DataType::Dictionary(..)) {
+                    (0..x.len()).all(|row| text(x, row) == text(y, row))
+                } else {
+                    x.to_data() == y.to_data()
+                }
+            }
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_goes_in_comes_out(batch in batches()) {
+        let decoded = decode(&encode(&batch).unwrap()).unwrap();
+        prop_assert!(same(batch.records(), decoded.records()));
+        prop_assert_eq!(&batch.origin, &decoded.origin);
+        prop_assert_eq!(batch.sequence, decoded.sequence);
+        prop_assert_eq!(&batch.absences, &decoded.absences);
+        for row in [0, batch.rows() / 2, batch.rows() - 1] {
+            prop_assert_eq!(batch.identity(row), decoded.identity(row));
+        }
+    }
+
+    #[test]
+    fn foreign_bytes_are_refused_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_flipped_bit_never_panics(batch in batches(), at in any::<proptest::sample::Index>(), bit in 0_u8..8) {
+        let mut bytes = encode(&batch).unwrap().to_vec();
+        let index = at.index(bytes.len());
+        bytes[index] ^= 1 << bit;
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_body_never_panics(batch in batches(), flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6)) {
+        let bytes = encode(&batch).unwrap();
+        let len = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+        let mut body = zstd::bulk::decompress(&bytes[8..], len).unwrap();
+        for (at, with) in flips {
+            let index = at.index(body.len());
+            body[index] = with;
+        }
+        let mut frame = bytes[..8].to_vec();
+        frame.extend(zstd::bulk::compress(&body, 1).unwrap());
+        let _ = decode(&frame);
+    }
+}
+
+#[test]
+fn a_length_that_lies_is_not_believed() {
+    let mut frame = b"GVB1".to_vec();
+    frame.extend(u32::MAX.to_le_bytes());
+    assert!(matches!(decode(&frame), Err(WireError::Limit { what: "bytes", .. })));
+    assert!(matches!(decode(b"PAR1...."), Err(WireError::Magic)));
+}
+
+#[test]
+fn values_that_cannot_be_true_are_refused_on_arrival() {
+    use std::sync::Arc;
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&identity(1));
+    let row = builder.row(1, id);
+    let power = catalogue::by_column("power_w").unwrap();
+    assert_eq!(power.metric().column_type, ColumnType::F32);
+    builder.set(row, power, Value::Float(100.0)).unwrap();
+    let batch = builder.finish(origin(), 0).unwrap();
+    let index = batch.records().schema().index_of("power_w").unwrap();
+    let mut columns = batch.records().columns().to_vec();
+    columns[index] = Arc::new(arrow_array::Float32Array::from(vec![f32::NAN]));
+    let records = RecordBatch::try_new(batch.records().schema(), columns).unwrap();
+    let forged = Batch::new(Table::GpuEvents, records, origin(), 0).unwrap();
+    let error = decode(&encode(&forged).unwrap()).unwrap_err();
+    assert!(matches!(error, WireError::Range { column: "power_w", .. }), "{error}");
+}
+
+#[test]
+fn a_hundred_rows_of_ten_metrics_stay_small() {
+    let names = [
+        "utilization_pct",
+        "memory_utilization_pct",
+        "power_w",
+        "temperature_c",
+        "memory_used_mb",
+        "memory_free_mb",
+        "gpu_clock_mhz",
+        "mem_clock_mhz",
+        "encoder_utilization_pct",
+        "decoder_utilization_pct",
+    ];
+    for (rows, bytes_max) in [(8, 150), (100, 60)] {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let mut state = 1_u64;
+        for row in 0..rows {
+            let id = builder.intern(&identity(row % 8));
+            let row = builder.row(1_750_000_000_000_000_000 + i64::from(row / 8) * 1_000_000_000, id);
+            for name in names {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let value = f64::from(u32::try_from(state >> 48).unwrap()) / 700.0;
+                builder.set(row, catalogue::by_column(name).unwrap(), Value::Float(value)).unwrap();
+            }
+        }
+        let size = encode(&builder.finish(origin(), 1).unwrap()).unwrap().len() / rows as usize;
+        assert!(size <= bytes_max, "{size} bytes a row at {rows} rows of random values");
+    }
+}
