@@ -1,0 +1,63 @@
+//! What every transition of the state machine shares: time, settings, chance, and whom to wake.
+
+use std::time::Duration;
+
+use super::types::Wake;
+use crate::config::QueueConfig;
+use crate::frame::Millis;
+
+/// How far the queue is on its way to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Takes and gives.
+    Open,
+    /// Takes nothing more, gives what is left.
+    Sealed,
+    /// Takes and gives nothing.
+    Stopped,
+}
+
+#[derive(Debug)]
+pub(super) struct Env {
+    pub(super) config: QueueConfig,
+    pub(super) now: Millis,
+    pub(super) phase: Phase,
+    /// No deadline is earlier than this one.
+    pub(super) earliest: Option<Millis>,
+    pub(super) wakes: Vec<Wake>,
+    rng: u64,
+}
+
+impl Env {
+    pub(super) fn new(config: QueueConfig, now: Millis) -> Self {
+        Self { rng: config.seed, config, now, phase: Phase::Open, earliest: None, wakes: Vec::new() }
+    }
+
+    /// Asks for a call of `advance` at `at`.
+    pub(super) fn arm(&mut self, at: Millis) {
+        self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
+    }
+
+    pub(super) fn wake(&mut self, wake: Wake) {
+        if !self.wakes.contains(&wake) {
+            self.wakes.push(wake);
+        }
+    }
+
+    /// How long to wait before the redelivery after the `failures`-th failure: exponential, full jitter.
+    pub(super) fn backoff(&mut self, failures: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+        let longest = self.config.backoff_base.saturating_mul(doubled).min(self.config.backoff_cap);
+        let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX - 1).min(u64::MAX - 1);
+        Duration::from_millis(self.random() % (longest_ms + 1))
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014): enough for jitter, and the same on every machine.
+    fn random(&mut self) -> u64 {
+        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.rng;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

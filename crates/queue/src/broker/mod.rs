@@ -1,0 +1,531 @@
+//! The broker: a state machine without I/O.
+//!
+//! Every call takes the time, changes the state, and returns what came of it. Whoever may now go on is
+//! collected as [`Wake`]s; when to call [`Broker::advance`] again is [`Broker::next_deadline`]. Same calls,
+//! same times, same seed: same results.
+//!
+//! # What is promised
+//!
+//! - A frame is held until every group that wants it has settled all of its rows. A row is settled for a
+//!   group by its acknowledgement, or as a dead letter. A topic without groups holds frames up to its bound.
+//! - A lease runs from the delivery. At its deadline the rows fail and are delivered again after a backoff
+//!   (exponential, full jitter), to any member of the group, at most `max_retries` times. Then they are dead
+//!   letters, with the reason.
+//! - An attempt counts when it is delivered, because a consumer that crashes says nothing: rows of a member
+//!   that dies come back at once, and counted. Only what a member gives back on purpose ([`NackKind::Release`],
+//!   [`Broker::leave`], the drain) does not count.
+//! - An acknowledgement of a delivery that is over counts if nobody settled the rows since. Repeating one is
+//!   fine. One for something that was never delivered is an error, and the rest of the call is applied.
+//! - Redeliveries do not block what is new: they take at most half of a consumer's credits, and wait outside
+//!   the order.
+//!
+//! # Limits
+//!
+//! Topics, groups, producers, messages and bytes are bounded by [`QueueConfig`]; what a group keeps is
+//! bounded by what its topic holds.
+
+mod env;
+mod grant;
+mod group;
+mod ledger;
+mod producers;
+mod shelf;
+mod topic;
+mod types;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use types::{
+    AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,
+    Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, SettleError, Start,
+    SubscribeError, TopicId, Wake,
+};
+
+use self::env::{Env, Phase};
+use self::group::{Group, NeverDelivered};
+use self::shelf::Shelf;
+use self::topic::Topic;
+use crate::config::QueueConfig;
+use crate::frame::{Frame, Millis};
+use crate::name::{self, NAME_LEN_MAX, NameError};
+use crate::rows::Rows;
+use crate::stats::{Health, HealthStatus, QueueStats, TopicStats};
+
+/// How long a refusal at the bound shows in the health.
+const REFUSAL_SHOWS: Duration = Duration::from_secs(10);
+
+/// Why there is no such topic and none is created.
+enum TopicRefused {
+    Name(NameError),
+    TooMany { limit: usize },
+}
+
+/// Topics, groups, leases, redelivery, dead letters; see the module's text.
+#[derive(Debug)]
+pub struct Broker {
+    env: Env,
+    started_at: Millis,
+    topics: Vec<Topic>,
+    by_name: HashMap<Arc<str>, TopicId, foldhash::fast::RandomState>,
+    seats: BTreeMap<ConsumerId, (TopicId, GroupId)>,
+    next_consumer: u64,
+    next_group: u64,
+}
+
+impl Broker {
+    /// A broker without topics.
+    pub fn new(config: QueueConfig, now: Millis) -> Self {
+        Self {
+            env: Env::new(config, now),
+            started_at: now,
+            topics: Vec::new(),
+            by_name: HashMap::default(),
+            seats: BTreeMap::new(),
+            next_consumer: 0,
+            next_group: 0,
+        }
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &QueueConfig {
+        &self.env.config
+    }
+
+    /// Takes a frame into a topic, which is created if it does not exist. A refusal at the bound is counted.
+    ///
+    /// # Errors
+    ///
+    /// The frame was not taken, for the reason given.
+    pub fn publish(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+        let receipt = self.offer(now, topic, frame);
+        if matches!(receipt, Err(PublishError::Full { .. }))
+            && let Some(topic) = self.by_name.get(topic).and_then(|id| self.topics.get_mut(id.0))
+        {
+            topic.shelf.ledger.refused += u64::from(frame.count);
+            topic.shelf.ledger.refused_at = Some(self.env.now);
+        }
+        receipt
+    }
+
+    /// Like [`Broker::publish`], for a publisher that waits for room: [`PublishError::Full`] is not counted,
+    /// and [`Wake::Space`] says when to try again.
+    ///
+    /// # Errors
+    ///
+    /// The frame was not taken, for the reason given.
+    pub fn offer(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+        self.advance(now);
+        if self.env.phase != Phase::Open {
+            return Err(PublishError::Closed);
+        }
+        if frame.count == 0 {
+            return Err(PublishError::NoMessages);
+        }
+        if let Some(stamp) = &frame.producer
+            && !(1..=NAME_LEN_MAX).contains(&stamp.id.len())
+        {
+            return Err(PublishError::ProducerId { len: stamp.id.len() });
+        }
+        let bytes = frame.cost_bytes();
+        if u64::from(frame.count) > self.env.config.max_messages || bytes > self.env.config.max_bytes {
+            return Err(PublishError::TooLarge { messages: frame.count, bytes });
+        }
+        let (env, _, topic) = self.open(topic).map_err(|refused| match refused {
+            TopicRefused::Name(name) => PublishError::Topic(name),
+            TopicRefused::TooMany { limit } => PublishError::TooManyTopics { limit },
+        })?;
+        topic.publish(env, frame)
+    }
+
+    /// Makes a new member of a group; topic and group are created if they do not exist.
+    ///
+    /// # Errors
+    ///
+    /// The name is refused, a limit is reached, or the queue shuts down.
+    pub fn subscribe(
+        &mut self,
+        now: Millis,
+        topic: &str,
+        group: &str,
+        options: &ConsumerOptions,
+    ) -> Result<ConsumerId, SubscribeError> {
+        self.advance(now);
+        if self.env.phase != Phase::Open {
+            return Err(SubscribeError::Closed);
+        }
+        name::check(group).map_err(SubscribeError::Group)?;
+        let consumer = ConsumerId(self.next_consumer);
+        let (env, next_group, topic) = self.open(topic).map_err(|refused| match refused {
+            TopicRefused::Name(name) => SubscribeError::Topic(name),
+            TopicRefused::TooMany { limit } => SubscribeError::TooManyTopics { limit },
+        })?;
+        let existing = topic.group_named(group);
+        let limit = env.config.max_groups;
+        if existing.is_none() && topic.groups.len() >= limit {
+            return Err(SubscribeError::TooManyGroups { limit });
+        }
+        let group_id = existing.unwrap_or_else(|| {
+            let id = GroupId(*next_group);
+            *next_group += 1;
+            topic.add_group(id, group, options);
+            id
+        });
+        let topic_id = topic.shelf.id;
+        if let Some(group) = topic.groups.get_mut(&group_id) {
+            group.join(env, consumer, options);
+        }
+        self.next_consumer += 1;
+        self.seats.insert(consumer, (topic_id, group_id));
+        Ok(consumer)
+    }
+
+    /// Where a consumer sits: for waiting on [`Wake::Group`].
+    pub fn group_of(&self, consumer: ConsumerId) -> Option<GroupId> {
+        self.seats.get(&consumer).map(|(_, group)| *group)
+    }
+
+    /// A topic by name: for waiting on [`Wake::Space`].
+    pub fn topic_named(&self, topic: &str) -> Option<TopicId> {
+        self.by_name.get(topic).copied()
+    }
+
+    /// Leases to a consumer as many frames as its credits allow; maybe none.
+    ///
+    /// # Errors
+    ///
+    /// The consumer has left, or the queue shuts down and has nothing more for its group.
+    pub fn receive(&mut self, now: Millis, consumer: ConsumerId) -> Result<Vec<Delivery>, ReceiveError> {
+        self.advance(now);
+        let phase = self.env.phase;
+        let (env, shelf, group) = self.seat(consumer).ok_or(ReceiveError::NotSubscribed)?;
+        let over = match phase {
+            Phase::Open => false,
+            Phase::Sealed => group.lag == 0,
+            Phase::Stopped => true,
+        };
+        if over { Err(ReceiveError::Closed) } else { Ok(group.grant(env, shelf, consumer)) }
+    }
+
+    /// Acknowledges whole deliveries. Answers how many messages were not settled before.
+    ///
+    /// # Errors
+    ///
+    /// A delivery that the group never saw (the others are acknowledged), or the consumer has left.
+    pub fn ack(&mut self, now: Millis, consumer: ConsumerId, ids: &[DeliveryId]) -> Result<u64, SettleError> {
+        self.settle(now, consumer, ids.iter().map(|id| (*id, ())), |env, shelf, group, id, ()| {
+            group.ack(env, shelf, id, None)
+        })
+    }
+
+    /// Acknowledges some rows of a delivery; the others stay leased. Answers how many were not settled before.
+    ///
+    /// # Errors
+    ///
+    /// The group never saw the delivery, or the consumer has left.
+    pub fn ack_rows(
+        &mut self,
+        now: Millis,
+        consumer: ConsumerId,
+        id: DeliveryId,
+        rows: &Rows,
+    ) -> Result<u64, SettleError> {
+        self.settle(now, consumer, [(id, rows)], |env, shelf, group, id, rows| {
+            group.ack(env, shelf, id, Some(rows))
+        })
+    }
+
+    /// Acknowledges all that this consumer holds of the frames up to `offset`, that one included. Answers
+    /// how many messages that were.
+    ///
+    /// # Errors
+    ///
+    /// The consumer has left.
+    pub fn ack_up_to(&mut self, now: Millis, consumer: ConsumerId, offset: u64) -> Result<u64, SettleError> {
+        let all = DeliveryId { offset, part: 0, token: 0 };
+        self.settle(now, consumer, [(all, ())], |env, shelf, group, _, ()| {
+            group.ack_up_to(env, shelf, consumer, offset)
+        })
+    }
+
+    /// Refuses deliveries, or rows of them. Answers how many messages that moved: of a lease that is over,
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// A delivery that the group never saw (the others are refused), or the consumer has left.
+    pub fn nack(&mut self, now: Millis, consumer: ConsumerId, nacks: &[Nack]) -> Result<u64, SettleError> {
+        self.settle(now, consumer, nacks.iter().map(|nack| (nack.id, nack)), |env, shelf, group, _, nack| {
+            group.nack(env, shelf, nack)
+        })
+    }
+
+    /// Moves deadlines to `by` from now, at most to the longest lease.
+    ///
+    /// # Errors
+    ///
+    /// A delivery that the group never saw, or whose lease is over (the others are extended), or the
+    /// consumer has left.
+    pub fn extend(
+        &mut self,
+        now: Millis,
+        consumer: ConsumerId,
+        ids: &[DeliveryId],
+        by: Duration,
+    ) -> Result<(), SettleError> {
+        let mut over = None;
+        self.settle(now, consumer, ids.iter().map(|id| (*id, ())), |env, shelf, group, id, ()| {
+            if !group.extend(env, shelf, id, by)? {
+                let (_, more) = over.get_or_insert((id, 0));
+                *more += 1;
+            }
+            Ok(0)
+        })?;
+        over.map_or(Ok(()), |(id, count)| Err(SettleError::LeaseOver { id, more: count - 1 }))
+    }
+
+    /// A consumer leaves in order: what it has not settled goes to others at once, uncounted.
+    pub fn leave(&mut self, now: Millis, consumer: ConsumerId) {
+        self.unseat(now, consumer, &Failure::Released);
+    }
+
+    /// A consumer vanished: what it has not settled goes to others at once, and counts as tried.
+    pub fn kill(&mut self, now: Millis, consumer: ConsumerId) {
+        self.unseat(now, consumer, &Failure::ConsumerGone);
+    }
+
+    /// Ends a group and its members. What only it waited for goes, unless it was the topic's last.
+    ///
+    /// # Errors
+    ///
+    /// No such topic or group.
+    pub fn remove_group(&mut self, now: Millis, topic: &str, group: &str) -> Result<(), AdminError> {
+        self.advance(now);
+        let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
+        let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
+        let group = topic.group_named(group).ok_or(AdminError::UnknownGroup)?;
+        topic.remove_group(&mut self.env, group);
+        self.seats.retain(|_, (_, seated)| *seated != group);
+        if self.env.phase != Phase::Open {
+            self.env.wake(Wake::Drained);
+        }
+        Ok(())
+    }
+
+    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// No such topic.
+    pub fn dead_letters(&self, topic: &str, from: u64, limit: usize) -> Result<Vec<DeadLetter>, AdminError> {
+        let topic = self.topic(topic)?;
+        Ok(topic.shelf.letters(from).take(limit).cloned().collect())
+    }
+
+    /// Gives dead letters back to the groups that gave up on them, as if new.
+    ///
+    /// # Errors
+    ///
+    /// No such topic.
+    pub fn replay_dead(
+        &mut self,
+        now: Millis,
+        topic: &str,
+        selection: &DeadSelection,
+    ) -> Result<Replayed, AdminError> {
+        self.advance(now);
+        let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
+        let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
+        Ok(topic.replay(&mut self.env, selection))
+    }
+
+    /// Throws dead letters away. Answers how many letters.
+    ///
+    /// # Errors
+    ///
+    /// No such topic.
+    pub fn purge_dead(&mut self, topic: &str, selection: &DeadSelection) -> Result<usize, AdminError> {
+        let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
+        let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
+        Ok(topic.shelf.exhume(selection).len())
+    }
+
+    /// Lets time pass: leases expire, backoffs end, abandoned groups go. Every other call does it too.
+    /// Time does not go back: an earlier `now` counts as the latest one seen.
+    pub fn advance(&mut self, now: Millis) {
+        self.env.now = self.env.now.max(now);
+        if self.env.earliest.is_none_or(|earliest| earliest > self.env.now) {
+            return;
+        }
+        self.env.earliest = None;
+        for topic in &mut self.topics {
+            topic.advance(&mut self.env);
+        }
+    }
+
+    /// When [`Broker::advance`] must be called at the latest. Nothing needs to happen before.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.env.earliest
+    }
+
+    /// Whoever may go on since the last call.
+    pub fn take_wakes(&mut self) -> Vec<Wake> {
+        std::mem::take(&mut self.env.wakes)
+    }
+
+    /// Takes no more frames and no more consumers; goes on delivering what is held.
+    pub fn seal(&mut self, now: Millis) {
+        self.enter(now, Phase::Sealed);
+    }
+
+    /// Delivers nothing more; waits for acknowledgements.
+    pub fn stop(&mut self, now: Millis) {
+        self.enter(now, Phase::Stopped);
+    }
+
+    /// Takes every lease back, uncounted. Answers how many messages those were.
+    pub fn recall(&mut self, now: Millis) -> u64 {
+        self.advance(now);
+        let mut messages = 0;
+        for topic in &mut self.topics {
+            for group in topic.groups.values_mut() {
+                messages += group.in_flight();
+                group.recall(&mut self.env, &mut topic.shelf);
+            }
+        }
+        messages
+    }
+
+    /// Whether the drain has got where it wants to: sealed, every group with members has settled everything
+    /// (the others cannot); stopped, no lease is out.
+    pub fn is_drained(&self) -> bool {
+        let mut groups = self.topics.iter().flat_map(|topic| topic.groups.values());
+        match self.env.phase {
+            Phase::Open => false,
+            Phase::Sealed => groups.all(|group| group.lag == 0 || group.members.is_empty()),
+            Phase::Stopped => groups.all(|group| group.in_flight() == 0),
+        }
+    }
+
+    /// Names of all topics, sorted.
+    pub fn topics(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<_> = self.topics.iter().map(|topic| Arc::clone(&topic.shelf.name)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Numbers of one topic.
+    ///
+    /// # Errors
+    ///
+    /// No such topic.
+    pub fn topic_stats(&mut self, now: Millis, topic: &str) -> Result<TopicStats, AdminError> {
+        self.advance(now);
+        Ok(self.topic(topic)?.stats(self.env.now))
+    }
+
+    /// Numbers of everything.
+    pub fn stats(&mut self, now: Millis) -> QueueStats {
+        self.advance(now);
+        let now = self.env.now;
+        QueueStats {
+            topics: self
+                .topics
+                .iter()
+                .map(|topic| (topic.shelf.name.to_string(), topic.stats(now)))
+                .collect(),
+            total_processed: self.topics.iter().map(|topic| topic.shelf.ledger.acked).sum(),
+            uptime_seconds: now.since(self.started_at).as_secs(),
+        }
+    }
+
+    /// How the queue is: degraded while a topic is at its bound and refuses, unhealthy once it shuts down.
+    pub fn health(&mut self, now: Millis) -> Health {
+        self.advance(now);
+        let refuses =
+            |shelf: &&Shelf| shelf.ledger.refused_at.is_some_and(|at| self.env.now.since(at) < REFUSAL_SHOWS);
+        let refusing = self.topics.iter().map(|topic| &topic.shelf).filter(refuses);
+        let mut reasons: Vec<_> = refusing
+            .map(|shelf| {
+                format!("topic {} is full ({} messages) and refuses publishers", shelf.name, shelf.messages)
+            })
+            .collect();
+        if self.env.phase == Phase::Open {
+            let status = if reasons.is_empty() { HealthStatus::Healthy } else { HealthStatus::Degraded };
+            return Health { status, reasons };
+        }
+        reasons.push("queue is shutting down".to_owned());
+        Health { status: HealthStatus::Unhealthy, reasons }
+    }
+
+    fn enter(&mut self, now: Millis, phase: Phase) {
+        self.advance(now);
+        if self.env.phase == Phase::Stopped {
+            return;
+        }
+        self.env.phase = phase;
+        for topic in &self.topics {
+            self.env.wake(Wake::Space(topic.shelf.id));
+            for id in topic.groups.keys() {
+                self.env.wake(Wake::Group(*id));
+            }
+        }
+        self.env.wake(Wake::Drained);
+    }
+
+    /// The topic of that name, created if it does not exist; beside it what its changes need.
+    fn open(&mut self, topic: &str) -> Result<(&mut Env, &mut u64, &mut Topic), TopicRefused> {
+        let limit = self.env.config.max_topics;
+        let id = self.by_name.get(topic).copied().unwrap_or(TopicId(self.topics.len()));
+        if id.0 == self.topics.len() {
+            name::check_topic(topic).map_err(TopicRefused::Name)?;
+            if id.0 >= limit {
+                return Err(TopicRefused::TooMany { limit });
+            }
+            let name: Arc<str> = topic.into();
+            self.by_name.insert(Arc::clone(&name), id);
+            self.topics.push(Topic::new(id, name, self.env.now));
+        }
+        let topic = self.topics.get_mut(id.0).ok_or(TopicRefused::TooMany { limit })?;
+        Ok((&mut self.env, &mut self.next_group, topic))
+    }
+
+    fn topic(&self, topic: &str) -> Result<&Topic, AdminError> {
+        self.by_name.get(topic).and_then(|id| self.topics.get(id.0)).ok_or(AdminError::UnknownTopic)
+    }
+
+    fn seat(&mut self, consumer: ConsumerId) -> Option<(&mut Env, &mut Shelf, &mut Group)> {
+        let (topic, group) = self.seats.get(&consumer)?;
+        let topic = self.topics.get_mut(topic.0)?;
+        Some((&mut self.env, &mut topic.shelf, topic.groups.get_mut(group)?))
+    }
+
+    fn unseat(&mut self, now: Millis, consumer: ConsumerId, failure: &Failure) {
+        self.advance(now);
+        if let Some((env, shelf, group)) = self.seat(consumer) {
+            group.part_with(env, shelf, consumer, failure);
+        }
+        self.seats.remove(&consumer);
+    }
+
+    /// Applies `change` to every delivery and adds up what it answers; the unknown ones are the error.
+    fn settle<T>(
+        &mut self,
+        now: Millis,
+        consumer: ConsumerId,
+        deliveries: impl IntoIterator<Item = (DeliveryId, T)>,
+        mut change: impl FnMut(&mut Env, &mut Shelf, &mut Group, DeliveryId, T) -> Result<u64, NeverDelivered>,
+    ) -> Result<u64, SettleError> {
+        self.advance(now);
+        let (env, shelf, group) = self.seat(consumer).ok_or(SettleError::NotSubscribed)?;
+        let (mut settled, mut unknown) = (0, None);
+        for (id, what) in deliveries {
+            match change(env, shelf, group, id, what) {
+                Ok(count) => settled += count,
+                Err(NeverDelivered) => unknown.get_or_insert((id, 0)).1 += 1,
+            }
+        }
+        unknown.map_or(Ok(settled), |(id, count)| Err(SettleError::Unknown { id, more: count - 1 }))
+    }
+}

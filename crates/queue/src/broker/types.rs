@@ -1,0 +1,346 @@
+//! What goes into the broker and what comes out of it.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::frame::{Frame, Millis};
+use crate::name::NameError;
+use crate::rows::Rows;
+
+/// A topic, for as long as its broker lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub(super) usize);
+
+/// A group, for as long as it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub(super) u64);
+
+/// One member of one group, from its subscription until it leaves or dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerId(pub(super) u64);
+
+/// Names one delivery in its group: what was delivered, and for which time.
+///
+/// The token tells a delivery from the ones before it: an acknowledgement with an old token still counts
+/// as long as nobody has acknowledged the rows, but it extends and refuses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId {
+    /// The frame's place in its topic.
+    pub offset: u64,
+    /// Which part of the frame: 0 is the frame, others are rows that were refused apart from the rest.
+    pub part: u32,
+    /// The how-manieth delivery of this part, from 1.
+    pub token: u32,
+}
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.offset, self.part, self.token)
+    }
+}
+
+/// Rows of a frame, lent to a consumer until the deadline.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// What to acknowledge.
+    pub id: DeliveryId,
+    /// Where the frame was published.
+    pub topic: Arc<str>,
+    /// The frame as it was published.
+    pub frame: Arc<Frame>,
+    /// Which of its rows are meant: all of them unless some were settled before.
+    pub rows: Rows,
+    /// The how-manieth try this is, from 1. Deliveries that were given back unused do not count.
+    pub attempt: u32,
+    /// When the frame was published.
+    pub published_at: Millis,
+    /// When these rows go to someone else unless acknowledged or extended.
+    pub deadline: Millis,
+}
+
+/// Where a new group begins. It says nothing to a group that exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With the oldest frame that is held.
+    #[default]
+    Oldest,
+    /// With the next frame that is published.
+    Newest,
+}
+
+/// How a consumer wants to be served.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsumerOptions {
+    /// Where the group begins if this consumer is its first.
+    pub start: Start,
+    /// How long the group outlives its last member, if this consumer is its first. `None`: for ever.
+    pub group_ttl: Option<Duration>,
+    /// Most messages this consumer has at once. A frame with more is delivered alone.
+    pub max_in_flight: NonZeroU32,
+    /// Most messages one receive answers with; a frame with more comes alone. `None`: what the credits allow.
+    pub max_batch: Option<NonZeroU32>,
+    /// How long this consumer has to acknowledge. `None`: the queue's setting.
+    pub ack_timeout: Option<Duration>,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self {
+            start: Start::Oldest,
+            group_ttl: None,
+            max_in_flight: NonZeroU32::MIN.saturating_add(999),
+            max_batch: None,
+            ack_timeout: None,
+        }
+    }
+}
+
+/// How safe a published frame is when its receipt is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// In memory: lost with the process.
+    Memory,
+    /// Written, not yet synced: lost with the machine's power.
+    Written,
+    /// Synced to disk.
+    Synced,
+}
+
+/// The answer to a publish that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The frame's place in its topic; `None` for a duplicate.
+    pub offset: Option<u64>,
+    /// How safe the frame is now.
+    pub durability: Durability,
+    /// The frame had been taken before and was not stored again.
+    pub duplicate: bool,
+}
+
+/// What is to happen to rows that a consumer does not acknowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NackKind {
+    /// Try again after a backoff; it counts as an attempt.
+    Retry,
+    /// Never try again: a dead letter at once.
+    Reject,
+    /// Give it to someone else at once; it does not count as an attempt.
+    Release,
+}
+
+/// A negative acknowledgement.
+#[derive(Clone, Debug)]
+pub struct Nack {
+    /// The delivery.
+    pub id: DeliveryId,
+    /// The rows of it that are meant; the others stay with the consumer. `None`: all.
+    pub rows: Option<Rows>,
+    /// What is to happen to them.
+    pub kind: NackKind,
+    /// Why; kept with a dead letter, cut after 512 bytes.
+    pub reason: Arc<str>,
+}
+
+/// Why a delivery failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// No acknowledgement by the deadline.
+    #[error("not acknowledged in time")]
+    AckTimeout,
+    /// The consumer vanished without leaving.
+    #[error("consumer went away")]
+    ConsumerGone,
+    /// The consumer asked for another try.
+    #[error("refused by consumer: {0}")]
+    Refused(Arc<str>),
+    /// The consumer ruled out another try.
+    #[error("rejected by consumer: {0}")]
+    Rejected(Arc<str>),
+    /// Given back unused; never the reason of a dead letter.
+    #[error("given back")]
+    Released,
+}
+
+/// Rows that one group could not use, kept for a person.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    /// Grows with every dead letter of the topic.
+    pub id: u64,
+    /// Where the frame was published.
+    pub topic: Arc<str>,
+    /// The group that gave up on it.
+    pub group: Arc<str>,
+    /// The frame's place in the topic.
+    pub offset: u64,
+    /// The whole frame.
+    pub frame: Arc<Frame>,
+    /// The rows of it that are dead.
+    pub rows: Rows,
+    /// The last failure.
+    pub reason: Failure,
+    /// How often the rows were tried.
+    pub attempts: u32,
+    /// When the frame was published.
+    pub published_at: Millis,
+    /// When the rows were delivered first.
+    pub first_delivered_at: Millis,
+    /// When they were given up.
+    pub died_at: Millis,
+}
+
+/// Which dead letters are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadSelection {
+    /// The oldest ones, so many of them.
+    Oldest(usize),
+    /// These, by id.
+    Ids(Vec<u64>),
+}
+
+/// What a replay of dead letters did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Letters put back for the group that had given up on them.
+    pub letters: usize,
+    /// Letters left because their group is gone.
+    pub without_group: usize,
+    /// Letters left because the topic is at its bound.
+    pub without_room: usize,
+}
+
+/// Somebody may now be able to go on. The broker says so once; waiting is the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wake {
+    /// Consumers of a group: there may be something to receive, or the end.
+    Group(GroupId),
+    /// Publishers of a topic: there may be room, or the end.
+    Space(TopicId),
+    /// Whoever waits for the drain: look again.
+    Drained,
+}
+
+/// A publish was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The topic's name is refused.
+    #[error("topic for publish")]
+    Topic(#[source] NameError),
+    /// The producer's id is empty or too long.
+    #[error("producer id of {len} bytes, 1 to 128 are allowed")]
+    ProducerId {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// A frame of no messages.
+    #[error("frame has no messages")]
+    NoMessages,
+    /// A frame that the topic can never hold.
+    #[error("frame of {messages} messages and {bytes} bytes is beyond the topic's bound")]
+    TooLarge {
+        /// Messages in it.
+        messages: u32,
+        /// Bytes it counts.
+        bytes: u64,
+    },
+    /// The topic is at its bound.
+    #[error("topic {topic} is full")]
+    Full {
+        /// The topic.
+        topic: Arc<str>,
+    },
+    /// One more topic than the queue allows.
+    #[error("queue has its {limit} topics already")]
+    TooManyTopics {
+        /// The limit.
+        limit: usize,
+    },
+    /// The queue shuts down.
+    #[error("queue is shutting down")]
+    Closed,
+    /// The publisher stopped waiting for room.
+    #[error("publish was cancelled while waiting for room")]
+    Cancelled,
+}
+
+/// A subscription was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// The topic's name is refused.
+    #[error("topic to subscribe to")]
+    Topic(#[source] NameError),
+    /// The group's name is refused.
+    #[error("group to subscribe as")]
+    Group(#[source] NameError),
+    /// One more topic than the queue allows.
+    #[error("queue has its {limit} topics already")]
+    TooManyTopics {
+        /// The limit.
+        limit: usize,
+    },
+    /// One more group than the topic allows.
+    #[error("topic has its {limit} groups already")]
+    TooManyGroups {
+        /// The limit.
+        limit: usize,
+    },
+    /// The queue shuts down.
+    #[error("queue is shutting down")]
+    Closed,
+}
+
+/// Nothing will be received any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The queue shuts down and has nothing more for this group.
+    #[error("queue is shutting down")]
+    Closed,
+    /// The consumer has left, or its group was removed.
+    #[error("consumer is not subscribed")]
+    NotSubscribed,
+}
+
+/// An acknowledgement, refusal or extension that could not be applied in full. What was valid in it has
+/// been applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// A delivery that this group never saw.
+    #[error("delivery {id} is unknown, as are {more} more")]
+    Unknown {
+        /// The first one.
+        id: DeliveryId,
+        /// How many others.
+        more: usize,
+    },
+    /// A lease to extend that is over.
+    #[error("lease of delivery {id} is over, as are {more} more")]
+    LeaseOver {
+        /// The first one.
+        id: DeliveryId,
+        /// How many others.
+        more: usize,
+    },
+    /// The consumer has left, or its group was removed.
+    #[error("consumer is not subscribed")]
+    NotSubscribed,
+}
+
+/// A request about a topic or group that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// No such topic.
+    #[error("topic does not exist")]
+    UnknownTopic,
+    /// No such group.
+    #[error("group does not exist")]
+    UnknownGroup,
+}

@@ -1,0 +1,86 @@
+//! Settings of the queue.
+
+use std::time::Duration;
+
+/// What happens to a publish when its topic has reached its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The publisher is told so; nothing that is held is lost. Counted as refused.
+    #[default]
+    Refuse,
+    /// The oldest frames make room. Counted as dropped.
+    DropOldest,
+}
+
+/// What a shutdown does with what is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drain {
+    /// Take no more, and go on delivering until every group has everything: for a queue in memory,
+    /// where what is left is lost.
+    #[default]
+    Deliver,
+    /// Deliver no more, and wait only for the acknowledgements of what is out.
+    Return,
+}
+
+/// Settings of a queue; the bounds hold for each topic.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    /// Most messages a topic holds.
+    pub max_messages: u64,
+    /// Most bytes a topic holds, each frame counted by [`crate::Frame::cost_bytes`].
+    pub max_bytes: u64,
+    /// What happens at either bound.
+    pub when_full: WhenFull,
+    /// How long a consumer has to acknowledge what it was given, from the moment of delivery, unless it
+    /// asked for another time.
+    pub ack_timeout: Duration,
+    /// How long one lease can last at most, extensions included.
+    pub max_lease: Duration,
+    /// How often a message is delivered again after its first delivery failed; then it is a dead letter.
+    pub max_retries: u32,
+    /// The longest wait before the first redelivery. It doubles with every further one; the actual
+    /// wait is drawn between nothing and that (full jitter).
+    pub backoff_base: Duration,
+    /// Where the doubling ends.
+    pub backoff_cap: Duration,
+    /// Most messages a topic keeps as dead letters; beyond it the oldest go, counted.
+    pub max_dead_messages: u64,
+    /// Most bytes a topic keeps as dead letters. A letter counts its whole frame.
+    pub max_dead_bytes: u64,
+    /// Most topics.
+    pub max_topics: usize,
+    /// Most groups of a topic.
+    pub max_groups: usize,
+    /// Most producers of a topic whose sequences are remembered; beyond it the longest silent is forgotten.
+    pub max_producers: usize,
+    /// What a shutdown does with what is held.
+    pub drain: Drain,
+    /// How long a shutdown waits for it.
+    pub drain_timeout: Duration,
+    /// Seeds the jitter of the backoff.
+    pub seed: u64,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            max_messages: 2_000_000,
+            max_bytes: 256 << 20,
+            when_full: WhenFull::Refuse,
+            ack_timeout: Duration::from_secs(5),
+            max_lease: Duration::from_mins(10),
+            max_retries: 3,
+            backoff_base: Duration::from_millis(500),
+            backoff_cap: Duration::from_secs(30),
+            max_dead_messages: 100_000,
+            max_dead_bytes: 64 << 20,
+            max_topics: 1_024,
+            max_groups: 64,
+            max_producers: 16_384,
+            drain: Drain::Deliver,
+            drain_timeout: Duration::from_secs(5),
+            seed: 0x6770_7576,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What travels: frames of messages, and the time they carry.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+/// An instant in milliseconds since 1970-01-01 UTC, by a clock that never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// The instant `by` later, in whole milliseconds; stays at the end of time instead of wrapping.
+    pub fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long ago `earlier` was; zero if it is not earlier.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0)
+    }
+}
+
+/// How a frame's payload is to be read. The queue itself never opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentType {
+    /// The binary form of a batch of rows.
+    Batch,
+    /// A JSON message, or an array of them.
+    Json,
+}
+
+/// Who sent a frame, and as which of its frames: how a repeated publish is recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProducerStamp {
+    /// Names one life of one producer (a restarted producer takes a new id), at most 128 bytes.
+    pub id: Arc<str>,
+    /// Grows by one with every frame of this producer; a repeat carries the same number.
+    pub sequence: u64,
+}
+
+/// Messages that travel together. Stored and forwarded unopened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// How the payload is to be read.
+    pub content_type: ContentType,
+    /// Number of messages (rows) in the payload; at least 1.
+    pub count: u32,
+    /// What the messages are about, for those who want to route by it; the queue does not look at it.
+    pub key: Option<Arc<str>>,
+    /// The sender's stamp; without one, a repeat is a new frame.
+    pub producer: Option<ProducerStamp>,
+    /// The messages.
+    pub payload: Bytes,
+}
+
+impl Frame {
+    /// What a frame costs beside its payload and key, in bytes: an estimate of its bookkeeping, so that
+    /// a bound in bytes holds for small frames too.
+    pub const OVERHEAD_BYTES: u64 = 256;
+
+    /// A frame without key or producer stamp.
+    pub fn new(content_type: ContentType, count: u32, payload: impl Into<Bytes>) -> Self {
+        Self { content_type, count, key: None, producer: None, payload: payload.into() }
+    }
+
+    /// The same frame, stamped by its producer.
+    pub fn stamped(mut self, id: impl Into<Arc<str>>, sequence: u64) -> Self {
+        self.producer = Some(ProducerStamp { id: id.into(), sequence });
+        self
+    }
+
+    /// Bytes this frame counts against a topic's bound: payload, key and [`Self::OVERHEAD_BYTES`].
+    pub fn cost_bytes(&self) -> u64 {
+        let len = self.payload.len() + self.key.as_ref().map_or(0, |key| key.len());
+        Self::OVERHEAD_BYTES.saturating_add(u64::try_from(len).unwrap_or(u64::MAX))
+    }
+}

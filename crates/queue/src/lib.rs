@@ -1,0 +1,44 @@
+//! The message queue of gpuvitals.
+//!
+//! Telemetry travels in [`Frame`]s: opaque bytes that carry a counted number of messages (a message is
+//! one row). The queue stores and forwards a frame unopened; acknowledgements, negative acknowledgements
+//! and redeliveries name a frame and, where needed, [`Rows`] of it; statistics, credits and bounds count
+//! messages.
+//!
+//! Two layers:
+//!
+//! - [`broker`]: topics, groups, leases, redelivery, dead letters and flow control as a state machine
+//!   without I/O. Time is an argument, randomness comes from a seed, so every behaviour can be replayed.
+//! - [`service`]: what other parts of the program hold. [`Queue::in_process`] wraps a broker for one
+//!   process; [`Producer`] and [`Consumer`] are what every transport offers.
+//!
+//! Promises:
+//!
+//! - *At least once.* A frame is held until every group that wants it has acknowledged (or buried) all of
+//!   its rows. Equal rows merge further on, so a repeat changes nothing.
+//! - *Every group sees every message; within a group one consumer at a time holds a message.*
+//! - *No order.* Redeliveries come out of order; rows carry their time.
+//! - *Bounded.* Every topic has a bound in messages and bytes, and what happens there is counted.
+//!
+//! What it is not: it does not keep messages over a restart (memory durability, as [`Receipt`] says),
+//! and it does not open payloads.
+
+pub mod broker;
+mod config;
+mod frame;
+mod name;
+mod rows;
+pub mod service;
+mod stats;
+
+pub use broker::{
+    AdminError, Broker, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId,
+    Durability, Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, SettleError,
+    Start, SubscribeError, TopicId, Wake,
+};
+pub use config::{Drain, QueueConfig, WhenFull};
+pub use frame::{ContentType, Frame, Millis, ProducerStamp};
+pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
+pub use rows::Rows;
+pub use service::{Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Queue};
+pub use stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};

@@ -1,0 +1,34 @@
+//! The queue's clock.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use crate::frame::Millis;
+
+/// Starts at an instant and runs with tokio's time from there: it never goes back, and stands still where
+/// tokio's time is paused.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Millis,
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that shows the system's time now. Later steps of the system's time do not reach it.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn system() -> Self {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self::starting_at(Millis(0).after(since_1970))
+    }
+
+    /// A clock that shows `start` now.
+    pub fn starting_at(start: Millis) -> Self {
+        Self { start, origin: Instant::now() }
+    }
+
+    /// What it shows.
+    pub fn now(&self) -> Millis {
+        self.start.after(self.origin.elapsed())
+    }
+}

@@ -1,0 +1,85 @@
+//! What other parts of the program hold of the queue.
+//!
+//! [`Producer`] and [`Consumer`] are what every transport offers; [`Queue`] offers them within one process.
+
+mod clock;
+mod in_process;
+mod queue;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub use clock::Clock;
+pub use in_process::{InProcessConsumer, InProcessProducer};
+pub use queue::{DrainReport, Queue};
+
+use crate::broker::{Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError};
+use crate::frame::Frame;
+use crate::rows::Rows;
+
+/// Hands frames to one topic.
+pub trait Producer: Send + Sync {
+    /// Hands over one frame; the receipt says how safe it is then.
+    ///
+    /// # Errors
+    ///
+    /// The frame was not taken, for the reason given. After a failure whose outcome is unknown the same
+    /// frame may be sent again if it is stamped: a repeat is recognised.
+    fn publish(&self, frame: Frame) -> impl Future<Output = Result<Receipt, PublishError>> + Send;
+}
+
+/// Receives the frames of one topic as a member of one group.
+///
+/// Everything received is to be acknowledged, refused or extended before its deadline. A consumer that is
+/// dropped counts as crashed; [`Consumer::leave`] is the way out that blames no message.
+pub trait Consumer: Send {
+    /// Waits until there is something, and takes as many frames as the credits allow: at least one.
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// There will never be anything again.
+    fn receive(&mut self) -> impl Future<Output = Result<Vec<Delivery>, ReceiveError>> + Send;
+
+    /// Acknowledges deliveries. Answers how many messages were not settled before.
+    ///
+    /// # Errors
+    ///
+    /// A delivery that the group never saw; the others are acknowledged.
+    fn ack(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<u64, SettleError>> + Send;
+
+    /// Acknowledges some rows of a delivery; the others stay leased.
+    ///
+    /// # Errors
+    ///
+    /// The group never saw the delivery.
+    fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> impl Future<Output = Result<u64, SettleError>> + Send;
+
+    /// Acknowledges all that this consumer holds of the frames up to `offset`, that one included.
+    ///
+    /// # Errors
+    ///
+    /// The consumer is not subscribed any more.
+    fn ack_up_to(&self, offset: u64) -> impl Future<Output = Result<u64, SettleError>> + Send;
+
+    /// Refuses deliveries, or rows of them. Answers how many messages that moved.
+    ///
+    /// # Errors
+    ///
+    /// A delivery that the group never saw; the others are refused.
+    fn nack(&self, nacks: &[Nack]) -> impl Future<Output = Result<u64, SettleError>> + Send;
+
+    /// Moves deadlines to `by` from now.
+    ///
+    /// # Errors
+    ///
+    /// A delivery that the group never saw or whose lease is over; the others are extended.
+    fn extend(
+        &self,
+        ids: &[DeliveryId],
+        by: Duration,
+    ) -> impl Future<Output = Result<(), SettleError>> + Send;
+
+    /// Leaves the group: what is not settled goes to others at once, uncounted.
+    fn leave(self) -> impl Future<Output = ()> + Send;
+}
