@@ -1,0 +1,190 @@
+//! Many batches become one: sorted, and rows with the same GPU and time are one row.
+//!
+//! Parts are given oldest to newest. Rows with equal keys (GPU key, `timestamp_ns`) join column by column: null
+//! never overwrites a value; of two values the later arrival stays, which is the one in the later part, and inside
+//! a part the one in the later row. Schemas may differ: columns are matched by name, a missing column is a column
+//! of nulls, narrower numbers are widened, text may be plain or dictionary-encoded.
+//!
+//! How it is done: each part's GPUs become integer ranks once (by dictionary value, not by row), a stable counting
+//! sort by rank follows, and times are sorted only within the GPUs that need it. What comes out is a permutation;
+//! columns are gathered one by one, and run by run where the permutation has long runs, so that parts which are in
+//! order already are copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
+
+mod gather;
+mod keys;
+mod schema;
+mod sort;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+
+pub(crate) use keys::RowKeys;
+use schema::Columns;
+use sort::Sorted;
+
+/// In which order merged rows stand. GPUs are ordered by key, as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Order {
+    /// By GPU, then time: how files are sorted.
+    GpuTime,
+    /// By time, then GPU.
+    TimeGpu,
+    /// Newest time first; equal times by GPU.
+    NewestGpu,
+}
+
+/// Why parts cannot be merged.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MergeError {
+    /// A column every part has is missing, has nulls or has another type.
+    #[error("part {part} has no whole column {column}")]
+    Required {
+        /// Number of the part, from 0.
+        part: usize,
+        /// Column.
+        column: &'static str,
+    },
+    /// A column has a type that cannot become the table's.
+    #[error("column {column} has type {found}, which does not become {wanted}")]
+    Type {
+        /// Column.
+        column: String,
+        /// What a part has.
+        found: DataType,
+        /// What the table has.
+        wanted: DataType,
+    },
+    /// A row has neither `uuid` nor `node`.
+    #[error("row {row} of part {part} names neither a GPU nor a node")]
+    Nobody {
+        /// Number of the part, from 0.
+        part: usize,
+        /// Row in the part, from 0.
+        row: usize,
+    },
+    /// Row numbers are 32 bits wide.
+    #[error("{0} rows are more than one merge can hold")]
+    TooManyRows(usize),
+    /// Columns did not fit together.
+    #[error("making a record batch of merged columns")]
+    Arrow(#[from] ArrowError),
+}
+
+/// A row of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pick {
+    pub(crate) part: u32,
+    pub(crate) row: u32,
+}
+
+/// The plan of a merge: which row of which part stands where. Columns are gathered by [`Merge::batch`].
+#[derive(Debug)]
+pub(crate) struct Merge {
+    columns: Columns,
+    sorted: Sorted,
+}
+
+impl Merge {
+    /// Plans the merge of parts, oldest to newest.
+    ///
+    /// # Errors
+    /// When a part lacks time or GPU, a column's types do not fit together, or there are 2^32 rows or more.
+    pub(crate) fn plan(parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
+        let rows: usize = parts.iter().map(RecordBatch::num_rows).sum();
+        if u32::try_from(rows).is_err() || u32::try_from(parts.len()).is_err() {
+            return Err(MergeError::TooManyRows(rows));
+        }
+        let sorted = sort::sort(parts, order)?;
+        let columns = Columns::unify(parts)?;
+        Ok(Self { columns, sorted })
+    }
+
+    /// Columns of the result: time, identity, metrics in catalogue order, the rest by name.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.columns.schema
+    }
+
+    /// Rows of the result.
+    pub(crate) fn rows(&self) -> usize {
+        self.sorted.picks.len()
+    }
+
+    /// How many rows of the parts were joined into another.
+    pub(crate) fn joined(&self) -> usize {
+        self.sorted.joined_rows.len() - self.sorted.joins.len()
+    }
+
+    /// Ranges of result rows that hold `gpus` whole GPUs each (the last one may hold fewer). Only of use in
+    /// [`Order::GpuTime`], where a GPU's rows stand together.
+    pub(crate) fn gpu_ranges(&self, gpus: usize) -> Vec<Range<usize>> {
+        let mut ranges = Vec::new();
+        let (mut start, mut seen, mut last) = (0, 0, None);
+        for (row, rank) in self.sorted.ranks.iter().enumerate() {
+            if last != Some(rank) {
+                if seen == gpus.max(1) {
+                    ranges.push(start..row);
+                    (start, seen) = (row, 0);
+                }
+                seen += 1;
+                last = Some(rank);
+            }
+        }
+        if start < self.rows() {
+            ranges.push(start..self.rows());
+        }
+        ranges
+    }
+
+    /// Gathers rows of the result, all columns. The range is cut to the rows there are.
+    ///
+    /// # Errors
+    /// When Arrow refuses the columns; with parts that were planned it does not.
+    pub(crate) fn batch(&self, rows: Range<usize>) -> Result<RecordBatch, MergeError> {
+        let end = rows.end.min(self.rows());
+        let rows = rows.start.min(end)..end;
+        let chunk = gather::Chunk::new(&self.sorted, rows.clone());
+        let arrays: Result<Vec<ArrayRef>, MergeError> =
+            self.columns.columns.iter().map(|column| chunk.column(column)).collect();
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.columns.schema), arrays?, &options)?)
+    }
+
+    /// The result in chunks of at most `rows` rows.
+    pub(crate) fn chunks(&self, rows: usize) -> impl Iterator<Item = Result<RecordBatch, MergeError>> + '_ {
+        let step = rows.max(1);
+        (0..self.rows()).step_by(step).map(move |start| self.batch(start..start.saturating_add(step)))
+    }
+}
+
+/// Merges parts, oldest to newest, into one batch; `None` if they have no row.
+///
+/// # Errors
+/// As [`Merge::plan`].
+pub(crate) fn merge(parts: &[RecordBatch], order: Order) -> Result<Option<RecordBatch>, MergeError> {
+    let plan = Merge::plan(parts, order)?;
+    if plan.rows() == 0 {
+        return Ok(None);
+    }
+    plan.batch(0..plan.rows()).map(Some)
+}
+
+/// The batch without the columns that hold nothing but nulls.
+///
+/// # Errors
+/// When Arrow refuses the projection, which it does not.
+pub(crate) fn without_empty(batch: &RecordBatch) -> Result<RecordBatch, MergeError> {
+    use arrow_array::Array as _;
+    let full: Vec<usize> = batch
+        .columns()
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| column.logical_null_count() < column.len())
+        .map(|(index, _)| index)
+        .collect();
+    if full.len() == batch.num_columns() { Ok(batch.clone()) } else { Ok(batch.project(&full)?) }
+}

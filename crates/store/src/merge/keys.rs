@@ -1,0 +1,117 @@
+//! Whose row it is, as small integers: strings are compared once per dictionary value, never per row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, StringArray};
+use foldhash::fast::RandomState;
+use gpuvitals_core::IdentityColumn;
+
+use super::schema::as_text;
+
+/// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may stand for
+/// the same text.
+#[derive(Debug)]
+pub(crate) struct RowKeys {
+    /// Per row, an index into `keys`.
+    pub(crate) ids: Vec<u32>,
+    /// Key texts. Some may belong to no row.
+    pub(crate) keys: Vec<Arc<str>>,
+}
+
+/// A row without a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeylessRow(pub(crate) usize);
+
+impl RowKeys {
+    /// Keys of a batch: `uuid`, or `uuid:partition`; in a table without GPUs the node.
+    ///
+    /// # Errors
+    /// The first row that has none.
+    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, KeylessRow> {
+        let text = |column: IdentityColumn| {
+            batch
+                .column_by_name(column.name())
+                .and_then(as_text)
+                .filter(|array| array.null_count() < array.len())
+        };
+        let Some(owner) = text(IdentityColumn::Uuid).or_else(|| text(IdentityColumn::Node)) else {
+            return if batch.num_rows() == 0 {
+                Ok(Self { ids: Vec::new(), keys: Vec::new() })
+            } else {
+                Err(KeylessRow(0))
+            };
+        };
+        let owners = dictionary(&owner).ok_or(KeylessRow(0))?;
+        let whole = text(IdentityColumn::Partition)
+            .and_then(|array| dictionary(&array).cloned())
+            .map_or_else(|| Self::plain(owners), |partitions| Self::partitioned(owners, &partitions))?;
+        Ok(whole)
+    }
+
+    fn plain(owners: &DictionaryArray<Int32Type>) -> Result<Self, KeylessRow> {
+        let texts = texts(owners);
+        let holes = owners.null_count() > 0 || texts.is_none_or(|texts| texts.null_count() > 0);
+        if let Some(row) =
+            holes.then(|| (0..owners.len()).find(|&row| text(owners, texts, row).is_none())).flatten()
+        {
+            return Err(KeylessRow(row));
+        }
+        let ids = owners.keys().values().iter().map(|&key| u32::try_from(key).unwrap_or(u32::MAX)).collect();
+        let keys =
+            texts.map_or_else(Vec::new, |texts| texts.iter().map(|t| Arc::from(t.unwrap_or(""))).collect());
+        Ok(Self { ids, keys })
+    }
+
+    fn partitioned(
+        owners: &DictionaryArray<Int32Type>,
+        partitions: &DictionaryArray<Int32Type>,
+    ) -> Result<Self, KeylessRow> {
+        let (owner_texts, partition_texts) = (texts(owners), texts(partitions));
+        let mut known: HashMap<(Option<usize>, Option<usize>), u32, RandomState> = HashMap::default();
+        let mut whole = Self { ids: Vec::with_capacity(owners.len()), keys: Vec::new() };
+        let mut last = None;
+        for row in 0..owners.len() {
+            let pair = (owners.key(row), partitions.key(row));
+            let id = if let Some((seen, id)) = last
+                && seen == pair
+            {
+                id
+            } else if let Some(&id) = known.get(&pair) {
+                id
+            } else {
+                let owner = text(owners, owner_texts, row).ok_or(KeylessRow(row))?;
+                let id = u32::try_from(whole.keys.len()).unwrap_or(u32::MAX);
+                whole.keys.push(match text(partitions, partition_texts, row) {
+                    None => Arc::from(owner),
+                    Some(partition) => Arc::from(format!("{owner}:{partition}")),
+                });
+                known.insert(pair, id);
+                id
+            };
+            last = Some((pair, id));
+            whole.ids.push(id);
+        }
+        Ok(whole)
+    }
+}
+
+fn dictionary(array: &ArrayRef) -> Option<&DictionaryArray<Int32Type>> {
+    array.as_dictionary_opt::<Int32Type>()
+}
+
+fn texts(array: &DictionaryArray<Int32Type>) -> Option<&StringArray> {
+    array.values().as_string_opt::<i32>()
+}
+
+fn text<'a>(
+    array: &DictionaryArray<Int32Type>,
+    texts: Option<&'a StringArray>,
+    row: usize,
+) -> Option<&'a str> {
+    let texts = texts?;
+    let key = array.key(row)?;
+    (key < texts.len() && texts.is_valid(key)).then(|| texts.value(key))
+}

@@ -1,0 +1,205 @@
+//! One schema for parts whose schemas differ.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use foldhash::fast::RandomState;
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type, text_type};
+use gpuvitals_core::catalogue;
+use gpuvitals_core::identity::INDEX_COLUMN;
+
+use super::MergeError;
+
+/// A column of the result, as the parts have it, in one type.
+#[derive(Debug)]
+pub(crate) enum Column {
+    /// Numbers, all of the one Arrow type.
+    Numbers(Vec<Option<ArrayRef>>, DataType),
+    /// Keys into the one set of texts.
+    Text(Vec<Option<Int32Array>>, ArrayRef),
+}
+
+/// The columns of the result.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    pub(crate) schema: SchemaRef,
+    pub(crate) columns: Vec<Column>,
+}
+
+/// Place of a column in every schema: time, index, identity, metrics in catalogue order, the rest by name.
+fn place(name: &str) -> (u8, usize) {
+    if name == TIMESTAMP_COLUMN {
+        (0, 0)
+    } else if name == INDEX_COLUMN {
+        (1, 0)
+    } else if let Some(column) = IdentityColumn::by_name(name) {
+        (2, column as usize)
+    } else if let Some(id) = catalogue::by_column(name) {
+        (3, usize::from(id.0))
+    } else {
+        (4, 0)
+    }
+}
+
+/// Type a column has in the table; columns the catalogue does not know are text as soon as one part has text.
+fn wanted(name: &str, is_text: bool) -> DataType {
+    match place(name) {
+        (0, _) => DataType::Int64,
+        (1, _) => DataType::Int32,
+        (2, _) => text_type(),
+        (3, _) => {
+            catalogue::by_column(name).map_or(DataType::Float64, |id| data_type(id.metric().column_type))
+        }
+        _ if is_text => text_type(),
+        _ => DataType::Float64,
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::Dictionary(_, _))
+}
+
+impl Columns {
+    pub(crate) fn unify(parts: &[RecordBatch]) -> Result<Self, MergeError> {
+        type Found<'a> = (bool, Vec<Option<&'a ArrayRef>>);
+        let mut found: BTreeMap<((u8, usize), &str), Found<'_>> = BTreeMap::new();
+        let mut places: HashMap<&str, (u8, usize), RandomState> = HashMap::default();
+        for (part, batch) in parts.iter().enumerate() {
+            for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+                let name = field.name().as_str();
+                let place = *places.entry(name).or_insert_with(|| place(name));
+                let (text, arrays) =
+                    found.entry((place, name)).or_insert_with(|| (false, vec![None; parts.len()]));
+                *text |= is_text(field.data_type());
+                if let Some(slot) = arrays.get_mut(part) {
+                    *slot = Some(array);
+                }
+            }
+        }
+        let mut fields = Vec::with_capacity(found.len());
+        let mut columns = Vec::with_capacity(found.len());
+        for ((_, name), (text, arrays)) in found {
+            let wanted = wanted(name, text);
+            columns.push(if wanted == text_type() {
+                unify_text(name, &arrays)?
+            } else {
+                let same: Result<Vec<_>, _> = arrays
+                    .iter()
+                    .map(|array| array.map(|array| widen(name, array, &wanted)).transpose())
+                    .collect();
+                Column::Numbers(same?, wanted.clone())
+            });
+            fields.push(Field::new(name, wanted, name != TIMESTAMP_COLUMN));
+        }
+        Ok(Self { schema: Arc::new(Schema::new(fields)), columns })
+    }
+}
+
+/// Numbers in a wider type. What the catalogue once narrowed is refused: a stored value is never cut.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "integers beyond 2^53 lose their last digits as 64-bit floats"
+)]
+fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, MergeError> {
+    Ok(match (array.data_type(), wanted) {
+        (found, wanted) if found == wanted => Arc::clone(array),
+        (DataType::Int32, DataType::Int64) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Int64Type>(i64::from))
+        }
+        (DataType::Int32, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        (DataType::Float32, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        (DataType::Int64, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(|value| value as f64))
+        }
+        (found, wanted) => {
+            return Err(MergeError::Type {
+                column: name.to_owned(),
+                found: found.clone(),
+                wanted: wanted.clone(),
+            });
+        }
+    })
+}
+
+/// A text column as dictionary; `None` if it is no text. Numbers become their shortest decimal spelling.
+pub(crate) fn as_text(array: &ArrayRef) -> Option<ArrayRef> {
+    if *array.data_type() == text_type() {
+        return Some(Arc::clone(array));
+    }
+    if let Some(strings) = array.as_string_opt::<i32>() {
+        return Some(Arc::new(strings.iter().collect::<DictionaryArray<Int32Type>>()));
+    }
+    let numbers = widen("", array, &DataType::Float64).ok()?;
+    let spelt =
+        numbers.as_primitive::<Float64Type>().iter().map(|value| value.map(|value| value.to_string()));
+    let strings: StringArray = spelt.collect();
+    Some(Arc::new(strings.iter().collect::<DictionaryArray<Int32Type>>()))
+}
+
+/// One set of texts for all parts.
+fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeError> {
+    let refuse = |array: &ArrayRef| MergeError::Type {
+        column: name.to_owned(),
+        found: array.data_type().clone(),
+        wanted: text_type(),
+    };
+    let mut dictionaries = Vec::with_capacity(arrays.len());
+    for array in arrays {
+        dictionaries.push(match array {
+            None => None,
+            Some(array) => Some(as_text(array).ok_or_else(|| refuse(array))?),
+        });
+    }
+    let mut texts: Vec<&str> = Vec::new();
+    let mut index: HashMap<&str, i32, RandomState> = HashMap::default();
+    let mut keys = Vec::with_capacity(arrays.len());
+    let mut last: Option<(&ArrayRef, Vec<Option<i32>>)> = None;
+    for array in &dictionaries {
+        let Some((dictionary, values)) = array.as_ref().and_then(|array| {
+            let dictionary = array.as_dictionary_opt::<Int32Type>()?;
+            Some((dictionary, dictionary.values().as_string_opt::<i32>()?))
+        }) else {
+            keys.push(None);
+            continue;
+        };
+        // Batches of one source share their texts more often than not.
+        if !matches!(&last, Some((seen, _)) if Arc::ptr_eq(seen, dictionary.values())) {
+            let map = values
+                .iter()
+                .map(|text| {
+                    let text = text?;
+                    let next = i32::try_from(texts.len()).unwrap_or(i32::MAX);
+                    Some(*index.entry(text).or_insert_with(|| {
+                        texts.push(text);
+                        next
+                    }))
+                })
+                .collect();
+            last = Some((dictionary.values(), map));
+        }
+        let map = last.as_ref().map_or(&[][..], |(_, map)| map.as_slice());
+        keys.push(Some(remap(dictionary.keys(), map)));
+    }
+    Ok(Column::Text(keys, Arc::new(StringArray::from_iter_values(texts))))
+}
+
+fn remap(keys: &Int32Array, map: &[Option<i32>]) -> Int32Array {
+    if (0_i32..).zip(map).all(|(old, new)| *new == Some(old)) {
+        return keys.clone();
+    }
+    let new = |key: i32| usize::try_from(key).ok().and_then(|key| map.get(key).copied().flatten());
+    if map.iter().all(Option::is_some) {
+        // Keys under nulls may be anything.
+        return keys.unary(|key| new(key).unwrap_or(0));
+    }
+    keys.iter().map(|key| key.and_then(new)).collect()
+}

@@ -1,0 +1,188 @@
+//! Where each row goes: GPUs as ranks, a counting sort by rank, and times sorted only where they are not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch};
+use foldhash::fast::RandomState;
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+
+use super::keys::RowKeys;
+use super::{MergeError, Order, Pick};
+
+/// A row of the result that several rows make up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Join {
+    /// Row of the result.
+    pub(crate) row: u32,
+    /// Its parts in `joined_rows`: from here …
+    pub(crate) start: u32,
+    /// … to before here.
+    pub(crate) end: u32,
+}
+
+/// The permutation.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    /// Per row of the result the last arrival among the rows that make it up.
+    pub(crate) picks: Vec<Pick>,
+    /// Per row of the result its GPU: an index into `keys`.
+    pub(crate) ranks: Vec<u32>,
+    /// Per row of the result its time.
+    pub(crate) times: Vec<i64>,
+    /// GPU keys in order.
+    pub(crate) keys: Vec<Arc<str>>,
+    /// Rows that several rows make up, ascending.
+    pub(crate) joins: Vec<Join>,
+    /// The rows that make them up, in order of arrival.
+    pub(crate) joined_rows: Vec<Pick>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    time: i64,
+    rank: u32,
+    pick: Pick,
+}
+
+pub(crate) fn sort(parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeError> {
+    let (keys, ranks) = rank(parts)?;
+    let mut rows = Vec::with_capacity(ranks.iter().map(Vec::len).sum());
+    for (part, (batch, ranks)) in parts.iter().zip(&ranks).enumerate() {
+        let times = batch
+            .column_by_name(TIMESTAMP_COLUMN)
+            .and_then(|column| column.as_primitive_opt::<Int64Type>())
+            .filter(|times| times.null_count() == 0)
+            .ok_or(MergeError::Required { part, column: TIMESTAMP_COLUMN })?;
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        rows.extend((0_u32..).zip(times.values()).zip(ranks).map(|((row, &time), &rank)| Row {
+            time,
+            rank,
+            pick: Pick { part, row },
+        }));
+    }
+    match order {
+        Order::GpuTime => by_gpu(&mut rows, keys.len()),
+        Order::TimeGpu if rows.is_sorted_by_key(|row| (row.time, row.rank)) => {}
+        Order::TimeGpu => rows.sort_by_key(|row| (row.time, row.rank)),
+        // `!` turns the order of integers round without overflow.
+        Order::NewestGpu => rows.sort_by_key(|row| (!row.time, row.rank)),
+    }
+    Ok(join(&rows, keys))
+}
+
+/// Sorts by GPU and time; stable.
+fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
+    if rows.is_sorted_by_key(|row| (row.rank, row.time)) {
+        return;
+    }
+    let mut next = vec![0_usize; gpus + 1];
+    for row in rows.iter() {
+        if let Some(count) = next.get_mut(row.rank as usize + 1) {
+            *count += 1;
+        }
+    }
+    let mut total = 0;
+    for slot in &mut next {
+        total += *slot;
+        *slot = total;
+    }
+    let starts = next.clone();
+    let mut sorted = vec![Row { time: 0, rank: 0, pick: Pick { part: 0, row: 0 } }; rows.len()];
+    for row in rows.iter() {
+        if let Some(at) = next.get_mut(row.rank as usize) {
+            if let Some(slot) = sorted.get_mut(*at) {
+                *slot = *row;
+            }
+            *at += 1;
+        }
+    }
+    for bounds in starts.windows(2) {
+        let &[start, end] = bounds else { continue };
+        if let Some(gpu) = sorted.get_mut(start..end)
+            && !gpu.is_sorted_by_key(|row| row.time)
+        {
+            gpu.sort_by_key(|row| row.time);
+        }
+    }
+    *rows = sorted;
+}
+
+/// Finds the rows that are one.
+fn join(rows: &[Row], keys: Vec<Arc<str>>) -> Sorted {
+    let mut sorted = Sorted {
+        picks: Vec::with_capacity(rows.len()),
+        ranks: Vec::with_capacity(rows.len()),
+        times: Vec::with_capacity(rows.len()),
+        keys,
+        joins: Vec::new(),
+        joined_rows: Vec::new(),
+    };
+    for same in rows.chunk_by(|a, b| a.time == b.time && a.rank == b.rank) {
+        let Some(last) = same.last() else { continue };
+        if same.len() > 1 {
+            let start = small(sorted.joined_rows.len());
+            sorted.joined_rows.extend(same.iter().map(|row| row.pick));
+            let end = small(sorted.joined_rows.len());
+            sorted.joins.push(Join { row: small(sorted.picks.len()), start, end });
+        }
+        sorted.picks.push(last.pick);
+        sorted.ranks.push(last.rank);
+        sorted.times.push(last.time);
+    }
+    sorted
+}
+
+/// Row counts are checked to fit when a merge is planned.
+fn small(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// All GPU keys in order, and per part and row the position of its key in them.
+type Ranked = (Vec<Arc<str>>, Vec<Vec<u32>>);
+
+fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {
+    let mut numbers: HashMap<Arc<str>, u32, RandomState> = HashMap::default();
+    let mut ids = Vec::with_capacity(parts.len());
+    for (part, batch) in parts.iter().enumerate() {
+        let RowKeys { ids: mut row_ids, keys } = RowKeys::of(batch).map_err(|row| {
+            if batch.column_by_name(IdentityColumn::Uuid.name()).is_none()
+                && batch.column_by_name(IdentityColumn::Node.name()).is_none()
+            {
+                MergeError::Required { part, column: IdentityColumn::Uuid.name() }
+            } else {
+                MergeError::Nobody { part, row: row.0 }
+            }
+        })?;
+        let map: Vec<u32> = keys
+            .into_iter()
+            .map(|key| {
+                let next = small(numbers.len());
+                *numbers.entry(key).or_insert(next)
+            })
+            .collect();
+        remap(&mut row_ids, &map);
+        ids.push(row_ids);
+    }
+    let mut keys: Vec<(Arc<str>, u32)> = numbers.into_iter().collect();
+    keys.sort_unstable();
+    let mut rank_of = vec![0_u32; keys.len()];
+    for (rank, (_, number)) in (0_u32..).zip(&keys) {
+        if let Some(slot) = rank_of.get_mut(*number as usize) {
+            *slot = rank;
+        }
+    }
+    for row_ids in &mut ids {
+        remap(row_ids, &rank_of);
+    }
+    Ok((keys.into_iter().map(|(key, _)| key).collect(), ids))
+}
+
+fn remap(ids: &mut [u32], map: &[u32]) {
+    for id in ids {
+        *id = map.get(*id as usize).copied().unwrap_or(u32::MAX);
+    }
+}
