@@ -1,5 +1,7 @@
 //! The catalogue for people (a table, a document) and for programs (JSON).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json as value};
 
 use super::lookup::{gpu_metrics, host_metrics};
@@ -9,38 +11,39 @@ use super::{DcgmName, METRICS, Metric, Table};
 const WIDTH: usize = 118;
 const GAP: &str = "  ";
 
+/// A column of the table for terminals: its head and where its text comes from.
+type Shown = (&'static str, fn(&Metric) -> &'static str);
+
+const SHOWN: [Shown; 5] = [
+    ("COLUMN", |metric| metric.column),
+    ("TYPE", |metric| metric.column_type.as_str()),
+    ("UNIT", |metric| metric.unit.as_str()),
+    ("KIND", |metric| metric.instrument.as_str()),
+    ("SET", |metric| metric.series.as_str()),
+];
+
 /// The table for terminals, at most 120 columns wide. `filter` keeps the metrics that have it in their column,
 /// group, aliases, foreign names or help, whatever the case; an empty one keeps all.
 pub fn table(filter: &str) -> String {
     let filter = filter.trim().to_lowercase();
     let rows: Vec<&Metric> = METRICS.iter().filter(|metric| matches(metric, &filter)).collect();
-    let width = |text: fn(&Metric) -> &'static str, head: &str| {
-        rows.iter().map(|metric| text(metric).chars().count()).chain([head.len()]).max().unwrap_or(0)
-    };
-    let columns: [(&str, fn(&Metric) -> &'static str); 5] = [
-        ("COLUMN", |metric| metric.column),
-        ("TYPE", |metric| metric.column_type.as_str()),
-        ("UNIT", |metric| metric.unit.as_str()),
-        ("KIND", |metric| metric.instrument.as_str()),
-        ("SET", |metric| metric.series.as_str()),
-    ];
-    let columns = columns.map(|(head, text)| (head, text, width(text, head)));
+    let columns = SHOWN.map(|(head, text)| {
+        let texts = rows.iter().map(|metric| text(metric).chars().count());
+        (head, text, texts.chain([head.len()]).max().unwrap_or(0))
+    });
     let indent: usize = columns.iter().map(|(_, _, width)| width + GAP.len()).sum();
-    let mut out = String::new();
-    for (head, _, width) in &columns {
-        out.push_str(&format!("{head:<width$}{GAP}"));
-    }
-    out.push_str("MEANING\n");
+    let heads: Vec<String> = columns.iter().map(|(head, _, width)| format!("{head:<width$}{GAP}")).collect();
+    let mut lines = vec![heads.concat() + "MEANING"];
     for metric in rows {
-        for (_, text, width) in &columns {
-            out.push_str(&format!("{:<width$}{GAP}", text(metric)));
-        }
-        for (line, words) in wrapped(metric.help, WIDTH.saturating_sub(indent).max(24)).iter().enumerate() {
-            let margin = if line == 0 { 0 } else { indent };
-            out.push_str(&format!("{:margin$}{words}\n", ""));
+        let cells: Vec<String> =
+            columns.iter().map(|(_, text, width)| format!("{:<width$}{GAP}", text(metric))).collect();
+        let mut margin = cells.concat();
+        for words in wrapped(metric.help, WIDTH.saturating_sub(indent).max(24)) {
+            lines.push(margin + &words);
+            margin = " ".repeat(indent);
         }
     }
-    out
+    ended(&lines)
 }
 
 /// Every fact of every metric: an array of objects in the order of the table.
@@ -50,42 +53,46 @@ pub fn json() -> Value {
 
 /// The text of `docs/metrics.md`.
 pub fn markdown() -> String {
-    let mut out = String::from(HEAD);
-    let tables = [
-        (Table::GpuEvents, "GPUs", gpu_metrics().map(|(_, metric)| metric).collect::<Vec<_>>()),
-        (Table::SystemEvents, "Hosts", host_metrics().map(|(_, metric)| metric).collect()),
-    ];
-    for (table, title, metrics) in tables {
-        out.push_str(&format!("\n## {title} (`{table}`)\n\n{} columns.\n", metrics.len()));
-        let mut groups: Vec<_> = metrics.iter().map(|metric| metric.group).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        for group in groups {
-            out.push_str(&format!("\n### {}\n\n", group.title()));
-            out.push_str("| column | type | unit | kind | set | read | Prometheus | meaning |\n");
-            out.push_str("|---|---|---|---|---|---|---|---|\n");
-            for metric in metrics.iter().filter(|metric| metric.group == group) {
-                out.push_str(&markdown_row(metric));
-            }
-        }
+    let mut lines = vec![HEAD.to_owned()];
+    lines.extend(chapter(
+        Table::GpuEvents,
+        "GPUs",
+        &gpu_metrics().map(|(_, metric)| metric).collect::<Vec<_>>(),
+    ));
+    lines.extend(chapter(
+        Table::SystemEvents,
+        "Hosts",
+        &host_metrics().map(|(_, metric)| metric).collect::<Vec<_>>(),
+    ));
+    lines.push("## Foreign names\n".to_owned());
+    lines.push("DCGM value = column value × the factor in brackets, 1 where there is none.\n".to_owned());
+    lines.push("| column | DCGM up to 4.8 | DCGM from 4.9 on | OpenTelemetry | aliases |".to_owned());
+    lines.push("|---|---|---|---|---|".to_owned());
+    let known =
+        |metric: &&Metric| !(metric.dcgm.is_empty() && metric.otel.is_empty() && metric.aliases.is_empty());
+    lines.extend(METRICS.iter().filter(known).map(|metric| {
+        let Metric { column, otel, aliases, .. } = metric;
+        let otel = if otel.is_empty() { String::new() } else { format!("`{otel}`") };
+        let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        let (old, new) = (dcgm_cell(metric, false), dcgm_cell(metric, true));
+        format!("| `{column}` | {old} | {new} | {otel} | {} |", aliases.join(", "))
+    }));
+    ended(&lines)
+}
+
+/// The metrics of one table, group by group.
+fn chapter(table: Table, title: &str, metrics: &[&Metric]) -> Vec<String> {
+    let mut lines = vec![format!("## {title} (`{table}`)\n\n{} columns.\n", metrics.len())];
+    let groups: BTreeSet<_> = metrics.iter().map(|metric| metric.group).collect();
+    for group in groups {
+        lines.push(format!("### {}\n", group.title()));
+        lines.push("| column | type | unit | kind | set | read | Prometheus | meaning |".to_owned());
+        lines.push("|---|---|---|---|---|---|---|---|".to_owned());
+        lines
+            .extend(metrics.iter().filter(|metric| metric.group == group).map(|metric| markdown_row(metric)));
+        lines.push(String::new());
     }
-    out.push_str("\n## Foreign names\n\n");
-    out.push_str("DCGM value = column value × the factor in brackets, 1 where there is none.\n\n");
-    out.push_str(
-        "| column | DCGM up to 4.8 | DCGM from 4.9 on | OpenTelemetry | aliases |\n|---|---|---|---|---|\n",
-    );
-    for metric in METRICS {
-        let otel = if metric.otel.is_empty() { String::new() } else { format!("`{}`", metric.otel) };
-        out.push_str(&format!(
-            "| `{}` | {} | {} | {} | {} |\n",
-            metric.column,
-            dcgm_cell(metric, false),
-            dcgm_cell(metric, true),
-            otel,
-            metric.aliases.iter().map(|alias| format!("`{alias}`")).collect::<Vec<_>>().join(", "),
-        ));
-    }
-    out
+    lines
 }
 
 const HEAD: &str = "\
@@ -155,7 +162,7 @@ fn markdown_row(metric: &Metric) -> String {
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
     let per = metric.scope.label().map_or(String::new(), |label| format!(" Details per {label}."));
     format!(
-        "| `{}` | {} | {} | {} | {} | {} | `{}{}` | {}{} |\n",
+        "| `{}` | {} | {} | {} | {} | {} | `{}{}` | {}{} |",
         metric.column,
         metric.column_type,
         metric.unit,
@@ -195,4 +202,9 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Lines as a text that ends with one.
+fn ended(lines: &[String]) -> String {
+    lines.join("\n") + "\n"
 }
