@@ -1,0 +1,259 @@
+//! The queue within one process. Tokio's time is paused: it jumps to the next timer when all tasks wait.
+
+#![expect(clippy::unwrap_used, reason = "a queue that fails where it should not fails its test")]
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use gpuvitals_queue::{
+    Clock, Consumer, ConsumerOptions, ContentType, Drain, DrainReport, Durability, Frame, HealthStatus,
+    InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueConfig, ReceiveError,
+};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+const TOPIC: &str = "gpu-telemetry";
+const LONG: Duration = Duration::from_hours(1);
+
+fn queue(change: impl FnOnce(&mut QueueConfig)) -> Queue {
+    let mut config = QueueConfig::default();
+    change(&mut config);
+    Queue::in_process(config, Clock::starting_at(Millis(0)))
+}
+
+fn frame(count: u32) -> Frame {
+    Frame::new(ContentType::Batch, count, vec![1, 2, 3])
+}
+
+fn join(queue: &Queue, group: &str) -> InProcessConsumer {
+    queue.subscribe(TOPIC, group, &ConsumerOptions::default()).unwrap()
+}
+
+/// Receives, acknowledges and counts until the queue closes.
+async fn consume(mut consumer: InProcessConsumer) -> u64 {
+    let mut rows = 0;
+    while let Ok(deliveries) = consumer.receive().await {
+        let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
+        rows += consumer.ack(&ids).await.unwrap();
+    }
+    rows
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receipt_says_how_safe_the_frame_is_and_whether_it_is_new() {
+    let queue = queue(|_| {});
+    let producer = queue.producer(TOPIC);
+    let first = producer.publish(frame(2).stamped("p", 1)).await.unwrap();
+    let repeat = producer.publish(frame(2).stamped("p", 1)).await.unwrap();
+    assert_eq!((first.durability, first.offset, first.duplicate), (Durability::Memory, Some(0), false));
+    assert_eq!((repeat.offset, repeat.duplicate), (None, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_receiver_is_woken_by_a_publish() {
+    let queue = queue(|_| {});
+    let mut consumer = join(&queue, "g");
+    let (received, published) = tokio::join!(consumer.receive(), async { queue.publish(TOPIC, frame(5)) });
+    published.unwrap();
+    let [delivery] = &received.unwrap()[..] else { panic!("one delivery expected") };
+    assert_eq!((delivery.rows.len(), &delivery.frame.payload[..]), (5, &[1, 2, 3][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_receiver_is_woken_when_a_lease_runs_out() {
+    let queue = queue(|config| config.backoff_base = Duration::ZERO);
+    let (mut slow, mut other) = (join(&queue, "g"), join(&queue, "g"));
+    queue.publish(TOPIC, frame(1)).unwrap();
+    slow.receive().await.unwrap();
+    let start = Instant::now();
+    let again = other.receive().await.unwrap();
+    assert_eq!(again[0].attempt, 2);
+    let waited = start.elapsed();
+    assert!((5_000..=5_002).contains(&waited.as_millis()), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_receiver_is_woken_after_the_backoff() {
+    let queue = queue(|_| {});
+    let mut consumer = join(&queue, "g");
+    queue.publish(TOPIC, frame(1)).unwrap();
+    let id = consumer.receive().await.unwrap()[0].id;
+    consumer.nack(&[Nack { id, rows: None, kind: NackKind::Retry, reason: "busy".into() }]).await.unwrap();
+    let start = Instant::now();
+    consumer.receive().await.unwrap();
+    assert!(start.elapsed() <= Duration::from_millis(502), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_is_dropped_gives_its_leases_back_at_once() {
+    let queue = queue(|_| {});
+    let (mut dying, mut other) = (join(&queue, "g"), join(&queue, "g"));
+    queue.publish(TOPIC, frame(1)).unwrap();
+    dying.receive().await.unwrap();
+    let start = Instant::now();
+    let (again, ()) = tokio::join!(other.receive(), async move { drop(dying) });
+    assert_eq!((again.unwrap()[0].attempt, start.elapsed()), (2, Duration::ZERO));
+    let leaving = other;
+    leaving.leave().await;
+    assert_eq!(join(&queue, "g").try_receive().unwrap()[0].attempt, 2, "leaving does not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receiver_without_credits_goes_on_when_it_has_acknowledged() {
+    let queue = queue(|_| {});
+    let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };
+    let mut consumer = queue.subscribe(TOPIC, "g", &options).unwrap();
+    for _ in 0..2 {
+        queue.publish(TOPIC, frame(1)).unwrap();
+    }
+    let id = consumer.receive().await.unwrap()[0].id;
+    let early = timeout(Duration::from_secs(1), consumer.receive()).await;
+    assert!(early.is_err(), "no credits");
+    consumer.ack(&[id]).await.unwrap();
+    assert_eq!(consumer.receive().await.unwrap()[0].id.offset, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publisher_at_the_bound_waits_for_room() {
+    let queue = queue(|config| config.max_messages = 10);
+    let mut consumer = join(&queue, "g");
+    let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+    producer.publish(frame(10)).await.unwrap();
+    assert!(matches!(queue.publish(TOPIC, frame(1)), Err(PublishError::Full { .. })));
+    assert_eq!(queue.health().status, HealthStatus::Degraded);
+    let mut waiting = std::pin::pin!(producer.publish(frame(10)));
+    assert!(timeout(Duration::from_secs(3), waiting.as_mut()).await.is_err());
+    let acknowledges = async {
+        let id = consumer.receive().await.unwrap()[0].id;
+        consumer.ack(&[id]).await.unwrap();
+    };
+    let (published, ()) = tokio::join!(waiting, acknowledges);
+    assert_eq!(published.unwrap().offset, Some(1));
+    assert_eq!(queue.topic_stats(TOPIC).unwrap().refused, 1, "waiting is no refusal");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_publisher_can_be_cancelled_and_learns_of_the_end() {
+    let queue = queue(|config| config.max_messages = 1);
+    queue.publish(TOPIC, frame(1)).unwrap();
+    let cancel = CancellationToken::new();
+    let waits = queue.publish_wait(TOPIC, frame(1), &cancel);
+    let (answer, ()) = tokio::join!(waits, async { cancel.cancel() });
+    assert_eq!(answer, Err(PublishError::Cancelled));
+    let never = CancellationToken::new();
+    let (answer, report) = tokio::join!(queue.publish_wait(TOPIC, frame(1), &never), queue.shutdown());
+    assert_eq!(answer, Err(PublishError::Closed));
+    assert_eq!(report.left, [(TOPIC.to_owned(), 1)], "a topic without a group keeps what it has");
+}
+
+#[tokio::test(start_paused = true)]
+async fn backpressure_lets_everything_through_once() {
+    let queue = queue(|config| config.max_messages = 64);
+    let mut consumers = JoinSet::new();
+    for group in ["a", "a", "a", "b"] {
+        let consumer = join(&queue, group);
+        consumers.spawn(async move { (group, consume(consumer).await) });
+    }
+    let mut producers = JoinSet::new();
+    for number in 0..4 {
+        let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+        producers.spawn(async move {
+            for sequence in 0..500 {
+                producer.publish(frame(1 + number).stamped(format!("p{number}"), sequence)).await.unwrap();
+            }
+        });
+    }
+    producers.join_all().await;
+    let report = queue.shutdown().await;
+    assert_eq!(report, DrainReport::default());
+    let done = consumers.join_all().await;
+    let of = |name| done.iter().filter(|(group, _)| *group == name).map(|(_, rows)| rows).sum::<u64>();
+    assert_eq!((of("a"), of("b")), (5_000, 5_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_delivers_what_is_left() {
+    let queue = queue(|_| {});
+    let consumer = join(&queue, "g");
+    for _ in 0..50 {
+        queue.publish(TOPIC, frame(100)).unwrap();
+    }
+    let (report, rows) = tokio::join!(queue.shutdown(), consume(consumer));
+    assert_eq!((report, rows), (DrainReport::default(), 5_000));
+    assert_eq!(queue.publish(TOPIC, frame(1)), Err(PublishError::Closed));
+    assert_eq!(queue.health().status, HealthStatus::Unhealthy);
+    assert_eq!(queue.shutdown().await, DrainReport::default(), "a second shutdown finds nothing to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_acknowledgements_and_not_for_ever() {
+    let queue = queue(|config| {
+        config.drain = Drain::Return;
+        config.ack_timeout = LONG;
+    });
+    let mut consumer = join(&queue, "g");
+    queue.publish(TOPIC, frame(3)).unwrap();
+    consumer.receive().await.unwrap();
+    queue.publish(TOPIC, frame(4)).unwrap();
+    let start = Instant::now();
+    let (report, received) = tokio::join!(queue.shutdown(), consumer.receive());
+    assert_eq!(received.unwrap_err(), ReceiveError::Closed);
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    assert_eq!(report, DrainReport { unacknowledged: 3, left: vec![(TOPIC.to_owned(), 7)] });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_a_group_nobody_reads() {
+    let queue = queue(|_| {});
+    drop(join(&queue, "gone"));
+    queue.publish(TOPIC, frame(3)).unwrap();
+    let start = Instant::now();
+    let report = queue.shutdown().await;
+    assert_eq!((report.left, start.elapsed()), (vec![(TOPIC.to_owned(), 3)], Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn removing_a_group_ends_its_receivers() {
+    let queue = queue(|_| {});
+    let mut consumer = join(&queue, "g");
+    let (received, removed) = tokio::join!(consumer.receive(), async { queue.remove_group(TOPIC, "g") });
+    assert_eq!((received.unwrap_err(), removed), (ReceiveError::NotSubscribed, Ok(())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extended_lease_is_not_given_to_others() {
+    let queue = queue(|config| config.backoff_base = Duration::ZERO);
+    let (mut busy, mut other) = (join(&queue, "g"), join(&queue, "g"));
+    queue.publish(TOPIC, frame(1)).unwrap();
+    let id = busy.receive().await.unwrap()[0].id;
+    for _ in 0..5 {
+        let waits = timeout(Duration::from_secs(4), other.receive()).await;
+        assert!(waits.is_err());
+        busy.extend(&[id], Duration::from_secs(5)).await.unwrap();
+    }
+    assert_eq!(busy.ack(&[id]).await, Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stats_have_the_shape_of_the_admin_api() {
+    let queue = queue(|_| {});
+    let mut consumer = join(&queue, "g");
+    for _ in 0..20 {
+        queue.publish(TOPIC, frame(50)).unwrap();
+        tokio::time::advance(Duration::from_millis(500)).await;
+    }
+    let ids: Vec<_> = consumer.receive().await.unwrap().iter().map(|delivery| delivery.id).collect();
+    consumer.ack(&ids[..4]).await.unwrap();
+    let stats = serde_json::to_value(queue.stats()).unwrap();
+    assert_eq!(stats["total_processed"], 200);
+    assert_eq!(stats["uptime_seconds"], 10);
+    let topic = &stats["topics"][TOPIC];
+    assert_eq!((&topic["messages"], &topic["subscribers"]), (&800.into(), &1.into()));
+    let rate = topic["throughput_msg_per_sec"].as_f64().unwrap();
+    assert!((90.0..=110.0).contains(&rate), "{rate}");
+    let group = &topic["groups"]["g"];
+    assert_eq!((&group["lag"], &group["in_flight"]), (&800.into(), &800.into()));
+    assert_eq!(serde_json::to_value(queue.health()).unwrap()["status"], "healthy");
+    assert_eq!(queue.topics(), [TOPIC.into()]);
+}
