@@ -1,0 +1,457 @@
+//! Does each step to the broker and to the model, and compares.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a run that goes astray fails its test")]
+#![expect(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_queue::{
+    Broker, ConsumerId, ConsumerOptions, ContentType, Delivery, DeliveryId, Failure, Frame, Millis, Nack,
+    NackKind, PublishError, QueueConfig, Rows, SettleError, Start, WhenFull,
+};
+
+use super::program::Step;
+use super::rows::{Fault, GroupRows, Held, Place, Row};
+
+const TOPIC: &str = "t";
+const GROUPS: [&str; 3] = ["a", "b", "c"];
+const MAX_MESSAGES: u64 = 60;
+
+#[derive(Debug)]
+struct Seat {
+    id: ConsumerId,
+    group: &'static str,
+    credits: u64,
+    batch: Option<u64>,
+    timeout: u64,
+}
+
+#[derive(Default)]
+struct Totals {
+    published: u64,
+    refused: u64,
+    dropped: u64,
+    duplicates: u64,
+}
+
+pub(crate) struct Run {
+    broker: Broker,
+    config: QueueConfig,
+    now: u64,
+    sequence: u64,
+    frames: BTreeMap<u64, u32>,
+    held: BTreeMap<u64, Held>,
+    groups: BTreeMap<&'static str, GroupRows>,
+    seats: Vec<Seat>,
+    totals: Totals,
+}
+
+impl Run {
+    pub(crate) fn new(when_full: WhenFull, seed: u64) -> Self {
+        let config = QueueConfig {
+            max_messages: MAX_MESSAGES,
+            when_full,
+            max_lease: Duration::from_secs(15),
+            backoff_cap: Duration::from_secs(1),
+            max_retries: 2,
+            seed,
+            ..QueueConfig::default()
+        };
+        Self {
+            broker: Broker::new(config.clone(), Millis(0)),
+            config,
+            now: 0,
+            sequence: 0,
+            frames: BTreeMap::new(),
+            held: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            seats: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Publish { count, repeat } => self.publish(count, repeat),
+            Step::Join { group, credits, batch, timeout_ms, newest } => {
+                self.join(GROUPS[group], credits, batch, timeout_ms, newest);
+            }
+            Step::Leave { who } => self.end(who, Fault::Nack(NackKind::Release)),
+            Step::Kill { who } => self.end(who, Fault::Gone),
+            Step::Receive { who } => {
+                if !self.seats.is_empty() {
+                    self.receive(who % self.seats.len());
+                }
+            }
+            Step::Ack { who, what, rows } => self.ack(who, what, rows),
+            Step::AckUpTo { who, offset } => self.ack_up_to(who, offset),
+            Step::AckUnknown { who, what, how } => self.ack_unknown(who, what, how),
+            Step::Nack { who, what, rows, kind } => self.nack(who, what, rows, kind),
+            Step::Extend { who, what, by_ms } => self.extend(who, what, by_ms),
+            Step::Pass { ms } => self.pass(ms),
+        }
+        self.compare();
+    }
+
+    /// Acknowledges all that is left; whatever the program did, each row ends once.
+    pub(crate) fn finish(&mut self) {
+        for name in self.groups.keys().copied().collect::<Vec<_>>() {
+            self.join(name, 1_000, None, None, false);
+        }
+        for _ in 0..100 {
+            for seat in (0..self.seats.len()).rev() {
+                let (id, group) = (self.seats[seat].id, self.seats[seat].group);
+                for delivery in self.receive(seat) {
+                    let acked = self.broker.ack(Millis(self.now), id, &[delivery.id]).unwrap();
+                    assert_eq!(acked, self.groups.get_mut(group).unwrap().ack(delivery.id, None));
+                }
+                self.free();
+            }
+            self.pass(5_000);
+            self.compare();
+        }
+        for (name, group) in &self.groups {
+            let open: Vec<_> = group.rows.iter().filter(|(_, row)| row.is_open()).collect();
+            assert!(open.is_empty(), "group {name} never settled {open:?}");
+        }
+        let left: Vec<_> = self.held.values().filter(|held| held.wanted).collect();
+        assert!(left.is_empty(), "{left:?} held for nobody");
+    }
+
+    fn publish(&mut self, count: u32, repeat: bool) {
+        let repeat = repeat && self.sequence > 0;
+        let sequence = if repeat { self.sequence } else { self.sequence + 1 };
+        let payload = sequence.to_le_bytes().to_vec();
+        let frame = Arc::new(Frame::new(ContentType::Batch, count, payload).stamped("p", sequence));
+        let answer = self.broker.publish(Millis(self.now), TOPIC, &frame);
+        if repeat {
+            self.totals.duplicates += u64::from(count);
+            assert!(answer.unwrap().duplicate);
+            return;
+        }
+        while self.held_messages() + u64::from(count) > MAX_MESSAGES {
+            let (&oldest, held) = self.held.first_key_value().unwrap();
+            let wanted = self.groups.values().any(|group| {
+                let mut rows = group.rows.range((oldest, 0)..=(oldest, u32::MAX));
+                rows.any(|(_, row)| row.is_open())
+            });
+            if self.config.when_full == WhenFull::Refuse && (wanted || self.groups.is_empty()) {
+                self.totals.refused += u64::from(count);
+                assert!(matches!(answer, Err(PublishError::Full { .. })), "{answer:?}");
+                return;
+            }
+            self.totals.dropped += u64::from(held.count);
+            self.held.remove(&oldest);
+            for group in self.groups.values_mut() {
+                for (_, row) in group.rows.range_mut((oldest, 0)..=(oldest, u32::MAX)) {
+                    if matches!(row.place, Place::New | Place::Back { .. }) {
+                        row.place = Place::Dropped;
+                    }
+                }
+            }
+        }
+        let offset = answer.unwrap().offset.unwrap();
+        assert_eq!(offset, self.frames.len() as u64, "offsets are dense");
+        self.sequence = sequence;
+        self.totals.published += u64::from(count);
+        self.frames.insert(offset, sequence as u32);
+        self.held.insert(offset, Held { count, wanted: !self.groups.is_empty() });
+        for group in self.groups.values_mut() {
+            group.add(offset, count);
+        }
+    }
+
+    fn join(
+        &mut self,
+        group: &'static str,
+        credits: u32,
+        batch: Option<u32>,
+        timeout: Option<u64>,
+        newest: bool,
+    ) {
+        let options = ConsumerOptions {
+            start: if newest { Start::Newest } else { Start::Oldest },
+            group_ttl: None,
+            max_in_flight: NonZeroU32::new(credits).unwrap(),
+            max_batch: batch.and_then(NonZeroU32::new),
+            ack_timeout: timeout.map(Duration::from_millis),
+        };
+        let id = self.broker.subscribe(Millis(self.now), TOPIC, group, &options).unwrap();
+        let timeout = timeout.unwrap_or(5_000);
+        self.seats.push(Seat { id, group, credits: credits.into(), batch: batch.map(u64::from), timeout });
+        if !self.groups.contains_key(group) {
+            let mut rows = GroupRows::default();
+            for (offset, held) in self.held.iter_mut().filter(|_| !newest) {
+                rows.add(*offset, held.count);
+                held.wanted = true;
+            }
+            self.groups.insert(group, rows);
+        }
+    }
+
+    fn end(&mut self, who: usize, fault: Fault) {
+        if self.seats.is_empty() {
+            return;
+        }
+        let seat = self.seats.remove(who % self.seats.len());
+        match fault {
+            Fault::Gone => self.broker.kill(Millis(self.now), seat.id),
+            _ => self.broker.leave(Millis(self.now), seat.id),
+        }
+        self.fail_where(seat.group, fault, |row| row.is_with(seat.id));
+    }
+
+    fn receive(&mut self, seat: usize) -> Vec<Delivery> {
+        let seat = &self.seats[seat];
+        let group = self.groups.get_mut(seat.group).unwrap();
+        let before = group.count(|row| row.is_with(seat.id));
+        let due = group.count(|row| match row.place {
+            Place::New => true,
+            Place::Back { by } => by <= self.now,
+            _ => false,
+        });
+        let may_come = due + group.count(|row| matches!(row.place, Place::Back { .. }));
+        let deliveries = self.broker.receive(Millis(self.now), seat.id).unwrap();
+        let mut received = 0;
+        for delivery in &deliveries {
+            received += delivery.rows.len();
+            Self::check_delivery(delivery, group, seat, self.now, &self.frames);
+        }
+        let in_flight = group.count(|row| row.is_with(seat.id));
+        let leases = |again_only: bool| {
+            let with = group.rows.values().filter(|row| row.is_with(seat.id));
+            let chosen =
+                with.filter(|row| !again_only || matches!(row.place, Place::Out { again: true, .. }));
+            let ids: Vec<_> = chosen.filter_map(|row| row.id).collect();
+            (ids.len() as u64, ids.into_iter().collect::<BTreeSet<_>>().len())
+        };
+        assert!(in_flight <= seat.credits || leases(false).1 == 1, "{in_flight} of {} credits", seat.credits);
+        let (again, again_leases) = leases(true);
+        assert!(
+            again * 2 <= seat.credits || again_leases == 1,
+            "{again} redelivered of {} credits",
+            seat.credits
+        );
+        if let Some(batch) = seat.batch {
+            assert!(received <= batch || deliveries.len() == 1, "{received} in a batch of {batch}");
+        }
+        if before == 0 && due > 0 {
+            assert!(!deliveries.is_empty(), "an idle consumer was given nothing of {due} rows");
+        }
+        if may_come == 0 {
+            assert!(deliveries.is_empty());
+        }
+        if let Some((head, _)) = group.rows.iter().find(|(_, row)| row.place == Place::New)
+            && seat.batch.is_none()
+        {
+            let rows = group.rows.range((head.0, 0)..=(head.0, u32::MAX)).count() as u64;
+            assert!(in_flight + rows > seat.credits && in_flight > 0, "frame {} was held back", head.0);
+        }
+        deliveries
+    }
+
+    fn check_delivery(
+        delivery: &Delivery,
+        group: &mut GroupRows,
+        seat: &Seat,
+        now: u64,
+        frames: &BTreeMap<u64, u32>,
+    ) {
+        let id = delivery.id;
+        assert!(!group.history.contains(&id), "{id} was given before");
+        group.history.push(id);
+        let sequence = u64::from(frames[&id.offset]);
+        assert_eq!(delivery.frame.payload[..], sequence.to_le_bytes());
+        assert_eq!(delivery.deadline, Millis(now + seat.timeout));
+        let frame_rows: Vec<_> = delivery.rows.iter().collect();
+        for row in frame_rows {
+            let row = group.rows.get_mut(&(id.offset, row)).unwrap();
+            let again = match row.place {
+                Place::New => false,
+                Place::Back { .. } => true,
+                other => panic!("{id} delivers a row that is {other:?}"),
+            };
+            assert_eq!(again, id.token > 1);
+            assert_eq!(delivery.attempt, row.failures + 1);
+            assert!(
+                row.id.is_none_or(|own| own.part == id.part && own.token < id.token),
+                "{id} after {:?}",
+                row.id
+            );
+            row.id = Some(id);
+            row.place = Place::Out { consumer: seat.id, granted: now, deadline: now + seat.timeout, again };
+        }
+        if id.token == 1 {
+            assert_eq!(delivery.rows.len(), u64::from(delivery.frame.count), "a new frame comes whole");
+        }
+    }
+
+    /// Any delivery the consumer's group has seen: current, over, or settled.
+    fn choose(&self, who: usize, what: usize) -> Option<(ConsumerId, &'static str, DeliveryId)> {
+        let seat = self.seats.get(who.checked_rem(self.seats.len())?)?;
+        let history = &self.groups[seat.group].history;
+        // The later ones more often: those are alive.
+        let back = what.checked_rem(history.len())?.min(what % 7);
+        Some((seat.id, seat.group, history[history.len() - 1 - back]))
+    }
+
+    fn ack(&mut self, who: usize, what: usize, bits: u8) {
+        let Some((consumer, group, id)) = self.choose(who, what) else { return };
+        let rows = (bits % 3 == 0).then(|| chosen(bits));
+        let answer = match &rows {
+            None => self.broker.ack(Millis(self.now), consumer, &[id]),
+            Some(rows) => self.broker.ack_rows(Millis(self.now), consumer, id, rows),
+        };
+        assert_eq!(answer, Ok(self.groups.get_mut(group).unwrap().ack(id, rows.as_ref())));
+        self.free();
+    }
+
+    fn ack_up_to(&mut self, who: usize, offset: u64) {
+        let Some((consumer, group, _)) = self.choose(who, 0) else { return };
+        let mut expected = 0;
+        for (key, row) in &mut self.groups.get_mut(group).unwrap().rows {
+            if key.0 <= offset && row.is_with(consumer) {
+                row.place = Place::Acked;
+                expected += 1;
+            }
+        }
+        assert_eq!(self.broker.ack_up_to(Millis(self.now), consumer, offset), Ok(expected));
+        self.free();
+    }
+
+    fn ack_unknown(&mut self, who: usize, what: usize, how: u8) {
+        let Some((consumer, group, id)) = self.choose(who, what) else { return };
+        let beyond = self.frames.len() as u64;
+        let open = self.groups.get_mut(group).unwrap().of_part(id).find_map(|(_, row)| row.id);
+        let invented = match (how, open) {
+            (0, _) => DeliveryId { offset: beyond + 3, ..id },
+            (1, _) => DeliveryId { token: 0, ..id },
+            (2, Some(open)) => DeliveryId { token: open.token + 1, ..open },
+            (3, Some(open)) => DeliveryId { part: 1_000, ..open },
+            _ => return,
+        };
+        if how == 3 && !self.held.contains_key(&id.offset) {
+            return; // Of a frame that is gone, all parts count as settled.
+        }
+        let answer = self.broker.ack(Millis(self.now), consumer, &[invented]);
+        assert_eq!(answer, Err(SettleError::Unknown { id: invented, more: 0 }));
+    }
+
+    fn nack(&mut self, who: usize, what: usize, bits: u8, kind: NackKind) {
+        let Some((consumer, group, id)) = self.choose(who, what) else { return };
+        let rows = (bits % 2 == 0).then(|| chosen(bits));
+        let leased = self.groups[group].leased(id);
+        let named: Vec<_> = leased
+            .iter()
+            .copied()
+            .filter(|row| rows.as_ref().is_none_or(|rows| rows.contains(*row)))
+            .collect();
+        let nack = Nack { id, rows, kind, reason: "no".into() };
+        let answer = self.broker.nack(Millis(self.now), consumer, &[nack]);
+        assert_eq!(answer, Ok(named.len() as u64));
+        let apart = named.len() < leased.len();
+        let held = self.held.contains_key(&id.offset);
+        let rows = self.groups.get_mut(group).unwrap();
+        for row in named {
+            rows.fail((id.offset, row), held, Fault::Nack(kind), self.now, &self.config);
+            if apart && let Some(row) = rows.rows.get_mut(&(id.offset, row)) {
+                row.id = None;
+            }
+        }
+        self.free();
+    }
+
+    fn extend(&mut self, who: usize, what: usize, by: u64) {
+        let Some((consumer, group, id)) = self.choose(who, what) else { return };
+        let answer = self.broker.extend(Millis(self.now), consumer, &[id], Duration::from_millis(by));
+        let rows = self.groups.get_mut(group).unwrap();
+        let leased = rows.leased(id);
+        if leased.is_empty() {
+            assert_eq!(answer, Err(SettleError::LeaseOver { id, more: 0 }));
+            return;
+        }
+        assert_eq!(answer, Ok(()));
+        for row in leased {
+            if let Place::Out { granted, deadline, .. } =
+                &mut rows.rows.get_mut(&(id.offset, row)).unwrap().place
+            {
+                *deadline = (self.now + by).min(*granted + 15_000).max(*deadline);
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += ms;
+        let now = self.now;
+        for name in GROUPS {
+            self.fail_where(
+                name,
+                Fault::Timeout,
+                |row| matches!(row.place, Place::Out { deadline, .. } if deadline <= now),
+            );
+        }
+        self.broker.advance(Millis(now));
+        assert!(self.broker.next_deadline().is_none_or(|next| next.0 > now), "nothing due is left");
+    }
+
+    fn fail_where(&mut self, group: &'static str, fault: Fault, which: impl Fn(&Row) -> bool) {
+        let Some(rows) = self.groups.get_mut(group) else { return };
+        let failing: Vec<_> = rows.rows.iter().filter(|(_, row)| which(row)).map(|(key, _)| *key).collect();
+        for key in failing {
+            rows.fail(key, self.held.contains_key(&key.0), fault, self.now, &self.config);
+        }
+        self.free();
+    }
+
+    /// Frames that every group has settled go.
+    fn free(&mut self) {
+        let groups = &self.groups;
+        let open = |offset| {
+            groups.values().any(|group| {
+                let mut rows = group.rows.range((offset, 0)..=(offset, u32::MAX));
+                rows.any(|(_, row)| row.is_open())
+            })
+        };
+        self.held.retain(|offset, held| !held.wanted || open(*offset));
+    }
+
+    fn held_messages(&self) -> u64 {
+        self.held.values().map(|held| u64::from(held.count)).sum()
+    }
+
+    fn compare(&mut self) {
+        let Ok(stats) = self.broker.topic_stats(Millis(self.now), TOPIC) else { return };
+        assert_eq!(stats.messages, self.held_messages());
+        assert_eq!(stats.frames, self.held.len() as u64);
+        assert!(stats.messages <= MAX_MESSAGES);
+        assert_eq!(stats.subscribers, self.seats.len() as u64);
+        let totals = (stats.published, stats.refused, stats.dropped, stats.duplicates);
+        let Totals { published, refused, dropped, duplicates } = self.totals;
+        assert_eq!(totals, (published, refused, dropped, duplicates));
+        let over_all =
+            |place: Place| self.groups.values().map(|group| group.count(|row| row.place == place)).sum();
+        assert_eq!((stats.acked, stats.dead), (over_all(Place::Acked), over_all(Place::Dead)));
+        for (name, rows) in &self.groups {
+            let group = &stats.groups[*name];
+            assert_eq!(group.lag, rows.count(Row::is_open), "lag of {name}");
+            assert_eq!(group.in_flight, rows.count(|row| matches!(row.place, Place::Out { .. })));
+            assert_eq!(group.waiting, rows.count(|row| matches!(row.place, Place::Back { .. })));
+        }
+        let letters = self.broker.dead_letters(TOPIC, 0, usize::MAX).unwrap();
+        assert_eq!(letters.iter().map(|letter| letter.rows.len()).sum::<u64>(), stats.dead);
+        for letter in letters {
+            let group = &self.groups[&*letter.group];
+            assert!(letter.rows.iter().all(|row| group.rows[&(letter.offset, row)].place == Place::Dead));
+            let retried = letter.attempts == self.config.max_retries + 1;
+            assert!(retried || matches!(letter.reason, Failure::Rejected(_)), "{letter:?}");
+        }
+    }
+}
+
+/// Some of the rows 0 to 7.
+fn chosen(bits: u8) -> Rows {
+    (0..8).filter(|row| bits & (1 << row) != 0).collect()
+}
