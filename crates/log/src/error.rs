@@ -1,0 +1,121 @@
+//! What can go wrong.
+
+use std::io;
+use std::sync::Arc;
+
+/// Why the log could not do what was asked. Cheap to clone: one failed sync is told to many waiters.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LogError {
+    /// A file or the directory could not be read while opening or replaying.
+    #[error("{action} {file}")]
+    Read {
+        /// What was being done.
+        action: &'static str,
+        /// The file's name, or `.` for the directory.
+        file: String,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A group could not be written, or a segment not be made, renamed or removed. Nothing of it remains, the log
+    /// goes on, and a later call may succeed (a full disk is the usual cause).
+    #[error("{action} {file} (rolled back)")]
+    Write {
+        /// What was being done.
+        action: &'static str,
+        /// The file's name.
+        file: String,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A sync or a rollback failed: nobody knows what is on the disk. Nothing is accepted until the log is reopened.
+    #[error("log is poisoned until reopened: {action} {file}")]
+    Poisoned {
+        /// What was being done.
+        action: &'static str,
+        /// The file's name, or `.` for the directory.
+        file: String,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The submission queue is at its bound, and the caller did not want to wait.
+    #[error("append to log: {records} records of {bytes} bytes already wait")]
+    Full {
+        /// Records that wait.
+        records: usize,
+        /// Bytes that wait.
+        bytes: usize,
+    },
+    /// The payload is longer than a record may be.
+    #[error("append to log: payload of {len} bytes, at most {max} allowed")]
+    TooLarge {
+        /// Bytes of payload.
+        len: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// The log was closed.
+    #[error("log is closed")]
+    Closed,
+    /// A setting is out of its range.
+    #[error("configure log: {field} is {value}, must be {least} to {most}")]
+    Config {
+        /// Name of the field of [`LogConfig`](crate::LogConfig).
+        field: &'static str,
+        /// Its value.
+        value: u32,
+        /// Least allowed.
+        least: u32,
+        /// Most allowed.
+        most: u32,
+    },
+    /// A segment was written by a later version of this program.
+    #[error("open {file}: format version {version} is not known here")]
+    UnknownVersion {
+        /// The file's name.
+        file: String,
+        /// The version in its header.
+        version: u32,
+    },
+    /// A file with a segment's name is longer than any segment.
+    #[error("open {file}: {len} bytes is longer than any segment")]
+    SegmentTooLong {
+        /// The file's name.
+        file: String,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// A segment read differently during replay than when the log was opened.
+    #[error("replay {file}: {found} records, {expected} when it was opened")]
+    Changed {
+        /// The file's name.
+        file: String,
+        /// Records found now.
+        found: u64,
+        /// Records found when the log was opened.
+        expected: u64,
+    },
+    /// The writer thread could not be started.
+    #[error("start the log's writer thread")]
+    Thread {
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+}
+
+impl LogError {
+    pub(crate) fn read(action: &'static str, file: &str, source: io::Error) -> Self {
+        Self::Read { action, file: file.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn write(action: &'static str, file: &str, source: io::Error) -> Self {
+        Self::Write { action, file: file.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn poisoned(action: &'static str, file: &str, source: io::Error) -> Self {
+        Self::Poisoned { action, file: file.to_owned(), source: Arc::new(source) }
+    }
+}

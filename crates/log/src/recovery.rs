@@ -1,0 +1,356 @@
+//! Opening a log: what is there, what counts, what is served.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::config::SEGMENT_LEN_MAX;
+use crate::disk::{Disk, DiskFile, read_full, write_all};
+use crate::error::LogError;
+use crate::format::{HEADER_LEN, Header, Opening, RECORD_HEADER_LEN, base_in_name, segment_name};
+use crate::scan::{Scanner, Step, Tail};
+
+/// A record that survived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its number.
+    pub sequence: u64,
+    /// The caller's kind.
+    pub kind: u8,
+    /// The caller's bytes. They share the memory of the whole segment: copy what is kept for long.
+    pub payload: Bytes,
+}
+
+/// A range that had been durable and cannot be read any more. A person is needed: acknowledged records are lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The file that holds the range, or held it.
+    pub segment: String,
+    /// Where the range begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes; 0 if nothing is left of it (a file that is gone or cut).
+    pub len: u64,
+    /// The sequences lost with it.
+    pub sequences: Range<u64>,
+}
+
+/// What was left of the last group when the power went. Nobody was told that it is safe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// The last segment.
+    pub segment: String,
+    /// Where it begins, in bytes. It stays in the file; new records go to a new segment.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Whole records in it, which are not served because one before them is missing.
+    pub intact: u64,
+}
+
+/// One segment as the log knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Segment {
+    pub(crate) name: String,
+    /// First sequence after it.
+    pub(crate) end: u64,
+    /// Records that count.
+    pub(crate) records: u64,
+    /// Where the last of them ends.
+    pub(crate) len: u64,
+    /// Holds what a person may want to look at: never removed.
+    pub(crate) keep: bool,
+    /// Sequence at which reading it stops; `None` where it is the last.
+    limit: Option<u64>,
+}
+
+impl Segment {
+    pub(crate) fn new(base: u64) -> Self {
+        let len = HEADER_LEN as u64;
+        Self { name: segment_name(base), end: base, records: 0, len, keep: false, limit: None }
+    }
+}
+
+/// What was found when the log was opened, and an iterator over the surviving records in order.
+///
+/// Iterating reads segment by segment, one in memory at a time. It serves what was found when the log was opened,
+/// not what is appended since; a segment that [`Log::truncate_before`](crate::Log::truncate_before) removes before it
+/// was read is an error.
+pub struct Recovery {
+    /// Records that iterating yields.
+    pub records: u64,
+    /// Bytes of the segments up to their last record.
+    pub bytes: u64,
+    /// The least sequence that the next append can get.
+    pub next_sequence: u64,
+    /// Acknowledged records that are gone.
+    pub damage: Vec<Damage>,
+    /// What the last crash left unfinished.
+    pub torn: Option<TornTail>,
+    /// Names of files that are not the log's, or were set aside as damaged.
+    pub ignored: Vec<String>,
+    disk: Arc<dyn Disk>,
+    ahead: VecDeque<Segment>,
+    reading: Option<Reading>,
+}
+
+struct Reading {
+    scanner: Scanner,
+    segment: Segment,
+    served: u64,
+}
+
+impl std::fmt::Debug for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recovery")
+            .field("records", &self.records)
+            .field("bytes", &self.bytes)
+            .field("next_sequence", &self.next_sequence)
+            .field("damage", &self.damage)
+            .field("torn", &self.torn)
+            .field("ignored", &self.ignored)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recovery {
+    fn read_next(&mut self) -> Result<Option<Record>, LogError> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                for step in reading.scanner.by_ref() {
+                    if let Step::Record(found) = step {
+                        reading.served += 1;
+                        let payload = reading.scanner.payload(&found);
+                        return Ok(Some(Record { sequence: found.sequence, kind: found.kind, payload }));
+                    }
+                }
+                let Reading { segment, served, .. } = reading;
+                let (found, expected) = (*served, segment.records);
+                let file = std::mem::take(&mut segment.name);
+                self.reading = None;
+                if found != expected {
+                    return Err(LogError::Changed { file, found, expected });
+                }
+            }
+            let Some(segment) = self.ahead.pop_front() else { return Ok(None) };
+            if segment.records == 0 {
+                continue;
+            }
+            let (_, bytes) = read_segment(&*self.disk, &segment.name)?;
+            let Opening::Good(header) = Header::decode(&bytes) else {
+                return Err(LogError::Changed { file: segment.name, found: 0, expected: segment.records });
+            };
+            let scanner = Scanner::new(bytes, &header, segment.limit);
+            self.reading = Some(Reading { scanner, segment, served: 0 });
+        }
+    }
+}
+
+impl Iterator for Recovery {
+    type Item = Result<Record, LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.read_next().transpose();
+        if matches!(next, Some(Err(_))) {
+            self.ahead.clear();
+            self.reading = None;
+        }
+        next
+    }
+}
+
+/// Where writing goes on.
+pub(crate) struct Resume {
+    pub(crate) segments: VecDeque<Segment>,
+    /// Sequence at which everything so far ended: the next segment's `follows`.
+    pub(crate) follows: u64,
+    /// The next segment's base.
+    pub(crate) base: u64,
+}
+
+/// Reads everything, makes what counts durable, and says where to go on.
+pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogError> {
+    let mut recovery = Recovery {
+        records: 0,
+        bytes: 0,
+        next_sequence: 1,
+        damage: Vec::new(),
+        torn: None,
+        ignored: Vec::new(),
+        disk: Arc::clone(disk),
+        ahead: VecDeque::new(),
+        reading: None,
+    };
+    let bases = list_segments(&**disk, &mut recovery.ignored)?;
+    let mut resume = Resume { segments: VecDeque::new(), follows: 1, base: 1 };
+    let mut limits = Vec::with_capacity(bases.len());
+    for base in bases.iter().skip(1) {
+        limits.push(Some(read_follows(&**disk, *base)?));
+    }
+    limits.push(None);
+    for (base, limit) in bases.into_iter().zip(limits) {
+        let found = examine(&**disk, base, limit, &mut recovery.damage)?;
+        if limit.is_none() {
+            found.resume(&mut resume, &mut recovery);
+        } else {
+            resume.segments.push_back(found.segment);
+        }
+    }
+    // What was seen in the directory must be what the next crash leaves.
+    disk.sync_dir().map_err(|source| LogError::poisoned("sync", ".", source))?;
+    recovery.records = resume.segments.iter().map(|segment| segment.records).sum();
+    recovery.bytes = resume.segments.iter().map(|segment| segment.len).sum();
+    recovery.next_sequence = resume.base;
+    recovery.ahead.clone_from(&resume.segments);
+    Ok((resume, recovery))
+}
+
+/// The bases of the segments in order. Segments that were being made are removed: nothing was ever in them.
+fn list_segments(disk: &dyn Disk, ignored: &mut Vec<String>) -> Result<Vec<u64>, LogError> {
+    let mut bases = Vec::new();
+    for name in disk.list().map_err(|source| LogError::read("list", ".", source))? {
+        if let Some(base) = base_in_name(&name, ".wal") {
+            bases.push(base);
+        } else if base_in_name(&name, ".new").is_some() {
+            disk.remove(&name).map_err(|source| LogError::write("remove unfinished", &name, source))?;
+        } else {
+            ignored.push(name);
+        }
+    }
+    bases.sort_unstable();
+    ignored.sort_unstable();
+    Ok(bases)
+}
+
+/// What the segment says about the end of the one before it; its own base if its header is bad.
+fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
+    let name = segment_name(base);
+    let file = disk.open(&name).map_err(|source| LogError::read("open", &name, source))?;
+    let mut bytes = vec![0; HEADER_LEN];
+    let len =
+        read_full(&*file, &mut bytes).map_err(|source| LogError::read("read header of", &name, source))?;
+    match Header::decode(bytes.get(..len).unwrap_or_default()) {
+        Opening::Good(header) if header.base == base => Ok(header.follows),
+        _ => Ok(base),
+    }
+}
+
+fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, Bytes), LogError> {
+    let file = disk.open(name).map_err(|source| LogError::read("open", name, source))?;
+    let len = file.size().map_err(|source| LogError::read("measure", name, source))?;
+    let too_long = || LogError::SegmentTooLong { file: name.to_owned(), len };
+    if len > u64::from(SEGMENT_LEN_MAX) {
+        return Err(too_long());
+    }
+    let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_long())?];
+    let count = read_full(&*file, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
+    bytes.truncate(count);
+    Ok((file, bytes.into()))
+}
+
+/// A segment that was read.
+struct Found {
+    segment: Segment,
+    follows: u64,
+    base: u64,
+    /// `None` if its header cannot be read, and so nothing else.
+    tail: Option<Tail>,
+}
+
+fn examine(
+    disk: &dyn Disk,
+    base: u64,
+    limit: Option<u64>,
+    damage: &mut Vec<Damage>,
+) -> Result<Found, LogError> {
+    let mut segment = Segment { limit, ..Segment::new(base) };
+    let name = segment.name.clone();
+    let (file, bytes) = read_segment(disk, &name)?;
+    let header = match Header::decode(&bytes) {
+        Opening::Good(header) if header.base == base => header,
+        Opening::UnknownVersion(version) => return Err(LogError::UnknownVersion { file: name, version }),
+        _ => {
+            let most = base.saturating_add((bytes.len() / RECORD_HEADER_LEN) as u64 + 1);
+            segment.end = limit.unwrap_or(most);
+            segment.len = bytes.len() as u64;
+            segment.keep = true;
+            let sequences = base..segment.end;
+            damage.push(Damage { segment: name, offset: 0, len: segment.len, sequences });
+            return Ok(Found { segment, follows: base, base, tail: None });
+        }
+    };
+    let mut end = None;
+    let (mut durable, mut unproven) = (base, HEADER_LEN);
+    for step in Scanner::new(bytes.clone(), &header, limit) {
+        match step {
+            Step::Record(record) => {
+                segment.records += 1;
+                if record.durable > durable {
+                    (durable, unproven) = (record.durable, record.offset);
+                }
+            }
+            Step::Gap { bytes, sequences } => {
+                segment.keep = true;
+                let (offset, len) = (bytes.start as u64, bytes.len() as u64);
+                damage.push(Damage { segment: name.clone(), offset, len, sequences });
+            }
+            Step::End(tail) => end = Some(tail),
+        }
+    }
+    if let Some(tail) = &end {
+        segment.end = tail.sequence;
+        segment.len = tail.offset as u64;
+        segment.keep |= tail.intact > 0;
+        if limit.is_none() {
+            settle(&*file, &name, &bytes, unproven, tail)?;
+        }
+    }
+    Ok(Found { segment, follows: header.follows, base, tail: end })
+}
+
+/// Makes the last segment's records durable, whatever happened to the sync before: writes again what no sync is
+/// proven for (`unproven` is where that begins at the earliest), gives back the zeros after a clean end, and syncs.
+fn settle(
+    file: &dyn DiskFile,
+    name: &str,
+    bytes: &Bytes,
+    unproven: usize,
+    tail: &Tail,
+) -> Result<(), LogError> {
+    let again = bytes.get(unproven..tail.offset).unwrap_or_default();
+    write_all(file, unproven as u64, again).map_err(|source| LogError::write("write again", name, source))?;
+    if tail.remains == 0 && tail.offset < bytes.len() {
+        file.set_len(tail.offset as u64).map_err(|source| LogError::write("trim", name, source))?;
+    }
+    file.sync_data().map_err(|source| LogError::poisoned("sync", name, source))
+}
+
+impl Found {
+    /// Takes the last segment in, and says where the next begins.
+    fn resume(self, resume: &mut Resume, recovery: &mut Recovery) {
+        let Some(tail) = self.tail else {
+            (resume.follows, resume.base) = (self.segment.end, self.segment.end);
+            resume.segments.push_back(self.segment);
+            return;
+        };
+        if self.segment.records == 0 && tail.remains == 0 && !self.segment.keep {
+            // Empty: the next segment takes its place and its name.
+            (resume.follows, resume.base) = (self.follows, self.base);
+            return;
+        }
+        (resume.follows, resume.base) = (tail.sequence, tail.beyond);
+        if tail.remains > 0 {
+            recovery.torn = Some(TornTail {
+                segment: self.segment.name.clone(),
+                offset: tail.offset as u64,
+                len: tail.remains as u64,
+                intact: tail.intact,
+            });
+            // Numbers that the remains may have borne are not given again; so the name is a new one, too.
+            let borne = (tail.remains / RECORD_HEADER_LEN) as u64 + 1;
+            resume.base = tail.beyond.max(tail.sequence + borne);
+        }
+        resume.segments.push_back(self.segment);
+    }
+}

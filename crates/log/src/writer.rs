@@ -1,0 +1,302 @@
+//! The writer thread: the only one that touches the files after recovery.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::config::{Durability, LogConfig};
+use crate::disk::{Disk, DiskFile, write_all};
+use crate::error::LogError;
+use crate::format::{HEADER_LEN, Header, encode_record, record_size};
+use crate::recovery::{Resume, Segment};
+use crate::submit::{Append, Completion, Group, Shared, Stats, Work};
+
+/// What zero-filling writes at once.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// The encode buffer is given back above this, so that one large record does not pin its memory.
+const BUFFER_LEN_KEPT: usize = 8 << 20;
+
+/// The segment that is written.
+struct Current {
+    file: Box<dyn DiskFile>,
+    segment: Segment,
+    seed: u32,
+    /// Everything from the last record to here is zeros already.
+    filled: u64,
+    /// Off after filling failed: what is left of the disk is for records.
+    filling: bool,
+}
+
+pub(crate) struct Writer {
+    disk: Arc<dyn Disk>,
+    config: LogConfig,
+    shared: Arc<Shared>,
+    sealed: VecDeque<Segment>,
+    current: Option<Current>,
+    /// Sequence at which everything so far ended; differs from `next` only before the first segment is made.
+    follows: u64,
+    next: u64,
+    /// All below is synced.
+    durable: u64,
+    buffer: Vec<u8>,
+    groups: u64,
+    syncs: u64,
+    write_failures: u64,
+}
+
+/// Refuses everything when the writer ends, in whatever way.
+struct Exit(Arc<Shared>);
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        self.0.fail(&LogError::Closed);
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(disk: Arc<dyn Disk>, config: LogConfig, resume: Resume) -> Self {
+        let stats = Stats::default();
+        let mut writer = Self {
+            disk,
+            shared: Shared::new(&config, stats),
+            config,
+            sealed: resume.segments,
+            current: None,
+            follows: resume.follows,
+            next: resume.base,
+            durable: resume.base,
+            buffer: Vec::new(),
+            groups: 0,
+            syncs: 0,
+            write_failures: 0,
+        };
+        writer.publish();
+        writer
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Works until the log is closed and the queue is empty.
+    pub(crate) fn run(mut self) {
+        let exit = Exit(self.shared());
+        let capacity = self.config.segment_len as usize - HEADER_LEN;
+        let group_max = self.config.group_len_max as usize;
+        loop {
+            match exit.0.take(self.room(), capacity, group_max) {
+                Work::Group(group) => self.commit(group),
+                Work::TruncateBefore(sequence, done) => {
+                    let removed = self.truncate_before(sequence);
+                    let failure = removed.clone().err();
+                    self.answer(failure.as_ref(), [(done, removed)]);
+                }
+                Work::Close => break,
+            }
+        }
+        // What was only written becomes durable on an orderly end.
+        if exit.0.failure().is_none() {
+            let synced = self.sync();
+            self.answer(synced.err().as_ref(), []);
+        }
+    }
+
+    fn publish(&mut self) {
+        let current = self.current.as_ref().map(|current| &current.segment);
+        let segments = || self.sealed.iter().chain(current);
+        self.shared.publish(Stats {
+            segments: segments().count() as u64,
+            bytes: segments().map(|segment| segment.len).sum(),
+            records: segments().map(|segment| segment.records).sum(),
+            next_sequence: self.next,
+            groups: self.groups,
+            syncs: self.syncs,
+            write_failures: self.write_failures,
+            ..Stats::default()
+        });
+    }
+
+    /// Bytes left in the current segment.
+    fn room(&self) -> usize {
+        let len = self.current.as_ref().map_or(u64::MAX, |current| current.segment.len);
+        usize::try_from(u64::from(self.config.segment_len).saturating_sub(len)).unwrap_or(0)
+    }
+
+    /// Tells the waiters, after the counts are published: who was answered sees himself counted.
+    fn answer(
+        &mut self,
+        failure: Option<&LogError>,
+        waiters: impl IntoIterator<Item = (Completion, Result<u64, LogError>)>,
+    ) {
+        if let Some(error @ LogError::Poisoned { .. }) = failure {
+            self.shared.fail(error);
+        }
+        self.publish();
+        for (done, outcome) in waiters {
+            done.complete(outcome);
+        }
+    }
+
+    fn commit(&mut self, group: Group) {
+        let first = self.next;
+        let written = self.write(&group.appends);
+        self.write_failures += u64::from(written.is_err());
+        let (mut at_once, mut after_sync) = (Vec::new(), Vec::with_capacity(group.appends.len()));
+        for (append, sequence) in group.appends.into_iter().zip(first..) {
+            let outcome = written.clone().map(|()| sequence);
+            let waits = append.durability == Durability::Synced && outcome.is_ok();
+            if waits { &mut after_sync } else { &mut at_once }.push((append.done, outcome));
+        }
+        self.answer(written.as_ref().err(), at_once);
+        if after_sync.is_empty() && group.barriers.is_empty() {
+            return;
+        }
+        // A group that was rolled back leaves nothing unsynced; a poisoned log cannot be synced any more.
+        let synced = match written {
+            Err(error @ LogError::Poisoned { .. }) => Err(error),
+            _ => self.sync(),
+        };
+        let next = self.next;
+        let waiters = after_sync.into_iter().chain(group.barriers.into_iter().map(|done| (done, Ok(next))));
+        let failure = synced.err();
+        let told = |outcome| failure.clone().map_or(outcome, Err);
+        self.answer(failure.as_ref(), waiters.map(|(done, outcome)| (done, told(outcome))));
+    }
+
+    /// Writes a group's records behind the last one, or leaves everything as it was.
+    fn write(&mut self, appends: &[Append]) -> Result<(), LogError> {
+        let size: usize = appends.iter().map(|append| record_size(append.payload.len())).sum();
+        if size == 0 {
+            return Ok(());
+        }
+        if size > self.room() || self.current.is_none() {
+            self.roll()?;
+        }
+        let Some(current) = &mut self.current else { return Err(LogError::Closed) };
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_LEN_KEPT);
+        let mut sequence = self.next;
+        for append in appends {
+            encode_record(
+                &mut self.buffer,
+                current.seed,
+                append.kind,
+                sequence,
+                self.durable,
+                &append.payload,
+            );
+            sequence += 1;
+        }
+        let end = current.segment.len + self.buffer.len() as u64;
+        current.fill_after(end, &self.config);
+        if let Err(source) = write_all(&*current.file, current.segment.len, &self.buffer) {
+            let error = LogError::write("write to", &current.segment.name, source);
+            current.roll_back()?;
+            self.durable = self.next;
+            return Err(error);
+        }
+        current.segment.len = end;
+        current.segment.records += sequence - self.next;
+        current.segment.end = sequence;
+        self.next = sequence;
+        self.follows = sequence;
+        self.groups += 1;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        if let Some(current) = &self.current
+            && self.durable < self.next
+        {
+            let failed = |source| LogError::poisoned("sync", &current.segment.name, source);
+            current.file.sync_data().map_err(failed)?;
+            self.syncs += 1;
+            self.durable = self.next;
+        }
+        Ok(())
+    }
+
+    /// Seals the current segment and makes the next one.
+    fn roll(&mut self) -> Result<(), LogError> {
+        self.sync()?;
+        let header = Header::new(self.next, self.follows);
+        let segment = Segment::new(self.next);
+        let fresh = segment.name.replace(".wal", ".new");
+        let failed = |source| LogError::write("make", &fresh, source);
+        let file = self.disk.create(&fresh).map_err(failed)?;
+        if let Err(source) = write_all(&*file, 0, &header.encode()) {
+            self.disk.remove(&fresh).ok(); // or the next opening does it
+            return Err(failed(source));
+        }
+        file.sync_data().map_err(|source| LogError::poisoned("sync", &fresh, source))?;
+        // If it took place all the same, the new segment hides what the old one gets from now on.
+        let failed = |source| LogError::poisoned("rename", &fresh, source);
+        self.disk.rename(&fresh, &segment.name).map_err(failed)?;
+        self.sync_dir()?;
+        let filled = HEADER_LEN as u64;
+        let current = Current { file, segment, seed: header.seed(), filled, filling: true };
+        self.sealed.extend(self.current.replace(current).map(|sealed| sealed.segment));
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> Result<(), LogError> {
+        self.disk.sync_dir().map_err(|source| LogError::poisoned("sync", ".", source))
+    }
+
+    /// Removes whole segments below `sequence`, oldest first and each for good before the next, so that a crash never
+    /// leaves a hole. The last one stays: it knows which sequence comes next.
+    fn truncate_before(&mut self, sequence: u64) -> Result<u64, LogError> {
+        let mut removed = 0;
+        while let Some(segment) = self.sealed.front() {
+            let is_last = self.sealed.len() == 1 && self.current.is_none();
+            if is_last || segment.end > sequence {
+                break;
+            }
+            if segment.keep {
+                let aside = segment.name.replace(".wal", ".damaged");
+                let failed = |source| LogError::write("set aside", &segment.name, source);
+                self.disk.rename(&segment.name, &aside).map_err(failed)?;
+            } else {
+                let failed = |source| LogError::write("remove", &segment.name, source);
+                self.disk.remove(&segment.name).map_err(failed)?;
+            }
+            self.sealed.pop_front();
+            removed += 1;
+            self.sync_dir()?;
+        }
+        Ok(removed)
+    }
+}
+
+impl Current {
+    /// Keeps zeros ahead of `end`, where the next write will end. Blocks that exist make a sync cheap; if there is no
+    /// room for them, records still get what is left.
+    fn fill_after(&mut self, end: u64, config: &LogConfig) {
+        if !self.filling || end <= self.filled {
+            return;
+        }
+        let until = (end + u64::from(config.fill_len)).min(u64::from(config.segment_len)).max(end);
+        match self.write_zeros(end, until) {
+            Ok(()) => self.filled = until,
+            Err(_) => self.filling = false,
+        }
+    }
+
+    fn write_zeros(&self, mut from: u64, until: u64) -> io::Result<()> {
+        while from < until {
+            let len = usize::try_from(until - from).unwrap_or(ZEROS.len()).min(ZEROS.len());
+            write_all(&*self.file, from, ZEROS.get(..len).unwrap_or(&ZEROS))?;
+            from += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Takes back what a failed write left behind the last record, durably.
+    fn roll_back(&mut self) -> Result<(), LogError> {
+        let failed = |source| LogError::poisoned("roll back", &self.segment.name, source);
+        self.file.set_len(self.segment.len).map_err(failed)?;
+        self.file.sync_data().map_err(failed)?;
+        self.filled = self.segment.len;
+        Ok(())
+    }
+}

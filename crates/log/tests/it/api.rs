@@ -1,0 +1,357 @@
+//! The log as its callers see it.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, mpsc};
+
+use crate::common::{append, open, open_with, payload, records, reread, sequences, tiny};
+use bytes::Bytes;
+use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use gpuvitals_log::{Disk, Durability, FsDisk, Log, LogConfig, LogError};
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_appended_comes_back(
+        wanted in vec((any::<u8>(), vec(any::<u8>(), 0..700), any::<bool>()), 0..40),
+        reopen_after in 0_usize..40,
+    ) {
+        let disk = FaultDisk::new();
+        let mut log = open(&disk).0;
+        for (at, (kind, payload, synced)) in wanted.iter().enumerate() {
+            if at == reopen_after {
+                drop(log);
+                log = open(&disk).0;
+            }
+            let durability = if *synced { Durability::Synced } else { Durability::Written };
+            log.append(*kind, payload.clone().into(), durability).wait().expect("append");
+        }
+        log.close().expect("close");
+        let (_log, recovery) = open(&disk);
+        prop_assert_eq!(recovery.records, wanted.len() as u64);
+        prop_assert_eq!(&recovery.damage, &[]);
+        prop_assert_eq!(&recovery.torn, &None);
+        let found = records(recovery);
+        prop_assert_eq!(sequences(&found), (1..=wanted.len() as u64).collect::<Vec<_>>());
+        for (record, (kind, payload, _)) in found.iter().zip(&wanted) {
+            prop_assert_eq!((record.kind, &record.payload[..]), (*kind, &payload[..]));
+        }
+    }
+}
+
+#[test]
+fn a_real_directory_serves_as_well() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("made/by/the/log");
+    let disk = FsDisk::open(&path).expect("disk");
+    let (log, _) = open_with(disk.clone(), tiny());
+    for number in 1..=40 {
+        assert_eq!(append(&log, number), number);
+    }
+    assert!(log.stats().segments > 1);
+    assert!(log.truncate_before(20).expect("truncate") > 0);
+    drop(log);
+    std::fs::write(path.join("notes.txt"), "not ours").expect("write");
+    std::fs::write(path.join("00000000000000ff.new"), "unfinished").expect("write");
+    let (log, recovery) = open_with(disk.clone(), LogConfig::default());
+    assert_eq!(recovery.ignored, ["notes.txt"]);
+    let found = records(recovery);
+    assert_eq!(found.last().map(|record| (record.sequence, record.payload.clone())), Some((40, payload(40))));
+    assert!(found.first().expect("records").sequence <= 20);
+    assert_eq!(append(&log, 41), 41);
+    assert!(!disk.list().expect("list").contains(&"00000000000000ff.new".to_owned()));
+}
+
+/// Appends that arrive while a sync is under way share the next one.
+#[test]
+fn concurrent_appends_share_a_sync() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    append(&log, 1); // makes the segment
+    let before = log.stats();
+    disk.hold_syncs();
+    let first = log.append(1, payload(2), Durability::Synced);
+    disk.wait_for_held_sync();
+    let log = Arc::new(log);
+    let (submitted, all_submitted) = mpsc::sync_channel(8);
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            let (log, submitted) = (Arc::clone(&log), submitted.clone());
+            std::thread::spawn(move || {
+                let ticket = log.append(1, Bytes::from(vec![number; 20]), Durability::Synced);
+                submitted.send(()).expect("send");
+                ticket.wait().expect("append")
+            })
+        })
+        .collect();
+    for _ in 0..8 {
+        all_submitted.recv().expect("receive");
+    }
+    assert_eq!(log.stats().queued_records, 8);
+    disk.release_syncs();
+    assert_eq!(first.wait().expect("append"), 2);
+    let mut found: Vec<u64> = threads.into_iter().map(|thread| thread.join().expect("join")).collect();
+    found.sort_unstable();
+    assert_eq!(found, (3..=10).collect::<Vec<_>>());
+    let after = log.stats();
+    assert_eq!((after.groups - before.groups, after.syncs - before.syncs), (2, 2));
+}
+
+#[test]
+fn written_records_ride_with_the_next_sync() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    for number in 1..=3 {
+        log.append(1, payload(number), Durability::Written).wait().expect("append");
+    }
+    assert_eq!(log.stats().syncs, 0);
+    assert_eq!(sequences(&reread(&disk.crashed(0))), []);
+    append(&log, 4);
+    assert_eq!(log.stats().syncs, 1);
+    assert_eq!(sequences(&reread(&disk.crashed(0))), [1, 2, 3, 4]);
+    log.append(1, payload(5), Durability::Written).wait().expect("append");
+    assert_eq!(log.sync().expect("sync"), 6);
+    assert_eq!(log.sync().expect("sync"), 6);
+    assert_eq!(log.stats().syncs, 2);
+    log.append(1, payload(6), Durability::Written).wait().expect("append");
+    log.close().expect("close");
+    assert_eq!(sequences(&reread(&disk.crashed(0))), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    append(&log, 1);
+    disk.set_capacity(Some(disk.contents("0000000000000001.wal").expect("segment").len() as u64));
+    let mut acknowledged = vec![1];
+    let mut number = 2;
+    let error = loop {
+        match log.append(1, payload(number), Durability::Synced).wait() {
+            Ok(sequence) => acknowledged.push(sequence),
+            Err(error) => break error,
+        }
+        number += 1;
+    };
+    assert!(
+        matches!(&error, LogError::Write { source, .. } if source.kind() == ErrorKind::StorageFull),
+        "{error}"
+    );
+    let refused = log.append(1, Bytes::from(vec![9; 2000]), Durability::Synced).wait();
+    assert!(matches!(refused, Err(LogError::Write { .. })));
+    assert_eq!(log.stats().write_failures, 2);
+    assert_eq!(sequences(&reread(&disk.crashed(1))), acknowledged);
+
+    disk.set_capacity(None);
+    acknowledged.push(append(&log, number));
+    assert_eq!(acknowledged, (1..=number).collect::<Vec<_>>());
+    drop(log);
+    let (_log, recovery) = open(&disk);
+    assert_eq!((&recovery.damage[..], &recovery.torn), (&[][..], &None));
+    assert_eq!(sequences(&records(recovery)), acknowledged);
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_is_tried_again() {
+    for (op, calls_before) in [(Op::Create, 0), (Op::Write, 0)] {
+        let disk = FaultDisk::new();
+        let (log, _) = open(&disk);
+        disk.fail_call(Some(op), calls_before, Fault::Error(ErrorKind::StorageFull));
+        let refused = log.append(1, payload(1), Durability::Synced).wait();
+        assert!(matches!(refused, Err(LogError::Write { .. })), "{op:?}");
+        assert_eq!(append(&log, 1), 1);
+        log.close().expect("close");
+        assert_eq!(sequences(&reread(&disk.crashed(0))), [1], "{op:?}");
+    }
+}
+
+#[test]
+fn a_short_write_is_continued() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    for _ in 0..20 {
+        disk.fail_call(Some(Op::Write), 0, Fault::Short);
+        log.append(1, payload(7), Durability::Synced).wait().expect("append");
+    }
+    assert_eq!(reread(&disk.crashed(0)).len(), 20);
+}
+
+#[test]
+fn a_failed_sync_poisons_until_reopened() {
+    for op in [Op::SyncData, Op::SyncDir, Op::Rename] {
+        let disk = FaultDisk::new();
+        let (log, _) = open(&disk);
+        append(&log, 1);
+        disk.fail_all(op, Some(ErrorKind::Other));
+        // Big enough for a new segment, so that all three calls are made.
+        let failed = log.append(1, Bytes::from(vec![1; 3000]), Durability::Synced).wait();
+        assert!(matches!(failed, Err(LogError::Poisoned { .. })), "{op:?}: {failed:?}");
+        disk.fail_all(op, None);
+        let refused = log.append(1, payload(2), Durability::Written).wait();
+        assert!(matches!(refused, Err(LogError::Poisoned { .. })), "{op:?}");
+        assert!(matches!(log.sync(), Err(LogError::Poisoned { .. })));
+        assert!(matches!(log.truncate_before(1), Err(LogError::Poisoned { .. })));
+        assert!(matches!(log.close(), Err(LogError::Poisoned { .. })));
+        assert!(log.stats().poisoned);
+        drop(log);
+        let (log, _) = open(&disk);
+        append(&log, 3);
+        let found = reread(&disk.crashed(0));
+        assert_eq!(found.first().map(|record| record.payload.clone()), Some(payload(1)), "{op:?}");
+        assert_eq!(found.last().map(|record| record.payload.clone()), Some(payload(3)), "{op:?}");
+    }
+}
+
+/// After a failed sync the page cache shows what the disk does not have: what is served must be made durable first.
+#[test]
+fn what_recovery_serves_survives_the_next_crash() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    append(&log, 1);
+    disk.fail_call(Some(Op::SyncData), 0, Fault::Error(ErrorKind::Other));
+    assert!(log.append(1, payload(2), Durability::Synced).wait().is_err());
+    drop(log);
+    assert_eq!(sequences(&reread(&disk.crashed(0))), [1], "the sync had lost it");
+    let served = sequences(&reread(&disk));
+    assert_eq!(served, [1, 2]);
+    assert_eq!(sequences(&reread(&disk.crashed(0))), served);
+}
+
+#[test]
+fn a_failed_rollback_poisons() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    append(&log, 1);
+    disk.fail_all(Op::Write, Some(ErrorKind::Other));
+    disk.fail_all(Op::SetLen, Some(ErrorKind::Other));
+    let failed = log.append(1, payload(2), Durability::Synced).wait();
+    assert!(matches!(failed, Err(LogError::Poisoned { .. })), "{failed:?}");
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    append(&log, 1);
+    disk.hold_syncs();
+    let held = log.append(1, payload(2), Durability::Synced);
+    disk.wait_for_held_sync();
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let submit = |len: usize| {
+        let outcomes = Arc::clone(&outcomes);
+        let done =
+            Box::new(move |outcome: Result<u64, LogError>| outcomes.lock().expect("lock").push(outcome));
+        log.append_with(1, vec![0; len].into(), Durability::Synced, done);
+    };
+    for _ in 0..4 {
+        submit(2000);
+    }
+    submit(2000);
+    let refused = outcomes.lock().expect("lock").pop();
+    assert!(matches!(refused, Some(Err(LogError::Full { records: 4, bytes: 8096 }))), "{refused:?}");
+    assert_eq!(log.stats().refused, 1);
+    disk.release_syncs();
+    assert_eq!(held.wait().expect("append"), 2);
+    log.close().expect("close");
+    let outcomes: Vec<u64> =
+        outcomes.lock().expect("lock").drain(..).map(|outcome| outcome.expect("append")).collect();
+    assert_eq!(outcomes, [3, 4, 5, 6]);
+}
+
+#[test]
+fn a_record_that_fits_no_segment_is_refused() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    let max = 4096 - 1024 - 24;
+    let refused = log.append(1, vec![0; max + 1].into(), Durability::Synced).wait();
+    assert!(matches!(refused, Err(LogError::TooLarge { max: 3048, .. })), "{refused:?}");
+    assert_eq!(log.append(1, vec![1; max].into(), Durability::Synced).wait().expect("append"), 1);
+    assert_eq!(log.append(1, vec![2; max].into(), Durability::Synced).wait().expect("append"), 2);
+    assert_eq!(log.stats().segments, 2);
+}
+
+#[test]
+fn truncation_drops_whole_segments_and_keeps_the_count() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    for number in 1..=60 {
+        append(&log, number);
+    }
+    let before = log.stats();
+    assert_eq!(log.truncate_before(1).expect("truncate"), 0);
+    let removed = log.truncate_before(30).expect("truncate");
+    let found = reread(&disk.crashed(0));
+    assert!(removed > 0 && found[0].sequence <= 30 && found[0].sequence > 1);
+    assert_eq!(log.truncate_before(u64::MAX).expect("truncate"), before.segments - removed - 1);
+    log.close().expect("close");
+    // Everything below is gone, yet no number is given twice, however often the log is opened.
+    for _ in 0..3 {
+        let (log, recovery) = open(&disk);
+        drop(recovery);
+        assert_eq!(log.truncate_before(u64::MAX).expect("truncate"), 0);
+        assert_eq!(log.stats().next_sequence, 61);
+    }
+    let (log, _) = open(&disk);
+    assert_eq!(append(&log, 61), 61);
+    assert_eq!(log.truncate_before(61).expect("truncate"), 1);
+    assert_eq!(sequences(&reread(&disk.crashed(0))), [61]);
+}
+
+#[test]
+fn opening_often_leaves_nothing_behind() {
+    let disk = FaultDisk::new();
+    for number in 1..=5 {
+        let (log, recovery) = open(&disk);
+        assert_eq!(recovery.records, number - 1);
+        append(&log, number);
+        for _ in 0..3 {
+            drop(open(&disk.crashed(1)));
+        }
+        log.close().expect("close");
+        drop(log);
+        drop(open(&disk)); // trims the zeros
+    }
+    let stats = open(&disk).0.stats();
+    let held: usize =
+        disk.list().expect("list").iter().map(|name| disk.contents(name).expect("file").len()).sum();
+    assert_eq!((stats.segments, stats.records, stats.bytes), (5, 5, held as u64));
+}
+
+#[test]
+fn a_closed_log_refuses() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    append(&log, 1);
+    log.close().expect("close");
+    log.close().expect("close again");
+    assert!(matches!(log.append(1, payload(1), Durability::Synced).wait(), Err(LogError::Closed)));
+    assert!(matches!(log.sync(), Err(LogError::Closed)));
+    assert!(matches!(log.truncate_before(9), Err(LogError::Closed)));
+}
+
+#[test]
+fn a_callback_may_hold_the_last_handle() {
+    let (log, _) = open(&FaultDisk::new());
+    let log = Arc::new(log);
+    let (done, outcome) = mpsc::sync_channel(1);
+    let held = Arc::clone(&log);
+    log.append_with(
+        1,
+        payload(1),
+        Durability::Synced,
+        Box::new(move |result| {
+            drop(held);
+            done.send(result).expect("send");
+        }),
+    );
+    drop(log);
+    assert_eq!(outcome.recv().expect("receive").expect("append"), 1);
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let refused = Log::open(FaultDisk::new(), LogConfig { segment_len: 100, ..LogConfig::default() });
+    assert!(matches!(refused, Err(LogError::Config { field: "segment_len", value: 100, least: 4096, .. })));
+}

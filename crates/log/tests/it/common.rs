@@ -1,0 +1,57 @@
+//! What the log's tests share.
+
+use bytes::Bytes;
+use gpuvitals_log::fault::FaultDisk;
+use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery};
+
+/// Small enough that a few records roll a segment.
+pub(crate) fn tiny() -> LogConfig {
+    LogConfig {
+        segment_len: 4096,
+        fill_len: 600,
+        group_len_max: 2048,
+        queue_len_max: 8192,
+        queue_records_max: 64,
+    }
+}
+
+pub(crate) fn open(disk: &FaultDisk) -> (Log, Recovery) {
+    open_with(disk.clone(), tiny())
+}
+
+pub(crate) fn open_with(disk: impl Disk, config: LogConfig) -> (Log, Recovery) {
+    Log::open(disk, config).expect("open")
+}
+
+/// A payload that is recognisable and of a length that depends on its number.
+pub(crate) fn payload(number: u64) -> Bytes {
+    let len = 1 + usize::try_from(number * 37 % 300).expect("small");
+    number.to_le_bytes().into_iter().cycle().take(len).collect::<Vec<u8>>().into()
+}
+
+pub(crate) fn append(log: &Log, number: u64) -> u64 {
+    log.append(1, payload(number), Durability::Synced).wait().expect("append")
+}
+
+pub(crate) fn records(recovery: Recovery) -> Vec<Record> {
+    recovery.collect::<Result<_, _>>().expect("replay")
+}
+
+/// What survives, after opening and closing.
+pub(crate) fn reread(disk: &FaultDisk) -> Vec<Record> {
+    let (log, recovery) = open(disk);
+    let records = records(recovery);
+    log.close().expect("close");
+    records
+}
+
+/// The records' sequences.
+pub(crate) fn sequences(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.sequence).collect()
+}
+
+/// The last segment's name.
+pub(crate) fn last_segment(disk: &FaultDisk) -> String {
+    let names = disk.list().expect("list");
+    names.into_iter().rfind(|name| name.ends_with(".wal")).expect("a segment")
+}

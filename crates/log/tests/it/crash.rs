@@ -1,0 +1,369 @@
+//! Crashes: after any of them, what was acknowledged is there, once and in order, and nothing else but a prefix of
+//! what was under way.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, mpsc};
+
+use bytes::Bytes;
+use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use gpuvitals_log::{Durability, Log, LogError};
+
+use crate::common::tiny;
+
+/// One thing that a program does with the log; all of them wait for their outcome.
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Append(Durability),
+    /// One record, and while it is being answered so many others, which then form one group.
+    Group(u64),
+    Sync,
+    /// Truncates so many records behind the next sequence.
+    TruncateBehind(u64),
+    Reopen,
+    Crash(u64),
+    Plan(Option<Op>, u64, Fault),
+}
+
+/// What the log owes for a record that was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    /// Answered as synced, or served by a recovery: it must be there.
+    Presence,
+    /// Answered as written: as good as unknown after a crash, present otherwise.
+    Written,
+    /// Nobody was told.
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    number: u64,
+    sequence: Option<u64>,
+    owed: Owed,
+}
+
+/// What must be true of the log.
+#[derive(Debug, Clone, Default)]
+struct Model {
+    /// In the order of submission; without those that were refused, which must not be there.
+    entries: Vec<Entry>,
+    /// Below this, whole segments may be gone.
+    truncated: u64,
+    last_number: u64,
+    last_sequence: u64,
+}
+
+fn body(number: u64) -> Bytes {
+    let len =
+        if number.is_multiple_of(13) { 2500 } else { 8 + usize::try_from(number * 37 % 300).expect("small") };
+    number.to_le_bytes().into_iter().cycle().take(len).collect::<Vec<u8>>().into()
+}
+
+impl Model {
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn note(&mut self, number: u64, durability: Durability, outcome: &Result<u64, LogError>) {
+        let (sequence, owed) = match outcome {
+            Ok(sequence) if durability == Durability::Synced => (Some(*sequence), Owed::Presence),
+            Ok(sequence) => (Some(*sequence), Owed::Written),
+            Err(LogError::Poisoned { .. }) => (None, Owed::Nothing),
+            Err(_) => return,
+        };
+        if let Some(sequence) = sequence {
+            assert!(sequence > self.last_sequence, "{sequence} after {}", self.last_sequence);
+            self.last_sequence = sequence;
+        }
+        self.entries.push(Entry { number, sequence, owed });
+    }
+
+    fn note_synced(&mut self) {
+        self.entries
+            .iter_mut()
+            .filter(|entry| entry.owed == Owed::Written)
+            .for_each(|entry| entry.owed = Owed::Presence);
+    }
+
+    /// Compares with what a recovery serves, and takes that as the truth from now on.
+    fn check(&mut self, served: &[(u64, u64)]) {
+        assert!(served.is_sorted_by(|a, b| a.0 < b.0), "sequences do not grow: {served:?}");
+        let first = served.first().map_or(self.entries.len(), |(_, number)| {
+            self.entries
+                .iter()
+                .position(|entry| entry.number == *number)
+                .expect("a record that was never accepted")
+        });
+        let may_be_gone = |entry: &Entry| entry.sequence.is_some_and(|sequence| sequence < self.truncated);
+        let gone = if served.is_empty() { &self.entries[..] } else { &self.entries[..first] };
+        for entry in gone {
+            assert!(
+                may_be_gone(entry) || (served.is_empty() && entry.owed != Owed::Presence),
+                "lost {entry:?}"
+            );
+        }
+        for ((sequence, number), entry) in served.iter().zip(self.entries.get(first..).unwrap_or_default()) {
+            assert_eq!(*number, entry.number, "out of order");
+            assert!(entry.sequence.is_none_or(|told| told == *sequence), "{entry:?} came back as {sequence}");
+        }
+        let end = first + served.len();
+        assert!(end <= self.entries.len(), "more than was accepted");
+        for entry in &self.entries[end..] {
+            assert!(entry.owed != Owed::Presence, "lost {entry:?}, served {served:?}");
+        }
+        self.entries = served
+            .iter()
+            .map(|(sequence, number)| Entry {
+                number: *number,
+                sequence: Some(*sequence),
+                owed: Owed::Presence,
+            })
+            .collect();
+    }
+}
+
+/// Opens, replays and compares. `None` if the disk failed meanwhile.
+fn open_and_check(disk: &FaultDisk, model: &mut Model) -> Option<Arc<Log>> {
+    let (log, mut recovery) = Log::open(disk.clone(), tiny()).ok()?;
+    assert_eq!(recovery.damage, [], "a crash is not damage");
+    let mut served = Vec::new();
+    for record in recovery.by_ref() {
+        let record = record.ok()?;
+        let number = u64::from_le_bytes(*record.payload.first_chunk().expect("number"));
+        assert_eq!(record.payload, body(number));
+        served.push((record.sequence, number));
+    }
+    assert_eq!(served.len() as u64, recovery.records);
+    model.check(&served);
+    model.last_sequence = served.last().map_or(0, |(sequence, _)| *sequence);
+    assert!(recovery.next_sequence > model.last_sequence);
+    Some(Arc::new(log))
+}
+
+/// A log under test, with what must be true of it.
+struct Run {
+    disk: FaultDisk,
+    model: Model,
+    log: Option<Arc<Log>>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self { disk: FaultDisk::new(), model: Model::default(), log: None }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Plan(op, calls_before, fault) => return self.disk.fail_call(op, calls_before, fault),
+            Action::Crash(seed) => {
+                self.disk.crash(seed);
+                self.end();
+            }
+            _ => {}
+        }
+        if self.log.is_none() {
+            self.log = open_and_check(&self.disk, &mut self.model);
+        }
+        let Some(log) = self.log.clone() else { return };
+        match action {
+            Action::Append(durability) => {
+                let number = self.model.next_number();
+                let outcome = log.append(1, body(number), durability).wait();
+                self.model.note(number, durability, &outcome);
+                if durability == Durability::Synced && outcome.is_ok() {
+                    self.model.note_synced();
+                }
+            }
+            Action::Group(count) => self.group(&log, count),
+            Action::Sync => {
+                if log.sync().is_ok() {
+                    self.model.note_synced();
+                }
+            }
+            Action::TruncateBehind(count) => {
+                let sequence = log.stats().next_sequence.saturating_sub(count);
+                self.model.truncated = self.model.truncated.max(sequence);
+                log.truncate_before(sequence).ok();
+            }
+            Action::Reopen => {
+                if log.close().is_ok() {
+                    self.model.note_synced();
+                }
+                self.log = None;
+                self.log = open_and_check(&self.disk, &mut self.model);
+            }
+            Action::Crash(_) | Action::Plan(..) => {}
+        }
+        if log.stats().poisoned {
+            self.end();
+        }
+    }
+
+    /// Ends the log. Its handles may outlive this, but not its thread.
+    fn end(&mut self) {
+        if let Some(log) = self.log.take() {
+            log.close().ok();
+        }
+    }
+
+    fn group(&mut self, log: &Arc<Log>, count: u64) {
+        let durability = |number: u64| if number % 3 == 0 { Durability::Written } else { Durability::Synced };
+        let numbers: Vec<u64> = (0..=count).map(|_| self.model.next_number()).collect();
+        let (sender, outcomes) = mpsc::sync_channel(numbers.len());
+        let (first, rest) = (numbers[0], numbers[1..].to_vec());
+        let inner = Arc::clone(log);
+        log.append_with(
+            1,
+            body(first),
+            durability(first),
+            Box::new(move |outcome| {
+                sender.send((first, outcome)).expect("send");
+                for number in rest {
+                    let sender = sender.clone();
+                    let done = Box::new(move |outcome| sender.send((number, outcome)).expect("send"));
+                    inner.append_with(1, body(number), durability(number), done);
+                }
+            }),
+        );
+        // Written records are answered first: note them in the order of submission.
+        let mut outcomes: Vec<_> = outcomes.into_iter().collect();
+        outcomes.sort_by_key(|(number, _)| *number);
+        let last_synced = outcomes
+            .iter()
+            .filter(|(number, outcome)| durability(*number) == Durability::Synced && outcome.is_ok())
+            .map(|(number, _)| *number)
+            .next_back();
+        for (number, outcome) in outcomes {
+            self.model.note(number, durability(number), &outcome);
+            if Some(number) == last_synced {
+                self.model.note_synced();
+            }
+        }
+    }
+}
+
+const SCRIPT: [Action; 22] = [
+    Action::Append(Durability::Synced),
+    Action::Append(Durability::Written),
+    Action::Append(Durability::Synced),
+    Action::Group(4),
+    Action::Append(Durability::Written),
+    Action::Sync,
+    Action::Group(9),
+    Action::Append(Durability::Synced),
+    Action::TruncateBehind(6),
+    Action::Append(Durability::Written),
+    Action::Reopen,
+    Action::Group(3),
+    Action::Append(Durability::Written),
+    Action::Append(Durability::Synced),
+    Action::Crash(2),
+    Action::Append(Durability::Written),
+    Action::Group(12),
+    Action::Reopen,
+    Action::Reopen,
+    Action::TruncateBehind(1),
+    Action::Append(Durability::Synced),
+    Action::Group(5),
+];
+
+/// The power goes at every single call that a fixed script makes, and each time several different things survive.
+#[test]
+fn the_power_may_go_at_every_call() {
+    let mut calls = 0;
+    loop {
+        let mut run = Run::new();
+        run.disk.fail_call(None, calls, Fault::PowerOff);
+        let mut is_off = false;
+        for action in SCRIPT {
+            // A crash in the script turns the power on again, and forgets the plan: end the script there instead.
+            is_off = run.disk.calls_all() > calls;
+            if is_off {
+                break;
+            }
+            if let Action::Crash(seed) = action {
+                let left = calls - run.disk.calls_all();
+                run.act(Action::Crash(seed));
+                run.end();
+                run.disk.fail_call(None, left.saturating_sub(0), Fault::PowerOff);
+                continue;
+            }
+            run.act(action);
+        }
+        run.end();
+        for seed in 0..12 {
+            let mut model = run.model.clone();
+            let disk = run.disk.crashed(seed);
+            let log = open_and_check(&disk, &mut model)
+                .unwrap_or_else(|| panic!("call {calls}, seed {seed}: opens"));
+            log.append(1, body(1_000_000), Durability::Synced).wait().expect("append");
+        }
+        if !is_off {
+            break;
+        }
+        calls += 1;
+    }
+    assert!(calls > 100, "{calls} calls");
+}
+
+/// splitmix64
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn action(&mut self) -> Action {
+        match self.below(20) {
+            0..5 => Action::Append(Durability::Synced),
+            5..8 => Action::Append(Durability::Written),
+            8..12 => Action::Group(self.below(12)),
+            12 => Action::Sync,
+            13 | 14 => Action::TruncateBehind(self.below(30)),
+            15 => Action::Reopen,
+            16 | 17 => Action::Crash(self.below(u64::MAX)),
+            _ => {
+                let fault = match self.below(4) {
+                    0 => Fault::PowerOff,
+                    1 => Fault::Short,
+                    2 => Fault::Error(ErrorKind::StorageFull),
+                    _ => Fault::Error(ErrorKind::Other),
+                };
+                let ops = [None, Some(Op::Write), Some(Op::SyncData), Some(Op::SyncDir), Some(Op::Rename)];
+                let op = ops[usize::try_from(self.below(ops.len() as u64)).expect("small")];
+                Action::Plan(op, self.below(8), fault)
+            }
+        }
+    }
+}
+
+/// Seeds of one run; more with `GPUVITALS_LOG_SEEDS`, from `GPUVITALS_LOG_SEED` on.
+#[test]
+fn random_programs_lose_and_invent_nothing() {
+    let setting =
+        |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let first: u64 = setting("GPUVITALS_LOG_SEED", 0);
+    let count: u64 = setting("GPUVITALS_LOG_SEEDS", 3000);
+    for seed in first..first + count {
+        let program = std::panic::AssertUnwindSafe(|| {
+            let mut dice = Dice(seed);
+            let mut run = Run::new();
+            for _ in 0..40 {
+                run.act(dice.action());
+            }
+            run.act(Action::Crash(dice.below(u64::MAX)));
+            assert!(run.log.is_some(), "a disk without faults opens");
+            run.end();
+        });
+        if let Err(panic) = std::panic::catch_unwind(program) {
+            eprintln!("to repeat: GPUVITALS_LOG_SEED={seed} GPUVITALS_LOG_SEEDS=1");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
