@@ -1,0 +1,355 @@
+//! The simulated fleet: believable GPUs for demonstrations, tests and load, never mistaken for real ones.
+//!
+//! Every row says `source = "simulated"`, every identity begins with `51300000`, every node is a `sim-node-…`.
+//!
+//! - **Layout.** N GPUs on M hosts, 8 a host unless told otherwise; all GPUs of a host are of one model, models and
+//!   vendors are mixed over the hosts; the first eight hosts have all of them.
+//! - **Load.** Jobs arrive, wait, take 1 to 16 GPUs of one or two hosts, and go: training, inference, loaded but
+//!   idle, debugging, each with its own rhythm. Clock and power follow the load at once, temperature later, memory
+//!   fills at the start of a job and stays, counters are exact sums over ticks.
+//! - **Special cases** ([`Special`]), one each, on the first host; with fewer than eight GPUs there some are not
+//!   in the fleet. [`Simulated::specials`] names them.
+//! - **Same seed, same data**, bit for bit, on every machine: only exact arithmetic is used, and a GPU's series
+//!   depends on seed, interval, host number and index, not on the fleet's size, on the time of day, on when or how
+//!   often the source is polled, nor on how rows are cut into batches.
+//!
+//! Tick `k` lies at `start + k * interval`. A tick that was not polled in time is computed but not handed over:
+//! skipped and counted, never bunched. After a gap of more than 10,000 ticks (the machine slept) the fleet counts
+//! as having slept too: the ticks of the gap are skipped without being computed.
+
+mod columns;
+mod fleet;
+mod gpu;
+mod hardware;
+mod jobs;
+mod rng;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::batch::BatchBuilder;
+use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::{Batch, IdentityError, Origin, Table};
+
+use columns::{Columns, Due};
+use fleet::{Fleet, Vanishing};
+use jobs::{PLACES, SECOND_NS};
+
+/// Most rows of a batch.
+pub const BATCH_ROWS_MAX: usize = 500;
+/// Most GPUs of a fleet.
+pub const GPUS_MAX: usize = 100_000;
+/// Most GPUs of a host.
+pub const GPUS_PER_HOST_MAX: usize = 2 * PLACES;
+/// A longer gap than this many ticks is slept through instead of computed.
+const GAP_TICKS_MAX: i64 = 10_000;
+/// GPU ticks that one poll computes at most while it catches up: some tens of milliseconds.
+const CATCH_UP_GPU_TICKS: usize = 100_000;
+/// Period of the rare columns.
+const RARE_NS: i64 = 30 * SECOND_NS;
+
+/// The cases that a dashboard is shown with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Special {
+    /// Member of a training job of three whose application clocks were left at 78 %: lower clock (reason 0x2), all
+    /// of every step busy; the others wait for it at full utilisation and low power.
+    Straggler,
+    /// Held by a job and full of a model, but never used: utilisation 0 at full clock, as fleets have it.
+    IdleAllocated,
+    /// Cannot lose its heat: reaches the slowdown temperature under load, clocks fall, thermal reason and time.
+    Throttling,
+    /// Gone for good after a while ([`SimConfig::vanish_after`]); its job dies with it.
+    Vanishing,
+    /// Corrected memory errors that come ever more often.
+    FailingMemory,
+}
+
+/// Which times the rows have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// A tick when it is due, for ever.
+    #[default]
+    Live,
+    /// Tick after tick as fast as they are asked for, whatever the time is, up to and with this time (nanoseconds
+    /// UTC since 1970); then the end. For recordings.
+    Unpaced {
+        /// Last time that may have a tick.
+        end_ns: i64,
+    },
+}
+
+/// What to simulate.
+#[derive(Debug, Clone)]
+pub struct SimConfig {
+    /// GPUs of the whole fleet.
+    pub gpus: usize,
+    /// Hosts they are spread over evenly; `None`: as many as 8 a host need.
+    pub hosts: Option<usize>,
+    /// All chance comes from it.
+    pub seed: u64,
+    /// Between ticks, 1 ms to 1 hour.
+    pub interval: Duration,
+    /// Time of the first tick, nanoseconds UTC since 1970.
+    pub start_ns: i64,
+    /// Live or as fast as possible.
+    pub pace: Pace,
+    /// Value of the `cluster` column; empty for none.
+    pub cluster: String,
+    /// Which process the batches come from; `None`: `simulated`, started at `start_ns`.
+    pub origin: Option<Origin>,
+    /// When after the first tick the vanishing GPU goes.
+    pub vanish_after: Duration,
+    /// How long after that it is back, driver newly loaded; `None`: never.
+    pub return_after: Option<Duration>,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            gpus: 8,
+            hosts: None,
+            seed: 1,
+            interval: Duration::from_secs(1),
+            start_ns: 0,
+            pace: Pace::Live,
+            cluster: "simulated".to_owned(),
+            origin: None,
+            vanish_after: Duration::from_mins(5),
+            return_after: None,
+        }
+    }
+}
+
+/// Why a fleet cannot be simulated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// No GPU, or too many.
+    #[error("a simulated fleet has 1 to {GPUS_MAX} GPUs, not {0}")]
+    Gpus(usize),
+    /// A host without a GPU would not be seen; a host with too many is none.
+    #[error("{gpus} GPUs cannot be spread over {hosts} hosts with 1 to {GPUS_PER_HOST_MAX} each")]
+    Hosts {
+        /// GPUs asked for.
+        gpus: usize,
+        /// Hosts asked for.
+        hosts: usize,
+    },
+    /// Too short or too long.
+    #[error("the interval of a simulated fleet is 1 ms to 1 hour, not {0:?}")]
+    Interval(Duration),
+    /// The cluster's name is none.
+    #[error("naming the simulated GPUs")]
+    Name(#[from] IdentityError),
+}
+
+/// The simulated source.
+#[derive(Debug)]
+pub struct Simulated {
+    fleet: Fleet,
+    columns: Columns,
+    builder: BatchBuilder,
+    origin: Origin,
+    pace: Pace,
+    hosts: usize,
+    start_ns: i64,
+    interval_ns: i64,
+    /// Ticks computed so far: the next one has this number.
+    ticks: i64,
+    /// Time of the latest tick, and which of its GPUs is to be handed over next.
+    timestamp_ns: i64,
+    cursor: usize,
+    due: Due,
+    sequence: u64,
+    skipped: u64,
+    refused: u64,
+}
+
+impl Simulated {
+    /// Builds the fleet, at work already. Nothing is computed per tick before the first poll.
+    ///
+    /// # Errors
+    /// When the fleet has no or too many GPUs or hosts, or the interval or the cluster's name cannot be.
+    pub fn new(config: SimConfig) -> Result<Self, SimError> {
+        if config.gpus == 0 || config.gpus > GPUS_MAX {
+            return Err(SimError::Gpus(config.gpus));
+        }
+        if !(Duration::from_millis(1)..=Duration::from_hours(1)).contains(&config.interval) {
+            return Err(SimError::Interval(config.interval));
+        }
+        let per_host = layout(config.gpus, config.hosts)?;
+        let from_ns = nanoseconds(config.vanish_after);
+        let until_ns =
+            config.return_after.map_or(i64::MAX, |after| from_ns.saturating_add(nanoseconds(after)));
+        let fleet = Fleet::new(config.seed, &per_host, &config.cluster, Vanishing { from_ns, until_ns })?;
+        let started = Origin { node: Arc::from("simulated"), started_ns: config.start_ns };
+        Ok(Self {
+            cursor: fleet.members.len(),
+            fleet,
+            columns: Columns::new(),
+            builder: BatchBuilder::new(Table::GpuEvents),
+            origin: config.origin.unwrap_or(started),
+            pace: config.pace,
+            hosts: per_host.len(),
+            start_ns: config.start_ns,
+            interval_ns: nanoseconds(config.interval),
+            ticks: 0,
+            timestamp_ns: config.start_ns,
+            due: Due { slow: true, rare: true },
+            sequence: 0,
+            skipped: 0,
+            refused: 0,
+        })
+    }
+
+    /// Hosts of the fleet.
+    pub fn hosts(&self) -> usize {
+        self.hosts
+    }
+
+    /// GPUs of the fleet, those that vanished included.
+    pub fn gpus(&self) -> usize {
+        self.fleet.members.len()
+    }
+
+    /// Ticks that were not handed over because nobody asked in time.
+    pub fn skipped_ticks(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Values that the catalogue's ranges refused; anything but 0 is a fault of the simulation.
+    pub fn refused_values(&self) -> u64 {
+        self.refused
+    }
+
+    /// The special cases in this fleet and the keys of their GPUs.
+    pub fn specials(&self) -> impl Iterator<Item = (Special, Arc<str>)> {
+        self.fleet.members.iter().filter_map(|member| Some((member.gpu.special?, member.identity.key()?)))
+    }
+
+    /// Names of all columns that simulated GPUs may have, in the catalogue's spelling.
+    pub fn column_names() -> &'static [&'static str] {
+        columns::NAMES
+    }
+
+    fn time_of(&self, tick: i64) -> i64 {
+        self.start_ns.saturating_add(tick.saturating_mul(self.interval_ns))
+    }
+
+    /// Computes the next tick.
+    fn advance(&mut self) {
+        let now_ns = self.ticks.saturating_mul(self.interval_ns);
+        // Names are checked when the fleet is built and made of numbers afterwards: they cannot fail here.
+        let named = self.fleet.step(now_ns, self.interval_ns);
+        debug_assert!(named.is_ok(), "{named:?}");
+        let crosses = |period: i64| {
+            now_ns < self.interval_ns || now_ns / period != (now_ns - self.interval_ns) / period
+        };
+        self.due = Due { slow: crosses(SECOND_NS), rare: crosses(RARE_NS) };
+        self.timestamp_ns = self.time_of(self.ticks);
+        self.ticks += 1;
+    }
+
+    /// Moves to the latest tick that is due. `Err` says what to answer instead of rows.
+    fn catch_up(&mut self, now_ns: i64) -> Result<(), Poll> {
+        let next_ns = self.time_of(self.ticks);
+        if now_ns < next_ns {
+            return Err(Poll::NotBefore(next_ns));
+        }
+        let behind = (now_ns - next_ns) / self.interval_ns;
+        if behind > GAP_TICKS_MAX {
+            self.start_ns += behind * self.interval_ns;
+            self.skipped += u64::try_from(behind).unwrap_or(0);
+        }
+        let latest = (now_ns - self.start_ns) / self.interval_ns;
+        let mut budget = CATCH_UP_GPU_TICKS;
+        while self.ticks < latest {
+            if budget == 0 {
+                return Err(Poll::NotBefore(now_ns));
+            }
+            budget = budget.saturating_sub(self.fleet.members.len());
+            self.advance();
+            self.skipped += 1;
+        }
+        self.advance();
+        self.cursor = 0;
+        Ok(())
+    }
+
+    /// Writes rows of the latest tick until it or the batch is complete.
+    fn fill(&mut self) {
+        while let Some(member) = self.fleet.members.get(self.cursor) {
+            if self.builder.rows() >= BATCH_ROWS_MAX {
+                return;
+            }
+            self.cursor += 1;
+            if member.gone {
+                continue;
+            }
+            let identity = self.builder.intern(&member.identity);
+            let row = self.builder.row(self.timestamp_ns, identity);
+            self.refused +=
+                self.columns.write(&member.gpu, member.first_die, self.due, &mut self.builder, row);
+        }
+    }
+
+    fn finish(&mut self) -> Option<Batch> {
+        let batch = self.builder.finish(self.origin.clone(), self.sequence + 1)?;
+        self.sequence += 1;
+        Some(batch)
+    }
+
+    fn poll_live(&mut self, now_ns: i64) -> Poll {
+        loop {
+            self.fill();
+            if let Some(batch) = self.finish() {
+                return Poll::Ready(batch);
+            }
+            if let Err(answer) = self.catch_up(now_ns) {
+                return answer;
+            }
+        }
+    }
+
+    fn poll_unpaced(&mut self, end_ns: i64) -> Poll {
+        loop {
+            self.fill();
+            let over = self.time_of(self.ticks) > end_ns;
+            if self.cursor < self.fleet.members.len() || over {
+                return self.finish().map_or(Poll::End, Poll::Ready);
+            }
+            self.advance();
+            self.cursor = 0;
+        }
+    }
+}
+
+impl Source for Simulated {
+    type Error = Infallible;
+
+    fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
+        Ok(match self.pace {
+            Pace::Live => self.poll_live(now_ns),
+            Pace::Unpaced { end_ns } => self.poll_unpaced(end_ns),
+        })
+    }
+
+    /// Nothing to move: a simulated fleet has no position that outlives it.
+    fn settle(&mut self, _sequence: u64) {}
+}
+
+/// GPUs of each host.
+fn layout(gpus: usize, hosts: Option<usize>) -> Result<Vec<usize>, SimError> {
+    let Some(hosts) = hosts else {
+        let full = std::iter::repeat_n(PLACES, gpus / PLACES);
+        return Ok(full.chain((!gpus.is_multiple_of(PLACES)).then_some(gpus % PLACES)).collect());
+    };
+    if hosts == 0 || hosts > gpus || gpus.div_ceil(hosts) > GPUS_PER_HOST_MAX {
+        return Err(SimError::Hosts { gpus, hosts });
+    }
+    Ok((0..hosts).map(|host| gpus / hosts + usize::from(host < gpus % hosts)).collect())
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,441 @@
+//! The simulated fleet is believable, deterministic and labelled.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a test's helpers fail by panicking, like the test"
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::{self, Table};
+use gpuvitals_core::identity::{IdentityColumn, SIMULATED};
+use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::{Batch, Identity};
+use gpuvitals_sources::simulated::{BATCH_ROWS_MAX, Pace, SimConfig, SimError, Simulated, Special};
+use proptest::prelude::*;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn config(gpus: usize, seed: u64, interval_s: u64, ticks: i64) -> SimConfig {
+    SimConfig {
+        gpus,
+        seed,
+        interval: Duration::from_secs(interval_s),
+        pace: Pace::Unpaced { end_ns: (ticks - 1) * i64::try_from(interval_s).unwrap() * SECOND },
+        ..SimConfig::default()
+    }
+}
+
+fn each(source: &mut Simulated, mut see: impl FnMut(Batch)) {
+    while let Poll::Ready(batch) = source.poll(0).unwrap() {
+        see(batch);
+    }
+}
+
+type Values = BTreeMap<&'static str, f64>;
+
+/// One row with its place and time.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    at: i64,
+    identity: Identity,
+    values: Values,
+}
+
+fn rows(batch: &Batch) -> Vec<Row> {
+    (0..batch.rows())
+        .map(|row| Row {
+            at: batch.timestamps()[row],
+            identity: batch.identity(row),
+            values: batch
+                .metrics()
+                .filter_map(|(id, column)| Some((id.metric().column, column.value(row)?.as_f64())))
+                .collect(),
+        })
+        .collect()
+}
+
+fn all_rows(config: SimConfig) -> Vec<Row> {
+    let mut source = Simulated::new(config).unwrap();
+    let mut out = Vec::new();
+    each(&mut source, |batch| out.extend(rows(&batch)));
+    assert_eq!(source.refused_values(), 0);
+    out
+}
+
+/// Series of one column of one GPU: times and values.
+fn series(rows: &[Row], key: &str, column: &str) -> Vec<(i64, f64)> {
+    let own = rows.iter().filter(|row| row.identity.uuid() == Some(key));
+    own.filter_map(|row| Some((row.at, *row.values.get(column)?))).collect()
+}
+
+fn mean(series: &[(i64, f64)]) -> f64 {
+    series.iter().map(|(_, v)| v).sum::<f64>() / f64::from(u32::try_from(series.len()).unwrap())
+}
+
+fn specials(config: SimConfig) -> HashMap<Special, Arc<str>> {
+    Simulated::new(config).unwrap().specials().collect()
+}
+
+#[test]
+fn every_column_is_in_the_catalogue() {
+    for name in Simulated::column_names() {
+        let id = catalogue::by_column(name);
+        assert!(id.is_some_and(|id| id.metric().table == Table::GpuEvents), "{name}");
+    }
+}
+
+#[test]
+fn a_day_of_64_gpus_stays_in_every_range_and_is_labelled() {
+    let config = SimConfig { return_after: Some(Duration::from_hours(1)), ..config(64, 3, 10, 8640) };
+    let mut source = Simulated::new(config).unwrap();
+    assert_eq!((source.gpus(), source.hosts()), (64, 8));
+    let (mut seen, mut columns) = (0, BTreeMap::new());
+    each(&mut source, |batch| {
+        seen += batch.rows();
+        assert!(batch.rows() <= BATCH_ROWS_MAX);
+        assert!(batch.absences.is_empty(), "{:?}", batch.absences);
+        let sources = batch.identity_column(IdentityColumn::Source).unwrap();
+        assert_eq!(sources.keys().iter().flatten().count(), batch.rows());
+        for row in [0, batch.rows() - 1] {
+            assert!(batch.identity(row).is_simulated());
+        }
+        for (id, _) in batch.metrics() {
+            *columns.entry(id.metric().column).or_insert(0) += 1;
+        }
+    });
+    assert_eq!(source.refused_values(), 0);
+    assert_eq!(seen, 64 * 8640 - 360);
+    let unused: Vec<_> =
+        Simulated::column_names().iter().filter(|name| !columns.contains_key(**name)).collect();
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
+#[test]
+fn names_say_that_they_are_made_up() {
+    for row in all_rows(config(64, 5, 1, 1)) {
+        let get = |column| row.identity.get(column).unwrap_or_default();
+        assert_eq!(get(IdentityColumn::Source), SIMULATED);
+        assert!(get(IdentityColumn::Uuid).trim_start_matches("GPU-").starts_with("51300000"));
+        assert!(get(IdentityColumn::Node).starts_with("sim-node-000"));
+        assert_eq!(get(IdentityColumn::Pod).is_empty(), get(IdentityColumn::Job).is_empty());
+        let held = row.values["process_count"] > 0.0;
+        assert_eq!(held, !get(IdentityColumn::Namespace).is_empty());
+    }
+}
+
+fn live(gpus: usize, seed: u64) -> Simulated {
+    Simulated::new(SimConfig { gpus, seed, ..SimConfig::default() }).unwrap()
+}
+
+fn poll_all(source: &mut Simulated, now: i64, out: &mut Vec<Row>) -> i64 {
+    loop {
+        match source.poll(now).unwrap() {
+            Poll::Ready(batch) => out.extend(rows(&batch)),
+            Poll::NotBefore(at) => return at,
+            Poll::End => panic!("a live fleet does not end"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn when_it_is_polled_changes_no_row(seed in any::<u64>(), gaps in prop::collection::vec(0_i64..4_000_000_000, 1..60)) {
+        let reference: HashMap<(i64, String), Row> = all_rows(config(10, seed, 1, 250))
+            .into_iter()
+            .map(|row| ((row.at, row.identity.uuid().unwrap().to_owned()), row))
+            .collect();
+        let mut source = live(10, seed);
+        let (mut now, mut out) = (0, Vec::new());
+        for gap in gaps {
+            now += gap;
+            let next = poll_all(&mut source, now, &mut out);
+            prop_assert!(next > now && next <= now + SECOND);
+        }
+        let mut ticks: Vec<i64> = out.iter().map(|row| row.at / SECOND).collect();
+        ticks.dedup();
+        prop_assert_eq!(ticks.len() as u64 + source.skipped_ticks(), u64::try_from(now / SECOND).unwrap() + 1);
+        for row in out {
+            // Slow and rare columns too: what is due depends on the tick alone.
+            let key = (row.at, row.identity.uuid().unwrap().to_owned());
+            prop_assert_eq!(&row, &reference[&key]);
+        }
+    }
+}
+
+#[test]
+fn the_size_of_the_fleet_changes_no_gpu() {
+    let small = all_rows(config(5, 11, 1, 120));
+    let large = all_rows(config(600, 11, 1, 120));
+    let first: Vec<Row> = large
+        .into_iter()
+        .filter(|r| r.identity.node() == Some("sim-node-0001") && r.identity.index < Some(5))
+        .collect();
+    assert_eq!(small, first);
+    let other = all_rows(config(5, 12, 1, 120));
+    assert_ne!(small[0].identity.uuid(), other[0].identity.uuid());
+    assert_ne!(small[0].values, other[0].values);
+}
+
+#[test]
+fn large_fleets_come_in_batches_of_500_once_per_tick() {
+    let mut source = live(1001, 1);
+    let mut sizes = Vec::new();
+    let answer = loop {
+        match source.poll(0).unwrap() {
+            Poll::Ready(batch) => sizes.push((batch.rows(), batch.sequence)),
+            other => break other,
+        }
+    };
+    assert_eq!(sizes, [(500, 1), (500, 2), (1, 3)]);
+    assert!(matches!(answer, Poll::NotBefore(SECOND)));
+}
+
+#[test]
+fn a_long_sleep_is_slept_through_by_the_fleet() {
+    let mut source = live(8, 1);
+    let mut out = Vec::new();
+    poll_all(&mut source, 0, &mut out);
+    let year = 365 * 86_400 * SECOND + 7;
+    assert_eq!(poll_all(&mut source, year, &mut out), year - 7 + SECOND);
+    assert_eq!(out.len(), 16);
+    assert_eq!(source.skipped_ticks(), 365 * 86_400 - 1);
+    // And a clock that goes back waits for its time.
+    assert_eq!(poll_all(&mut source, 0, &mut out), year - 7 + SECOND);
+    assert_eq!(out.len(), 16);
+}
+
+#[test]
+fn energy_is_the_integral_of_power() {
+    let rows = all_rows(config(64, 2, 2, 400));
+    let mut checked = 0;
+    let keys: Vec<&str> = rows.iter().take(64).map(|row| row.identity.uuid().unwrap()).collect();
+    for key in keys {
+        let (power, energy) = (series(&rows, key, "power_w"), series(&rows, key, "energy_j"));
+        assert_eq!(power.len(), energy.len());
+        let (Some(first), Some(last)) = (energy.first(), energy.last()) else { continue };
+        let integral: f64 = power[1..].iter().map(|(_, watts)| watts * 2.0).sum();
+        let counted = last.1 - first.1;
+        assert!((integral - counted).abs() < 0.05 + 1e-6 * integral, "{key}: {integral} {counted}");
+        checked += 1;
+    }
+    // All but the second dies of the MI250X host.
+    assert_eq!(checked, 60);
+}
+
+#[test]
+fn memory_adds_up() {
+    let mut reserved_seen = false;
+    for row in all_rows(config(64, 4, 5, 300)) {
+        let get = |name: &str| row.values.get(name).copied();
+        let reserved = get("memory_reserved_mb");
+        assert_eq!(reserved.is_some(), row.identity.get(IdentityColumn::Vendor) == Some("nvidia"));
+        reserved_seen |= reserved.is_some();
+        let sum = get("memory_used_mb").unwrap() + get("memory_free_mb").unwrap() + reserved.unwrap_or(0.0);
+        assert!((sum - get("memory_total_mb").unwrap()).abs() < 0.5, "{row:?}");
+        assert!(get("memory_free_mb").unwrap() >= 0.0);
+    }
+    assert!(reserved_seen);
+}
+
+#[test]
+fn temperature_follows_power_later() {
+    let rows = all_rows(config(64, 1, 1, 2400));
+    let mut starts = 0;
+    for key in rows.iter().take(64).map(|row| row.identity.uuid().unwrap()) {
+        let (power, heat) = (series(&rows, key, "power_w"), series(&rows, key, "temperature_c"));
+        if power.len() < 2400 {
+            continue;
+        }
+        // Half a minute of calm, then load for more than a minute.
+        for at in 30..2300 {
+            let (before, after) = (mean(&power[at - 30..at]), mean(&power[at..at + 70]));
+            let calm = power[at - 30..at].iter().all(|(_, watts)| *watts < 1.3 * before);
+            if !calm || power[at].1 < 2.0 * before || after < 3.0 * before {
+                continue;
+            }
+            let risen = |seconds: usize| heat[at + seconds].1 - heat[at - 1].1;
+            assert!(
+                risen(60) > 5.0 && risen(1) < 0.35 * risen(60),
+                "{key} at {at}: {} {}",
+                risen(1),
+                risen(60)
+            );
+            starts += 1;
+        }
+    }
+    assert!(starts >= 5, "{starts}");
+}
+
+#[test]
+fn the_straggler_is_slower_and_its_fellows_wait() {
+    let sim = config(8, 6, 1, 1200);
+    let key = &specials(sim.clone())[&Special::Straggler];
+    let rows = all_rows(sim);
+    let job = rows.iter().find(|r| r.identity.uuid() == Some(key)).unwrap().identity.clone();
+    let job = job.get(IdentityColumn::Job).unwrap();
+    let members: Vec<&str> = rows[..8]
+        .iter()
+        .filter(|row| row.identity.get(IdentityColumn::Job) == Some(job))
+        .map(|row| row.identity.uuid().unwrap())
+        .collect();
+    assert_eq!(members.len(), 3);
+    for member in members.into_iter().filter(|member| *member != key.as_ref()) {
+        let of = |key: &str, column: &str| mean(&series(&rows, key, column));
+        assert!(of(key, "gpu_clock_mhz") < 0.85 * of(member, "gpu_clock_mhz"));
+        assert!(of(key, "tensor_active_ratio") > 1.1 * of(member, "tensor_active_ratio"));
+        assert!((of(key, "utilization_pct") - of(member, "utilization_pct")).abs() < 5.0);
+    }
+    assert!(series(&rows, key, "throttle_reasons").iter().all(|(_, bits)| *bits as i64 & 2 != 0));
+}
+
+#[test]
+fn the_idle_gpu_is_full_and_does_nothing() {
+    let sim = config(8, 6, 1, 300);
+    let key = &specials(sim.clone())[&Special::IdleAllocated];
+    let rows = all_rows(sim);
+    assert!(series(&rows, key, "utilization_pct").iter().all(|(_, v)| *v == 0.0));
+    assert!(series(&rows, key, "memory_used_pct").iter().all(|(_, v)| *v > 75.0));
+    assert!(series(&rows, key, "gpu_clock_mhz").iter().all(|(_, v)| (*v - 1980.0).abs() < 1.0));
+    assert!((90.0..140.0).contains(&mean(&series(&rows, key, "power_w"))));
+    assert!(
+        rows.iter().all(|r| r.identity.uuid() != Some(key) || r.identity.get(IdentityColumn::Pod).is_some())
+    );
+}
+
+#[test]
+fn the_throttling_gpu_is_hot_and_slow() {
+    for interval in [1, 10] {
+        let sim = config(8, 6, interval, 900);
+        let key = &specials(sim.clone())[&Special::Throttling];
+        let rows = all_rows(sim);
+        let bits = series(&rows, key, "throttle_reasons");
+        let hot = bits.iter().filter(|(_, bits)| *bits as i64 & 0x20 != 0).count();
+        assert!(hot * 2 > bits.len(), "{hot} of {}", bits.len());
+        let time = series(&rows, key, "throttled_thermal_ns");
+        let gained = time.last().unwrap().1 - time[0].1;
+        assert!(gained > 400e9, "{gained}");
+        let peak = series(&rows, key, "temperature_c").iter().map(|(_, v)| *v).fold(0.0, f64::max);
+        assert!((83.0..93.0).contains(&peak), "{peak}");
+        assert!(mean(&series(&rows, key, "gpu_clock_mhz")) < 1950.0);
+        let others = rows.iter().filter(|row| row.identity.uuid() != Some(key));
+        assert!(others.clone().all(|row| row.values["temperature_c"] < 84.0));
+        for (_, sound) in others.map(|row| (row.at, row.values["throttle_reasons"] as i64 & 0x60)) {
+            assert_eq!(sound, 0);
+        }
+    }
+}
+
+#[test]
+fn the_vanishing_gpu_goes_and_may_return() {
+    let sim = config(8, 6, 1, 900);
+    let key = &specials(sim.clone())[&Special::Vanishing];
+    let times =
+        |rows: &[Row]| series(rows, key, "power_w").iter().map(|(at, _)| at / SECOND).collect::<Vec<_>>();
+    let gone = all_rows(sim.clone());
+    assert_eq!(times(&gone), (0..300).collect::<Vec<_>>());
+    assert_eq!(gone.len(), 8 * 900 - 600);
+    let back = all_rows(SimConfig { return_after: Some(Duration::from_secs(200)), ..sim });
+    assert_eq!(times(&back), (0..300).chain(500..900).collect::<Vec<_>>());
+    let energy = series(&back, key, "energy_j");
+    assert!(energy[300].1 < 1000.0 && energy[299].1 > 1e6, "a newly loaded driver counts from 0");
+}
+
+#[test]
+fn corrected_errors_come_ever_more_often() {
+    let sim = config(8, 6, 1, 3600);
+    let key = &specials(sim.clone())[&Special::FailingMemory];
+    let rows = all_rows(sim);
+    let errors = series(&rows, key, "ecc_corrected_volatile");
+    let (first, half, last) = (errors[0].1, errors[errors.len() / 2].1, errors.last().unwrap().1);
+    assert!(half > first && last - half > 1.5 * (half - first), "{first} {half} {last}");
+    for row in rows.iter().filter(|row| row.identity.uuid() != Some(key)) {
+        assert!(row.values.get("ecc_corrected_volatile").is_none_or(|count| *count < 2.0));
+    }
+}
+
+#[test]
+fn each_model_has_its_own_columns() {
+    let rows = all_rows(config(64, 9, 1, 1));
+    let of = |model: &str| -> Vec<&Row> {
+        rows.iter().filter(|row| row.identity.get(IdentityColumn::Model) == Some(model)).collect()
+    };
+    let has = |model: &str, column: &str| {
+        let found: Vec<bool> = of(model).iter().map(|row| row.values.contains_key(column)).collect();
+        assert!(!found.is_empty(), "no {model}");
+        (found.iter().any(|x| *x), found.iter().all(|x| *x))
+    };
+    let (all, none, some) = ((true, true), (false, false), (true, false));
+    for (model, column, expected) in [
+        ("NVIDIA H100 80GB HBM3", "sm_active_ratio", all),
+        ("NVIDIA H100 80GB HBM3", "temperature_junction_c", none),
+        ("NVIDIA H100 80GB HBM3", "ras_corrected", none),
+        ("NVIDIA H100 80GB HBM3", "fan_speed_pct", none),
+        ("NVIDIA H200", "power_average_w", all),
+        ("NVIDIA A100-SXM4-80GB", "power_average_w", none),
+        ("NVIDIA RTX 6000 Ada Generation", "fan_speed_pct", all),
+        ("NVIDIA RTX 6000 Ada Generation", "interconnect_tx_bytes", none),
+        ("NVIDIA RTX 6000 Ada Generation", "temperature_memory_c", none),
+        ("AMD Instinct MI300X", "temperature_edge_c", none),
+        ("AMD Instinct MI300X", "throttle_status", none),
+        ("AMD Instinct MI300X", "throttle_ppt_count", all),
+        ("AMD Instinct MI300X", "sm_active_ratio", none),
+        ("AMD Instinct MI300X", "ecc_corrected_volatile", none),
+        ("AMD Instinct MI250X", "temperature_edge_c", all),
+        ("AMD Instinct MI250X", "throttle_status", all),
+        ("AMD Instinct MI250X", "power_w", some),
+        ("AMD Instinct MI250X", "energy_j", some),
+    ] {
+        assert_eq!(has(model, column), expected, "{model} {column}");
+    }
+}
+
+#[test]
+fn the_fleet_looks_like_a_fleet() {
+    let rows = all_rows(config(248, 1, 60, 180));
+    let share = |test: &dyn Fn(&Values) -> bool| {
+        let count = rows.iter().filter(|row| test(&row.values)).count();
+        f64::from(u32::try_from(count).unwrap()) / f64::from(u32::try_from(rows.len()).unwrap())
+    };
+    let idle = share(&|v| v["utilization_pct"] == 0.0);
+    let full = share(&|v| v["utilization_pct"] >= 95.0);
+    let parked = share(&|v| v["utilization_pct"] == 0.0 && v["memory_used_pct"] > 70.0);
+    assert!((0.3..0.7).contains(&idle), "idle {idle}");
+    assert!((0.1..0.5).contains(&full), "full {full}");
+    assert!((0.001..0.2).contains(&parked), "parked {parked}");
+}
+
+#[test]
+fn impossible_fleets_are_refused() {
+    let build = |gpus, hosts, interval| {
+        Simulated::new(SimConfig { gpus, hosts, interval, ..SimConfig::default() }).map(|s| s.hosts())
+    };
+    let second = Duration::from_secs(1);
+    assert_eq!(build(0, None, second), Err(SimError::Gpus(0)));
+    assert_eq!(build(4, Some(5), second), Err(SimError::Hosts { gpus: 4, hosts: 5 }));
+    assert_eq!(build(100, Some(2), second), Err(SimError::Hosts { gpus: 100, hosts: 2 }));
+    assert_eq!(build(8, None, Duration::ZERO), Err(SimError::Interval(Duration::ZERO)));
+    assert_eq!(build(247, Some(31), second), Ok(31));
+    assert_eq!(build(9, None, second), Ok(2));
+}
+
+#[test]
+fn values_have_the_resolution_of_their_sensors() {
+    let mut source = Simulated::new(config(16, 1, 1, 3)).unwrap();
+    each(&mut source, |batch| {
+        let power = batch.metric(catalogue::by_column("power_w").unwrap()).unwrap();
+        for row in 0..batch.rows() {
+            let Some(Value::Float32(watts)) = power.value(row) else { continue };
+            let milliwatts = f64::from(watts) * 1000.0;
+            assert!((milliwatts - milliwatts.round()).abs() < 0.05, "{watts}");
+            if batch.identity(row).get(IdentityColumn::Vendor) == Some("amd") {
+                assert!((watts - watts.round()).abs() < 1e-6, "{watts}");
+            }
+        }
+    });
+}
