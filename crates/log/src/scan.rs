@@ -162,7 +162,8 @@ mod tests {
         let header = Header::new(1, 1);
         let mut bytes = header.encode();
         for sequence in 1..=count {
-            encode_record(&mut bytes, header.seed(), 1, sequence, durable(sequence), &[sequence as u8; 16]);
+            let payload = [sequence.to_le_bytes(), [0xee; 8]].concat();
+            encode_record(&mut bytes, header.seed(), 1, sequence, durable(sequence), &payload);
         }
         (header, bytes)
     }

@@ -49,9 +49,3 @@ pub(crate) fn reread(disk: &FaultDisk) -> Vec<Record> {
 pub(crate) fn sequences(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| record.sequence).collect()
 }
-
-/// The last segment's name.
-pub(crate) fn last_segment(disk: &FaultDisk) -> String {
-    let names = disk.list().expect("list");
-    names.into_iter().rfind(|name| name.ends_with(".wal")).expect("a segment")
-}

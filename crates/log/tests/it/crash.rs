@@ -54,9 +54,11 @@ struct Model {
 }
 
 fn body(number: u64) -> Bytes {
-    let len =
-        if number.is_multiple_of(13) { 2500 } else { 8 + usize::try_from(number * 37 % 300).expect("small") };
-    number.to_le_bytes().into_iter().cycle().take(len).collect::<Vec<u8>>().into()
+    let words =
+        if number.is_multiple_of(13) { 312 } else { 1 + usize::try_from(number * 7 % 37).expect("small") };
+    let mut bytes = number.to_le_bytes().repeat(words);
+    bytes.resize(bytes.len() + words % 8, 0xee);
+    bytes.into()
 }
 
 impl Model {
@@ -208,7 +210,8 @@ impl Run {
     }
 
     fn group(&mut self, log: &Arc<Log>, count: u64) {
-        let durability = |number: u64| if number % 3 == 0 { Durability::Written } else { Durability::Synced };
+        let durability =
+            |number: u64| if number.is_multiple_of(3) { Durability::Written } else { Durability::Synced };
         let numbers: Vec<u64> = (0..=count).map(|_| self.model.next_number()).collect();
         let (sender, outcomes) = mpsc::sync_channel(numbers.len());
         let (first, rest) = (numbers[0], numbers[1..].to_vec());
@@ -277,16 +280,15 @@ fn the_power_may_go_at_every_call() {
         run.disk.fail_call(None, calls, Fault::PowerOff);
         let mut is_off = false;
         for action in SCRIPT {
-            // A crash in the script turns the power on again, and forgets the plan: end the script there instead.
             is_off = run.disk.calls_all() > calls;
             if is_off {
                 break;
             }
             if let Action::Crash(seed) = action {
-                let left = calls - run.disk.calls_all();
-                run.act(Action::Crash(seed));
+                run.disk.crash(seed); // and with it the plan
                 run.end();
-                run.disk.fail_call(None, left.saturating_sub(0), Fault::PowerOff);
+                let left = calls.saturating_sub(run.disk.calls_all());
+                run.disk.fail_call(None, left, Fault::PowerOff);
                 continue;
             }
             run.act(action);

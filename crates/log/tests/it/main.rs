@@ -1,5 +1,9 @@
 //! Tests of the log through its public surface, in one binary.
-#![expect(clippy::expect_used, reason = "tests")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests, which the lints do not know as such"
+)]
 
 mod api;
 mod common;
