@@ -257,3 +257,29 @@ async fn stats_have_the_shape_of_the_admin_api() {
     assert_eq!(serde_json::to_value(queue.health()).unwrap()["status"], "healthy");
     assert_eq!(queue.topics(), [TOPIC.into()]);
 }
+
+/// On real threads and in real time: a wake-up that is lost hangs, and the limit says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_wake_up_is_lost_between_threads() {
+    let queue = queue(|config| config.max_messages = 8);
+    let mut consumers = JoinSet::new();
+    for group in ["a", "a", "a", "b"] {
+        let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };
+        let consumer = queue.subscribe(TOPIC, group, &options).unwrap();
+        consumers.spawn(async move { (group, consume(consumer).await) });
+    }
+    let mut producers = JoinSet::new();
+    for _ in 0..4 {
+        let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+        producers.spawn(async move {
+            for _ in 0..1_000 {
+                producer.publish(frame(1)).await.unwrap();
+            }
+        });
+    }
+    timeout(Duration::from_mins(1), producers.join_all()).await.expect("publishers go on");
+    assert_eq!(queue.shutdown().await, DrainReport::default());
+    let done = timeout(Duration::from_mins(1), consumers.join_all()).await.expect("consumers come to an end");
+    let of = |name| done.iter().filter(|(group, _)| *group == name).map(|(_, rows)| rows).sum::<u64>();
+    assert_eq!((of("a"), of("b")), (4_000, 4_000));
+}

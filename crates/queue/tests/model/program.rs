@@ -17,6 +17,9 @@ pub(crate) enum Step {
     AckUnknown { who: usize, what: usize, how: u8 },
     Nack { who: usize, what: usize, rows: u8, kind: NackKind },
     Extend { who: usize, what: usize, by_ms: u64 },
+    Replay { limit: usize },
+    Purge { limit: usize },
+    RemoveGroup { group: usize },
     Pass { ms: u64 },
 }
 
@@ -46,6 +49,9 @@ fn step() -> impl Strategy<Value = Step> {
             |(who, what, rows, kind)| Step::Nack { who, what, rows, kind }
         ),
         1 => (who, what, 0_u64..20_000).prop_map(|(who, what, by_ms)| Step::Extend { who, what, by_ms }),
+        1 => (0_usize..4).prop_map(|limit| Step::Replay { limit }),
+        1 => (0_usize..2).prop_map(|limit| Step::Purge { limit }),
+        1 => (0_usize..12).prop_map(|group| Step::RemoveGroup { group }),
         4 => prop_oneof![0_u64..50, 0_u64..3_000, 3_000_u64..20_000].prop_map(|ms| Step::Pass { ms }),
     ]
 }

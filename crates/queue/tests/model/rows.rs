@@ -20,6 +20,8 @@ pub(crate) enum Place {
     },
     Acked,
     Dead,
+    /// Was dead; the letter was replayed (as rows of a new offset) or purged.
+    Exhumed,
     /// Made room at the bound.
     Dropped,
 }
@@ -51,7 +53,9 @@ pub(crate) enum Fault {
 
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) count: u32,
+    pub(crate) rows: Rows,
+    /// Replayed for this group alone.
+    pub(crate) only: Option<&'static str>,
     /// Some group waited for it once.
     pub(crate) wanted: bool,
 }
@@ -65,9 +69,14 @@ pub(crate) struct GroupRows {
 }
 
 impl GroupRows {
-    pub(crate) fn add(&mut self, offset: u64, count: u32) {
+    pub(crate) fn add(&mut self, offset: u64, rows: &Rows) {
         let new = Row { place: Place::New, id: None, failures: 0 };
-        self.rows.extend((0..count).map(|row| ((offset, row), new.clone())));
+        self.rows.extend(rows.iter().map(|row| ((offset, row), new.clone())));
+    }
+
+    /// Whether something of the frame is not settled.
+    pub(crate) fn is_open(&self, offset: u64) -> bool {
+        self.rows.range((offset, 0)..=(offset, u32::MAX)).any(|(_, row)| row.is_open())
     }
 
     pub(crate) fn count(&self, which: impl Fn(&Row) -> bool) -> u64 {
@@ -113,7 +122,8 @@ impl GroupRows {
             Place::Dead
         } else if counts && !matches!(fault, Fault::Gone) {
             let longest = config.backoff_base.as_millis() << (row.failures - 1);
-            Place::Back { by: now + longest.min(config.backoff_cap.as_millis()) as u64 }
+            let longest = longest.min(config.backoff_cap.as_millis());
+            Place::Back { by: now + u64::try_from(longest).unwrap_or(u64::MAX) }
         } else {
             Place::Back { by: now }
         };

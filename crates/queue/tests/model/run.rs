@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_queue::{
-    Broker, ConsumerId, ConsumerOptions, ContentType, Delivery, DeliveryId, Failure, Frame, Millis, Nack,
-    NackKind, PublishError, QueueConfig, Rows, SettleError, Start, WhenFull,
+    Broker, ConsumerId, ConsumerOptions, ContentType, DeadLetter, DeadSelection, Delivery, DeliveryId,
+    Failure, Frame, Millis, Nack, NackKind, PublishError, QueueConfig, Replayed, Rows, SettleError, Start,
+    WhenFull,
 };
 
 use super::program::Step;
@@ -35,6 +36,9 @@ struct Totals {
     refused: u64,
     dropped: u64,
     duplicates: u64,
+    /// Of groups that are gone.
+    acked: u64,
+    dead: u64,
 }
 
 pub(crate) struct Run {
@@ -46,6 +50,8 @@ pub(crate) struct Run {
     held: BTreeMap<u64, Held>,
     groups: BTreeMap<&'static str, GroupRows>,
     seats: Vec<Seat>,
+    /// Groups that were removed once: their letters may be of an earlier life.
+    removed: BTreeSet<&'static str>,
     totals: Totals,
 }
 
@@ -69,6 +75,7 @@ impl Run {
             held: BTreeMap::new(),
             groups: BTreeMap::new(),
             seats: Vec::new(),
+            removed: BTreeSet::new(),
             totals: Totals::default(),
         }
     }
@@ -91,6 +98,20 @@ impl Run {
             Step::AckUnknown { who, what, how } => self.ack_unknown(who, what, how),
             Step::Nack { who, what, rows, kind } => self.nack(who, what, rows, kind),
             Step::Extend { who, what, by_ms } => self.extend(who, what, by_ms),
+            Step::Replay { limit } => self.replay(limit),
+            Step::Purge { limit } => {
+                let letters = self.broker.dead_letters(TOPIC, 0, limit).unwrap_or_default();
+                let purged = self.broker.purge_dead(TOPIC, &DeadSelection::Oldest(limit));
+                assert_eq!(purged.unwrap_or_default(), letters.len());
+                for letter in &letters {
+                    self.exhume(letter);
+                }
+            }
+            Step::RemoveGroup { group } => {
+                if let Some(group) = GROUPS.get(group) {
+                    self.remove_group(group);
+                }
+            }
             Step::Pass { ms } => self.pass(ms),
         }
         self.compare();
@@ -112,6 +133,9 @@ impl Run {
             }
             self.pass(5_000);
             self.compare();
+            if self.groups.values().all(|group| group.count(Row::is_open) == 0) {
+                break;
+            }
         }
         for (name, group) in &self.groups {
             let open: Vec<_> = group.rows.iter().filter(|(_, row)| row.is_open()).collect();
@@ -134,16 +158,13 @@ impl Run {
         }
         while self.held_messages() + u64::from(count) > MAX_MESSAGES {
             let (&oldest, held) = self.held.first_key_value().unwrap();
-            let wanted = self.groups.values().any(|group| {
-                let mut rows = group.rows.range((oldest, 0)..=(oldest, u32::MAX));
-                rows.any(|(_, row)| row.is_open())
-            });
+            let wanted = self.groups.values().any(|group| group.is_open(oldest));
             if self.config.when_full == WhenFull::Refuse && (wanted || self.groups.is_empty()) {
                 self.totals.refused += u64::from(count);
                 assert!(matches!(answer, Err(PublishError::Full { .. })), "{answer:?}");
                 return;
             }
-            self.totals.dropped += u64::from(held.count);
+            self.totals.dropped += held.rows.len();
             self.held.remove(&oldest);
             for group in self.groups.values_mut() {
                 for (_, row) in group.rows.range_mut((oldest, 0)..=(oldest, u32::MAX)) {
@@ -158,10 +179,11 @@ impl Run {
         self.sequence = sequence;
         self.totals.published += u64::from(count);
         self.frames.insert(offset, sequence as u32);
-        self.held.insert(offset, Held { count, wanted: !self.groups.is_empty() });
+        let rows = Rows::all(count);
         for group in self.groups.values_mut() {
-            group.add(offset, count);
+            group.add(offset, &rows);
         }
+        self.held.insert(offset, Held { rows, only: None, wanted: !self.groups.is_empty() });
     }
 
     fn join(
@@ -184,8 +206,8 @@ impl Run {
         self.seats.push(Seat { id, group, credits: credits.into(), batch: batch.map(u64::from), timeout });
         if !self.groups.contains_key(group) {
             let mut rows = GroupRows::default();
-            for (offset, held) in self.held.iter_mut().filter(|_| !newest) {
-                rows.add(*offset, held.count);
+            for (offset, held) in self.held.iter_mut().filter(|(_, held)| !newest && held.only.is_none()) {
+                rows.add(*offset, &held.rows);
                 held.wanted = true;
             }
             self.groups.insert(group, rows);
@@ -285,7 +307,8 @@ impl Run {
             row.place = Place::Out { consumer: seat.id, granted: now, deadline: now + seat.timeout, again };
         }
         if id.token == 1 {
-            assert_eq!(delivery.rows.len(), u64::from(delivery.frame.count), "a new frame comes whole");
+            let rows = group.rows.range((id.offset, 0)..=(id.offset, u32::MAX));
+            assert_eq!(delivery.rows, rows.map(|(key, _)| key.1).collect(), "a new frame comes whole");
         }
     }
 
@@ -300,7 +323,7 @@ impl Run {
 
     fn ack(&mut self, who: usize, what: usize, bits: u8) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
-        let rows = (bits % 3 == 0).then(|| chosen(bits));
+        let rows = (bits.is_multiple_of(3)).then(|| chosen(bits));
         let answer = match &rows {
             None => self.broker.ack(Millis(self.now), consumer, &[id]),
             Some(rows) => self.broker.ack_rows(Millis(self.now), consumer, id, rows),
@@ -342,7 +365,7 @@ impl Run {
 
     fn nack(&mut self, who: usize, what: usize, bits: u8, kind: NackKind) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
-        let rows = (bits % 2 == 0).then(|| chosen(bits));
+        let rows = (bits.is_multiple_of(2)).then(|| chosen(bits));
         let leased = self.groups[group].leased(id);
         let named: Vec<_> = leased
             .iter()
@@ -408,18 +431,66 @@ impl Run {
 
     /// Frames that every group has settled go.
     fn free(&mut self) {
-        let groups = &self.groups;
-        let open = |offset| {
-            groups.values().any(|group| {
-                let mut rows = group.rows.range((offset, 0)..=(offset, u32::MAX));
-                rows.any(|(_, row)| row.is_open())
-            })
-        };
+        let open = |offset| self.groups.values().any(|group| group.is_open(offset));
         self.held.retain(|offset, held| !held.wanted || open(*offset));
     }
 
+    fn replay(&mut self, limit: usize) {
+        let letters = self.broker.dead_letters(TOPIC, 0, limit).unwrap_or_default();
+        let mut expected = Replayed::default();
+        for letter in &letters {
+            let Some((&name, _)) = self.groups.get_key_value(&*letter.group) else {
+                expected.without_group += 1;
+                continue;
+            };
+            if self.held_messages() + letter.rows.len() > MAX_MESSAGES {
+                expected.without_room += 1;
+                continue;
+            }
+            expected.letters += 1;
+            let offset = self.frames.len() as u64;
+            self.frames.insert(offset, self.frames[&letter.offset]);
+            self.exhume(letter);
+            self.groups.get_mut(name).unwrap().add(offset, &letter.rows);
+            self.held.insert(offset, Held { rows: letter.rows.clone(), only: Some(name), wanted: true });
+        }
+        let done = self.broker.replay_dead(Millis(self.now), TOPIC, &DeadSelection::Oldest(limit));
+        assert_eq!(done.unwrap_or_default(), expected);
+    }
+
+    fn exhume(&mut self, letter: &DeadLetter) {
+        let Some(group) = self.groups.get_mut(&*letter.group) else { return };
+        for row in letter.rows.iter() {
+            if let Some(row) = group.rows.get_mut(&(letter.offset, row))
+                && row.place == Place::Dead
+            {
+                row.place = Place::Exhumed;
+            }
+        }
+    }
+
+    fn remove_group(&mut self, name: &'static str) {
+        let answer = self.broker.remove_group(Millis(self.now), TOPIC, name);
+        let Some(group) = self.groups.remove(name) else {
+            assert!(answer.is_err());
+            return;
+        };
+        assert_eq!(answer, Ok(()));
+        self.removed.insert(name);
+        self.seats.retain(|seat| seat.group != name);
+        self.totals.acked += group.count(|row| row.place == Place::Acked);
+        self.totals.dead += group.count(|row| matches!(row.place, Place::Dead | Place::Exhumed));
+        for (offset, held) in &mut self.held {
+            // The last group's frames stay for the next one, but for those that were its own.
+            held.wanted &= held.only.is_some() || !self.groups.is_empty();
+            self.totals.dropped += if held.only == Some(name) { held.rows.len() } else { 0 };
+            assert!(held.only != Some(name) || group.is_open(*offset));
+        }
+        self.free();
+    }
+
     fn held_messages(&self) -> u64 {
-        self.held.values().map(|held| u64::from(held.count)).sum()
+        self.held.values().map(|held| held.rows.len()).sum()
     }
 
     fn compare(&mut self) {
@@ -429,11 +500,13 @@ impl Run {
         assert!(stats.messages <= MAX_MESSAGES);
         assert_eq!(stats.subscribers, self.seats.len() as u64);
         let totals = (stats.published, stats.refused, stats.dropped, stats.duplicates);
-        let Totals { published, refused, dropped, duplicates } = self.totals;
+        let Totals { published, refused, dropped, duplicates, acked, dead } = self.totals;
         assert_eq!(totals, (published, refused, dropped, duplicates));
-        let over_all =
-            |place: Place| self.groups.values().map(|group| group.count(|row| row.place == place)).sum();
-        assert_eq!((stats.acked, stats.dead), (over_all(Place::Acked), over_all(Place::Dead)));
+        let over_all = |places: &[Place]| {
+            self.groups.values().map(|group| group.count(|row| places.contains(&row.place))).sum::<u64>()
+        };
+        assert_eq!(stats.acked, acked + over_all(&[Place::Acked]));
+        assert_eq!(stats.dead, dead + over_all(&[Place::Dead, Place::Exhumed]));
         for (name, rows) in &self.groups {
             let group = &stats.groups[*name];
             assert_eq!(group.lag, rows.count(Row::is_open), "lag of {name}");
@@ -441,8 +514,11 @@ impl Run {
             assert_eq!(group.waiting, rows.count(|row| matches!(row.place, Place::Back { .. })));
         }
         let letters = self.broker.dead_letters(TOPIC, 0, usize::MAX).unwrap();
-        assert_eq!(letters.iter().map(|letter| letter.rows.len()).sum::<u64>(), stats.dead);
-        for letter in letters {
+        assert_eq!(letters.iter().map(|letter| letter.rows.len()).sum::<u64>(), stats.dead_letters);
+        if self.removed.is_empty() {
+            assert_eq!(stats.dead_letters, over_all(&[Place::Dead]));
+        }
+        for letter in letters.iter().filter(|letter| !self.removed.contains(&*letter.group)) {
             let group = &self.groups[&*letter.group];
             assert!(letter.rows.iter().all(|row| group.rows[&(letter.offset, row)].place == Place::Dead));
             let retried = letter.attempts == self.config.max_retries + 1;

@@ -169,6 +169,21 @@ fn dead_letters_are_replayed_for_the_group_that_gave_up() {
 }
 
 #[test]
+fn a_replayed_letter_goes_with_its_group_even_if_that_is_the_last() {
+    let mut story = Story::new(|_| {});
+    let who = story.join("g");
+    story.publish(3).unwrap();
+    let id = story.only(who).id;
+    story.nack(who, id, None, NackKind::Reject);
+    story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Oldest(1)).unwrap();
+    story.publish(1).unwrap();
+    story.broker.remove_group(Millis(0), TOPIC, "g").unwrap();
+    assert_eq!((story.stats().messages, story.stats().dropped), (1, 3));
+    let next = story.join("next");
+    assert_eq!(story.offsets(next), [2], "nobody else gets it");
+}
+
+#[test]
 fn dead_letters_without_group_or_room_stay() {
     let mut story = Story::new(|config| config.max_messages = 2);
     let who = story.join("g");
