@@ -201,6 +201,17 @@ impl Batch {
             .map(|(field, column)| (field.name().as_str(), column))
     }
 
+    /// The rows for which `keep` holds, or `None` if there is no such row. Absences stay as they were counted.
+    ///
+    /// # Panics
+    /// When `keep` has not one value a row.
+    pub fn filter(&self, keep: &[bool]) -> Option<Self> {
+        assert_eq!(keep.len(), self.rows(), "one decision a row");
+        let mask = arrow_array::BooleanArray::from(keep.to_vec());
+        let records = arrow_select::filter::filter_record_batch(&self.records, &mask).ok()?;
+        (records.num_rows() > 0).then(|| Self { records, ..self.clone() })
+    }
+
     /// Identity of a row.
     pub fn identity(&self, row: usize) -> Identity {
         let mut identity = Identity::default();

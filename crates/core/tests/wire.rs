@@ -1,4 +1,5 @@
 //! The binary form of a batch: what goes in comes out, and foreign bytes never do harm.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use arrow_array::{Array, RecordBatch};
 use gpuvitals_core::batch::Value;
@@ -13,10 +14,10 @@ fn identity(n: u32) -> Identity {
         .and_then(|i| i.with(IdentityColumn::Node, &format!("node-{}", n / 8)))
         .and_then(|i| i.with(IdentityColumn::Source, "simulated"))
         .unwrap();
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         identity.set(IdentityColumn::Pod, &format!("pod-{n}")).unwrap();
     }
-    identity.index = (n % 2 == 0).then_some((n % 8).cast_signed());
+    identity.index = n.is_multiple_of(2).then_some((n % 8).cast_signed());
     identity
 }
 
@@ -45,7 +46,7 @@ prop_compose! {
             let row = ids[usize::from(at) % ids.len()];
             let metric = metrics[metric as usize % metrics.len()];
             match value {
-                Some(value) => { let _ = builder.set(row, metric, Value::Float(value)); }
+                Some(value) => { drop(builder.set(row, metric, Value::Float(value))); }
                 None => builder.absent(row, metric, AbsenceReason::TimedOut),
             }
             if ragged {
@@ -100,7 +101,7 @@ proptest! {
         let mut bytes = encode(&batch).unwrap().to_vec();
         let index = at.index(bytes.len());
         bytes[index] ^= 1 << bit;
-        let _ = decode(&bytes);
+        drop(decode(&bytes));
     }
 
     #[test]
@@ -114,7 +115,7 @@ proptest! {
         }
         let mut frame = bytes[..8].to_vec();
         frame.extend(zstd::bulk::compress(&body, 1).unwrap());
-        let _ = decode(&frame);
+        drop(decode(&frame));
     }
 }
 
