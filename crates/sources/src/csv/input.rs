@@ -1,0 +1,106 @@
+//! Where the bytes come from: a file, standard input, anything that can be read; compressed or not.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// What to read.
+pub enum CsvInput {
+    /// A file, compressed with gzip or not.
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+    /// Anything else that can be read, with a name for reports.
+    Reader {
+        /// Stands for the file name in reports.
+        name: String,
+        /// The bytes.
+        reader: Box<dyn Read + Send>,
+    },
+}
+
+impl fmt::Debug for CsvInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CsvInput").field(&self.name()).finish()
+    }
+}
+
+impl From<&Path> for CsvInput {
+    /// A file; `-` is standard input.
+    fn from(path: &Path) -> Self {
+        if path.as_os_str() == "-" { Self::Stdin } else { Self::File(path.to_owned()) }
+    }
+}
+
+impl From<PathBuf> for CsvInput {
+    /// A file; `-` is standard input.
+    fn from(path: PathBuf) -> Self {
+        Self::from(path.as_path())
+    }
+}
+
+impl CsvInput {
+    /// How reports call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
+            Self::Reader { name, .. } => name.clone(),
+        }
+    }
+}
+
+/// An opened input, decompressed.
+pub(super) struct Opened {
+    pub(super) bytes: Box<dyn Read + Send>,
+    /// Bytes taken from the file so far, compressed as they are.
+    pub(super) taken: Arc<AtomicU64>,
+    /// Length of the file, where it is one.
+    pub(super) total: Option<u64>,
+    /// The file to open again for another pass; `None` for what can be read once.
+    pub(super) again: Option<PathBuf>,
+}
+
+/// Opens an input and looks at its first bytes: gzip is known by its magic number.
+pub(super) fn open(input: CsvInput) -> io::Result<Opened> {
+    let (reader, total, again): (Box<dyn Read + Send>, _, _) = match input {
+        CsvInput::File(path) => {
+            let file = File::open(&path)?;
+            let facts = file.metadata()?;
+            if facts.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            let regular = facts.is_file();
+            (Box::new(file), regular.then_some(facts.len()), regular.then_some(path))
+        }
+        CsvInput::Stdin => (Box::new(io::stdin()), None, None),
+        CsvInput::Reader { reader, .. } => (reader, None, None),
+    };
+    let taken = Arc::new(AtomicU64::new(0));
+    let mut reader = Counting { reader, taken: Arc::clone(&taken) };
+    let mut head = Vec::with_capacity(2);
+    reader.by_ref().take(2).read_to_end(&mut head)?;
+    let compressed = head == [0x1f, 0x8b];
+    let whole = Cursor::new(head).chain(reader);
+    let bytes: Box<dyn Read + Send> =
+        if compressed { Box::new(MultiGzDecoder::new(BufReader::new(whole))) } else { Box::new(whole) };
+    Ok(Opened { bytes, taken, total, again })
+}
+
+struct Counting {
+    reader: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(to)?;
+        self.taken.fetch_add(read.try_into().unwrap_or(0), Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,175 @@
+//! What became of the rows: counts of everything, and the first few mishaps of each kind in words.
+
+use std::sync::Arc;
+
+/// Reports kept of each cause; the rest is only counted.
+pub const REPORTS_MAX: u32 = 20;
+
+/// Why a row was skipped, or (`Value`) a value left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// Another number of fields than the header.
+    Fields,
+    /// The time cannot be read.
+    Time,
+    /// The time lies more than an hour ahead.
+    Future,
+    /// The row names no GPU, or by a name that no GPU can have.
+    Identity,
+    /// A field or the row is too long.
+    Oversize,
+    /// Not UTF-8.
+    Encoding,
+    /// A quoted field that is never closed.
+    Quote,
+    /// Nothing in the row can be stored.
+    NoValue,
+    /// A value that cannot be true was left out; the row was taken if it had others.
+    Value,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Self; 9] = [
+        Self::Fields,
+        Self::Time,
+        Self::Future,
+        Self::Identity,
+        Self::Oversize,
+        Self::Encoding,
+        Self::Quote,
+        Self::NoValue,
+        Self::Value,
+    ];
+
+    /// Spelling in labels and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fields => "fields",
+            Self::Time => "time",
+            Self::Future => "future",
+            Self::Identity => "identity",
+            Self::Oversize => "oversize",
+            Self::Encoding => "encoding",
+            Self::Quote => "quote",
+            Self::NoValue => "no_value",
+            Self::Value => "value",
+        }
+    }
+}
+
+/// One mishap and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The file.
+    pub file: Arc<str>,
+    /// Line on which the row begins, from 1.
+    pub line: u64,
+    /// Name of the column, where one is to blame.
+    pub column: Option<String>,
+    /// What is wrong, in words.
+    pub reason: String,
+    /// What kind of mishap.
+    pub cause: Cause,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: line {}: ", self.file, self.line)?;
+        if let Some(column) = &self.column {
+            write!(f, "column {column}: ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+/// How much was read and what became of it. Each row is taken or skipped for one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Rows after the header, empty lines apart.
+    pub rows_read: u64,
+    /// Rows that are in a batch.
+    pub rows_taken: u64,
+    skipped: [u64; Cause::ALL.len()],
+    /// Values left out because they cannot be true or are no numbers.
+    pub values_invalid: u64,
+    /// Values that the file itself says are missing: empty, `N/A`, a blank sentinel.
+    pub values_absent: u64,
+    /// Bytes read from the input, compressed as they are; in all passes.
+    pub bytes_read: u64,
+    /// Length of the file in bytes, where it is one.
+    pub bytes_total: Option<u64>,
+    /// Times the file was read to its end.
+    pub passes: u64,
+}
+
+impl Counts {
+    /// Rows skipped for that cause.
+    pub fn skipped(&self, cause: Cause) -> u64 {
+        self.skipped.get(cause as usize).copied().unwrap_or(0)
+    }
+
+    /// Rows skipped for any cause.
+    pub fn rows_skipped(&self) -> u64 {
+        self.skipped.iter().sum()
+    }
+}
+
+/// Why a row is skipped.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) cause: Cause,
+    /// Number of the column to blame.
+    pub(super) column: Option<usize>,
+    pub(super) reason: String,
+}
+
+/// Counts, and keeps reports until somebody takes them.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    file: Arc<str>,
+    reports: Vec<Report>,
+    kept: [u32; Cause::ALL.len()],
+    pub(super) counts: Counts,
+}
+
+impl Ledger {
+    pub(super) fn new(file: Arc<str>) -> Self {
+        Self { file, reports: Vec::new(), kept: [0; Cause::ALL.len()], counts: Counts::default() }
+    }
+
+    /// A row is skipped.
+    pub(super) fn skip(&mut self, cause: Cause, line: u64, column: Option<&str>, reason: String) {
+        if let Some(count) = self.counts.skipped.get_mut(cause as usize) {
+            *count += 1;
+        }
+        self.report(cause, line, column, reason);
+    }
+
+    /// A value is left out.
+    pub(super) fn value(&mut self, line: u64, column: Option<&str>, reason: String) {
+        self.counts.values_invalid += 1;
+        self.report(Cause::Value, line, column, reason);
+    }
+
+    /// A row in which nothing is left; its values have their own reports.
+    pub(super) fn emptied(&mut self) {
+        if let Some(count) = self.counts.skipped.get_mut(Cause::NoValue as usize) {
+            *count += 1;
+        }
+    }
+
+    /// The reports since the last call.
+    pub(super) fn drain(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    fn report(&mut self, cause: Cause, line: u64, column: Option<&str>, reason: String) {
+        let Some(kept) = self.kept.get_mut(cause as usize).filter(|kept| **kept < REPORTS_MAX) else {
+            return;
+        };
+        *kept += 1;
+        let column = column.map(|name| name.chars().take(128).collect());
+        self.reports.push(Report { file: Arc::clone(&self.file), line, column, reason, cause });
+    }
+}

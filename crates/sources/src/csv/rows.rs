@@ -1,0 +1,388 @@
+//! Records to rows of a batch.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::{IdentityId, RowId, Value, ValueError};
+use gpuvitals_core::catalogue::MetricId;
+use gpuvitals_core::foreign::{Meaning, meaning};
+use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, Origin, Table};
+
+use super::cell::{self, Missing, Scale};
+use super::header::{Form, Plan, Role};
+use super::report::{Cause, Ledger, Refusal};
+use super::split::Splitter;
+use super::subject::{ExtraCell, Subject, Subjects};
+
+/// How far ahead of now a row may lie.
+const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
+
+/// Names of metrics remembered; beyond it they are looked up anew.
+const NAMES_MAX: usize = 4096;
+
+/// Unknown columns of a file of which it is remembered that they hold text.
+const TEXT_COLUMNS_MAX: usize = 4096;
+
+/// Step between rows without a time that one GPU has in one batch.
+const UNTIMED_STEP_NS: i64 = 1_000;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// What the name of a metric in the long form means.
+#[derive(Debug, Clone)]
+enum Named {
+    Metric(Scale),
+    Extra(Arc<str>),
+}
+
+/// A text that came into a column of numbers: it opens the next batch, in which the column holds text.
+#[derive(Debug)]
+struct Carried {
+    timestamp_ns: i64,
+    identity: Identity,
+    cell: ExtraCell,
+}
+
+/// What a record holds, before it is known whether it makes a row.
+#[derive(Debug, Default)]
+struct Values {
+    metrics: Vec<(MetricId, Value)>,
+    absent: Vec<(MetricId, AbsenceReason)>,
+    extras: Vec<ExtraCell>,
+    invalid: u64,
+}
+
+/// Fills batches from records.
+#[derive(Debug)]
+pub(super) struct Rows {
+    plan: Arc<Plan>,
+    time: Option<usize>,
+    metrics: Vec<(usize, Scale)>,
+    extras: Vec<(usize, Arc<str>)>,
+    named: Option<(usize, usize)>,
+    names: Map<Box<[u8]>, Named>,
+    subjects: Subjects,
+    builder: BatchBuilder,
+    batch: u64,
+    by_time: Map<(IdentityId, i64), RowId>,
+    text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
+    carried: Vec<Carried>,
+    values: Values,
+    time_text: Vec<u8>,
+    time_ns: i64,
+}
+
+impl Rows {
+    pub(super) fn new(plan: Plan) -> Self {
+        let columns = || plan.columns.iter().enumerate();
+        let metrics = columns()
+            .filter_map(|(i, c)| if let Role::Metric(scale) = c.role { Some((i, scale)) } else { None })
+            .collect();
+        let extras = columns()
+            .filter(|_| plan.form == Form::Wide)
+            .filter_map(
+                |(i, c)| if let Role::Extra(name) = &c.role { Some((i, Arc::clone(name))) } else { None },
+            )
+            .collect();
+        let name = plan.find(|role| matches!(role, Role::MetricName));
+        Self {
+            time: plan.find(|role| matches!(role, Role::Time)),
+            metrics,
+            extras,
+            named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
+            names: Map::default(),
+            subjects: Subjects::new(&plan),
+            plan: Arc::new(plan),
+            builder: BatchBuilder::new(Table::GpuEvents),
+            batch: 1,
+            by_time: Map::default(),
+            text_columns: HashSet::default(),
+            carried: Vec::new(),
+            values: Values::default(),
+            time_text: Vec::new(),
+            time_ns: 0,
+        }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether the rows have times of their own.
+    pub(super) fn is_timed(&self) -> bool {
+        self.time.is_some()
+    }
+
+    /// Another pass over the file, whose header may have changed since the last.
+    pub(super) fn go_on_with(&mut self, plan: Plan) {
+        let like =
+            |a: &Plan, b: &Plan| a.columns.iter().map(|c| &c.name).eq(b.columns.iter().map(|c| &c.name));
+        if !like(&self.plan, &plan) {
+            let before = std::mem::replace(self, Self::new(plan));
+            (self.builder, self.batch, self.carried) = (before.builder, before.batch, before.carried);
+            self.text_columns = before.text_columns;
+        }
+    }
+
+    /// Rows of the batch under construction.
+    pub(super) fn len(&self) -> usize {
+        self.builder.rows()
+    }
+
+    /// Whether the batch must be handed over before its time.
+    pub(super) fn is_full(&self) -> bool {
+        !self.carried.is_empty()
+    }
+
+    /// Whether the current record is one that can be read, and its recorded time; without a column of times, now.
+    pub(super) fn check(&mut self, record: &Splitter, now_ns: i64) -> Result<i64, Refusal> {
+        let (found, wanted) = (record.len(), self.plan.columns.len());
+        if found != wanted {
+            let reason = format!("{found} fields where the header has {wanted}");
+            return Err(Refusal { cause: Cause::Fields, column: None, reason });
+        }
+        let bytes = record.record();
+        if !bytes.is_ascii()
+            && let Err(error) = std::str::from_utf8(bytes)
+        {
+            let reason = format!("not UTF-8 from byte {} of the row on", error.valid_up_to() + 1);
+            return Err(Refusal { cause: Cause::Encoding, column: None, reason });
+        }
+        let Some(column) = self.time else { return Ok(now_ns) };
+        let raw = record.raw(column);
+        if self.time_text != raw || raw.is_empty() {
+            let text = String::from_utf8_lossy(raw);
+            self.time_ns = parse_time(&text).map_err(|error| Refusal {
+                cause: Cause::Time,
+                column: Some(column),
+                reason: error.to_string(),
+            })?;
+            self.time_text.clear();
+            self.time_text.extend_from_slice(raw);
+        }
+        if self.time_ns > now_ns.saturating_add(FUTURE_MAX_NS) {
+            let reason = format!("{} lies more than an hour ahead of now", time::format(self.time_ns));
+            return Err(Refusal { cause: Cause::Future, column: Some(column), reason });
+        }
+        Ok(self.time_ns)
+    }
+
+    /// Puts the current record into the batch; `false` when it has no value to put there.
+    pub(super) fn take(
+        &mut self,
+        record: &Splitter,
+        time_ns: i64,
+        ledger: &mut Ledger,
+    ) -> Result<bool, Refusal> {
+        let index = self.subjects.find(&self.plan, record)?;
+        let line = record.record_line();
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        self.read_wide(record, &mut values, ledger);
+        if let Some((name, value)) = self.named {
+            self.read_named(record, (name, value), &mut values, ledger);
+        }
+        let taken = !(values.metrics.is_empty() && values.extras.is_empty());
+        if taken {
+            self.put(index, time_ns, line, &values, ledger);
+        } else {
+            self.note_absences(index, time_ns, &values);
+            if values.invalid == 0 {
+                ledger.skip(Cause::NoValue, line, None, "no field has a value".to_owned());
+            } else {
+                ledger.emptied();
+            }
+        }
+        self.values = values;
+        Ok(taken)
+    }
+
+    /// The batch under construction, if it has rows.
+    pub(super) fn finish(&mut self, origin: Origin, sequence: u64) -> Option<Batch> {
+        let batch = self.builder.finish(origin, sequence);
+        self.batch += 1;
+        self.by_time.clear();
+        for Carried { timestamp_ns, identity, cell } in std::mem::take(&mut self.carried) {
+            let id = self.builder.intern(&identity);
+            let row = self.builder.row(timestamp_ns, id);
+            // The column is new in this batch and its name was good in the last.
+            let _set = self.builder.set_extra_text(row, &cell.name, &cell.text);
+        }
+        batch
+    }
+
+    fn read_wide(&self, record: &Splitter, values: &mut Values, ledger: &mut Ledger) {
+        for (column, scale) in &self.metrics {
+            match cell::metric(record.raw(*column), scale) {
+                Ok(value) => values.metrics.push((scale.id, value)),
+                Err(missing) => {
+                    let name = self.plan.columns.get(*column).map(|c| c.name.as_str());
+                    values.missing(scale.id, missing, record.record_line(), name, ledger);
+                }
+            }
+        }
+        for (column, name) in &self.extras {
+            let field = record.field(*column);
+            values.extra(name, &field);
+        }
+    }
+
+    fn read_named(
+        &mut self,
+        record: &Splitter,
+        (name_column, value_column): (usize, usize),
+        values: &mut Values,
+        ledger: &mut Ledger,
+    ) {
+        let raw_name = record.raw(name_column);
+        if !self.names.contains_key(raw_name) {
+            if self.names.len() >= NAMES_MAX {
+                self.names.clear();
+            }
+            self.names.insert(raw_name.into(), named(&String::from_utf8_lossy(&record.field(name_column))));
+        }
+        match self.names.get(raw_name) {
+            Some(Named::Metric(scale)) => match cell::metric(record.raw(value_column), scale) {
+                Ok(value) => values.metrics.push((scale.id, value)),
+                Err(missing) => {
+                    let name = std::str::from_utf8(raw_name).ok();
+                    values.missing(scale.id, missing, record.record_line(), name, ledger);
+                }
+            },
+            Some(Named::Extra(name)) => values.extra(name, &record.field(value_column)),
+            None => {}
+        }
+    }
+
+    fn put(&mut self, index: usize, time_ns: i64, line: u64, values: &Values, ledger: &mut Ledger) {
+        let Self { subjects, builder, by_time, text_columns, carried, .. } = self;
+        let Some(subject) = subjects.get_mut(index) else { return };
+        let id = subject.id_in(self.batch, builder);
+        let time_ns =
+            if self.time.is_none() && self.named.is_none() { subject.untimed(time_ns) } else { time_ns };
+        let (row, known) = match subject.row {
+            Some((at, row)) if at == time_ns && self.named.is_some() => (row, true),
+            _ if self.named.is_some() => {
+                (*by_time.entry((id, time_ns)).or_insert_with(|| builder.row(time_ns, id)), false)
+            }
+            _ => (builder.row(time_ns, id), false),
+        };
+        subject.row = Some((time_ns, row));
+        for (metric, value) in &values.metrics {
+            if let Err(error) = builder.set(row, *metric, *value) {
+                ledger.value(line, Some(metric.metric().column), error.to_string());
+            }
+        }
+        for (metric, reason) in &values.absent {
+            builder.absent(row, *metric, *reason);
+        }
+        let of_subject = subject.extras.iter().filter(|_| !known);
+        for cell in of_subject.chain(&values.extras) {
+            let outcome = match cell.number {
+                Some(number) if !text_columns.contains(&cell.name) => {
+                    builder.set_extra(row, &cell.name, number)
+                }
+                _ => builder.set_extra_text(row, &cell.name, &cell.text),
+            };
+            match outcome {
+                Err(ValueError::Mixed(_)) if text_columns.len() < TEXT_COLUMNS_MAX => {
+                    text_columns.insert(Arc::clone(&cell.name));
+                    let identity = subject.identity.clone();
+                    carried.push(Carried { timestamp_ns: time_ns, identity, cell: cell.clone() });
+                }
+                Err(error) => ledger.value(line, Some(&cell.name), error.to_string()),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Absences of a record without values count for the row that the GPU has at that time, if it has one.
+    fn note_absences(&mut self, index: usize, time_ns: i64, values: &Values) {
+        let Some(subject) = self.subjects.get_mut(index).filter(|subject| subject.batch == self.batch) else {
+            return;
+        };
+        if let Some((_, row)) = subject.row.filter(|(at, _)| *at == time_ns) {
+            for (metric, reason) in &values.absent {
+                self.builder.absent(row, *metric, *reason);
+            }
+        }
+    }
+}
+
+impl Subject {
+    /// Its identity in the batch under construction.
+    fn id_in(&mut self, batch: u64, builder: &mut BatchBuilder) -> IdentityId {
+        match self.id {
+            Some(id) if self.batch == batch => id,
+            _ => {
+                let id = builder.intern(&self.identity);
+                (self.batch, self.id, self.row) = (batch, Some(id), None);
+                id
+            }
+        }
+    }
+
+    /// A time for a row that has none: now, or just behind the GPU's last row.
+    fn untimed(&mut self, now_ns: i64) -> i64 {
+        self.last_ns = now_ns.max(self.last_ns.saturating_add(UNTIMED_STEP_NS));
+        self.last_ns
+    }
+}
+
+impl Values {
+    fn clear(&mut self) {
+        self.metrics.clear();
+        self.absent.clear();
+        self.extras.clear();
+        self.invalid = 0;
+    }
+
+    fn missing(
+        &mut self,
+        id: MetricId,
+        missing: Missing,
+        line: u64,
+        name: Option<&str>,
+        ledger: &mut Ledger,
+    ) {
+        match missing {
+            Missing::Absent(reason) => {
+                self.absent.push((id, reason));
+                ledger.counts.values_absent += 1;
+            }
+            Missing::Invalid(reason) => {
+                self.absent.push((id, AbsenceReason::Invalid));
+                self.invalid += 1;
+                ledger.value(line, name, reason);
+            }
+        }
+    }
+
+    fn extra(&mut self, name: &Arc<str>, field: &[u8]) {
+        let text = std::str::from_utf8(field).unwrap_or_default().trim();
+        if cell::absence(text).is_none() {
+            let number = cell::plain_number(text.as_bytes());
+            self.extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
+        }
+    }
+}
+
+fn named(name: &str) -> Named {
+    let name = name.trim();
+    match meaning(name) {
+        Meaning::Metric(id, factor) => Named::Metric(Scale::new(id, factor, name)),
+        _ => Named::Extra(name.into()),
+    }
+}
+
+/// A time, also as nvidia-smi writes it: `2025/07/18 20:42:34.123`.
+fn parse_time(text: &str) -> Result<i64, time::TimeError> {
+    let text = text.trim();
+    if let [_, _, _, _, b'/', _, _, b'/', ..] = text.as_bytes()
+        && let Ok(time_ns) = time::parse(&text.replacen('/', "-", 2))
+    {
+        return Ok(time_ns);
+    }
+    time::parse(text)
+}

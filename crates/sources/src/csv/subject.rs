@@ -1,0 +1,235 @@
+//! Whose row it is: identity columns and labels, worked out once for each GPU and known again by their bytes.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuvitals_core::batch::{IdentityId, RowId};
+use gpuvitals_core::foreign::{Meaning, meaning, vendor_of};
+use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
+
+use super::cell::{absence, plain_number};
+use super::header::{Form, Plan, Role};
+use super::labels;
+use super::report::{Cause, Refusal};
+use super::split::Splitter;
+
+/// Bytes of identity fields that are remembered; a file with more GPUs than that (about 20,000) has them worked out
+/// again now and then.
+const REMEMBERED_LEN_MAX: usize = 8 << 20;
+
+/// Between the fields of a key: no UTF-8 text has this byte.
+const KEY_SEPARATOR: u8 = 0xff;
+
+/// A value of a column that the catalogue does not know.
+#[derive(Debug, Clone)]
+pub(super) struct ExtraCell {
+    /// Column it goes to.
+    pub(super) name: Arc<str>,
+    /// As a number, where it is one.
+    pub(super) number: Option<f64>,
+    /// As it stands in the file.
+    pub(super) text: String,
+}
+
+/// A GPU (in the circumstances its rows name) and where its last row lies.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) identity: Identity,
+    pub(super) extras: Vec<ExtraCell>,
+    /// Number of the batch that `id` and `row` belong to.
+    pub(super) batch: u64,
+    pub(super) id: Option<IdentityId>,
+    pub(super) row: Option<(i64, RowId)>,
+    /// Last time given to a row that had none.
+    pub(super) last_ns: i64,
+}
+
+/// The GPUs met so far.
+#[derive(Debug)]
+pub(super) struct Subjects {
+    /// Columns whose bytes tell one subject from another.
+    columns: Vec<usize>,
+    labels: Option<usize>,
+    by_key: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    all: Vec<Subject>,
+    remembered_len: usize,
+    key: Vec<u8>,
+}
+
+impl Subjects {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let long = plan.form == Form::Long;
+        let labels = plan.find(|role| matches!(role, Role::Labels));
+        let tells = |role: &Role| match role {
+            Role::Gpu | Role::Identity(_) => true,
+            Role::Extra(_) => long,
+            _ => false,
+        };
+        let columns =
+            plan.columns.iter().enumerate().filter(|(_, c)| tells(&c.role)).map(|(i, _)| i).collect();
+        Self {
+            columns,
+            labels,
+            by_key: HashMap::default(),
+            all: Vec::new(),
+            remembered_len: 0,
+            key: Vec::new(),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Subject> {
+        self.all.get_mut(index)
+    }
+
+    /// The subject of the current record.
+    pub(super) fn find(&mut self, plan: &Plan, record: &Splitter) -> Result<usize, Refusal> {
+        self.key.clear();
+        for &column in &self.columns {
+            self.key.extend_from_slice(record.raw(column));
+            self.key.push(KEY_SEPARATOR);
+        }
+        if let Some(column) = self.labels {
+            let raw = record.raw(column);
+            let span = labels::name_span(raw).unwrap_or(0..0);
+            self.key.extend_from_slice(raw.get(..span.start).unwrap_or_default());
+            self.key.push(KEY_SEPARATOR);
+            self.key.extend_from_slice(raw.get(span.end..).unwrap_or_default());
+        }
+        if let Some(&index) = self.by_key.get(self.key.as_slice()) {
+            return Ok(index);
+        }
+        let subject = subject(plan, record)?;
+        if self.remembered_len > REMEMBERED_LEN_MAX {
+            self.by_key.clear();
+            self.all.clear();
+            self.remembered_len = 0;
+        }
+        // A subject weighs more than its key: the identity's texts and the entry itself.
+        self.remembered_len += self.key.len() + size_of::<Subject>();
+        self.by_key.insert(self.key.as_slice().into(), self.all.len());
+        self.all.push(subject);
+        Ok(self.all.len() - 1)
+    }
+}
+
+fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
+    let mut identity = Identity::default();
+    let mut extras = Vec::new();
+    let mut gpu = None;
+    for (index, column) in plan.columns.iter().enumerate() {
+        let field = record.field(index);
+        let text = std::str::from_utf8(&field).unwrap_or_default().trim();
+        if text.is_empty() {
+            continue;
+        }
+        let refused = |error: IdentityError| refusal(index, error.to_string());
+        match &column.role {
+            Role::Gpu if absence(text).is_none() => gpu = Some((index, text.to_owned())),
+            Role::Identity(column) if absence(text).is_none() => {
+                set(&mut identity, *column, text).map_err(refused)?;
+            }
+            Role::Extra(name) if plan.form == Form::Long && absence(text).is_none() => {
+                let number = plain_number(text.as_bytes());
+                extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
+            }
+            Role::Labels => read_labels(plan, text, &column.name, &mut identity, &mut extras)
+                .map_err(|reason| refusal(index, reason))?,
+            _ => {}
+        }
+    }
+    if let Some((index, text)) = gpu {
+        set_gpu(&mut identity, &text).map_err(|reason| refusal(index, reason))?;
+    }
+    if identity.get(IdentityColumn::Source).is_none() {
+        set(&mut identity, IdentityColumn::Source, "csv").map_err(|e| refusal(0, e.to_string()))?;
+    }
+    if identity.get(IdentityColumn::Vendor).is_none()
+        && let Some(vendor) = identity.get(IdentityColumn::Model).and_then(vendor_of)
+    {
+        set(&mut identity, IdentityColumn::Vendor, vendor).map_err(|e| refusal(0, e.to_string()))?;
+    }
+    identity.resolve().map_err(|error| {
+        let column = plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid)));
+        Refusal { cause: Cause::Identity, column, reason: error.to_string() }
+    })?;
+    Ok(Subject { identity, extras, batch: 0, id: None, row: None, last_ns: 0 })
+}
+
+fn refusal(column: usize, reason: String) -> Refusal {
+    Refusal { cause: Cause::Identity, column: Some(column), reason }
+}
+
+fn set(identity: &mut Identity, column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
+    match column {
+        IdentityColumn::Pci => identity.set(column, &pci(text)),
+        _ => identity.set(column, text),
+    }
+}
+
+/// `00000000:0C:00.0` as nvidia-smi prints it to the kernel's `0000:0c:00.0`.
+fn pci(text: &str) -> Cow<'_, str> {
+    let short = text.strip_prefix("0000").filter(|rest| rest.len() >= 12).unwrap_or(text);
+    if short.bytes().any(|b| b.is_ascii_uppercase()) {
+        short.to_ascii_lowercase().into()
+    } else {
+        short.into()
+    }
+}
+
+/// `gpu_id`: an integer is the index on the node, anything else names the GPU unless something better does.
+fn set_gpu(identity: &mut Identity, text: &str) -> Result<(), String> {
+    match text.parse::<i32>() {
+        Ok(index) if index < 0 => Err(format!("the GPU index {index} is negative")),
+        Ok(index) => {
+            identity.index = Some(index);
+            Ok(())
+        }
+        Err(_) if identity.uuid().is_none() => {
+            identity.set(IdentityColumn::Uuid, text).map_err(|error| error.to_string())
+        }
+        // Checked all the same: a hostile name is no good beside a uuid either.
+        Err(_) => Identity::default().set(IdentityColumn::Uuid, text).map_err(|error| error.to_string()),
+    }
+}
+
+/// Labels to identity where the row's own columns are silent; what repeats a column is done with, the rest is kept as
+/// text in `label_<name>`.
+fn read_labels(
+    plan: &Plan,
+    text: &str,
+    column: &str,
+    identity: &mut Identity,
+    extras: &mut Vec<ExtraCell>,
+) -> Result<(), String> {
+    let Some(labels) = labels::parse(text) else {
+        // No list of labels: kept as it is.
+        extras.push(ExtraCell { name: column.into(), number: None, text: text.to_owned() });
+        return Ok(());
+    };
+    let has_gpu = plan.columns.iter().any(|c| matches!(c.role, Role::Gpu));
+    // The exporter's own pod stands in `pod` when the GPU's is in `exported_pod`.
+    let exported = |name: &str| name.starts_with("exported_");
+    let (first, second): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(name, _)| exported(name));
+    for (name, value) in first.iter().chain(&second) {
+        if absence(value).is_some() || plan.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        match meaning(name) {
+            Meaning::Gpu if identity.index.is_none() && !has_gpu => set_gpu(identity, value)?,
+            Meaning::Gpu | Meaning::MetricName => {}
+            // Prometheus calls the scrape `job`; the batch job has other names.
+            Meaning::Identity(column) if !name.eq_ignore_ascii_case("job") => {
+                if identity.get(column).is_none() {
+                    set(identity, column, value).map_err(|error| format!("label {name}: {error}"))?;
+                }
+            }
+            _ => extras.push(ExtraCell {
+                name: format!("label_{name}").into(),
+                number: None,
+                text: value.as_ref().to_owned(),
+            }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Units as people write them after a number or a column name.
+
+use gpuvitals_core::catalogue::Unit;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dimension {
+    Share,
+    Frequency,
+    Temperature,
+    Power,
+    Energy,
+    Size,
+    Rate,
+    Rotation,
+    Voltage,
+    Duration,
+    Transfers,
+}
+
+/// Spelling, dimension, size in the dimension's base unit.
+const UNITS: &[(&str, Dimension, f64)] = &[
+    ("%", Dimension::Share, 0.01),
+    ("percent", Dimension::Share, 0.01),
+    ("MHz", Dimension::Frequency, 1e6),
+    ("Hz", Dimension::Frequency, 1.0),
+    ("kHz", Dimension::Frequency, 1e3),
+    ("GHz", Dimension::Frequency, 1e9),
+    ("C", Dimension::Temperature, 1.0),
+    ("°C", Dimension::Temperature, 1.0),
+    ("degC", Dimension::Temperature, 1.0),
+    ("celsius", Dimension::Temperature, 1.0),
+    ("W", Dimension::Power, 1.0),
+    ("mW", Dimension::Power, 1e-3),
+    ("uW", Dimension::Power, 1e-6),
+    ("kW", Dimension::Power, 1e3),
+    ("watts", Dimension::Power, 1.0),
+    ("J", Dimension::Energy, 1.0),
+    ("mJ", Dimension::Energy, 1e-3),
+    ("uJ", Dimension::Energy, 1e-6),
+    ("kJ", Dimension::Energy, 1e3),
+    ("Wh", Dimension::Energy, 3600.0),
+    ("kWh", Dimension::Energy, 3.6e6),
+    ("MiB", Dimension::Size, 1_048_576.0),
+    ("B", Dimension::Size, 1.0),
+    ("bytes", Dimension::Size, 1.0),
+    ("KiB", Dimension::Size, 1024.0),
+    ("GiB", Dimension::Size, 1_073_741_824.0),
+    ("TiB", Dimension::Size, 1_099_511_627_776.0),
+    ("kB", Dimension::Size, 1e3),
+    ("MB", Dimension::Size, 1e6),
+    ("GB", Dimension::Size, 1e9),
+    ("TB", Dimension::Size, 1e12),
+    ("B/s", Dimension::Rate, 1.0),
+    ("KiB/s", Dimension::Rate, 1024.0),
+    ("MiB/s", Dimension::Rate, 1_048_576.0),
+    ("GiB/s", Dimension::Rate, 1_073_741_824.0),
+    ("kB/s", Dimension::Rate, 1e3),
+    ("MB/s", Dimension::Rate, 1e6),
+    ("GB/s", Dimension::Rate, 1e9),
+    ("RPM", Dimension::Rotation, 1.0),
+    ("mV", Dimension::Voltage, 1e-3),
+    ("V", Dimension::Voltage, 1.0),
+    ("uV", Dimension::Voltage, 1e-6),
+    ("ns", Dimension::Duration, 1e-9),
+    ("us", Dimension::Duration, 1e-6),
+    ("µs", Dimension::Duration, 1e-6),
+    ("ms", Dimension::Duration, 1e-3),
+    ("s", Dimension::Duration, 1.0),
+    ("GT/s", Dimension::Transfers, 1.0),
+];
+
+/// By what a number in the written unit must be multiplied to be in the column unit; `None` if the unit is unknown
+/// or measures something else. Case counts only where it tells units apart (`mW`).
+pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
+    let (dimension, column_size) = match column {
+        Unit::None => return None,
+        Unit::Percent => (Dimension::Share, 0.01),
+        Unit::Ratio => (Dimension::Share, 1.0),
+        Unit::Megahertz => (Dimension::Frequency, 1e6),
+        Unit::Celsius => (Dimension::Temperature, 1.0),
+        Unit::Watt => (Dimension::Power, 1.0),
+        Unit::Joule => (Dimension::Energy, 1.0),
+        Unit::Mebibyte => (Dimension::Size, 1_048_576.0),
+        Unit::Byte => (Dimension::Size, 1.0),
+        Unit::BytesPerSecond => (Dimension::Rate, 1.0),
+        Unit::Rpm => (Dimension::Rotation, 1.0),
+        Unit::Millivolt => (Dimension::Voltage, 1e-3),
+        Unit::Nanosecond => (Dimension::Duration, 1e-9),
+        Unit::GigatransfersPerSecond => (Dimension::Transfers, 1.0),
+    };
+    let mut known = UNITS.iter().filter(|(_, d, _)| *d == dimension);
+    let (_, _, size) = known
+        .clone()
+        .find(|(spelling, _, _)| *spelling == written)
+        .or_else(|| known.find(|(spelling, _, _)| spelling.eq_ignore_ascii_case(written)))?;
+    // The same unit must give exactly one: 0.01 / 0.01 does.
+    Some(size / column_size)
+}

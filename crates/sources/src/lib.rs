@@ -1,0 +1,4 @@
+//! Where rows come from: recorded files and the simulated fleet.
+
+pub mod csv;
+pub mod simulated;

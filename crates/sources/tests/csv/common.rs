@@ -1,0 +1,85 @@
+//! What the tests of the CSV source share.
+
+use std::io::Cursor;
+
+use gpuvitals_core::batch::text_at;
+use gpuvitals_core::ports::{Poll, Source as _};
+use gpuvitals_core::{Batch, IdentityColumn, time};
+use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource};
+
+pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+
+/// 2026-11-20T12:00:00Z.
+pub(crate) const NOW: i64 = 1_795_176_000 * SECOND_NS;
+
+pub(crate) fn config() -> CsvConfig {
+    CsvConfig { node: "here".into(), ..CsvConfig::default() }
+}
+
+pub(crate) fn reader(bytes: Vec<u8>) -> CsvInput {
+    CsvInput::Reader { name: "rows.csv".to_owned(), reader: Box::new(Cursor::new(bytes)) }
+}
+
+pub(crate) fn open(text: &str) -> CsvSource {
+    CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap()
+}
+
+/// Every batch up to the end.
+pub(crate) fn drain(source: &mut CsvSource) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    loop {
+        match source.poll(NOW).unwrap() {
+            Poll::Ready(batch) => batches.push(batch),
+            Poll::NotBefore(_) => {}
+            Poll::End => return batches,
+        }
+    }
+}
+
+pub(crate) fn reports(source: &mut CsvSource) -> Vec<String> {
+    source.drain_reports().iter().map(ToString::to_string).collect()
+}
+
+/// Each row as `time key metric=value … identity=text … extra=value …`.
+pub(crate) fn rows(batches: &[Batch]) -> Vec<String> {
+    let mut all = Vec::new();
+    for batch in batches {
+        for row in 0..batch.rows() {
+            let identity = batch.identity(row);
+            let mut parts = vec![time::format(batch.timestamps()[row]), identity.key().unwrap().to_string()];
+            let mut metrics: Vec<String> = batch
+                .metrics()
+                .filter_map(|(id, c)| Some(format!("{}={}", id.metric().column, c.value(row)?.to_json())))
+                .map(|text| text.strip_suffix(".0").unwrap_or(&text).to_owned())
+                .collect();
+            metrics.sort();
+            parts.extend(metrics);
+            let mut texts: Vec<String> = IdentityColumn::ALL
+                .into_iter()
+                .filter(|c| *c != IdentityColumn::Uuid)
+                .filter_map(|c| Some(format!("{}={}", c.name(), identity.get(c)?)))
+                .chain(identity.index.map(|i| format!("gpu={i}")))
+                .collect();
+            texts.sort();
+            parts.extend(texts);
+            let mut extras: Vec<String> = batch
+                .extras()
+                .filter_map(|(name, array)| Some(format!("{name}={}", extra(array, row)?)))
+                .collect();
+            extras.sort();
+            parts.extend(extras);
+            all.push(parts.join(" "));
+        }
+    }
+    all
+}
+
+fn extra(array: &arrow_array::ArrayRef, row: usize) -> Option<String> {
+    use arrow_array::Array as _;
+    use arrow_array::cast::AsArray as _;
+    if let Some(texts) = array.as_dictionary_opt() {
+        return text_at(texts, row).map(str::to_owned);
+    }
+    let numbers = array.as_primitive_opt::<arrow_array::types::Float64Type>()?;
+    numbers.is_valid(row).then(|| numbers.value(row).to_string())
+}

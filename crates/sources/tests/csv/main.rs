@@ -1,0 +1,7 @@
+//! The CSV source and writers through their public surface.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
+
+mod bad_input;
+mod capture;
+mod common;
+mod forms;
