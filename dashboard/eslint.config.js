@@ -35,7 +35,14 @@ export default tseslint.config(
       "@typescript-eslint/consistent-type-imports": "error",
     },
   },
-  { files: ["*.js"], ...tseslint.configs.disableTypeChecked },
+  {
+    files: ["**/*.js", "**/*.mjs"],
+    ...tseslint.configs.disableTypeChecked,
+    languageOptions: {
+      parserOptions: { projectService: false },
+      globals: { URL: false, setInterval: false, clearInterval: false },
+    },
+  },
   forbid(["src/app/**", "src/main.tsx"], ["testing", "e2e"]),
   forbid(["src/features/**"], ["testing", "e2e", "app"]),
   forbid(["src/charts/**"], ["testing", "e2e", "app", "features"]),

@@ -34,7 +34,7 @@ export function App() {
       <a href="#main" className="button sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50">
         Skip to content
       </a>
-      <header className="sticky top-0 z-30 border-b border-line bg-card/95 backdrop-blur">
+      <header className="z-30 md:sticky md:top-0 border-b border-line bg-card/95 backdrop-blur">
         <div className="mx-auto flex min-h-12 max-w-[1680px] flex-wrap items-center gap-x-4 px-3 sm:px-5">
           <Link to="/" className="flex items-center gap-2 font-semibold tracking-tight" aria-label="gpuvitals, to the list of GPUs">
             <Activity size={18} className="text-good" aria-hidden />
@@ -48,7 +48,7 @@ export function App() {
               Statistics
             </Tab>
           </nav>
-          <div className="ml-auto flex items-center gap-1">
+          <div className="ml-auto flex items-center gap-1 md:order-last md:ml-0">
             <ThemeButton />
             <button type="button" className="button quiet square" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => help.current?.showModal()}>
               <CircleHelp size={16} aria-hidden />

@@ -14,6 +14,9 @@ const HEIGHT = 20;
 
 /** The course of a value in a table cell. */
 export function Sparkline({ label, times, stepMs, values, fixed }: SparklineProps) {
+  const points = values.filter((value) => value !== null).length;
+  // A single value has no course; it stands beside as a number.
+  if (points < 2) return null;
   const line = bridged(times, values, stepMs);
   const path = sparkPath(line, WIDTH, HEIGHT, sparkRange(line, fixed));
   return (
@@ -23,7 +26,7 @@ export function Sparkline({ label, times, stepMs, values, fixed }: SparklineProp
       viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
       className="h-5 w-16 shrink-0 overflow-visible"
       preserveAspectRatio="none"
-      data-points={values.filter((value) => value !== null).length}
+      data-points={points}
     >
       <path d={path} fill="none" stroke="var(--spark)" strokeWidth="1.25" strokeLinejoin="round" strokeLinecap="round" vectorEffect="non-scaling-stroke" />
     </svg>

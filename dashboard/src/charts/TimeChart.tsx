@@ -99,7 +99,7 @@ export function TimeChart({ panel, frame, span, onSelect, now }: TimeChartProps)
       data-points={points}
     >
       <figcaption className="mb-1 flex items-baseline justify-between gap-3">
-        <span className="text-[13px] font-medium">{panel.title}</span>
+        <h2 className="text-[13px] font-medium">{panel.title}</h2>
         <span className="num text-[11px] text-muted">{at === undefined ? "" : formatInstant(at, now)}</span>
       </figcaption>
       <div className="relative">

@@ -17,15 +17,10 @@ export interface Panel {
   readonly columns: readonly string[];
 }
 
-export interface Group {
-  readonly group: string;
-  readonly title: string;
-  readonly panels: readonly Panel[];
-}
-
 /** Lines in one chart that can still be told apart; a group with more is drawn as several charts. */
 export const LINES_MAX = 6;
 const OTHER = "other";
+const FIRST = ["utilization", "power", "temperature", "memory", "clock"];
 const TITLES: Readonly<Record<string, string>> = {
   pcie: "PCIe",
   clock: "Clocks",
@@ -42,7 +37,7 @@ export function groupTitle(group: string): string {
   return TITLES[group] ?? capital(group.replaceAll("_", " "));
 }
 
-/** The catalogue rows of the columns a GPU has, in the catalogue's order; unknown columns follow as a group of their own. */
+/** The catalogue rows of the columns a GPU has, group by group, in a group in the catalogue's order; unknown columns follow as a group of their own. */
 export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly string[]): CatalogueRow[] {
   const present = new Set(columns);
   const known = catalogue.filter((row) => present.has(row.column));
@@ -54,11 +49,11 @@ export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly str
     instrument: "gauge",
     help: "Not in the catalogue; kept as the source wrote it.",
   }));
-  return [...known, ...foreign];
+  return [...known.sort((a, b) => rank(a.group) - rank(b.group)), ...foreign];
 }
 
-/** Panels by group. What changes only with the configuration is no line: it stands among the latest values. */
-export function panelsOf(rows: readonly CatalogueRow[]): Group[] {
+/** Panels, group by group. What changes only with the configuration is no line: it stands among the latest values. */
+export function panelsOf(rows: readonly CatalogueRow[]): Panel[] {
   const groups = new Map<string, Map<string, string[]>>();
   for (const row of rows) {
     if (row.instrument === "info") continue;
@@ -68,20 +63,24 @@ export function panelsOf(rows: readonly CatalogueRow[]): Group[] {
     units.set(axis, [...(units.get(axis) ?? []), row.column]);
     groups.set(row.group, units);
   }
-  return [...groups].map(([group, units]) => ({
-    group,
-    title: groupTitle(group),
-    panels: [...units].flatMap(([axis, columns]) => charts(group, axis, columns)),
-  }));
+  return [...groups]
+    .sort(([a], [b]) => rank(a) - rank(b))
+    .flatMap(([group, units]) => [...units].flatMap(([axis, columns]) => charts(group, axis, columns, units.size > 1)));
 }
 
-function charts(group: string, axis: string, columns: readonly string[]): Panel[] {
+/** What operators look at first stands first; groups of a newer server follow. */
+function rank(group: string): number {
+  const place = FIRST.indexOf(group);
+  return place < 0 ? FIRST.length : place;
+}
+
+function charts(group: string, axis: string, columns: readonly string[], several: boolean): Panel[] {
   const unit = axis.replace(/ total$/, "");
   const symbol = unitSymbol(unit);
   const kind = axis === unit ? symbol : `${symbol} total`.trim();
   const out: Panel[] = [];
   for (let at = 0; at < columns.length; at += LINES_MAX) {
-    const title = kind === "" ? groupTitle(group) : `${groupTitle(group)} · ${kind}`;
+    const title = several && kind !== "" ? `${groupTitle(group)} · ${kind}` : groupTitle(group);
     out.push({ id: `${group}-${axis}-${at}`.replaceAll(" ", "-"), title, unit, columns: columns.slice(at, at + LINES_MAX) });
   }
   return out;

@@ -1,5 +1,5 @@
 import type uPlot from "uplot";
-import { timeTicks, valueRange, valueTicks } from "./axis";
+import { tickDistances, timeTicks, valueRange, valueTicks } from "./axis";
 import { bridged, isolated, type Frame } from "./frame";
 
 /** Colours of a theme, read from the style sheet: one place says what they are. */
@@ -51,7 +51,7 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
     },
     axes: [
       { ...axis, size: 28, space: 64, values: (_plot, splits, _axis, _space, distance) => timeTicks(splits, distance) },
-      { ...axis, size: 52, space: 30, values: (_plot, splits) => valueTicks(splits, ask.unit) },
+      { ...axis, size: 64, space: 30, incrs: tickDistances(ask.unit), values: (_plot, splits) => valueTicks(splits, ask.unit) },
     ],
     series: [{}, ...ask.columns.map((column, place) => line(ask, column, place))],
     hooks: {

@@ -94,15 +94,16 @@ export function numberIn(values: Readonly<Record<string, unknown>> | null | unde
 
 /** A column name as a person would say it: `gpu_clock_mhz` -> `GPU clock`. The unit suffix is said beside it. */
 export function metricTitle(column: string): string {
-  const words = column.split("_");
+  const words = column.replace(/_bytes_per_s$/, "").split("_");
   const last = words.at(-1) ?? "";
   if (words.length > 1 && UNIT_SUFFIXES.has(last)) words.pop();
-  return words.map((word, place) => ACRONYMS.get(word) ?? (place === 0 ? capital(word) : word)).join(" ");
+  const title = words.map((word) => ACRONYMS.get(word) ?? word).join(" ");
+  return title.startsWith("xGMI") ? title : capital(title);
 }
 
-const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "j", "rpm", "mv", "ns", "bps", "gts", "ratio", "bytes"]);
+const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "j", "rpm", "mv", "ns", "gtps", "ratio", "bytes"]);
 const ACRONYMS = new Map(
-  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq"].map(
+  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq", "rx", "tx", "ofa", "gtt"].map(
     (word) => [word, word.toUpperCase()] as const,
   ),
 )

@@ -138,7 +138,7 @@ function SearchField({ searched, onChange }: SearchFieldProps) {
         onChange={(event) => type(event.target.value)}
         onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
       />
-      {text === "" && <kbd className="key absolute top-1/2 right-2 hidden -translate-y-1/2 text-faint sm:block">/</kbd>}
+      {text === "" && <kbd aria-hidden className="key absolute top-1/2 right-2 hidden -translate-y-1/2 text-faint sm:block">/</kbd>}
     </label>
   );
 }

@@ -43,7 +43,7 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
             </div>
             <div className="mt-2.5 grid grid-cols-2 gap-x-3 gap-y-2 text-[13px]">
               <Course
-                name="Utilisation"
+                name="Utilization"
                 spark={sparks.get(sparkKey(gpu.id, UTILIZATION))}
                 fixed={[0, 100]}
                 text={formatValue(row.utilization, "%")}
@@ -74,7 +74,7 @@ const ORDERS: readonly (readonly [string, string])[] = [
   ["name", "Name"],
   ["hostname", "Host"],
   ["state", "State"],
-  [`-${UTILIZATION}`, "Utilisation, highest first"],
+  [`-${UTILIZATION}`, "Utilization, highest first"],
   [`-${POWER}`, "Power, highest first"],
   [`-${TEMPERATURE}`, "Temperature, highest first"],
   [`-${MEMORY_USED}`, "Memory, highest first"],

@@ -30,18 +30,18 @@ const HEADERS: readonly Header[] = [
   { column: "name", title: "GPU", className: "" },
   { column: "hostname", title: "Host", className: "" },
   { column: "index", title: "#", className: "w-12" },
-  { column: "state", title: "State", className: "w-28" },
-  { column: UTILIZATION, title: "Utilisation", className: "w-44" },
-  { column: POWER, title: "Power", className: "w-44" },
-  { column: TEMPERATURE, title: "Temperature", className: "w-28" },
-  { column: MEMORY_USED, title: "Memory", className: "w-40" },
-  { column: "last_seen", title: "Last seen", className: "w-28" },
+  { column: "state", title: "State", className: "lg:w-28" },
+  { column: UTILIZATION, title: "Utilization", className: "lg:w-44" },
+  { column: POWER, title: "Power", className: "lg:w-44" },
+  { column: TEMPERATURE, title: "Temperature", className: "lg:w-28" },
+  { column: MEMORY_USED, title: "Memory", className: "lg:w-40" },
+  { column: "last_seen", title: "Last seen", className: "lg:w-28" },
 ];
 
 export function GpuTable({ gpus, sparks, now, sort, onSort, dim }: GpuTableProps) {
   return (
     <div className={`card overflow-x-auto transition-opacity ${dim ? "opacity-60" : ""}`}>
-      <table className="w-full min-w-[980px] text-[13px]">
+      <table className="w-full min-w-[740px] text-[13px]">
         <caption className="sr-only">GPUs with their latest values</caption>
         <thead>
           <tr className="border-b border-line text-xs text-muted">
@@ -81,7 +81,7 @@ function HeaderCell({ header, sort, onSort }: HeaderCellProps) {
   const direction = ariaSort(sort, header.column);
   const Icon = direction === "descending" ? ArrowDown : ArrowUp;
   return (
-    <th scope="col" aria-sort={direction} className={`px-3 py-0 text-left font-medium ${header.className}`}>
+    <th scope="col" aria-sort={direction} className={`px-2 py-0 lg:px-3 text-left font-medium ${header.className}`}>
       <button
         type="button"
         className={`-mx-1.5 flex items-center gap-1 rounded px-1.5 py-2 whitespace-nowrap hover:text-fg ${direction === "none" ? "" : "text-fg"}`}
@@ -107,7 +107,7 @@ const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowPro
   const row = rowOf(gpu);
   return (
     <tr className="border-b border-line last:border-0 focus-within:bg-raised hover:bg-raised/60" data-gpu={gpu.id}>
-      <th scope="row" className="px-3 py-1.5 text-left font-normal">
+      <th scope="row" className="px-2 py-1.5 lg:px-3 text-left font-normal">
         <div className="flex items-center gap-2">
           <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} data-row="" className="group min-w-0 rounded" title={gpu.id}>
             <span className="block truncate font-medium group-hover:underline">{gpu.name}</span>
@@ -116,26 +116,26 @@ const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowPro
           {gpu.simulated && <SimulatedBadge />}
         </div>
       </th>
-      <td className="max-w-52 truncate px-3 py-1.5 text-muted" title={gpu.hostname}>
+      <td className="max-w-52 truncate px-2 py-1.5 lg:px-3 text-muted" title={gpu.hostname}>
         {gpu.hostname}
       </td>
-      <td className="num px-3 py-1.5 text-muted">{gpu.index ?? ABSENT}</td>
-      <td className="px-3 py-1.5">
+      <td className="num px-2 py-1.5 lg:px-3 text-muted">{gpu.index ?? ABSENT}</td>
+      <td className="px-2 py-1.5 lg:px-3">
         <StateBadge state={row.state} />
       </td>
-      <td className="px-3 py-1.5">
-        <Course name="Utilisation" spark={utilization} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />
+      <td className="px-2 py-1.5 lg:px-3">
+        <Course name="Utilization" spark={utilization} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />
       </td>
-      <td className="px-3 py-1.5">
+      <td className="px-2 py-1.5 lg:px-3">
         <Course name="Power" spark={power} fixed={null} text={formatValue(row.power, "W")} share={shareOf(row.power, row.powerLimit)} />
       </td>
-      <td className="px-3 py-1.5">
+      <td className="px-2 py-1.5 lg:px-3">
         <Temperature row={row} />
       </td>
-      <td className="px-3 py-1.5">
+      <td className="px-2 py-1.5 lg:px-3">
         <Memory row={row} />
       </td>
-      <td className="num px-3 py-1.5 whitespace-nowrap text-muted" title={row.lastSeen === null ? "never seen" : formatInstant(row.lastSeen, 0)}>
+      <td className="num px-2 py-1.5 lg:px-3 whitespace-nowrap text-muted" title={row.lastSeen === null ? "never seen" : formatInstant(row.lastSeen, 0)}>
         {seen}
       </td>
     </tr>
@@ -154,11 +154,11 @@ interface CourseProps {
 export function Course({ name, spark, fixed, text, share }: CourseProps) {
   return (
     <div className="flex items-center gap-2.5">
-      {spark === undefined ? (
-        <span className="h-5 w-16 shrink-0" />
-      ) : (
-        <Sparkline label={`${name} over the last 15 minutes of data`} times={spark.times} stepMs={spark.stepMs} values={spark.values} fixed={fixed} />
-      )}
+      <span className="hidden h-5 w-16 shrink-0 lg:block max-[760px]:block">
+        {spark !== undefined && (
+          <Sparkline label={`${name} over the last 15 minutes of data`} times={spark.times} stepMs={spark.stepMs} values={spark.values} fixed={fixed} />
+        )}
+      </span>
       <div className="w-16 min-w-0">
         <span className="num block leading-5">{text}</span>
         {share !== null && <Bar share={share} label={`${name} as a share of its limit`} />}
@@ -179,8 +179,8 @@ export function Temperature({ row }: { readonly row: Row }) {
 export function Memory({ row }: { readonly row: Row }) {
   const share = shareOf(row.memoryUsed, row.memoryTotal);
   return (
-    <div className="w-36 max-w-full">
-      <span className="num block leading-5 whitespace-nowrap">
+    <div className="w-32 lg:w-36">
+      <span className="num block truncate leading-5">
         {formatValue(row.memoryUsed, "MiB")}
         {row.memoryTotal !== null && <span className="text-faint"> / {formatValue(row.memoryTotal, "MiB")}</span>}
       </span>

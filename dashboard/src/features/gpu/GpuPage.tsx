@@ -10,7 +10,7 @@ import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed } from "../../shared/states";
 import { formatAge, formatClock, formatInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
-import { ChartGroups } from "./ChartGroups";
+import { Charts } from "./Charts";
 import { GpuHeader } from "./GpuHeader";
 import { historyQuery } from "./history";
 import { lastSeenOf, latestOf } from "./latest";
@@ -67,7 +67,7 @@ export function GpuPage({ id }: { readonly id: string }) {
           ) : view.rows.length === 0 ? (
             <Empty title="No values yet">This GPU is known, but none of its metrics has been read.</Empty>
           ) : (
-            <ChartGroups
+            <Charts
               rows={view.rows}
               frame={view.frame}
               span={view.span}
@@ -78,7 +78,7 @@ export function GpuPage({ id }: { readonly id: string }) {
             />
           )}
         </div>
-        <LatestTable rows={view.rows} latest={view.latest} now={now} />
+        <LatestTable rows={view.rows} latest={view.latest} />
       </div>
     </div>
   );
@@ -91,11 +91,11 @@ function useGpuView(id: string, state: GpuState) {
   const catalogue = useQuery(catalogueQuery());
   const said = lastSeenOf(detail.data, []);
   const recorded = isRecorded(said, now);
-  const range = state.range ?? defaultRange(recorded);
+  const all = useQuery({ ...recordedSpanQuery(id), enabled: state.range?.kind === "all" || (state.range === null && recorded) });
+  const range = state.range ?? defaultRange(recorded, all.data, all.isPending);
   const liveAllowed = canBeLive(range);
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
   const stream = useStream(id, live);
-  const all = useQuery({ ...recordedSpanQuery(id), enabled: range.kind === "all" });
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
   const rows = useMemo(

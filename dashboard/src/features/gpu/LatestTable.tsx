@@ -1,16 +1,15 @@
 import { groupTitle, type CatalogueRow } from "../../charts/panels";
 import { ABSENT, formatValue, metricTitle } from "../../shared/format";
-import { formatAge, formatInstant } from "../../shared/time";
+import { formatClock } from "../../shared/time";
 import type { LatestValues } from "./latest";
 
 interface LatestTableProps {
   readonly rows: readonly CatalogueRow[];
   readonly latest: LatestValues;
-  readonly now: number;
 }
 
-/** Every value that is known of the GPU with its own age, by group. */
-export function LatestTable({ rows, latest, now }: LatestTableProps) {
+/** Every value that is known of the GPU with its own time, by group. */
+export function LatestTable({ rows, latest }: LatestTableProps) {
   if (rows.length === 0) return null;
   const groups = [...new Set(rows.map((row) => row.group))];
   return (
@@ -21,7 +20,7 @@ export function LatestTable({ rows, latest, now }: LatestTableProps) {
           <tr>
             <th scope="col">Metric</th>
             <th scope="col">Value</th>
-            <th scope="col">Age</th>
+            <th scope="col">Read at</th>
           </tr>
         </thead>
         {groups.map((group) => (
@@ -34,7 +33,7 @@ export function LatestTable({ rows, latest, now }: LatestTableProps) {
             {rows
               .filter((row) => row.group === group)
               .map((row) => (
-                <LatestRow key={row.column} row={row} latest={latest} now={now} />
+                <LatestRow key={row.column} row={row} latest={latest} />
               ))}
           </tbody>
         ))}
@@ -43,7 +42,7 @@ export function LatestTable({ rows, latest, now }: LatestTableProps) {
   );
 }
 
-function LatestRow({ row, latest, now }: { readonly row: CatalogueRow; readonly latest: LatestValues; readonly now: number }) {
+function LatestRow({ row, latest }: { readonly row: CatalogueRow; readonly latest: LatestValues }) {
   const held = latest.get(row.column);
   const at = held?.at ?? null;
   return (
@@ -52,8 +51,8 @@ function LatestRow({ row, latest, now }: { readonly row: CatalogueRow; readonly 
         {metricTitle(row.column)}
       </th>
       <td className="num px-1 py-1 text-right font-medium whitespace-nowrap">{formatValue(held?.value, row.unit)}</td>
-      <td className="num w-20 py-1 pr-3.5 pl-1 text-right text-[11px] whitespace-nowrap text-faint" title={at === null ? undefined : formatInstant(at, 0)}>
-        {at === null ? ABSENT : formatAge(at, now)}
+      <td className="num w-0 py-1 pr-3.5 pl-2 text-right text-[11px] whitespace-nowrap text-faint" title={at === null ? undefined : new Date(at).toISOString()}>
+        {at === null ? ABSENT : formatClock(at)}
       </td>
     </tr>
   );

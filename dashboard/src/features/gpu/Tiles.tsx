@@ -20,7 +20,7 @@ export function Tiles({ latest, memoryMb }: TilesProps) {
   const celsius = value(TEMPERATURE);
   return (
     <dl className="mt-4 grid grid-cols-2 gap-3 md:grid-cols-4">
-      <Tile name="Utilisation" icon={Gauge} value={value(UTILIZATION)} unit="%" whole={100} wholeText="" column={UTILIZATION} />
+      <Tile name="Utilization" icon={Gauge} value={value(UTILIZATION)} unit="%" whole={100} wholeText="" column={UTILIZATION} />
       <Tile name="Power" icon={Zap} value={value(POWER)} unit="W" whole={limit} wholeText={limit === null ? "" : `of ${formatValue(limit, "W")}`} column={POWER} />
       <Tile name="Temperature" icon={Thermometer} value={celsius} unit="°C" whole={100} wholeText="" column={TEMPERATURE} colour={heatColour(celsius)} />
       <Tile

@@ -43,7 +43,7 @@ export function Toolbar(props: ToolbarProps) {
     else onRange({ kind: "custom", start: Math.floor(span.start), end: Math.ceil(span.end) });
   };
   return (
-    <section aria-label="Time range" className="sticky top-[var(--header,0px)] z-20 -mx-3 mt-4 mb-3 border-y border-transparent bg-page/95 px-3 py-2 backdrop-blur sm:-mx-5 sm:px-5">
+    <section aria-label="Time range" className="sticky top-0 z-20 md:top-12 -mx-3 mt-4 mb-3 border-y border-transparent bg-page/95 px-3 py-2 backdrop-blur sm:-mx-5 sm:px-5">
       <div className="flex flex-wrap items-center gap-2">
         <div role="group" aria-label="Range" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
           {(Object.keys(PRESETS) as Preset[]).map((preset) => (

@@ -13,6 +13,7 @@ const LOOKS: Readonly<Record<string, Look>> = {
   healthy: { icon: CircleCheck, colour: "text-good" },
   degraded: { icon: TriangleAlert, colour: "text-warn" },
   unhealthy: { icon: CircleX, colour: "text-bad" },
+  unreachable: { icon: CircleX, colour: "text-bad" },
 };
 const UNKNOWN: Look = { icon: CircleHelp, colour: "text-faint" };
 
@@ -32,18 +33,18 @@ export function HealthStrip() {
   const silent = silentSince !== null;
   const part = (name: string, own: { status: string; reason?: string | null; since?: string | null } | undefined): PartHealth =>
     own === undefined || silent
-      ? { name, status: "unknown", reason: silent ? "the API does not answer" : "", since: null }
+      ? { name, status: "unknown", reason: "", since: null }
       : { name, status: own.status, reason: own.reason ?? "", since: parseInstant(own.since) };
   const parts = [
     silent
-      ? { name: "Gateway", status: "unhealthy", reason: "does not answer", since: silentSince }
+      ? { name: "Gateway", status: "unreachable", reason: "", since: silentSince }
       : part("Gateway", report === undefined ? undefined : { status: gatewayStatus(report) }),
     part("Queue", report?.queue),
     part("Collector", report?.collector),
   ];
   const updated = health.dataUpdatedAt;
   return (
-    <section aria-label="Health" className="flex w-full items-center gap-x-3 gap-y-0.5 overflow-x-auto py-1.5 text-xs md:order-none md:ml-2 md:w-auto" data-last-update={updated}>
+    <section aria-label="Health" className="flex w-full items-center gap-x-3 gap-y-0.5 overflow-x-auto py-1.5 text-xs md:ml-auto md:w-auto" data-last-update={updated}>
       <ul className="flex items-center gap-x-3">
         {parts.map((each) => (
           <Part key={each.name} part={each} now={now} />

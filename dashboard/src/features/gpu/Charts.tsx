@@ -4,7 +4,7 @@ import type { Frame } from "../../charts/frame";
 import { panelsOf, type CatalogueRow } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
 
-interface ChartGroupsProps {
+interface ChartsProps {
   readonly rows: readonly CatalogueRow[];
   readonly frame: Frame;
   readonly span: Span;
@@ -14,9 +14,9 @@ interface ChartGroupsProps {
   readonly onSelect: (start: number, end: number) => void;
 }
 
-/** A section a group of the catalogue, in its order, with a chart for each unit. */
-export function ChartGroups({ rows, frame, span, now, loading, truncated, onSelect }: ChartGroupsProps) {
-  const groups = useMemo(() => panelsOf(rows), [rows]);
+/** A chart for each group and unit of the catalogue. */
+export function Charts({ rows, frame, span, now, loading, truncated, onSelect }: ChartsProps) {
+  const panels = useMemo(() => panelsOf(rows), [rows]);
   if (loading) {
     return (
       <div role="status" aria-label="Loading charts" className="grid gap-3 lg:grid-cols-2">
@@ -27,22 +27,17 @@ export function ChartGroups({ rows, frame, span, now, loading, truncated, onSele
     );
   }
   return (
-    <div className="space-y-5">
+    <>
       {truncated && (
-        <p role="note" className="text-[13px] text-warn">
+        <p role="note" className="mb-3 text-[13px] text-warn">
           The server left some values out of this range. Choose a shorter range to see all of them.
         </p>
       )}
-      {groups.map((group) => (
-        <section key={group.group} aria-label={group.title}>
-          <h2 className="mb-2 text-[13px] font-semibold text-muted">{group.title}</h2>
-          <div className="grid gap-3 lg:grid-cols-2">
-            {group.panels.map((panel) => (
-              <TimeChart key={panel.id} panel={panel} frame={frame} span={span} now={now} onSelect={onSelect} />
-            ))}
-          </div>
-        </section>
-      ))}
-    </div>
+      <div className="grid gap-3 lg:grid-cols-2">
+        {panels.map((panel) => (
+          <TimeChart key={panel.id} panel={panel} frame={frame} span={span} now={now} onSelect={onSelect} />
+        ))}
+      </div>
+    </>
   );
 }

@@ -1,0 +1,130 @@
+// node e2e/mock/server.mjs [--port 8181] [--mode live|recorded] [--gpus N]: the built page and an API with made-up data.
+
+import { createReadStream, existsSync, statSync } from "node:fs";
+import { createServer } from "node:http";
+import { extname, join, normalize } from "node:path";
+import { parseArgs } from "node:util";
+import { CATALOGUE, Fleet } from "./fleet.mjs";
+
+const { values: flags } = parseArgs({
+  options: { port: { type: "string", default: "8181" }, mode: { type: "string", default: "live" }, gpus: { type: "string" } },
+});
+const fleet = new Fleet({ mode: flags.mode, gpus: Number(flags.gpus ?? (flags.mode === "recorded" ? 247 : 120)) });
+const dist = join(import.meta.dirname, "../../dist");
+const started = Date.now();
+let requests = 0;
+const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+
+function json(response, body, status = 200) {
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify(body));
+}
+
+function refuse(response, status, message) {
+  json(response, { error: status === 404 ? "not found" : "bad request", message, code: status === 404 ? "not_found" : "bad_request" }, status);
+}
+
+function page(name, all, params) {
+  const limit = Number(params.get("limit") ?? 100);
+  const offset = Number(params.get("offset") ?? 0);
+  return { [name]: all.slice(offset, offset + limit), total: all.length, pagination: { limit, offset, has_next: offset + limit < all.length } };
+}
+
+function gpuList(params) {
+  const search = (params.get("search") ?? "").toLowerCase();
+  let all = fleet.gpus.map((gpu) => fleet.describe(gpu, true));
+  if (search) all = all.filter((gpu) => `${gpu.name} ${gpu.id} ${gpu.hostname}`.toLowerCase().includes(search));
+  for (const [name, field] of [["state", "state"], ["host", "hostname"]]) {
+    if (params.get(name)) all = all.filter((gpu) => gpu[field] === params.get(name));
+  }
+  const sort = params.get("sort") ?? "";
+  const column = sort.replace(/^-/, "");
+  const of = (gpu) => gpu[column] ?? gpu.metrics[column];
+  if (column) all.sort((a, b) => (of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0) * (sort.startsWith("-") ? -1 : 1));
+  const answer = page("gpus", all, params);
+  if (params.get("include") !== "metrics") for (const gpu of answer.gpus) delete gpu.metrics;
+  return answer;
+}
+
+function hosts(params) {
+  const counts = Map.groupBy ? Map.groupBy(fleet.gpus, (gpu) => gpu.host) : new Map();
+  for (const gpu of Map.groupBy ? [] : fleet.gpus) counts.set(gpu.host, [...(counts.get(gpu.host) ?? []), gpu]);
+  return page("hosts", [...counts].map(([hostname, gpus]) => ({ hostname, gpu_count: gpus.length })), params);
+}
+
+function query(params) {
+  return fleet.query({
+    metrics: params.get("metrics").split(","),
+    gpus: params.get("gpus").split(","),
+    start: Date.parse(params.get("start")),
+    end: Date.parse(params.get("end")),
+    step: Number(params.get("step").replace("ms", "")),
+  });
+}
+
+function stream(request, response, params) {
+  response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+  response.write(": hello\n\n");
+  const wanted = (params.get("gpus") ?? "").split(",");
+  const send = () => {
+    const now = new Date();
+    const rows = wanted.flatMap((id) => {
+      const gpu = fleet.byId.get(id);
+      if (gpu === undefined || gpu.fate === "gone" || flags.mode === "recorded") return [];
+      const metrics = Object.fromEntries(fleet.columns().map((column) => [column, fleet.value(gpu, column, now.getTime())]).filter(([, value]) => value !== null));
+      return [{ gpu_id: id, hostname: gpu.host, metrics, timestamp: now.toISOString() }];
+    });
+    if (rows.length > 0) response.write(`event: samples\ndata: ${JSON.stringify(rows)}\n\n`);
+  };
+  const timer = setInterval(send, 1000);
+  request.on("close", () => clearInterval(timer));
+}
+
+function telemetry(gpu, params) {
+  const row = (at) => ({ gpu_id: gpu.id, hostname: gpu.host, metrics: {}, timestamp: new Date(at).toISOString() });
+  const last = fleet.lastSeen(gpu);
+  return page("data", [row(flags.mode === "recorded" ? last - 9000 : last - 1_800_000), row(last)], params);
+}
+
+function health() {
+  const since = new Date(started).toISOString();
+  const well = { status: "healthy", reason: "", since };
+  return { status: "healthy", service: "telemetry-api-gateway", timestamp: new Date().toISOString(), version: "mock", collector: well, queue: well };
+}
+
+function stats() {
+  const up = (Date.now() - started) / 1000;
+  const total = Math.floor(up * fleet.gpus.length);
+  return {
+    topics: { telemetry: { pending: 0, in_flight: 2, published: total, acked: total - 2, dead_lettered: 0 } },
+    total_processed: total, uptime_seconds: up, gateway: { cache_hit_rate: 0.87, requests, uptime_seconds: up },
+  };
+}
+
+function file(response, path) {
+  const wanted = join(dist, normalize(path));
+  const found = wanted.startsWith(dist) && existsSync(wanted) && statSync(wanted).isFile() ? wanted : join(dist, "index.html");
+  response.writeHead(200, { "content-type": TYPES[extname(found)] ?? "application/octet-stream" });
+  createReadStream(found).pipe(response);
+}
+
+createServer((request, response) => {
+  requests += 1;
+  const { pathname, searchParams: params } = new URL(request.url, "http://mock");
+  const one = /^\/api\/v1\/gpus\/([^/]+)(\/telemetry)?$/.exec(pathname);
+  if (one !== null) {
+    const gpu = fleet.byId.get(decodeURIComponent(one[1]));
+    if (gpu === undefined) return refuse(response, 404, `there is no GPU ${one[1]}`);
+    return json(response, one[2] ? telemetry(gpu, params) : { gpu: fleet.describe(gpu, false), latest: fleet.latest(gpu) });
+  }
+  switch (pathname) {
+    case "/api/v1/gpus": return json(response, gpuList(params));
+    case "/api/v1/hosts": return json(response, hosts(params));
+    case "/api/v1/metrics": return json(response, { metrics: CATALOGUE });
+    case "/api/v1/query": return json(response, query(params));
+    case "/api/v1/stream": return stream(request, response, params);
+    case "/health": return json(response, health());
+    case "/stats": return json(response, stats());
+    default: return pathname.startsWith("/api/") ? refuse(response, 404, `there is no ${pathname}`) : file(response, pathname);
+  }
+}).listen(Number(flags.port), "127.0.0.1");

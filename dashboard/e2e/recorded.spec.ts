@@ -1,0 +1,105 @@
+import { expect, test } from "@playwright/test";
+import { complaints, needs, RECORDED, sidewaysScroll } from "./servers";
+
+test.describe("a recorded capture", () => {
+  test.beforeEach(() => needs(RECORDED, "GPUVITALS_URL"));
+
+  test("the list shows every GPU of the capture", async ({ page, request }) => {
+    const heard = complaints(page);
+    const answer = (await (await request.get(`${RECORDED}/api/v1/gpus?limit=1`)).json()) as { total: number };
+    await page.goto(`${RECORDED}/`);
+    await expect(page.getByRole("status").filter({ hasText: /GPUs?$/ })).toHaveText(`${answer.total.toLocaleString("en")} GPUs`);
+    const rows = page.locator("tr[data-gpu]");
+    await expect(rows).toHaveCount(Math.min(50, answer.total));
+    await expect(page.getByRole("button", { name: /^stale/i })).toContainText(answer.total.toLocaleString("en"));
+    await expect(rows.first()).toContainText("°C");
+    expect(heard).toEqual([]);
+  });
+
+  test("search narrows the list and stands in the address", async ({ page }) => {
+    await page.goto(`${RECORDED}/`);
+    const row = page.locator("tr[data-gpu]").nth(3);
+    const id = (await row.getAttribute("data-gpu")) ?? "";
+    await page.keyboard.press("/");
+    await page.keyboard.type(id);
+    await expect(page.locator("tr[data-gpu]")).toHaveCount(1);
+    await page.reload();
+    await expect(page.locator("tr[data-gpu]")).toHaveCount(1);
+    await expect(page.getByRole("searchbox", { name: "Search GPUs" })).toHaveValue(id);
+  });
+
+  test("a host is chosen, a column sorts", async ({ page }) => {
+    await page.goto(`${RECORDED}/`);
+    const hosts = page.getByRole("combobox", { name: "Host" });
+    await expect(hosts.locator("option")).not.toHaveCount(1);
+    const host = (await hosts.locator("option").nth(1).getAttribute("value")) ?? "";
+    await hosts.selectOption(host);
+    await expect(page).toHaveURL(new RegExp(`host=${host}`));
+    await page.getByRole("button", { name: "Temperature" }).click();
+    await expect(page.getByRole("columnheader", { name: "Temperature" })).toHaveAttribute("aria-sort", "descending");
+    const cells = page.locator("tr[data-gpu] td:nth-of-type(6)");
+    await expect
+      .poll(async () => {
+        const celsius = (await cells.allInnerTexts()).map((text) => Number.parseFloat(text)).filter((value) => !Number.isNaN(value));
+        return celsius.every((value, place) => place === 0 || value <= (celsius[place - 1] ?? value));
+      })
+      .toBe(true);
+  });
+
+  test("a GPU opens by keyboard; its chart shows the recorded values at their own time", async ({ page }) => {
+    const heard = complaints(page);
+    await page.goto(`${RECORDED}/`);
+    await expect(page.locator("tr[data-gpu]").first()).toBeVisible();
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/\/gpus\/.+/);
+    await expect(page.getByRole("note", { name: "Age of the data" })).toContainText(/Last seen \d{4}-\d\d-\d\d/);
+    const chart = page.getByTestId("chart").first();
+    await expect(chart).not.toHaveAttribute("data-points", "0");
+    await expect(chart.locator("canvas")).toBeVisible();
+    expect(await chart.locator("canvas").evaluate(isPainted)).toBe(true);
+    await expect(page.locator('[data-metric="power_w"]')).toContainText("W");
+    expect(heard).toEqual([]);
+  });
+
+  test("an unknown GPU is said to be unknown", async ({ page }) => {
+    await page.goto(`${RECORDED}/gpus/${encodeURIComponent("../../x")}`);
+    await expect(page.getByText("No such GPU")).toBeVisible();
+  });
+
+  for (const width of [360, 390]) {
+    test(`a phone ${width} px wide: cards, a GPU, no sideways scrolling`, async ({ page }) => {
+      await page.setViewportSize({ width, height: 800 });
+      await page.goto(`${RECORDED}/`);
+      const card = page.locator("li[data-gpu]").first();
+      await expect(card).toBeVisible();
+      await expect(page.locator("table")).toHaveCount(0);
+      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await card.getByRole("link").click();
+      await expect(page.getByTestId("chart").first()).not.toHaveAttribute("data-points", "0");
+      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+    });
+  }
+
+  for (const colorScheme of ["dark", "light"] as const) {
+    test(`the ${colorScheme} theme follows the system and can be changed`, async ({ browser }) => {
+      const context = await browser.newContext({ colorScheme });
+      const page = await context.newPage();
+      await page.goto(`${RECORDED}/`);
+      await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme);
+      const before = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+      await page.getByRole("button", { name: /^Theme/ }).click();
+      if (colorScheme === "light") await page.getByRole("button", { name: /^Theme/ }).click();
+      const after = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+      expect(after).not.toBe(before);
+      await context.close();
+    });
+  }
+});
+
+/** Whether anything was drawn on a canvas. */
+function isPainted(canvas: HTMLElement | SVGElement): boolean {
+  if (!(canvas instanceof HTMLCanvasElement)) return false;
+  const pixels = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, canvas.height).data;
+  return pixels?.some((channel) => channel !== 0) === true;
+}

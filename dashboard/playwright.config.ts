@@ -1,0 +1,24 @@
+import { defineConfig } from "@playwright/test";
+
+// The tests drive Debian's Chromium against servers that are already running:
+//   GPUVITALS_URL       gpuvitals with a recorded capture (all GPUs last seen long ago)
+//   GPUVITALS_LIVE_URL  gpuvitals with simulated GPUs that report now
+// To develop them without gpuvitals: npm run build, then node e2e/mock/server.mjs (see there).
+export default defineConfig({
+  testDir: "e2e",
+  testMatch: "*.spec.ts",
+  fullyParallel: false,
+  workers: 1,
+  retries: 0,
+  forbidOnly: true,
+  timeout: 45_000,
+  expect: { timeout: 15_000 },
+  reporter: [["list"]],
+  use: {
+    browserName: "chromium",
+    launchOptions: { executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] },
+    viewport: { width: 1440, height: 900 },
+    screenshot: "only-on-failure",
+    trace: "retain-on-failure",
+  },
+});

@@ -1,0 +1,14 @@
+import { expect, it } from "vitest";
+import { routeOf } from "./routes";
+
+it.each([
+  ["/", { page: "fleet" }],
+  ["/gpus", { page: "fleet" }],
+  ["/gpus/GPU-1/", { page: "gpu", id: "GPU-1" }],
+  ["/gpus/0000%3Ac1%3A00.0%40n", { page: "gpu", id: "0000:c1:00.0@n" }],
+  ["/gpus/a%2Fb", { page: "gpu", id: "a/b" }],
+  ["/gpus/%zz", { page: "missing" }],
+  ["/gpus/a/b", { page: "missing" }],
+  ["/statistics", { page: "statistics" }],
+  ["/nowhere", { page: "missing" }],
+])("%s", (path, route) => expect(routeOf(path)).toEqual(route));

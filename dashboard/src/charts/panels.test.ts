@@ -1,0 +1,40 @@
+import { describe, expect, it } from "vitest";
+import { LINES_MAX, panelsOf, rowsOf, type CatalogueRow } from "./panels";
+
+const row = (column: string, unit: string, group: string, instrument = "gauge"): CatalogueRow => ({ column, unit, group, instrument, help: "" });
+const CATALOGUE = [
+  row("gpu_clock_mhz", "MHz", "clock"),
+  row("power_w", "W", "power"),
+  row("power_limit_w", "W", "power", "info"),
+  row("energy_j", "J", "power", "counter"),
+  row("utilization_pct", "%", "utilization"),
+  row("memory_utilization_pct", "%", "utilization"),
+];
+
+describe("rowsOf", () => {
+  it("takes the columns a GPU has, headline groups first, unknown columns last", () => {
+    const columns = rowsOf(CATALOGUE, ["gpu_clock_mhz", "zeta", "power_w", "utilization_pct", "alpha"]).map((each) => each.column);
+    expect(columns).toEqual(["utilization_pct", "power_w", "gpu_clock_mhz", "alpha", "zeta"]);
+  });
+});
+
+describe("panelsOf", () => {
+  const titles = (rows: readonly CatalogueRow[]) => panelsOf(rows).map((panel) => `${panel.title}: ${panel.columns.join(" ")}`);
+  it("draws a chart for each group and unit, counters apart, constants not at all", () => {
+    expect(titles(CATALOGUE)).toEqual([
+      "Utilization: utilization_pct memory_utilization_pct",
+      "Power and energy · W: power_w",
+      "Power and energy · J total: energy_j",
+      "Clocks: gpu_clock_mhz",
+    ]);
+  });
+  it("splits a group with more lines than can be told apart", () => {
+    const many = Array.from({ length: LINES_MAX + 1 }, (_, n) => row(`link_${n}`, "B/s", "interconnect"));
+    const panels = panelsOf(many);
+    expect(panels.map((panel) => panel.columns.length)).toEqual([LINES_MAX, 1]);
+    expect(new Set(panels.map((panel) => panel.id)).size).toBe(2);
+  });
+  it("draws groups it has never heard of", () => {
+    expect(titles([row("flux", "", "optical_flow")])).toEqual(["Optical flow: flux"]);
+  });
+});

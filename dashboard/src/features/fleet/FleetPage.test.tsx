@@ -1,0 +1,167 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, it } from "vitest";
+import { gpu, listOf, mockApi, ok } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const two = listOf([gpu({ id: "GPU-a", name: "First" }), gpu({ id: "GPU-b", name: "Second", state: "idle", metrics: {} })]);
+
+describe("the list of GPUs", () => {
+  it("says that it loads", () => {
+    mockApi({ "/api/v1/gpus": "never" });
+    renderAt("/");
+    expect(screen.getByRole("status", { name: "Loading GPUs" })).toBeTruthy();
+  });
+
+  it("says how GPUs come when there are none", async () => {
+    mockApi();
+    renderAt("/");
+    expect(await screen.findByText("No GPUs yet")).toBeTruthy();
+  });
+
+  it("offers to take the filters away when none fits", async () => {
+    mockApi();
+    renderAt("/?search=h999&state=idle");
+    await userEvent.click(await screen.findByRole("button", { name: "Show all GPUs" }));
+    expect(window.location.search).toBe("");
+  });
+
+  it("shows values with their units, and nothing where nothing was read", async () => {
+    mockApi({ "/api/v1/gpus": two });
+    renderAt("/");
+    const row = (await screen.findByRole("link", { name: /First/ })).closest("tr");
+    if (row === null) throw new Error("the link stands in no row");
+    for (const text of ["87%", "512 W", "61 °C", "active", "node-1"]) expect(within(row).getByText(text)).toBeTruthy();
+    const other = screen.getByRole("link", { name: /Second/ }).closest("tr");
+    expect(other?.textContent).toContain("–");
+    expect(other?.textContent).not.toMatch(/0%|0 W/);
+  });
+
+  it("draws sparklines from one question for the GPUs in sight", async () => {
+    const series = [{ metric: "power_w", gpu: "GPU-a", hostname: "node-1", unit: "W", values: [1, 2, null] }];
+    const mock = mockApi({ "/api/v1/gpus": two, "/api/v1/query": ok({ times: [0, 15_000, 30_000], step_ms: 15_000, series }) });
+    renderAt("/");
+    const spark = await screen.findByRole("img", { name: /Power over the last/ });
+    expect(spark.getAttribute("data-points")).toBe("2");
+    const asked = mock.asked.filter((request) => request.path === "/api/v1/query");
+    expect(asked).toHaveLength(1);
+    expect(asked[0]?.params.get("gpus")).toBe("GPU-a,GPU-b");
+  });
+
+  it("shows why the list could not be read, and reads it again", async () => {
+    const body = { error: "internal", message: "the store is being restored", code: "unavailable" };
+    const mock = mockApi({ "/api/v1/gpus": { status: 500, body } });
+    renderAt("/");
+    expect((await screen.findByRole("alert")).textContent).toContain("the store is being restored");
+    mock.set("/api/v1/gpus", two);
+    await userEvent.click(screen.getByRole("button", { name: "Retry" }));
+    expect(await screen.findByRole("link", { name: /First/ })).toBeTruthy();
+  });
+
+  it("keeps what it has when the API goes away, says since when, and comes back", async () => {
+    const mock = mockApi({ "/api/v1/gpus": two });
+    const { client } = renderAt("/");
+    await screen.findByRole("link", { name: /First/ });
+    mock.goDown(true);
+    await act(() => client.refetchQueries());
+    expect((await screen.findByRole("alert")).textContent).toMatch(/API unreachable since \d\d:\d\d:\d\d/);
+    expect(screen.getByText(/Not renewed: as of/)).toBeTruthy();
+    expect(screen.getByRole("link", { name: /First/ })).toBeTruthy();
+    mock.goDown(false);
+    await userEvent.click(screen.getByRole("button", { name: "Retry now" }));
+    await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
+  });
+
+  it("marks GPUs that have not been heard of with a word and their age", async () => {
+    const seen = new Date(Date.now() - 3 * 3_600_000).toISOString();
+    mockApi({ "/api/v1/gpus": listOf([gpu({ state: "stale", last_seen: seen })]) });
+    renderAt("/");
+    expect(await screen.findByText("stale", { selector: ".badge" })).toBeTruthy();
+    expect(screen.getByText("3 h ago")).toBeTruthy();
+  });
+
+  it("says that GPUs are simulated, above the list and in their rows", async () => {
+    mockApi({ "/api/v1/gpus": listOf([gpu({ simulated: true })]) });
+    renderAt("/");
+    expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
+    expect(screen.getByText("simulated", { selector: ".badge" })).toBeTruthy();
+  });
+
+  it("says nothing of simulation when everything was measured", async () => {
+    mockApi({ "/api/v1/gpus": two });
+    renderAt("/");
+    await screen.findByRole("link", { name: /First/ });
+    expect(screen.queryByText(/simulated/)).toBeNull();
+  });
+
+  it("shows the word of a state it has never heard of as unknown", async () => {
+    mockApi({ "/api/v1/gpus": listOf([gpu({ state: "melting" as "unknown" })]) });
+    renderAt("/");
+    expect(await screen.findByText("unknown", { selector: ".badge" })).toBeTruthy();
+  });
+});
+
+describe("search, order and filter", () => {
+  const listAsks = (mock: ReturnType<typeof mockApi>) =>
+    mock.asked.filter((request) => request.path === "/api/v1/gpus" && request.params.get("include") === "metrics");
+
+  it("put themselves into the address and ask the server", async () => {
+    const mock = mockApi({ "/api/v1/gpus": two });
+    renderAt("/");
+    await userEvent.type(await screen.findByRole("searchbox", { name: "Search GPUs" }), "h100");
+    await waitFor(() => expect(window.location.search).toBe("?search=h100"));
+    await userEvent.click(screen.getByRole("button", { name: "Power" }));
+    expect(window.location.search).toBe("?search=h100&sort=-power_w");
+    expect(screen.getByRole("columnheader", { name: "Power" }).getAttribute("aria-sort")).toBe("descending");
+    await userEvent.selectOptions(screen.getByRole("combobox", { name: "Host" }), "node-1");
+    await userEvent.click(screen.getByRole("button", { name: /^idle/ }));
+    await waitFor(() => {
+      const last = listAsks(mock).at(-1)?.params;
+      expect(Object.fromEntries(last ?? [])).toMatchObject({ search: "h100", sort: "-power_w", host: "node-1", state: "idle", offset: "0", limit: "50" });
+    });
+    await userEvent.click(screen.getByRole("button", { name: "Clear filters" }));
+    expect(window.location.search).toBe("?sort=-power_w");
+    expect(screen.getByRole<HTMLInputElement>("searchbox").value).toBe("");
+  });
+
+  it("turns pages and goes back to the first when the question changes", async () => {
+    const mock = mockApi({ "/api/v1/gpus": listOf([gpu()], 10_000) });
+    renderAt("/");
+    await userEvent.click(await screen.findByRole("button", { name: "Next page" }));
+    await waitFor(() => expect(listAsks(mock).at(-1)?.params.get("offset")).toBe("50"));
+    expect(screen.getByText("51–100 of 10,000")).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Temperature" }));
+    expect(window.location.search).toBe("?sort=-temperature_c");
+  });
+});
+
+describe("the keyboard", () => {
+  it("walks the rows, opens one, finds the search and shows its help", async () => {
+    mockApi({ "/api/v1/gpus": two });
+    renderAt("/");
+    const first = await screen.findByRole("link", { name: /First/ });
+    await userEvent.keyboard("j");
+    expect(document.activeElement).toBe(first);
+    await userEvent.keyboard("{ArrowDown}");
+    expect(document.activeElement?.textContent).toContain("Second");
+    await userEvent.keyboard("k");
+    expect(document.activeElement).toBe(first);
+    await userEvent.keyboard("/");
+    expect(document.activeElement).toBe(screen.getByRole("searchbox"));
+    await userEvent.keyboard("jt?{Escape}");
+    expect(screen.getByRole<HTMLInputElement>("searchbox").value).toContain("jt?");
+    await userEvent.keyboard("?");
+    expect(document.querySelector("dialog")?.open).toBe(true);
+  });
+
+  it("turns the theme and remembers it", async () => {
+    mockApi();
+    renderAt("/");
+    await screen.findByText("No GPUs yet");
+    await userEvent.keyboard("t");
+    expect(document.documentElement.dataset.theme).toBe("light");
+    await userEvent.keyboard("t");
+    expect(document.documentElement.dataset.theme).toBe("dark");
+    expect(screen.getByRole("button", { name: "Theme: dark. Change" })).toBeTruthy();
+  });
+});

@@ -1,0 +1,181 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, it } from "vitest";
+import type { Gpu } from "../../api/client";
+import { FakeEventSource } from "../../testing/FakeEventSource";
+import { FakePlot } from "../../testing/FakePlot";
+import { gpu, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const ID = gpu().id;
+const PATH = `/api/v1/gpus/${ID}`;
+const NOW = () => new Date().toISOString();
+
+function detail(part: Partial<Gpu> = {}, at = NOW()): Handler {
+  const latest = {
+    power_w: { value: 512.25, timestamp: at },
+    utilization_pct: { value: 87, timestamp: at },
+    power_limit_w: { value: 700, timestamp: at },
+    foreign_thing: { value: 4, timestamp: at },
+  };
+  return ok({ gpu: gpu({ last_seen: at, ...part }), latest });
+}
+
+/** Three buckets that end now: a value, a gap, a value. */
+const history: Handler = (params) => {
+  const end = Math.floor(Date.parse(params.get("end") ?? "") / 5000) * 5000;
+  const metrics = (params.get("metrics") ?? "").split(",");
+  const series = metrics.map((metric) => ({ metric, gpu: ID, hostname: "node-1", unit: "W", values: [500, null, 510] }));
+  return ok({ times: [end - 15_000, end - 10_000, end - 5000], series, step_ms: 5000 });
+};
+
+const chart = (panel: string) => document.querySelector(`[data-panel="${panel}"]`);
+
+describe("the page of a GPU", () => {
+  it("says that it loads", () => {
+    mockApi({ [PATH]: "never" });
+    renderAt(`/gpus/${ID}`);
+    expect(screen.getByRole("status", { name: "Loading the GPU" })).toBeTruthy();
+  });
+
+  it("says when there is no such GPU", async () => {
+    mockApi();
+    renderAt("/gpus/..%2F..%2Fx");
+    expect(await screen.findByText("No such GPU")).toBeTruthy();
+    expect(screen.getByText("../../x")).toBeTruthy();
+  });
+
+  it("shows why it could not be read, and reads it again", async () => {
+    const mock = mockApi({ [PATH]: { status: 500, body: { error: "internal", message: "disk on fire", code: "internal" } } });
+    renderAt(`/gpus/${ID}`);
+    expect((await screen.findByRole("alert")).textContent).toContain("disk on fire");
+    mock.set(PATH, detail());
+    await userEvent.click(screen.getByRole("button", { name: "Retry" }));
+    expect(await screen.findByRole("heading", { name: /H100/ })).toBeTruthy();
+  });
+
+  it("draws a chart for each group of the catalogue, with gaps, and names unknown columns", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
+    expect(chart("utilization-%-0")).toBeTruthy();
+    expect(screen.getByRole("heading", { name: "Other columns" })).toBeTruthy();
+    const plot = FakePlot.made.find((made) => made.options.series[1]?.label === "power_w" && made.destroyed === 0);
+    expect(plot?.fed.at(-1)?.[1]).toEqual([500, null, 510]);
+    const latest = within(screen.getByRole("region", { name: "Latest values" }));
+    expect(latest.getByText("512 W")).toBeTruthy();
+    expect(latest.getByText("700 W")).toBeTruthy();
+  });
+
+  it("builds each plot once, feeds it, and destroys it once", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    const { unmount, client } = renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(FakePlot.made).toHaveLength(3));
+    await act(() => client.refetchQueries());
+    expect(FakePlot.made).toHaveLength(3);
+    unmount();
+    expect(FakePlot.made.map((made) => made.destroyed)).toEqual([1, 1, 1]);
+  });
+
+  it("says when a range is empty, and when nothing was ever read", async () => {
+    const mock = mockApi({ [PATH]: detail(), "/api/v1/query": ok({ times: [], series: [], step_ms: 5000 }) });
+    const { client } = renderAt(`/gpus/${ID}?live=0`);
+    expect((await screen.findAllByText("No values in this range")).length).toBeGreaterThan(0);
+    mock.set(PATH, ok({ gpu: gpu(), latest: {} }));
+    await act(() => client.refetchQueries());
+    expect(await screen.findByText("No values yet")).toBeTruthy();
+  });
+
+  it("shows why the history could not be read while the rest stands", async () => {
+    const body = { error: "bad request", message: "7 d at 1 ms is too much: choose a step of 1 min", code: "too_many_points" };
+    mockApi({ [PATH]: detail(), "/api/v1/query": { status: 400, body } });
+    renderAt(`/gpus/${ID}`);
+    expect((await screen.findByRole("alert")).textContent).toContain("choose a step of 1 min");
+    expect(screen.getByRole("heading", { name: /H100/ })).toBeTruthy();
+  });
+
+  it("says that a GPU is simulated", async () => {
+    mockApi({ [PATH]: detail({ simulated: true }) });
+    renderAt(`/gpus/${ID}`);
+    expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
+    expect(screen.getByText("simulated", { selector: ".badge" })).toBeTruthy();
+  });
+});
+
+describe("a recording", () => {
+  const AT = "2025-07-18T20:42:34.000Z";
+  const row = { gpu_id: ID, hostname: "node-1", metrics: {}, timestamp: AT };
+  const telemetry = ok({ data: [row], total: 1, pagination: { limit: 1, offset: 0, has_next: false } });
+
+  it("says when the GPU was last seen and looks at that time", async () => {
+    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), [`${PATH}/telemetry`]: telemetry, "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    expect((await screen.findByRole("note", { name: "Age of the data" })).textContent).toMatch(/^Last seen 2025-07-18/);
+    await waitFor(() => expect(mock.asked.some((request) => request.path === "/api/v1/query")).toBe(true));
+    const asked = mock.asked.find((request) => request.path === "/api/v1/query")?.params;
+    expect(asked?.get("start")).toBe("2025-07-18T20:42:29.000Z");
+    expect(asked?.get("end")).toBe("2025-07-18T20:42:39.000Z");
+    expect(FakeEventSource.made).toHaveLength(0);
+  });
+
+  it("ends the ranges of a long recording at its last sample", async () => {
+    const first = { ...row, timestamp: "2025-07-10T00:00:00Z" };
+    const both: Handler = (params) => {
+      const data = params.get("offset") === "0" ? [first] : [row];
+      return ok({ data, total: 2, pagination: { limit: 1, offset: 0, has_next: true } });
+    };
+    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), [`${PATH}/telemetry`]: both, "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(mock.asked.find((request) => request.path === "/api/v1/query")?.params.get("end")).toBe(AT));
+    expect(screen.getByRole("button", { name: "Last 1 hour" }).getAttribute("aria-pressed")).toBe("true");
+  });
+});
+
+describe("live", () => {
+  const sample = (power_w: number) => [{ gpu_id: ID, hostname: "node-1", metrics: { power_w }, timestamp: NOW() }];
+
+  it("shows samples as they arrive, in tile, table and chart", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
+    const source = FakeEventSource.made.at(-1);
+    act(() => source?.open());
+    act(() => source?.send(sample(333)));
+    expect(document.querySelector('[data-metric="power_w"]')?.textContent).toContain("333");
+    expect(chart("power-W-0")?.getAttribute("data-points")).toBe("3");
+    expect(screen.getByTestId("gpu").getAttribute("data-live")).toBe("live");
+  });
+
+  it("says when it must poll, and stops saying so when the stream is back", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(FakeEventSource.made.length).toBeGreaterThan(0));
+    const source = FakeEventSource.made.at(-1);
+    act(() => source?.fail());
+    expect(screen.getByText(/asking every few seconds instead/)).toBeTruthy();
+    act(() => source?.open());
+    expect(screen.queryByText(/asking every few seconds instead/)).toBeNull();
+  });
+
+  it("is switched off by hand and closes the stream", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await userEvent.click(await screen.findByRole("button", { name: "Live" }));
+    expect(window.location.search).toBe("?live=0");
+    expect(FakeEventSource.made.at(-1)?.readyState).toBe(FakeEventSource.CLOSED);
+  });
+});
+
+describe("the toolbar", () => {
+  it("puts range, buckets and a custom span into the address", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
+    await userEvent.click(await screen.findByRole("button", { name: "Last 6 hours" }));
+    await userEvent.selectOptions(screen.getByRole("combobox"), "p99");
+    expect(window.location.search).toBe("?range=6h&aggregate=p99");
+    await userEvent.click(screen.getByRole("button", { name: "Custom range" }));
+    expect(window.location.search).toMatch(/from=.*&to=/);
+    expect(screen.getByRole<HTMLButtonElement>("button", { name: "Live" }).disabled).toBe(true);
+    expect(screen.getByRole("button", { name: "Apply" })).toBeTruthy();
+  });
+});

@@ -1,0 +1,62 @@
+import { act, screen, waitFor } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+import { HEALTH, mockApi, ok } from "../../testing/mockApi";
+import { renderAt } from "../../testing/render";
+
+const strip = () => screen.getByRole("region", { name: "Health" });
+
+describe("the health strip", () => {
+  it("names gateway, queue and collector and when it last looked", async () => {
+    mockApi();
+    renderAt("/");
+    await waitFor(() => expect(strip().textContent).toContain("just now"));
+    for (const part of ["Gateway", "Queue", "Collector"]) expect(strip().textContent).toContain(part);
+    expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(3);
+  });
+
+  it("says why a part is not well and since when", async () => {
+    const collector = { status: "degraded", reason: "no space left on device", since: "2026-11-19T08:30:00Z" };
+    mockApi({ "/health": { status: 503, body: { ...HEALTH, status: "degraded", collector } } });
+    renderAt("/");
+    await waitFor(() => expect(strip().textContent).toMatch(/Collectordegraded since 2026-11-19 .* no space left on device/));
+    expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(2);
+  });
+
+  it("says nothing of parts it cannot see", async () => {
+    mockApi({ "/health": "unreachable" });
+    renderAt("/");
+    await waitFor(() => expect(strip().textContent).toContain("Gatewayunreachable"));
+    expect(strip().textContent).toContain("Queueunknown");
+  });
+});
+
+describe("statistics", () => {
+  it("loads, then shows totals, rates and topics", async () => {
+    const mock = mockApi();
+    const { client } = renderAt("/statistics");
+    expect(screen.getByRole("status", { name: "Loading statistics" })).toBeTruthy();
+    expect(await screen.findByText("1,197")).toBeTruthy();
+    expect(screen.getByText("87.5%")).toBeTruthy();
+    expect(screen.getAllByText("1 h 1 min")).toHaveLength(2);
+    expect(screen.getByRole("rowheader", { name: "telemetry" })).toBeTruthy();
+    const tile = () => screen.getByText("Messages per second").parentElement?.textContent;
+    expect(tile()).toContain("–");
+    mock.set("/stats", ok({ topics: {}, total_processed: 5000, uptime_seconds: 3710, gateway: { cache_hit_rate: null } }));
+    await act(() => client.refetchQueries());
+    await waitFor(() => expect(tile()).not.toContain("–"));
+    expect(screen.getByText("The queue has no topics yet.")).toBeTruthy();
+  });
+
+  it("shows why they could not be read", async () => {
+    mockApi({ "/stats": { status: 500, body: { error: "internal", message: "queue is closed", code: "unavailable" } } });
+    renderAt("/statistics");
+    expect((await screen.findByRole("alert")).textContent).toContain("queue is closed");
+  });
+});
+
+it("an address of no page leads back to the list", async () => {
+  mockApi();
+  renderAt("/nowhere");
+  expect(screen.getByRole("link", { name: "To the list of GPUs" }).getAttribute("href")).toBe("/");
+  await waitFor(() => expect(strip().textContent).toContain("just now"));
+});

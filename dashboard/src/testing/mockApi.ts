@@ -1,0 +1,99 @@
+import { vi } from "vitest";
+import type { Gpu, Metric } from "../api/client";
+
+/** An answer of the mock server; a function decides by the request's query. */
+export type Answer = { readonly status?: number; readonly body: unknown } | "unreachable" | "never";
+export type Handler = Answer | ((params: URLSearchParams) => Answer);
+
+export interface MockApi {
+  readonly asked: { readonly path: string; readonly params: URLSearchParams }[];
+  readonly set: (path: string, handler: Handler) => void;
+  /** Nobody answers anything, or everybody again. */
+  readonly goDown: (down: boolean) => void;
+}
+
+export const ok = (body: unknown): Answer => ({ body });
+
+export function gpu(part: Partial<Gpu> = {}): Gpu {
+  return {
+    id: "GPU-5fd4f087-86f3-7a43-b711-4771313afc50",
+    name: "H100",
+    model: "H100",
+    vendor: "NVIDIA",
+    hostname: "node-1",
+    index: 0,
+    memory_mb: 81_559,
+    driver_version: "535.129.03",
+    state: "active",
+    last_seen: new Date().toISOString(),
+    simulated: false,
+    metrics: { utilization_pct: 87, power_w: 512.25, temperature_c: 61, memory_used_mb: 40_960 },
+    ...part,
+  };
+}
+
+export function listOf(gpus: readonly Gpu[], total = gpus.length): Answer {
+  return ok({ gpus, total, pagination: { limit: 50, offset: 0, has_next: total > gpus.length } });
+}
+
+export function metric(column: string, unit: string, group: string, instrument = "gauge"): Metric {
+  const type = "f32" as const;
+  return { id: column, column, type, unit, group, instrument, scope: "device", help: `About ${column}.`, prometheus: `gpu_${column}` };
+}
+
+const healthy = { status: "healthy", reason: "", since: "2026-11-20T10:00:00Z" };
+export const HEALTH = {
+  status: "healthy",
+  service: "telemetry-api-gateway",
+  timestamp: "2026-11-20T12:00:00Z",
+  version: "0.1.0",
+  collector: healthy,
+  queue: healthy,
+};
+
+const DEFAULTS: Readonly<Record<string, Handler>> = {
+  "/health": ok(HEALTH),
+  "/stats": ok({
+    topics: { telemetry: { pending: 3, published: 1200 } },
+    total_processed: 1197,
+    uptime_seconds: 3700,
+    gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 },
+  }),
+  "/api/v1/gpus": listOf([]),
+  "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2 }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
+  "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),
+  "/api/v1/metrics": ok({
+    metrics: [
+      metric("utilization_pct", "%", "utilization"),
+      metric("power_w", "W", "power"),
+      metric("power_limit_w", "W", "power", "info"),
+      metric("temperature_c", "°C", "temperature"),
+    ],
+  }),
+};
+
+/** Answers the page's requests from a table of paths; what is not in the table is a 404 as the server words it. */
+export function mockApi(handlers: Readonly<Record<string, Handler>> = {}): MockApi {
+  const table = new Map<string, Handler>(Object.entries({ ...DEFAULTS, ...handlers }));
+  const asked: { path: string; params: URLSearchParams }[] = [];
+  let silent = false;
+  vi.stubGlobal("fetch", (request: Request) => {
+    const url = new URL(request.url);
+    asked.push({ path: url.pathname, params: url.searchParams });
+    const handler = table.get(url.pathname);
+    const answer = typeof handler === "function" ? handler(url.searchParams) : handler;
+    return respond(silent ? "unreachable" : answer, url.pathname);
+  });
+  return { asked, set: (path, handler) => void table.set(path, handler), goDown: (down) => void (silent = down) };
+}
+
+function respond(answer: Answer | undefined, path: string): Promise<Response> {
+  if (answer === "never") return new Promise(() => undefined);
+  if (answer === "unreachable") return Promise.reject(new TypeError("fetch failed"));
+  if (answer === undefined) {
+    const body = { error: "not found", message: `there is no ${path}`, code: "not_found" };
+    return Promise.resolve(new Response(JSON.stringify(body), { status: 404 }));
+  }
+  const text = typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body);
+  return Promise.resolve(new Response(text, { status: answer.status ?? 200 }));
+}

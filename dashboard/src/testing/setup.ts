@@ -1,0 +1,16 @@
+import { cleanup } from "@testing-library/react";
+import { afterEach, beforeEach, vi } from "vitest";
+import { answered } from "../api/reachability";
+
+// Charts are drawn by uPlot on a canvas, which the test's browser lacks: tests see what the plot is told.
+vi.mock("uplot", async () => ({ default: (await import("./FakePlot")).FakePlot }));
+
+beforeEach(() => {
+  window.history.replaceState(null, "", "/");
+  window.localStorage.clear();
+});
+
+afterEach(() => {
+  cleanup();
+  answered();
+});
