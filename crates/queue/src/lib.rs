@@ -20,6 +20,23 @@
 //! - *No order.* Redeliveries come out of order; rows carry their time.
 //! - *Bounded.* Every topic has a bound in messages and bytes, and what happens there is counted.
 //!
+//! ```
+//! use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, ContentType, Frame, Queue, QueueConfig};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+//! let mut collector = queue.subscribe("gpu-telemetry", "collector", &ConsumerOptions::default())?;
+//! queue.publish("gpu-telemetry", Frame::new(ContentType::Json, 1, "{}"))?;
+//! for delivery in collector.receive().await? {
+//!     // Store `delivery.rows` of `delivery.frame.payload`, and only then:
+//!     collector.ack(&[delivery.id]).await?;
+//! }
+//! queue.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! What it is not: it does not keep messages over a restart (memory durability, as [`Receipt`] says),
 //! and it does not open payloads.
 
