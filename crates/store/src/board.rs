@@ -1,0 +1,73 @@
+//! How the store does: each part says what ails it, the board says it in one.
+
+use std::sync::{Mutex, PoisonError};
+
+use gpuvitals_core::{Health, Status};
+
+use crate::clock;
+
+/// A part of the store that can ail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Part {
+    /// Taking rows: the log.
+    Log,
+    /// Writing files.
+    Flush,
+    /// Merging files.
+    Merge,
+    /// Data that was found damaged since the start.
+    Damage,
+}
+
+const PARTS: usize = 4;
+
+#[derive(Debug)]
+struct State {
+    reasons: [Option<String>; PARTS],
+    health: Health,
+}
+
+/// Reasons by part, and the health that follows.
+#[derive(Debug)]
+pub(crate) struct Board(Mutex<State>);
+
+impl Board {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(State { reasons: Default::default(), health: Health::healthy(clock::now_ns()) }))
+    }
+
+    /// A part ails, or (none) does no longer.
+    pub(crate) fn set(&self, part: Part, reason: Option<String>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(slot) = state.reasons.get_mut(part as usize) else { return };
+        if *slot == reason {
+            return;
+        }
+        match &reason {
+            Some(reason) => tracing::warn!(?part, reason, "the store is degraded"),
+            None => tracing::info!(?part, "the store has recovered"),
+        }
+        *slot = reason;
+        let reasons: Vec<&str> = state.reasons.iter().flatten().map(String::as_str).collect();
+        let status = if reasons.is_empty() { Status::Healthy } else { Status::Degraded };
+        let reason = reasons.join("; ");
+        state.health.observe(status, reason, clock::now_ns());
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).health.clone()
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! Small files of one hour become one.
+//!
+//! All files of the hour are read side by side, row group by row group in the order of keys. What lies below the next
+//! unread key of every file is whole and goes out. Memory is a row group per file and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow_array::RecordBatch;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::file::{self, FileError, Place, TableFile, TableWriter};
+use crate::flush::row_groups;
+use crate::manifest::{FileEntry, FileRecord, HOUR_NS};
+use crate::merge::{Merge, MergeError, Order, RowKeys};
+use crate::shared::Shared;
+use crate::step::Steps;
+
+/// After this much newer data an hour is taken for complete.
+const GRACE_NS: i64 = HOUR_NS / 12;
+/// A complete hour is merged again when the new files have a quarter of the merged one's bytes.
+const WORTH: u64 = 4;
+
+/// What became of a merge.
+#[derive(Debug)]
+pub(crate) enum Merged {
+    /// One file instead of the inputs.
+    Done {
+        /// The file.
+        record: FileRecord,
+        /// Rows that were joined into others with the same key.
+        joined: u64,
+    },
+    /// The store is closing.
+    Stopped,
+    /// An input is damaged and has been condemned.
+    Damaged,
+    /// The disk refuses.
+    Failed(StoreError),
+}
+
+/// The files to merge next, oldest arrival first, if any are due: all those of one hour.
+pub(crate) fn due(files: &[Arc<FileEntry>], config: &StoreConfig) -> Option<Vec<Arc<FileEntry>>> {
+    let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
+    let mut hours: BTreeMap<i64, Vec<&Arc<FileEntry>>> = BTreeMap::new();
+    for file in files {
+        hours.entry(file.hour()).or_default().push(file);
+    }
+    let is_due = |hour: i64, files: &[&Arc<FileEntry>]| {
+        let fresh = || files.iter().filter(|file| file.level == 0);
+        let end = hour.saturating_add(1).saturating_mul(HOUR_NS);
+        let complete = newest >= end.saturating_add(GRACE_NS);
+        let fresh_bytes: u64 = fresh().map(|file| file.bytes).sum();
+        let merged_bytes: u64 = files.iter().filter(|file| file.level > 0).map(|file| file.bytes).sum();
+        let many = fresh().count() >= config.merge_files.max(2);
+        let worth = complete && fresh_bytes > 0 && fresh_bytes.saturating_mul(WORTH) >= merged_bytes;
+        files.len() > 1 && (many || worth)
+    };
+    let (_, found) = hours
+        .into_iter()
+        .find(|(hour, files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))?;
+    let mut found: Vec<_> = found.into_iter().cloned().collect();
+    found.sort_by_key(|file| (file.order, file.level));
+    Some(found)
+}
+
+/// Merges files of one hour, oldest arrival first, into one.
+pub(crate) fn merge(
+    inputs: &[Arc<FileEntry>],
+    root: &Path,
+    order: u64,
+    shared: &Shared,
+    steps: &Steps,
+) -> Merged {
+    match try_merge(inputs, root, order, shared, steps) {
+        Ok(Some((record, joined))) => Merged::Done { record, joined },
+        Ok(None) => Merged::Stopped,
+        Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
+        Err(error) => Merged::Failed(error),
+    }
+}
+
+fn try_merge(
+    inputs: &[Arc<FileEntry>],
+    root: &Path,
+    order: u64,
+    shared: &Shared,
+    steps: &Steps,
+) -> Result<Option<(FileRecord, u64)>, StoreError> {
+    let config = &shared.config;
+    let mut cursors: Vec<Cursor> = inputs.iter().map(Cursor::open).collect::<Result<_, _>>()?;
+    // Empty parts with every input's columns: so all row groups have the columns of the whole.
+    let frames: Vec<RecordBatch> = cursors
+        .iter()
+        .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
+        .collect();
+    let schema = Arc::clone(Merge::plan(&frames, Order::GpuTime)?.schema());
+    let hour = inputs.first().map_or(0, |input| input.hour());
+    let place = Place { root: root.to_owned(), level: 1, order, hour };
+    let properties = file::properties(&schema, place.level, config.page_rows);
+    let mut writer = TableWriter::create(place, schema, properties, steps)?;
+    let mut joined = 0;
+    while let Some(bound) = advance(&mut cursors)? {
+        if shared.ending.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let mut parts = frames.clone();
+        for cursor in &mut cursors {
+            cursor.take_below(bound.as_deref(), &mut parts)?;
+        }
+        let plan = Merge::plan(&parts, Order::GpuTime)?;
+        joined += plan.joined() as u64;
+        for rows in row_groups(&plan, config) {
+            writer.row_group(&plan.batch(rows)?)?;
+        }
+    }
+    Ok(Some((writer.finish()?, joined)))
+}
+
+/// Reads on until some rows are whole; the key below which they are (none: all), or none at the end.
+fn advance(cursors: &mut [Cursor]) -> Result<Option<Option<Arc<str>>>, StoreError> {
+    loop {
+        for cursor in cursors.iter_mut().filter(|cursor| cursor.pending.is_empty()) {
+            cursor.read_group()?;
+        }
+        let bound = cursors.iter().filter_map(Cursor::next_key).min();
+        let whole = |cursor: &Cursor| match (&bound, cursor.first_key()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(bound), Some(first)) => first < bound.as_ref(),
+        };
+        if cursors.iter().any(whole) {
+            return Ok(Some(bound));
+        }
+        // One GPU goes over the end of a row group, or all is read.
+        let Some(bound) = bound else { return Ok(None) };
+        for cursor in cursors.iter_mut().filter(|cursor| cursor.next_key().as_ref() == Some(&bound)) {
+            cursor.read_group()?;
+        }
+    }
+}
+
+/// A file being read in the order of keys.
+struct Cursor {
+    entry: Arc<FileEntry>,
+    table: TableFile,
+    next: usize,
+    /// Rows read but not yet merged.
+    pending: Vec<(RecordBatch, RowKeys)>,
+}
+
+impl Cursor {
+    fn open(entry: &Arc<FileEntry>) -> Result<Self, StoreError> {
+        let table = file::open(entry).map_err(|error| condemn(entry, error))?;
+        Ok(Self { entry: Arc::clone(entry), table, next: 0, pending: Vec::new() })
+    }
+
+    /// Smallest key of what is not read yet.
+    fn next_key(&self) -> Option<Arc<str>> {
+        self.table.row_groups.get(self.next).map(|group| Arc::from(group.min_key.as_str()))
+    }
+
+    /// Smallest key of what is read but not merged.
+    fn first_key(&self) -> Option<&str> {
+        let (_, keys) = self.pending.first()?;
+        let id = *keys.ids.first()?;
+        keys.keys.get(id as usize).map(AsRef::as_ref)
+    }
+
+    fn read_group(&mut self) -> Result<(), StoreError> {
+        let group = self.next;
+        if group >= self.table.row_groups.len() {
+            return Ok(());
+        }
+        self.next += 1;
+        let entry = &self.entry;
+        self.table.verify(group).map_err(|error| condemn(entry, error))?;
+        for rows in self.table.read_group(group).map_err(|error| condemn(entry, error))? {
+            let keys = RowKeys::of(&rows).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+            self.pending.push((rows, keys));
+        }
+        Ok(())
+    }
+
+    /// Hands over the rows below a key.
+    fn take_below(&mut self, bound: Option<&str>, parts: &mut Vec<RecordBatch>) -> Result<(), StoreError> {
+        for (rows, keys) in std::mem::take(&mut self.pending) {
+            let below = |id: &u32| {
+                bound.is_none_or(|bound| keys.keys.get(*id as usize).is_some_and(|key| key.as_ref() < bound))
+            };
+            let whole = keys.ids.partition_point(below);
+            let rest = rows.num_rows() - whole;
+            if whole > 0 {
+                parts.push(rows.slice(0, whole));
+            }
+            if rest > 0 {
+                let rest = rows.slice(whole, rest);
+                let keys = RowKeys::of(&rest).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+                self.pending.push((rest, keys));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn condemn(entry: &FileEntry, error: FileError) -> StoreError {
+    if error.is_damage() {
+        entry.condemn(crate::board::causes(&error));
+    }
+    StoreError::File(error)
+}
+
+impl TableFile {
+    /// All columns of a row group.
+    ///
+    /// # Errors
+    /// When it does not parse or cannot be read.
+    pub(crate) fn read_group(&self, group: usize) -> Result<Vec<RecordBatch>, FileError> {
+        let rows = self.row_groups.get(group).and_then(|facts| usize::try_from(facts.rows).ok()).unwrap_or(1);
+        let file = self.file.try_clone().map_err(|source| self.io("opening", source))?;
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+            .with_row_groups(vec![group])
+            .with_batch_size(rows.max(1))
+            .build()
+            .map_err(|source| self.parquet("reading", source))?;
+        reader.collect::<Result<_, _>>().map_err(|source| {
+            self.parquet("reading", parquet::errors::ParquetError::ArrowError(source.to_string()))
+        })
+    }
+}

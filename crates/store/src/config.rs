@@ -1,0 +1,51 @@
+//! Settings of the store.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of the store. Every limit of it is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The store's directory; made if it is not there.
+    pub dir: PathBuf,
+    /// Rows in memory that start a flush.
+    pub flush_rows: usize,
+    /// Bytes of columns in memory that start a flush. Three times as much is the most that waits in memory; then
+    /// [`crate::Store::append`] waits.
+    pub flush_bytes: usize,
+    /// Age of the oldest row in memory that starts a flush.
+    pub flush_age: Duration,
+    /// GPUs per row group: what one merge step holds in memory, and what a one-GPU query reads.
+    pub row_group_gpus: usize,
+    /// Rows after which a row group ends even within fewer GPUs.
+    pub row_group_rows: usize,
+    /// Rows per page: the smallest piece a query reads.
+    pub page_rows: usize,
+    /// Unmerged files of one hour that start a merge.
+    pub merge_files: usize,
+    /// Size of a log segment in bytes.
+    pub segment_bytes: u32,
+    /// Appends a subscriber may fall behind before it loses the oldest.
+    pub subscriber_lag: usize,
+    /// Whether small files are merged in the background.
+    pub merge: bool,
+}
+
+impl StoreConfig {
+    /// Defaults for a store in that directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            flush_rows: 400_000,
+            flush_bytes: 48 << 20,
+            flush_age: Duration::from_secs(120),
+            row_group_gpus: 64,
+            row_group_rows: 1 << 20,
+            page_rows: 3_600,
+            merge_files: 16,
+            segment_bytes: 32 << 20,
+            subscriber_lag: 256,
+            merge: true,
+        }
+    }
+}

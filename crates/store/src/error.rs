@@ -1,0 +1,112 @@
+//! What goes wrong with the store as a whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::{Table, wire};
+use gpuvitals_log::LogError;
+
+use crate::file::FileError;
+use crate::manifest::ManifestError;
+use crate::merge::MergeError;
+
+/// Why the store cannot be opened, flushed or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A system call on a file of the store failed.
+    #[error("{action} {path}")]
+    Io {
+        /// What was being done: `creating`, `syncing` …
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process has the store open.
+    #[error("{0} is in use by another process")]
+    Locked(PathBuf),
+    /// The directory holds a store of a version this program does not know.
+    #[error("{path} says format {found:?}; this program knows {known:?}")]
+    Format {
+        /// The FORMAT file.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+        /// What is known.
+        known: &'static str,
+    },
+    /// The list of files.
+    #[error("the list of files")]
+    Manifest(#[from] ManifestError),
+    /// A table file.
+    #[error("writing table files")]
+    File(#[from] FileError),
+    /// The latest values.
+    #[error("spelling the fleet for {path}")]
+    Fleet {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: wire::WireError,
+    },
+    /// The log.
+    #[error("the log")]
+    Log(#[from] LogError),
+    /// Rows whose columns do not fit together.
+    #[error("joining rows")]
+    Merge(#[from] MergeError),
+    /// Rows could not be written to files. They are safe in the log, and the store tries again.
+    #[error("rows stay in the log")]
+    Unflushed(#[source] Arc<StoreError>),
+    /// The store has been closed, or its thread ended.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
+        Self::Io { action, path: path.as_ref().to_owned(), source }
+    }
+}
+
+/// Why rows were not taken. Nothing of them is acknowledged. After a crash they may be found all the same; the same
+/// rows sent again change nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The log does not take them now: the disk is full or fails.
+    #[error("writing to the log")]
+    Log(#[source] LogError),
+    /// Memory is full of rows that cannot be written to files, for this reason.
+    #[error("memory is full and files cannot be written: {0}")]
+    MemoryFull(Arc<str>),
+    /// The encoded rows are longer than a log record.
+    #[error("a batch of {len} encoded bytes is longer than a log record of {max}")]
+    TooLarge {
+        /// Encoded bytes.
+        len: usize,
+        /// Most a record can have.
+        max: usize,
+    },
+    /// Rows of a table that this store does not hold.
+    #[error("the store holds gpu_events, not {0:?}")]
+    Table(Table),
+    /// A row without identity.
+    #[error("row {row} names no GPU")]
+    Nobody {
+        /// Row in its batch, from 0.
+        row: usize,
+    },
+    /// The store has been closed, or its thread ended.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl AppendError {
+    /// Whether the same rows may be taken later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Log(_) | Self::MemoryFull(_))
+    }
+}

@@ -1,0 +1,168 @@
+//! Table files: sorted Parquet with checksums.
+//!
+//! The footer's key-value metadata has `gpuvitals.schema` (version of the table) and `gpuvitals.row_groups`, a JSON
+//! list with the byte range, CRC32C, smallest and largest key and time of each row group; the manifest has the
+//! CRC32C of the footer. So every byte of a file is under a checksum, and a query checks what it reads, once.
+
+mod columns;
+mod writing;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use columns::properties;
+pub(crate) use writing::{Place, TableWriter, discard};
+
+use crate::manifest::FileEntry;
+
+/// Footer key of the row groups' facts.
+pub(crate) const ROW_GROUPS_KEY: &str = "gpuvitals.row_groups";
+
+/// What is known of a row group beyond Parquet's statistics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RowGroupFacts {
+    /// First byte in the file.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+    /// CRC32C of those bytes.
+    pub(crate) crc32c: u32,
+    /// Rows.
+    pub(crate) rows: u64,
+    /// Smallest GPU key. Row groups are in the order of keys; only neighbours can share one.
+    pub(crate) min_key: String,
+    /// Largest GPU key.
+    pub(crate) max_key: String,
+    /// Earliest time, nanoseconds UTC since 1970.
+    pub(crate) min_timestamp_ns: i64,
+    /// Latest time, inclusive.
+    pub(crate) max_timestamp_ns: i64,
+}
+
+/// An open table file whose footer has been checked and parsed.
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    /// For `ParquetRecordBatchReaderBuilder::new_with_metadata` (clone the handle with `try_clone`).
+    pub(crate) file: File,
+    /// Footer with page index.
+    pub(crate) metadata: ArrowReaderMetadata,
+    /// One per row group.
+    pub(crate) row_groups: Vec<RowGroupFacts>,
+    path: PathBuf,
+}
+
+/// What is wrong with a table file.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// A system call failed.
+    #[error("{action} {path}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is not what was written.
+    #[error("{path} is damaged: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// In what way.
+        what: &'static str,
+    },
+    /// Parquet does not parse or does not encode.
+    #[error("{action} {path}")]
+    Parquet {
+        /// What was being done.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: parquet::errors::ParquetError,
+    },
+}
+
+impl FileError {
+    /// Whether the file itself is at fault, and not the moment (no memory, no file handles, an unplugged disk).
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } | Self::Parquet { .. } => true,
+            Self::Io { source, .. } => {
+                matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof)
+            }
+        }
+    }
+}
+
+/// Opens a live file, checks its footer against the manifest and parses it.
+///
+/// # Errors
+/// When the file cannot be read or is not what was written. If [`FileError::is_damage`], the caller condemns it.
+pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
+    let io = |action, source| FileError::Io { action, path: entry.path.clone(), source };
+    let damaged = |what| FileError::Damaged { path: entry.path.clone(), what };
+    let file = File::open(&entry.path).map_err(|e| io("opening", e))?;
+    if file.metadata().map_err(|e| io("inspecting", e))?.len() != entry.bytes {
+        return Err(damaged("its length is not that of the manifest"));
+    }
+    let footer_len = entry.bytes.checked_sub(entry.footer_offset).and_then(|len| usize::try_from(len).ok());
+    let mut footer = vec![0; footer_len.ok_or_else(|| damaged("its footer lies outside"))?];
+    file.read_exact_at(&mut footer, entry.footer_offset).map_err(|e| io("reading", e))?;
+    if crc32c::crc32c(&footer) != entry.footer_crc32c {
+        return Err(damaged("checksum of the footer"));
+    }
+    let options = parquet::arrow::arrow_reader::ArrowReaderOptions::new()
+        .with_page_index_policy(parquet::file::metadata::PageIndexPolicy::Optional);
+    let metadata = ArrowReaderMetadata::load(&file, options).map_err(|source| FileError::Parquet {
+        action: "parsing the footer of",
+        path: entry.path.clone(),
+        source,
+    })?;
+    let row_groups = metadata
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .and_then(|pairs| pairs.iter().find(|pair| pair.key == ROW_GROUPS_KEY))
+        .and_then(|pair| pair.value.as_deref())
+        .and_then(|json| serde_json::from_str::<Vec<RowGroupFacts>>(json).ok())
+        .filter(|groups| groups.len() == metadata.metadata().num_row_groups())
+        .ok_or_else(|| damaged("its row groups are not described"))?;
+    Ok(TableFile { file, metadata, row_groups, path: entry.path.clone() })
+}
+
+impl TableFile {
+    pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> FileError {
+        FileError::Io { action, path: self.path.clone(), source }
+    }
+
+    pub(crate) fn parquet(&self, action: &'static str, source: parquet::errors::ParquetError) -> FileError {
+        FileError::Parquet { action, path: self.path.clone(), source }
+    }
+
+    /// Checks the bytes of a row group. Once per open file and row group is enough; the caller remembers.
+    ///
+    /// # Errors
+    /// When they cannot be read or are not what was written.
+    pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
+        let damaged = |what| FileError::Damaged { path: self.path.clone(), what };
+        let facts = self.row_groups.get(row_group).ok_or_else(|| damaged("it has fewer row groups"))?;
+        let mut buffer = vec![0; 1 << 18];
+        let (mut offset, end, mut crc) = (facts.offset, facts.offset.saturating_add(facts.len), 0);
+        while offset < end {
+            let want = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
+            let piece = buffer.get_mut(..want).unwrap_or_default();
+            self.file.read_exact_at(piece, offset).map_err(|source| self.io("reading", source))?;
+            crc = crc32c::crc32c_append(crc, piece);
+            offset += want as u64;
+        }
+        if crc == facts.crc32c { Ok(()) } else { Err(damaged("checksum of a row group")) }
+    }
+}

@@ -1,0 +1,82 @@
+//! How each column is encoded. The choice is measured (`reference/store.md`): noise is split into byte streams, what
+//! counts is delta-coded, what rarely changes is a dictionary.
+
+use arrow_schema::{DataType, Schema};
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::catalogue::{self, Group, Instrument, Unit};
+use gpuvitals_core::{IdentityColumn, Metric};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+/// Footer key of the table's version.
+const SCHEMA_KEY: &str = "gpuvitals.schema";
+/// Version of the table.
+const SCHEMA_VERSION: &str = "gpu_events 1";
+
+enum Coding {
+    Dictionary(Option<Encoding>),
+    Plain(Encoding),
+}
+
+/// Properties of a file with these columns.
+pub(crate) fn properties(schema: &Schema, level: u8, page_rows: usize) -> WriterProperties {
+    let zstd = ZstdLevel::try_new(if level == 0 { 1 } else { 3 }).unwrap_or_default();
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(zstd))
+        .set_created_by(concat!("gpuvitals ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned())]))
+        .set_max_row_group_row_count(None)
+        .set_data_page_row_count_limit(page_rows.max(1))
+        .set_write_batch_size((page_rows / 4).max(1))
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for field in schema.fields() {
+        let path = || ColumnPath::new(vec![field.name().clone()]);
+        builder = match coding(field.name(), field.data_type()) {
+            Coding::Plain(encoding) => {
+                builder.set_column_dictionary_enabled(path(), false).set_column_encoding(path(), encoding)
+            }
+            Coding::Dictionary(None) => builder.set_column_dictionary_enabled(path(), true),
+            Coding::Dictionary(Some(beyond)) => {
+                builder.set_column_dictionary_enabled(path(), true).set_column_encoding(path(), beyond)
+            }
+        };
+        // Queries skip pages by time and GPU, by nothing else.
+        if field.name() == TIMESTAMP_COLUMN || field.name() == IdentityColumn::Uuid.name() {
+            builder = builder.set_column_statistics_enabled(path(), EnabledStatistics::Page);
+        }
+    }
+    builder.build()
+}
+
+fn coding(name: &str, data_type: &DataType) -> Coding {
+    if name == TIMESTAMP_COLUMN {
+        return Coding::Plain(Encoding::DELTA_BINARY_PACKED);
+    }
+    match (catalogue::by_column(name), data_type) {
+        (Some(id), DataType::Float32 | DataType::Float64) if !is_steady(id.metric()) => {
+            Coding::Plain(Encoding::BYTE_STREAM_SPLIT)
+        }
+        (Some(id), DataType::Int32 | DataType::Int64) => integer(id.metric()),
+        (_, DataType::Int32 | DataType::Int64) => Coding::Dictionary(Some(Encoding::DELTA_BINARY_PACKED)),
+        (_, DataType::Float32 | DataType::Float64) => Coding::Dictionary(Some(Encoding::BYTE_STREAM_SPLIT)),
+        _ => Coding::Dictionary(None),
+    }
+}
+
+fn is_steady(metric: &Metric) -> bool {
+    matches!(metric.instrument, Instrument::Info | Instrument::State)
+}
+
+fn integer(metric: &Metric) -> Coding {
+    if is_steady(metric) {
+        return Coding::Dictionary(Some(Encoding::DELTA_BINARY_PACKED));
+    }
+    match (metric.instrument, metric.unit) {
+        (Instrument::Counter, _) => Coding::Plain(Encoding::DELTA_BINARY_PACKED),
+        _ if metric.group == Group::Temperature => Coding::Plain(Encoding::DELTA_BINARY_PACKED),
+        (_, Unit::Percent | Unit::Ratio | Unit::BytesPerSecond) => Coding::Plain(Encoding::BYTE_STREAM_SPLIT),
+        _ => Coding::Dictionary(Some(Encoding::DELTA_BINARY_PACKED)),
+    }
+}

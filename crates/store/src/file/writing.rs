@@ -1,0 +1,225 @@
+//! Writing a table file: `.tmp`, sync, rename, sync of the directory.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+
+use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
+use crate::directory::sync_dir;
+use crate::manifest::{FileRecord, HOUR_NS};
+use crate::merge::RowKeys;
+use crate::step::{Step, Steps};
+use crate::tail;
+
+/// Counts what goes to a file and sums it up.
+struct Summed {
+    file: File,
+    offset: u64,
+    crc32c: u32,
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes.get(..written).unwrap_or_default());
+        self.offset += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Where a file of the store goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The store's directory.
+    pub(crate) root: PathBuf,
+    /// 0 or 1.
+    pub(crate) level: u8,
+    /// Number of the flush or merge.
+    pub(crate) order: u64,
+    /// Hours since 1970.
+    pub(crate) hour: i64,
+}
+
+impl Place {
+    /// `raw/2026-11-20/10h-L0-42.parquet`
+    pub(crate) fn name(&self) -> String {
+        let day = self.hour.div_euclid(24);
+        let time = gpuvitals_core::time::format(day.saturating_mul(24).saturating_mul(HOUR_NS));
+        let date = time.split('T').next().unwrap_or("1970-01-01");
+        format!("raw/{date}/{:02}h-L{}-{}.parquet", self.hour.rem_euclid(24), self.level, self.order)
+    }
+}
+
+/// A table file being written. Dropped before [`TableWriter::finish`], it leaves nothing behind.
+pub(crate) struct TableWriter<'a> {
+    place: Place,
+    name: String,
+    steps: &'a Steps,
+    fresh: Fresh,
+    writer: ArrowWriter<Summed>,
+    groups: Vec<RowGroupFacts>,
+}
+
+/// The `.tmp` file; removed unless it was renamed.
+struct Fresh {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What stays is unlisted: the next start removes it.
+            let _removed = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl<'a> TableWriter<'a> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn create(
+        place: Place,
+        schema: SchemaRef,
+        properties: WriterProperties,
+        steps: &'a Steps,
+    ) -> Result<Self, FileError> {
+        let name = place.name();
+        let path = place.root.join(&name).with_extension("tmp");
+        let io = |source| FileError::Io { action: "creating", path: path.clone(), source };
+        if let Some(day) = path.parent().filter(|day| !day.exists()) {
+            fs::create_dir_all(day).map_err(io)?;
+            day.parent().map_or(Ok(()), sync_dir).map_err(io)?;
+        }
+        steps.take(Step::Create, &path).map_err(io)?;
+        let file = File::create(&path).map_err(io)?;
+        let fresh = Fresh { path: path.clone(), kept: false };
+        let writer = ArrowWriter::try_new(Summed { file, offset: 0, crc32c: 0 }, schema, Some(properties))
+            .map_err(|source| FileError::Parquet { action: "beginning", path, source })?;
+        Ok(Self { place, name, steps, fresh, writer, groups: Vec::new() })
+    }
+
+    fn parquet(
+        &self,
+        action: &'static str,
+    ) -> impl FnOnce(parquet::errors::ParquetError) -> FileError + use<> {
+        let path = self.fresh.path.clone();
+        move |source| match source {
+            // A full disk comes out of Parquet wrapped.
+            parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(inner) => FileError::Io { action, path, source: *inner },
+                Err(inner) => FileError::Parquet {
+                    action,
+                    path,
+                    source: parquet::errors::ParquetError::External(inner),
+                },
+            },
+            source => FileError::Parquet { action, path, source },
+        }
+    }
+
+    fn io(&self, action: &'static str) -> impl FnOnce(io::Error) -> FileError + use<> {
+        let path = self.fresh.path.clone();
+        move |source| FileError::Io { action, path, source }
+    }
+
+    /// Adds a row group: rows by GPU and time, not before those that are there already.
+    ///
+    /// # Errors
+    /// When the disk or Parquet refuses.
+    pub(crate) fn row_group(&mut self, rows: &RecordBatch) -> Result<(), FileError> {
+        self.writer.sync().map_err(self.io("writing"))?;
+        // The magic number at the front is part of the first row group's range.
+        let offset = self.groups.last().map_or(0, |last| last.offset + last.len);
+        let (min_timestamp_ns, max_timestamp_ns) = tail::span(rows);
+        let keys = RowKeys::of(rows)
+            .map_err(|_| FileError::Damaged { path: self.fresh.path.clone(), what: "a row names no GPU" })?;
+        let key = |id: Option<&u32>| {
+            id.and_then(|&id| keys.keys.get(id as usize))
+                .map(|key| key.as_ref().to_owned())
+                .unwrap_or_default()
+        };
+        let (min_key, max_key) = (key(keys.ids.first()), key(keys.ids.last()));
+        let written = self.writer.write(rows).and_then(|()| self.writer.flush());
+        written.map_err(self.parquet("writing"))?;
+        self.writer.sync().map_err(self.io("writing"))?;
+        let summed = self.writer.inner_mut();
+        let crc32c = std::mem::take(&mut summed.crc32c);
+        let len = summed.offset - offset;
+        let rows = rows.num_rows() as u64;
+        self.groups.push(RowGroupFacts {
+            offset,
+            len,
+            crc32c,
+            rows,
+            min_key,
+            max_key,
+            min_timestamp_ns,
+            max_timestamp_ns,
+        });
+        Ok(())
+    }
+
+    /// Ends the file, makes it durable and gives it its name.
+    ///
+    /// # Errors
+    /// When the disk or Parquet refuses; then there is no such file.
+    pub(crate) fn finish(mut self) -> Result<FileRecord, FileError> {
+        let footer_offset = self.groups.last().map_or(0, |last| last.offset + last.len);
+        let json =
+            serde_json::to_string(&self.groups).map_err(io::Error::other).map_err(self.io("describing"))?;
+        self.writer.append_key_value_metadata(KeyValue::new(ROW_GROUPS_KEY.to_owned(), json));
+        let finished = self.writer.finish();
+        finished.map_err(self.parquet("ending"))?;
+        self.writer.sync().map_err(self.io("writing"))?;
+        let summed = self.writer.inner();
+        let (bytes, footer_crc32c) = (summed.offset, summed.crc32c);
+        self.steps.take(Step::Sync, &self.fresh.path).map_err(self.io("syncing"))?;
+        self.writer.inner().file.sync_all().map_err(self.io("syncing"))?;
+        let path = self.place.root.join(&self.name);
+        self.steps.take(Step::Rename, &path).map_err(self.io("renaming"))?;
+        fs::rename(&self.fresh.path, &path).map_err(self.io("renaming"))?;
+        self.fresh.kept = true;
+        path.parent().map_or(Ok(()), sync_dir).map_err(|source| FileError::Io {
+            action: "syncing",
+            path: path.clone(),
+            source,
+        })?;
+        Ok(self.record(bytes, footer_offset, footer_crc32c))
+    }
+
+    fn record(&self, bytes: u64, footer_offset: u64, footer_crc32c: u32) -> FileRecord {
+        let groups = || self.groups.iter();
+        FileRecord {
+            name: self.name.clone(),
+            level: self.place.level,
+            order: self.place.order,
+            rows: groups().map(|group| group.rows).sum(),
+            bytes,
+            min_timestamp_ns: groups().map(|group| group.min_timestamp_ns).min().unwrap_or(0),
+            max_timestamp_ns: groups().map(|group| group.max_timestamp_ns).max().unwrap_or(0),
+            min_key: groups().map(|group| group.min_key.clone()).min().unwrap_or_default(),
+            max_key: groups().map(|group| group.max_key.clone()).max().unwrap_or_default(),
+            footer_offset,
+            footer_crc32c,
+        }
+    }
+}
+
+/// Removes a file that was finished but will not be listed after all.
+pub(crate) fn discard(root: &Path, record: &FileRecord) {
+    // What stays is unlisted: the next start removes it.
+    let _removed = fs::remove_file(root.join(&record.name));
+}

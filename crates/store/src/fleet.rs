@@ -1,0 +1,81 @@
+//! The latest state of every GPU, in memory.
+
+pub(crate) mod checkpoint;
+mod live;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{Identity, MetricId};
+
+pub(crate) use live::LiveFleet;
+
+/// The fleet as it stood at one version. Cheap to hold; later versions share what did not change.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    /// Version of the store ([`crate::Store::version`]) it shows.
+    pub version: u64,
+    /// Every GPU ever seen, by node, index and key.
+    pub gpus: Vec<Arc<GpuState>>,
+    names: Arc<Names>,
+}
+
+/// By what a GPU can be asked for: position in `gpus`, or none where two GPUs answer to the name.
+pub(crate) type Names = HashMap<Arc<str>, Option<u32>, foldhash::fast::RandomState>;
+
+/// Latest state of a GPU: of each column the newest value that was read, with its own time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GpuState {
+    /// `uuid`, or `uuid:partition`.
+    pub key: Arc<str>,
+    /// As the newest row has it; what a newest row does not say about the device itself stays.
+    pub identity: Identity,
+    /// Time of the oldest row, nanoseconds UTC since 1970.
+    pub first_seen_ns: i64,
+    /// Time of the newest row.
+    pub last_seen_ns: i64,
+    /// By metric.
+    pub latest: Vec<(MetricId, LatestValue)>,
+    /// Columns the catalogue does not know: name, value, time.
+    pub extras: Vec<(Arc<str>, ExtraValue, i64)>,
+}
+
+/// A value and when it was taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatestValue {
+    /// In the column unit.
+    pub value: Value,
+    /// Nanoseconds UTC since 1970.
+    pub timestamp_ns: i64,
+}
+
+/// Value of a column the catalogue does not know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExtraValue {
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(Arc<str>),
+}
+
+impl Fleet {
+    pub(crate) fn new(version: u64, gpus: Vec<Arc<GpuState>>, names: Arc<Names>) -> Self {
+        Self { version, gpus, names }
+    }
+
+    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node` or `node:gpuN`.
+    pub fn get(&self, id: &str) -> Option<&Arc<GpuState>> {
+        let position = (*self.names.get(id)?)?;
+        self.gpus.get(usize::try_from(position).ok()?)
+    }
+
+    /// The latest value of a metric of a GPU.
+    pub fn latest(gpu: &GpuState, metric: MetricId) -> Option<LatestValue> {
+        gpu.latest
+            .binary_search_by_key(&metric, |(id, _)| *id)
+            .ok()
+            .and_then(|i| gpu.latest.get(i))
+            .map(|(_, v)| *v)
+    }
+}

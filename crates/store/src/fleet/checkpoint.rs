@@ -1,0 +1,124 @@
+//! The fleet on disk: what the log no longer has of it.
+//!
+//! A file of frames, each `length u32 | wire form of a batch`. The batches are ordinary rows, of each GPU one per
+//! time at which one of its latest values was taken, so that taking them in again gives the same fleet. The manifest
+//! has the CRC32C of the file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gpuvitals_core::batch::ValueError;
+use gpuvitals_core::{Batch, BatchBuilder, Origin, RowId, Table, wire};
+
+use super::{ExtraValue, Fleet, GpuState, LiveFleet};
+use crate::merge::RowKeys;
+
+/// GPUs per frame: with every column at a time of its own a frame stays within `wire::ROWS_MAX`.
+const FRAME_GPUS: usize = 200;
+
+/// Why the fleet's file does not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CheckpointError {
+    /// It is cut off.
+    #[error("the file ends inside a frame")]
+    Cut,
+    /// A frame is no batch.
+    #[error("a frame is no batch")]
+    Wire(#[from] wire::WireError),
+}
+
+/// Spells a fleet.
+///
+/// # Errors
+/// When a batch of it is beyond the limits of the wire form.
+pub(crate) fn write(fleet: &Fleet) -> Result<Vec<u8>, wire::WireError> {
+    let mut bytes = Vec::new();
+    for gpus in fleet.gpus.chunks(FRAME_GPUS) {
+        let mut frame = Frame {
+            numbers: BatchBuilder::new(Table::GpuEvents),
+            texts: BatchBuilder::new(Table::GpuEvents),
+            done: Vec::new(),
+        };
+        for gpu in gpus {
+            frame.gpu(gpu);
+        }
+        frame.end();
+        for batch in &frame.done {
+            let encoded = wire::encode(batch)?;
+            bytes.extend_from_slice(&u32::try_from(encoded.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend_from_slice(&encoded);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Takes a spelled fleet in.
+///
+/// # Errors
+/// When it is not what was written; what came before the fault has been taken in.
+pub(crate) fn read(mut bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), CheckpointError> {
+    while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
+        let len = u32::from_le_bytes(*len) as usize;
+        let (frame, rest) = rest.split_at_checked(len).ok_or(CheckpointError::Cut)?;
+        let batch = wire::decode(frame)?;
+        if let Ok(keys) = RowKeys::of(batch.records()) {
+            fleet.apply(&batch, &keys);
+        }
+        bytes = rest;
+    }
+    if bytes.is_empty() { Ok(()) } else { Err(CheckpointError::Cut) }
+}
+
+/// Batches of one frame; text columns apart, because a column's name may stand for numbers here and for text there.
+struct Frame {
+    numbers: BatchBuilder,
+    texts: BatchBuilder,
+    done: Vec<Batch>,
+}
+
+impl Frame {
+    fn gpu(&mut self, gpu: &GpuState) {
+        let mut rows: BTreeMap<i64, RowId> = BTreeMap::new();
+        for time in [gpu.first_seen_ns, gpu.last_seen_ns] {
+            row(&mut self.numbers, gpu, time, &mut rows);
+        }
+        for (metric, latest) in &gpu.latest {
+            let row = row(&mut self.numbers, gpu, latest.timestamp_ns, &mut rows);
+            // It was in range when it came; were it not, it would be absent.
+            let _taken = self.numbers.set(row, *metric, latest.value);
+        }
+        for (name, value, time) in &gpu.extras {
+            self.extra(gpu, name, value, *time);
+        }
+    }
+
+    fn extra(&mut self, gpu: &GpuState, name: &Arc<str>, value: &ExtraValue, time: i64) {
+        // Rows of their own: rows with equal keys are one row.
+        let mut set = || match value {
+            ExtraValue::Number(number) => {
+                let row = row(&mut self.numbers, gpu, time, &mut BTreeMap::new());
+                self.numbers.set_extra(row, name, *number)
+            }
+            ExtraValue::Text(text) => {
+                let row = row(&mut self.texts, gpu, time, &mut BTreeMap::new());
+                self.texts.set_extra_text(row, name, text)
+            }
+        };
+        if let Err(ValueError::TooManyExtras(_)) = set() {
+            self.end();
+            self.extra(gpu, name, value, time);
+        }
+    }
+
+    fn end(&mut self) {
+        self.done.extend(self.numbers.finish(Origin::default(), 0));
+        self.done.extend(self.texts.finish(Origin::default(), 0));
+    }
+}
+
+fn row(builder: &mut BatchBuilder, gpu: &GpuState, time: i64, rows: &mut BTreeMap<i64, RowId>) -> RowId {
+    *rows.entry(time).or_insert_with(|| {
+        let identity = builder.intern(&gpu.identity);
+        builder.row(time, identity)
+    })
+}

@@ -1,0 +1,243 @@
+//! The fleet as rows change it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type};
+use arrow_array::{Array, ArrayRef, DictionaryArray};
+use foldhash::fast::RandomState;
+use gpuvitals_core::batch::{EXTRA_COLUMNS_MAX, MetricColumn, text_at};
+use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId};
+
+use super::{ExtraValue, Fleet, GpuState, LatestValue, Names};
+use crate::merge::RowKeys;
+
+/// Who holds the GPU, and how the row was obtained: what the newest row does not say is over. All else describes the
+/// device, and a row that does not say it changes nothing.
+const PASSING: [IdentityColumn; 5] = [
+    IdentityColumn::Pod,
+    IdentityColumn::Namespace,
+    IdentityColumn::Container,
+    IdentityColumn::Job,
+    IdentityColumn::Source,
+];
+
+/// Latest state of every GPU, changed in place; what a snapshot holds is copied first.
+#[derive(Debug, Default)]
+pub(crate) struct LiveFleet {
+    version: u64,
+    ordinals: HashMap<Arc<str>, usize, RandomState>,
+    gpus: Vec<Arc<GpuState>>,
+    /// Order of presentation and names, as long as nobody changed identity.
+    index: Option<(Vec<usize>, Arc<Names>)>,
+}
+
+/// A batch's columns, looked up once.
+struct Columns<'a> {
+    times: &'a [i64],
+    metrics: Vec<(MetricId, MetricColumn<'a>)>,
+    texts: Vec<(IdentityColumn, Option<&'a DictionaryArray<Int32Type>>)>,
+    index: Option<&'a arrow_array::Int32Array>,
+    extras: Vec<(Arc<str>, &'a ArrayRef)>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let mut metrics: Vec<_> = batch.metrics().collect();
+        metrics.sort_by_key(|(id, _)| *id);
+        Self {
+            times: batch.timestamps(),
+            metrics,
+            texts: IdentityColumn::ALL.into_iter().map(|c| (c, batch.identity_column(c))).collect(),
+            index: batch
+                .records()
+                .column_by_name(INDEX_COLUMN)
+                .and_then(|c| c.as_primitive_opt::<Int32Type>()),
+            extras: batch.extras().map(|(name, column)| (Arc::from(name), column)).collect(),
+        }
+    }
+}
+
+impl LiveFleet {
+    /// GPUs known.
+    pub(crate) fn len(&self) -> usize {
+        self.gpus.len()
+    }
+
+    /// What readers see from now on has this version.
+    pub(crate) fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    /// Takes rows in. `keys` are those of the batch.
+    pub(crate) fn apply(&mut self, batch: &Batch, keys: &RowKeys) {
+        let columns = Columns::of(batch);
+        let mut newest = vec![i64::MIN; keys.keys.len()];
+        for (&time, &id) in columns.times.iter().zip(&keys.ids) {
+            if let Some(newest) = newest.get_mut(id as usize) {
+                *newest = time.max(*newest);
+            }
+        }
+        let ordinals: Vec<Option<usize>> = keys
+            .keys
+            .iter()
+            .zip(&newest)
+            .map(|(key, &newest)| (newest > i64::MIN).then(|| self.ordinal(key)))
+            .collect();
+        for (row, (&time, &id)) in columns.times.iter().zip(&keys.ids).enumerate() {
+            let ordinal = ordinals.get(id as usize).copied().flatten();
+            let Some(gpu) = ordinal.and_then(|ordinal| self.gpus.get_mut(ordinal)) else { continue };
+            let gpu = Arc::make_mut(gpu);
+            if newest.get(id as usize) == Some(&time)
+                && time >= gpu.last_seen_ns
+                && describe(gpu, &columns, row, time)
+            {
+                self.index = None;
+            }
+            gpu.last_seen_ns = gpu.last_seen_ns.max(time);
+            gpu.first_seen_ns = gpu.first_seen_ns.min(time);
+            measure(gpu, &columns.metrics, row, time);
+            for (name, column) in &columns.extras {
+                note(gpu, name, column, row, time);
+            }
+        }
+    }
+
+    fn ordinal(&mut self, key: &Arc<str>) -> usize {
+        match self.ordinals.entry(Arc::clone(key)) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                self.index = None;
+                self.gpus.push(Arc::new(GpuState {
+                    key: Arc::clone(key),
+                    identity: Identity::default(),
+                    first_seen_ns: i64::MAX,
+                    last_seen_ns: i64::MIN,
+                    latest: Vec::new(),
+                    extras: Vec::new(),
+                }));
+                *entry.insert(self.gpus.len() - 1)
+            }
+        }
+    }
+
+    /// What readers see.
+    pub(crate) fn snapshot(&mut self) -> Fleet {
+        let gpus = &self.gpus;
+        let (order, names) = self.index.get_or_insert_with(|| index(gpus));
+        let gpus = order.iter().filter_map(|&ordinal| gpus.get(ordinal).cloned()).collect();
+        Fleet::new(self.version, gpus, Arc::clone(names))
+    }
+}
+
+/// Takes over what a newest row says of the GPU; whether that changed anything.
+fn describe(gpu: &mut GpuState, columns: &Columns<'_>, row: usize, time: i64) -> bool {
+    let mut changed = false;
+    for (column, array) in &columns.texts {
+        let text = array.and_then(|array| text_at(array, row));
+        if text == gpu.identity.get(*column) {
+            continue;
+        }
+        match text {
+            Some(text) => changed |= gpu.identity.set(*column, text).is_ok(),
+            None if time > gpu.last_seen_ns && PASSING.contains(column) => {
+                changed |= gpu.identity.set(*column, "").is_ok();
+            }
+            None => {}
+        }
+    }
+    let index =
+        columns.index.filter(|array| row < array.len() && array.is_valid(row)).map(|array| array.value(row));
+    if index.is_some() && index != gpu.identity.index {
+        gpu.identity.index = index;
+        changed = true;
+    }
+    changed
+}
+
+/// Both lists are sorted by metric: one walk.
+fn measure(gpu: &mut GpuState, metrics: &[(MetricId, MetricColumn<'_>)], row: usize, timestamp_ns: i64) {
+    let mut at = 0;
+    for (id, column) in metrics {
+        let Some(value) = column.value(row) else { continue };
+        let fresh = LatestValue { value, timestamp_ns };
+        while gpu.latest.get(at).is_some_and(|(known, _)| known < id) {
+            at += 1;
+        }
+        match gpu.latest.get_mut(at) {
+            Some((known, latest)) if known == id => {
+                if timestamp_ns >= latest.timestamp_ns {
+                    *latest = fresh;
+                }
+            }
+            _ => gpu.latest.insert(at, (*id, fresh)),
+        }
+        at += 1;
+    }
+}
+
+fn note(gpu: &mut GpuState, name: &Arc<str>, column: &ArrayRef, row: usize, time: i64) {
+    if column.is_null(row) {
+        return;
+    }
+    let number =
+        || column.as_primitive_opt::<Float64Type>().map(|array| ExtraValue::Number(array.value(row)));
+    let text = || {
+        column
+            .as_dictionary_opt::<Int32Type>()
+            .and_then(|array| text_at(array, row))
+            .map(|t| ExtraValue::Text(t.into()))
+    };
+    let Some(value) = number().or_else(text) else { return };
+    if let Some((_, latest, at)) = gpu.extras.iter_mut().find(|(known, _, _)| known == name) {
+        if time >= *at {
+            (*latest, *at) = (value, time);
+        }
+        return;
+    }
+    // Columns nobody knows may come under ever new names; the stalest gives way.
+    if gpu.extras.len() >= EXTRA_COLUMNS_MAX
+        && let Some(stalest) = (0..gpu.extras.len()).min_by_key(|&i| gpu.extras.get(i).map(|(_, _, at)| *at))
+    {
+        gpu.extras.swap_remove(stalest);
+    }
+    gpu.extras.push((Arc::clone(name), value, time));
+}
+
+/// Order of presentation, and who answers to which name.
+fn index(gpus: &[Arc<GpuState>]) -> (Vec<usize>, Arc<Names>) {
+    let mut order: Vec<usize> = (0..gpus.len()).collect();
+    order.sort_by_key(|&i| gpus.get(i).map(|gpu| (gpu.identity.node(), gpu.identity.index, &gpu.key)));
+    let mut names = Names::default();
+    let mut aliases = Names::default();
+    let in_order = order.iter().filter_map(|&i| gpus.get(i));
+    for (position, gpu) in (0_u32..).zip(in_order) {
+        names.insert(Arc::clone(&gpu.key), Some(position));
+        let mut alias = |name: &str| {
+            if let Some(taken) = aliases.get_mut(name) {
+                *taken = None;
+            } else {
+                aliases.insert(Arc::from(name), Some(position));
+            }
+        };
+        let identity = &gpu.identity;
+        identity.uuid().into_iter().for_each(&mut alias);
+        let node = identity.node();
+        if let Some(pci) = identity.get(IdentityColumn::Pci) {
+            alias(pci);
+            if let Some(node) = node {
+                alias(&format!("{pci}@{node}"));
+            }
+        }
+        if let (Some(node), Some(index)) = (node, identity.index) {
+            alias(&format!("{node}:gpu{index}"));
+        }
+    }
+    for (name, position) in aliases {
+        names.entry(name).or_insert(position);
+    }
+    (order, Arc::new(names))
+}

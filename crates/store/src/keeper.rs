@@ -1,0 +1,318 @@
+//! The thread that keeps the files: it writes frozen tails, lists and unlists files, sets damaged ones aside and has
+//! small ones merged. It alone changes the manifest.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::board::{Part, causes};
+use crate::compact::{self, Merged};
+use crate::directory::{self, Directory};
+use crate::error::StoreError;
+use crate::file;
+use crate::fleet::checkpoint;
+use crate::flush;
+use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest};
+use crate::port::Port;
+use crate::shared::{Shared, count};
+use crate::step::{Step, Steps};
+use crate::tail::Tail;
+use crate::writer::Event;
+
+/// Jobs that can wait: one flush, one finished merge, one close, inspections beyond which more tell nothing new.
+pub(crate) const JOBS: usize = 8;
+/// Delays before a failed flush is tried again; the last one repeats.
+const RETRY: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(5),
+];
+
+/// Where the outcome of a flush goes.
+pub(crate) type Reply = oneshot::Sender<Result<(), StoreError>>;
+
+/// What the keeper is told.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Write these rows to files.
+    Flush { tail: Arc<Tail>, replies: Vec<Reply> },
+    /// A merge ended; the inputs and what became of them.
+    Merged { inputs: Vec<Arc<FileEntry>>, outcome: Merged },
+    /// Some query has condemned a file.
+    Inspect,
+    /// End.
+    Close,
+}
+
+struct Pending {
+    tail: Arc<Tail>,
+    replies: Vec<Reply>,
+    failures: usize,
+}
+
+/// The keeper's own state.
+pub(crate) struct Keeper {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) steps: Steps,
+    pub(crate) manifest: Manifest,
+    pub(crate) port: Arc<Port>,
+    pub(crate) events: SyncSender<Event>,
+    /// The keeper's own queue, for merges to report to.
+    pub(crate) jobs: SyncSender<Job>,
+    /// Files that a failed try may have left listed: they go when a later list is in force.
+    orphans: Vec<PathBuf>,
+    merging: Option<JoinHandle<()>>,
+    pending: Option<Pending>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        directory: Arc<Directory>,
+        steps: Steps,
+        manifest: Manifest,
+        port: Arc<Port>,
+        events: SyncSender<Event>,
+        jobs: SyncSender<Job>,
+    ) -> Self {
+        let (orphans, merging, pending) = (Vec::new(), None, None);
+        Self { shared, directory, steps, manifest, port, events, jobs, orphans, merging, pending }
+    }
+
+    /// Works until told to close.
+    pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
+        self.merge_if_due();
+        loop {
+            let patience = self.pending.as_ref().map_or(Duration::from_secs(3600), |pending| {
+                RETRY.get(pending.failures.saturating_sub(1)).or(RETRY.last()).copied().unwrap_or_default()
+            });
+            match jobs.recv_timeout(patience) {
+                Ok(Job::Flush { tail, replies }) => {
+                    self.pending = Some(Pending { tail, replies, failures: 0 });
+                    self.flush();
+                }
+                Ok(Job::Merged { inputs, outcome }) => self.merged(&inputs, outcome),
+                Ok(Job::Inspect) => self.inspect(),
+                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.merge_if_due();
+        }
+        if let Some(merging) = self.merging.take()
+            && merging.join().is_err()
+        {
+            tracing::error!("merging files ended with a panic");
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(mut pending) = self.pending.take() else { return };
+        match self.try_flush(&pending.tail) {
+            Ok(()) => {
+                count(&self.shared.counters.flushes, 1);
+                self.shared.stuck.send_replace(None);
+                self.shared.board.set(Part::Flush, None);
+                for reply in pending.replies {
+                    let _gone = reply.send(Ok(()));
+                }
+            }
+            Err(error) => {
+                count(&self.shared.counters.failed_flushes, 1);
+                let reason = causes(&error);
+                self.shared.stuck.send_replace(Some(Arc::from(reason.as_str())));
+                self.shared.board.set(Part::Flush, Some(format!("rows stay in the log: {reason}")));
+                let error = Arc::new(error);
+                for reply in pending.replies.drain(..) {
+                    let _gone = reply.send(Err(StoreError::Unflushed(Arc::clone(&error))));
+                }
+                let _told = self.events.send(Event::Stuck(error));
+                pending.failures += 1;
+                self.pending = Some(pending);
+            }
+        }
+    }
+
+    fn try_flush(&mut self, tail: &Tail) -> Result<(), StoreError> {
+        let root = self.directory.root().to_owned();
+        // A number is used up even if the try fails: what it left behind is never written over.
+        let order = self.manifest.next_order;
+        self.manifest.next_order += 1;
+        let records = flush::write(tail, &root, order, &self.shared.config, &self.steps)?;
+        let mut next = self.manifest.clone();
+        next.flushed_through = next.flushed_through.max(tail.last_sequence);
+        next.files.extend(records.iter().map(|record| Arc::new(FileEntry::new(&root, record.clone()))));
+        match self.write_fleet(&mut next).and_then(|()| self.switch(next, true)) {
+            Ok(()) => {
+                self.truncate_log();
+                Ok(())
+            }
+            Err(error) => {
+                self.orphans.extend(records.iter().map(|record: &FileRecord| root.join(&record.name)));
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the latest values beside the manifest that will name them.
+    fn write_fleet(&mut self, next: &mut Manifest) -> Result<(), StoreError> {
+        let fleet = self.shared.fleet.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
+        let name = format!("fleet-{:010}", self.manifest.number + 1);
+        let path = self.directory.root().join(&name);
+        let bytes = match checkpoint::write(&fleet) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(StoreError::Fleet { path, source }),
+        };
+        directory::create(&path, &bytes, &self.steps).map_err(|e| StoreError::io("writing", &path, e))?;
+        next.fleet = Some(FleetRecord { name, crc32c: crc32c::crc32c(&bytes) });
+        Ok(())
+    }
+
+    /// Puts a list in force and makes it visible.
+    fn switch(&mut self, mut next: Manifest, flushed: bool) -> Result<(), StoreError> {
+        next.number = self.manifest.number + 1;
+        next.files.sort_by_key(|file| (file.order, file.level));
+        // Even a list that failed may be the one that CURRENT names: the number is used up.
+        self.manifest.number = next.number;
+        next.store(&self.directory, &self.steps)?;
+        self.manifest = next;
+        let files: Arc<[Arc<FileEntry>]> = Arc::from(self.manifest.files.as_slice());
+        let _told = self.events.send(Event::Files { files, flushed });
+        for orphan in std::mem::take(&mut self.orphans) {
+            if !self.manifest.files.iter().any(|file| file.path == orphan) {
+                let _removed = fs::remove_file(orphan);
+            }
+        }
+        self.tidy();
+        Ok(())
+    }
+
+    /// Removes lists and fleets that are no longer in force.
+    fn tidy(&self) {
+        let keep = [Some(self.manifest.name()), self.manifest.fleet.as_ref().map(|fleet| fleet.name.clone())];
+        let Ok(entries) = fs::read_dir(self.directory.root()) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let ours = name.starts_with("MANIFEST-") || name.starts_with("fleet-");
+            if ours && !keep.iter().flatten().any(|kept| *kept == name) {
+                let removed =
+                    self.steps.take(Step::Remove, &entry.path()).and_then(|()| fs::remove_file(entry.path()));
+                if let Err(error) = removed {
+                    tracing::debug!(name, %error, "an old list stays until the next flush or start");
+                }
+            }
+        }
+    }
+
+    /// Lets go of log records that are in files. What stays is skipped at the next start and goes with a later flush.
+    fn truncate_log(&self) {
+        let through = self.manifest.flushed_through;
+        let asked = self.steps.take(Step::Truncate, &self.directory.wal());
+        if asked.is_ok()
+            && let Err(error) = self.port.truncate_before(through.saturating_add(1))
+        {
+            tracing::warn!(error = causes(&error), "the log keeps records that are in files");
+        }
+    }
+
+    /// Sets condemned files aside.
+    fn inspect(&mut self) {
+        let (bad, good): (Vec<_>, Vec<_>) =
+            self.manifest.files.iter().cloned().partition(|file| file.damage().is_some());
+        if bad.is_empty() {
+            return;
+        }
+        let mut next = self.manifest.clone();
+        next.files = good;
+        if let Err(error) = self.switch(next, false) {
+            tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
+            return;
+        }
+        for file in bad {
+            count(&self.shared.counters.quarantined, 1);
+            let reason = file.damage().map_or("", AsRef::as_ref).to_owned();
+            let moved = self.directory.quarantine(&file.path);
+            let place = moved.map_or_else(|error| error.to_string(), |path| path.display().to_string());
+            let rows = file.rows;
+            self.shared.board.set(
+                Part::Damage,
+                Some(format!("{} with {rows} rows is damaged ({reason}), now in {place}", file.name)),
+            );
+        }
+    }
+
+    fn merge_if_due(&mut self) {
+        if self.merging.as_ref().is_some_and(|merging| !merging.is_finished())
+            || !self.shared.config.merge
+            || self.pending.is_some()
+            || self.shared.ending.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config) else { return };
+        let order = inputs.iter().map(|file| file.order).max().unwrap_or(0);
+        let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
+        let root = self.directory.root().to_owned();
+        let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
+            let outcome = compact::merge(&inputs, &root, order, &shared, &steps);
+            // A keeper that has gone needs no news: the files are as they were.
+            let _told = jobs.send(Job::Merged { inputs, outcome });
+        });
+        match spawned {
+            Ok(handle) => self.merging = Some(handle),
+            Err(error) => self.shared.board.set(Part::Merge, Some(format!("starting a merge: {error}"))),
+        }
+    }
+
+    fn merged(&mut self, inputs: &[Arc<FileEntry>], outcome: Merged) {
+        if let Some(merging) = self.merging.take()
+            && merging.join().is_err()
+        {
+            tracing::error!("merging files ended with a panic");
+        }
+        match outcome {
+            Merged::Done { record, joined } => self.replace_merged(inputs, record, joined),
+            Merged::Stopped => {}
+            Merged::Damaged => self.inspect(),
+            Merged::Failed(error) => {
+                self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
+            }
+        }
+    }
+
+    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord, joined: u64) {
+        let root = self.directory.root();
+        let is_input = |file: &Arc<FileEntry>| inputs.iter().any(|input| Arc::ptr_eq(input, file));
+        let listed = self.manifest.files.iter().filter(|file| is_input(file)).count();
+        if listed != inputs.len() {
+            // One of them was set aside meanwhile.
+            file::discard(root, &record);
+            return;
+        }
+        let path = root.join(&record.name);
+        let mut next = self.manifest.clone();
+        next.files.retain(|file| !is_input(file));
+        next.files.push(Arc::new(FileEntry::new(root, record)));
+        match self.switch(next, false) {
+            Ok(()) => {
+                inputs.iter().for_each(|input| input.doom());
+                count(&self.shared.counters.merges, 1);
+                count(&self.shared.counters.joined_rows, joined);
+                self.shared.board.set(Part::Merge, None);
+            }
+            Err(error) => {
+                self.orphans.push(path);
+                self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
+            }
+        }
+    }
+}

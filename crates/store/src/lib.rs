@@ -1,0 +1,56 @@
+//! The embedded column store: an acknowledged row is in a synced log, queries see it at once, and it ends in sorted
+//! Parquet files that any tool opens.
+//!
+//! ```text
+//! DIR/
+//!   FORMAT                        version of this layout, written once
+//!   LOCK                          advisory lock: one writer
+//!   CURRENT                       name of the manifest in force; replaced by rename
+//!   MANIFEST-0000000042           live files, and up to which log record they reach
+//!   fleet-0000000042              latest value of every column of every GPU at that moment
+//!   wal/                          the log: the acknowledgement point
+//!   raw/2026-11-20/10h-L1-42.parquet   rows of one UTC hour, sorted by GPU key and time
+//!   quarantine/                   files that failed a checksum or did not parse
+//! ```
+//!
+//! One thread (`writer`) changes what is visible; readers take an `Arc` of a `Snapshot` and never wait for a disk
+//! write. A second thread (`keeper`) writes and merges files.
+
+mod ask;
+mod board;
+mod clock;
+mod compact;
+mod config;
+mod directory;
+mod error;
+mod file;
+mod fleet;
+mod flush;
+mod keeper;
+mod machine;
+mod manifest;
+mod merge;
+mod port;
+mod query;
+mod reader;
+mod recover;
+mod shared;
+mod snapshot;
+mod stats;
+mod step;
+mod store;
+mod tail;
+mod writer;
+
+pub use ask::{Aggregate, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError, RangeQuery, Rows};
+pub use config::StoreConfig;
+pub use error::{AppendError, StoreError};
+pub use file::FileError;
+pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue};
+pub use machine::Machine;
+pub use manifest::ManifestError;
+pub use merge::MergeError;
+pub use recover::Recovered;
+pub use stats::{LevelStats, StoreStats};
+pub use step::{Step, StepHook};
+pub use store::{Appended, Ingest, Store};

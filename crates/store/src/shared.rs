@@ -1,0 +1,93 @@
+//! What the store's threads and handles share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use gpuvitals_core::Batch;
+use tokio::sync::{Semaphore, broadcast, watch};
+
+use crate::board::Board;
+use crate::config::StoreConfig;
+use crate::fleet::{Fleet, LiveFleet};
+use crate::snapshot::Snapshot;
+
+/// Bytes that one permit of [`Shared::room`] stands for.
+pub(crate) const PERMIT_BYTES: usize = 1024;
+
+/// How often, how much; all since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) appended_rows: AtomicU64,
+    pub(crate) appended_batches: AtomicU64,
+    pub(crate) refused_batches: AtomicU64,
+    pub(crate) joined_rows: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) failed_flushes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) quarantined: AtomicU64,
+    pub(crate) tail_rows: AtomicU64,
+    pub(crate) tail_bytes: AtomicU64,
+}
+
+/// Adds to a count.
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// The published state and the counts. Locks in here are held for memory work only.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: StoreConfig,
+    pub(crate) snapshot: ArcSwap<Snapshot>,
+    pub(crate) version: AtomicU64,
+    pub(crate) fleet: Mutex<LiveFleet>,
+    shown: ArcSwap<Fleet>,
+    pub(crate) subscribers: broadcast::Sender<Arc<[Batch]>>,
+    /// Room in memory for rows that are not in files.
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) room_permits: usize,
+    /// Why files cannot be written now, if so.
+    pub(crate) stuck: watch::Sender<Option<Arc<str>>>,
+    pub(crate) board: Board,
+    pub(crate) counters: Counters,
+    /// Newest log record that is visible.
+    pub(crate) last_applied: AtomicU64,
+    /// The store is going: merging stops where it is.
+    pub(crate) ending: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(config: StoreConfig, fleet: LiveFleet) -> Self {
+        let room_permits =
+            (config.flush_bytes.saturating_mul(3) / PERMIT_BYTES).clamp(3, Semaphore::MAX_PERMITS);
+        Self {
+            snapshot: ArcSwap::default(),
+            version: AtomicU64::new(0),
+            fleet: Mutex::new(fleet),
+            shown: ArcSwap::default(),
+            subscribers: broadcast::Sender::new(config.subscriber_lag.max(1)),
+            room: Arc::new(Semaphore::new(room_permits)),
+            room_permits,
+            stuck: watch::Sender::new(None),
+            board: Board::new(),
+            counters: Counters::default(),
+            last_applied: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+            config,
+        }
+    }
+
+    /// The fleet as of now; made anew only when it changed since it was last asked for.
+    pub(crate) fn fleet(&self) -> Arc<Fleet> {
+        let version = self.version.load(Ordering::Acquire);
+        let shown = self.shown.load();
+        if shown.version == version {
+            return Arc::clone(&shown);
+        }
+        let mut live = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = Arc::new(live.snapshot());
+        self.shown.store(Arc::clone(&fresh));
+        fresh
+    }
+}

@@ -1,0 +1,92 @@
+//! Counts and sizes of the store.
+
+use serde::Serialize;
+
+use crate::port::Port;
+use crate::shared::Shared;
+use crate::store::read;
+
+/// Files of one level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LevelStats {
+    /// How many.
+    pub files: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// Counts and sizes. Counts are since the store was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct StoreStats {
+    /// Version of what is visible.
+    pub version: u64,
+    /// GPUs known.
+    pub gpus: u64,
+    /// Files as flushed.
+    pub flushed: LevelStats,
+    /// Merged files.
+    pub merged: LevelStats,
+    /// Rows that came and are not in files yet.
+    pub tail_rows: u64,
+    /// Bytes of columns of these.
+    pub tail_bytes: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Syncs of the log since it was last opened.
+    pub log_syncs: u64,
+    /// Whether the log takes records.
+    pub log_open: bool,
+    /// Rows taken.
+    pub appended_rows: u64,
+    /// Batches taken.
+    pub appended_batches: u64,
+    /// Batches not taken.
+    pub refused_batches: u64,
+    /// Rows that were found to be parts or repeats of others when they were folded or merged.
+    pub joined_rows: u64,
+    /// Tails written to files.
+    pub flushes: u64,
+    /// Tries that failed.
+    pub failed_flushes: u64,
+    /// Merges of small files.
+    pub merges: u64,
+    /// Files set aside as damaged.
+    pub quarantined: u64,
+}
+
+impl StoreStats {
+    pub(crate) fn of(shared: &Shared, port: &Port) -> Self {
+        let snapshot = shared.snapshot.load();
+        let level = |wanted: bool| {
+            let files = snapshot.files.iter().filter(|file| (file.level > 0) == wanted);
+            files.fold(LevelStats::default(), |sum, file| LevelStats {
+                files: sum.files + 1,
+                rows: sum.rows + file.rows,
+                bytes: sum.bytes + file.bytes,
+            })
+        };
+        let counters = &shared.counters;
+        let log = port.stats();
+        Self {
+            version: shared.version.load(std::sync::atomic::Ordering::Acquire),
+            gpus: shared.fleet().gpus.len() as u64,
+            flushed: level(false),
+            merged: level(true),
+            tail_rows: read(&counters.tail_rows),
+            tail_bytes: read(&counters.tail_bytes),
+            log_bytes: log.as_ref().map_or(0, |log| log.bytes),
+            log_syncs: log.as_ref().map_or(0, |log| log.syncs),
+            log_open: log.is_some_and(|log| !log.poisoned),
+            appended_rows: read(&counters.appended_rows),
+            appended_batches: read(&counters.appended_batches),
+            refused_batches: read(&counters.refused_batches),
+            joined_rows: read(&counters.joined_rows),
+            flushes: read(&counters.flushes),
+            failed_flushes: read(&counters.failed_flushes),
+            merges: read(&counters.merges),
+            quarantined: read(&counters.quarantined),
+        }
+    }
+}

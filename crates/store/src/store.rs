@@ -1,0 +1,374 @@
+//! The handle that callers hold.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use gpuvitals_core::{Batch, Health, Table};
+use gpuvitals_log::LogConfig;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+
+use crate::ask::{BucketQuery, Buckets, QueryError, RangeQuery, Rows};
+use crate::board::{Part, causes};
+use crate::config::StoreConfig;
+use crate::directory::Directory;
+use crate::error::{AppendError, StoreError};
+use crate::fleet::Fleet;
+use crate::keeper::{JOBS, Job, Keeper};
+use crate::machine::Machine;
+use crate::manifest::{FileEntry, Manifest};
+use crate::port::Port;
+use crate::query;
+use crate::reader::Reader;
+use crate::recover::{self, Recovered};
+use crate::shared::{PERMIT_BYTES, Shared, count};
+use crate::snapshot::Snapshot;
+use crate::stats::StoreStats;
+use crate::tail::weight;
+use crate::writer::{Arrival, EVENTS, Event, Writer};
+
+/// Encoded bytes that are on their way into the log at most. The log's own queue takes twice as much, so that it never
+/// has to refuse.
+const IN_FLIGHT_BYTES: usize = 8 << 20;
+/// Bytes that one permit of the flight stands for: also what a record costs at least.
+const FLIGHT_PERMIT_BYTES: usize = 1024;
+
+/// Rows and how they stand in the log.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    /// Rows of `gpu_events`.
+    pub batch: Batch,
+    /// The same rows in wire form; written to the log as they are.
+    pub encoded: Bytes,
+}
+
+/// Rows that are durable and visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// How many came. Those that were there already changed nothing.
+    pub rows: usize,
+    /// Number of their last log record.
+    pub sequence: u64,
+    /// The version that shows them.
+    pub version: u64,
+}
+
+/// An open store. Clones are handles of the same one; when the last is dropped without [`Store::close`], rows that are
+/// not in files stay in the log.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    port: Arc<Port>,
+    reader: Reader,
+    flight: Arc<Semaphore>,
+    events: SyncSender<Event>,
+    jobs: SyncSender<Job>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held until the last thread has ended.
+    _directory: Arc<Directory>,
+}
+
+impl Store {
+    /// Opens (or makes) a store, takes its lock and brings back everything that was acknowledged. Blocks.
+    ///
+    /// # Errors
+    /// When the directory is in use, cannot be read or written, or has a format this program does not know. Damaged
+    /// files and log records are no error: [`Recovered::damage`] names them.
+    pub fn open(config: StoreConfig) -> Result<(Self, Recovered), StoreError> {
+        let machine = Machine::new(config.dir.join("wal"));
+        Self::open_on(config, machine)
+    }
+
+    /// [`Store::open`] on a disk of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_on(config: StoreConfig, machine: Machine) -> Result<(Self, Recovered), StoreError> {
+        let directory = Arc::new(Directory::open(&config.dir)?);
+        let mut manifest = Manifest::load(&directory)?;
+        let mut found = Recovered::default();
+        recover::files(&directory, &mut manifest, &mut found)?;
+        let mut fleet = recover::fleet(&directory, &manifest, &mut found);
+        let log_config = LogConfig { segment_len: config.segment_bytes, ..LogConfig::default() };
+        let (log, recovery) = machine.open_log(log_config.clone())?;
+        if recovery.next_sequence <= manifest.flushed_through {
+            // The log begins anew: its records must not be taken for old ones.
+            manifest.flushed_through = recovery.next_sequence.saturating_sub(1);
+            manifest.number += 1;
+            manifest.store(&directory, &machine.steps())?;
+            found.damage.push("the log was gone; rows that were not in files are lost".to_owned());
+        }
+        let tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
+        found.gpus = fleet.len();
+        let shared = Arc::new(Shared::new(config, fleet));
+        shared.last_applied.store(tail.last_sequence.max(manifest.flushed_through), Ordering::Release);
+        if let Ok(held) = u32::try_from(tail.permits.min(shared.room_permits))
+            && let Ok(permit) = shared.room.try_acquire_many(held)
+        {
+            permit.forget();
+        }
+        if let Some(first) = found.damage.first() {
+            let more = found.damage.len() - 1;
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            shared.board.set(Part::Damage, Some(format!("{first}{more}")));
+        }
+
+        let (events, event_queue) = sync_channel(EVENTS);
+        let (jobs, job_queue) = sync_channel(JOBS);
+        let port = Arc::new(Port::new(
+            Arc::clone(&shared),
+            Arc::clone(&directory),
+            machine.clone(),
+            log_config,
+            log,
+            events.clone(),
+        ));
+        let files: Arc<[Arc<FileEntry>]> = Arc::from(manifest.files.as_slice());
+        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, tail);
+        let keeper = Keeper::new(
+            Arc::clone(&shared),
+            Arc::clone(&directory),
+            machine.steps(),
+            manifest,
+            Arc::clone(&port),
+            events.clone(),
+            jobs.clone(),
+        );
+        let threads = vec![
+            spawn("store-writer", move || writer.run(&event_queue))?,
+            spawn("store-keeper", move || keeper.run(&job_queue))?,
+        ];
+        let flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES / FLIGHT_PERMIT_BYTES));
+        let threads = Mutex::new(threads);
+        let inner = Inner {
+            shared,
+            port,
+            reader: Reader::default(),
+            flight,
+            events,
+            jobs,
+            threads,
+            _directory: directory,
+        };
+        Ok((Self(Arc::new(inner)), found))
+    }
+
+    /// Takes rows; returns when they are synced in the log and visible. Appends that come at the same time share a
+    /// sync. Waits while memory is full of rows that are not in files yet; is refused while files cannot be written
+    /// and memory is full. Rows that were appended before change nothing.
+    ///
+    /// # Errors
+    /// When the rows are not durable. If [`AppendError::is_retryable`], the same append may succeed later.
+    pub async fn append(&self, items: Vec<Ingest>) -> Result<Appended, AppendError> {
+        let batches = items.len() as u64;
+        let appended = self.0.append(items).await;
+        if appended.is_err() {
+            count(&self.0.shared.counters.refused_batches, batches);
+        }
+        appended
+    }
+
+    /// Latest state of all GPUs.
+    pub fn fleet(&self) -> Arc<Fleet> {
+        self.0.shared.fleet()
+    }
+
+    /// Grows with every visible change.
+    pub fn version(&self) -> u64 {
+        self.0.shared.version.load(Ordering::Acquire)
+    }
+
+    /// Rows of a range of time. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When the question has no answer; files that cannot be read are named in [`Rows::partial`].
+    pub fn range(&self, q: &RangeQuery) -> Result<Rows, QueryError> {
+        let rows = query::range(&self.0.reader, &self.0.snapshot(), q)?;
+        self.0.inspect(&rows.partial);
+        Ok(rows)
+    }
+
+    /// Values by step of time. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When the question has no answer; files that cannot be read are named in [`Buckets::partial`].
+    pub fn buckets(&self, q: &BucketQuery) -> Result<Buckets, QueryError> {
+        let buckets = query::buckets(&self.0.reader, &self.0.snapshot(), q)?;
+        self.0.inspect(&buckets.partial);
+        Ok(buckets)
+    }
+
+    /// Batches as they become visible. A receiver that falls behind by more than [`StoreConfig::subscriber_lag`]
+    /// appends loses the oldest and is told how many.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Batch]>> {
+        self.0.shared.subscribers.subscribe()
+    }
+
+    /// Counts and sizes.
+    pub fn stats(&self) -> StoreStats {
+        StoreStats::of(&self.0.shared, &self.0.port)
+    }
+
+    /// How it does.
+    pub fn health(&self) -> Health {
+        self.0.shared.board.health()
+    }
+
+    /// Writes all rows that are in memory to files.
+    ///
+    /// # Errors
+    /// When the disk refuses; the rows are safe in the log and the store tries again.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let (reply, outcome) = oneshot::channel();
+        let inner = Arc::clone(&self.0);
+        // The writer's queue may be full for a moment.
+        let sent = tokio::task::spawn_blocking(move || inner.events.send(Event::Flush(reply))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return Err(StoreError::Closed);
+        }
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Takes nothing more, writes everything to files and ends. Other handles get `Closed` from then on.
+    ///
+    /// # Errors
+    /// When the last flush failed or the log is poisoned; acknowledged rows are in the log.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let inner = Arc::clone(&self.0);
+        let closed =
+            tokio::task::spawn_blocking(move || inner.port.close()).await.map_err(|_| StoreError::Closed)?;
+        let flushed = self.flush().await;
+        let inner = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || inner.end()).await.map_err(|_| StoreError::Closed)?;
+        flushed?;
+        Ok(closed?)
+    }
+}
+
+fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|e| StoreError::io("starting a thread for", PathBuf::from(name), e))
+}
+
+impl Inner {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// Has condemned files set aside.
+    fn inspect(&self, partial: &[String]) {
+        if !partial.is_empty() {
+            // A full queue has an inspection in it already, or the next query asks again.
+            let _asked = self.jobs.try_send(Job::Inspect);
+        }
+    }
+
+    async fn append(self: &Arc<Self>, items: Vec<Ingest>) -> Result<Appended, AppendError> {
+        let mut appended =
+            Appended { rows: 0, sequence: 0, version: self.shared.version.load(Ordering::Acquire) };
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let mut load = Load::default();
+            while let Some(item) = items.next_if(|item| load.takes(item)) {
+                load.add(item)?;
+            }
+            let rows = load.rows;
+            let (sequence, version) = self.send(load).await?;
+            appended = Appended { rows: appended.rows + rows, sequence, version };
+        }
+        Ok(appended)
+    }
+
+    async fn send(self: &Arc<Self>, load: Load) -> Result<(u64, u64), AppendError> {
+        let room = self.room(load.weight).await?;
+        let flight = permits(load.flight, FLIGHT_PERMIT_BYTES, IN_FLIGHT_BYTES / FLIGHT_PERMIT_BYTES);
+        let _flight =
+            Arc::clone(&self.flight).acquire_many_owned(flight).await.map_err(|_| AppendError::Closed)?;
+        self.port.write(load.records, load.arrivals, room).await
+    }
+
+    /// Room in memory: waits for it, unless files cannot be written, for then it may never come.
+    async fn room(&self, weight: usize) -> Result<OwnedSemaphorePermit, AppendError> {
+        let wanted = permits(weight, PERMIT_BYTES, self.shared.room_permits / 3);
+        let room = &self.shared.room;
+        if let Ok(permit) = Arc::clone(room).try_acquire_many_owned(wanted) {
+            return Ok(permit);
+        }
+        let mut stuck = self.shared.stuck.subscribe();
+        let reason = tokio::select! {
+            biased;
+            stuck = stuck.wait_for(Option::is_some) => stuck.map_or(None, |reason| reason.clone()),
+            permit = Arc::clone(room).acquire_many_owned(wanted) => return permit.map_err(|_| AppendError::Closed),
+        };
+        Err(reason.map_or(AppendError::Closed, AppendError::MemoryFull))
+    }
+
+    /// Ends the threads; what is in memory stays in the log.
+    fn end(&self) {
+        self.shared.ending.store(true, Ordering::Relaxed);
+        self.shared.room.close();
+        if let Err(error) = self.port.close() {
+            tracing::warn!(error = causes(&error), "closing the log");
+        }
+        // A writer that has ended already needs no word.
+        let _told = self.events.send(Event::Close);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store ended with a panic");
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn permits(bytes: usize, unit: usize, max: usize) -> u32 {
+    u32::try_from((bytes / unit + 1).min(max)).unwrap_or(u32::MAX)
+}
+
+/// Items that go into the log together.
+#[derive(Default)]
+struct Load {
+    records: Vec<Bytes>,
+    arrivals: Vec<Arrival>,
+    rows: usize,
+    weight: usize,
+    flight: usize,
+}
+
+impl Load {
+    /// Whether one more fits; an empty load takes anything.
+    fn takes(&self, item: &Ingest) -> bool {
+        self.records.is_empty() || self.flight + item.encoded.len() + FLIGHT_PERMIT_BYTES <= IN_FLIGHT_BYTES
+    }
+
+    fn add(&mut self, item: Ingest) -> Result<(), AppendError> {
+        if item.batch.table() != Table::GpuEvents {
+            return Err(AppendError::Table(item.batch.table()));
+        }
+        self.rows += item.batch.rows();
+        self.weight += weight(item.batch.records());
+        self.flight += item.encoded.len() + FLIGHT_PERMIT_BYTES;
+        self.arrivals.push(Arrival::new(item.batch).map_err(|row| AppendError::Nobody { row })?);
+        self.records.push(item.encoded);
+        Ok(())
+    }
+}
+
+/// Reads a count.
+pub(crate) fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

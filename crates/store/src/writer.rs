@@ -1,0 +1,257 @@
+//! The thread that changes what is visible.
+//!
+//! It takes what the log has made durable, in the log's order, adds it to tail and fleet, publishes, and only then
+//! answers. When the tail is large or old enough it is frozen and handed to the keeper; a new one is filled
+//! meanwhile. While files cannot be written the frozen one stays visible, the new one grows to the bound of memory,
+//! and then appends wait or, once writing has failed, are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gpuvitals_core::Batch;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::board::{Part, causes};
+use crate::clock;
+use crate::error::StoreError;
+use crate::fleet::LiveFleet;
+use crate::keeper::{Job, Reply};
+use crate::manifest::FileEntry;
+use crate::merge::RowKeys;
+use crate::shared::{Shared, count};
+use crate::snapshot::Snapshot;
+use crate::tail::{Chunk, Tail, TailSnapshot};
+
+/// Events that wait for the writer at most; then the log's thread waits.
+pub(crate) const EVENTS: usize = 1024;
+/// Events taken in before what they changed is published.
+const EVENTS_PER_PUBLISH: usize = 256;
+
+/// Rows on their way in.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) batch: Batch,
+    pub(crate) keys: RowKeys,
+    pub(crate) chunk: Chunk,
+}
+
+impl Arrival {
+    /// Looks up whose the rows are.
+    ///
+    /// # Errors
+    /// The first row that names no GPU.
+    pub(crate) fn new(batch: Batch) -> Result<Self, usize> {
+        let keys = RowKeys::of(batch.records()).map_err(|row| row.0)?;
+        let chunk = Chunk::arrived(batch.records().clone(), &keys);
+        Ok(Self { batch, keys, chunk })
+    }
+}
+
+/// What the writer is told.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The log has made these durable.
+    Durable {
+        sequence: u64,
+        arrivals: Vec<Arrival>,
+        room: Option<OwnedSemaphorePermit>,
+        answer: Option<oneshot::Sender<u64>>,
+    },
+    /// The list of files is now this; the frozen tail is in it if `flushed`.
+    Files { files: Arc<[Arc<FileEntry>]>, flushed: bool },
+    /// The frozen tail could not be written; the keeper tries again.
+    Stuck(Arc<StoreError>),
+    /// Everything before this has been taken in.
+    Barrier(SyncSender<()>),
+    /// Write everything to files.
+    Flush(Reply),
+    /// End.
+    Close,
+}
+
+/// The writer's own state.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    keeper: SyncSender<Job>,
+    files: Arc<[Arc<FileEntry>]>,
+    frozen: Option<Arc<Tail>>,
+    tail: Tail,
+    /// When the oldest row of the tail came.
+    filling_since: Instant,
+    waiting: Vec<Reply>,
+    news: Vec<Arc<[Batch]>>,
+    answers: Vec<oneshot::Sender<u64>>,
+    changed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        keeper: SyncSender<Job>,
+        files: Arc<[Arc<FileEntry>]>,
+        tail: Tail,
+    ) -> Self {
+        let mut writer = Self {
+            shared,
+            keeper,
+            files,
+            frozen: None,
+            tail,
+            filling_since: clock::monotonic(),
+            waiting: Vec::new(),
+            news: Vec::new(),
+            answers: Vec::new(),
+            changed: true,
+        };
+        writer.publish();
+        writer
+    }
+
+    /// Works until told to close, or until nobody is left.
+    pub(crate) fn run(mut self, events: &Receiver<Event>) {
+        'work: loop {
+            let first = match events.recv_timeout(self.patience()) {
+                Ok(event) => Some(event),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            for event in first.into_iter().chain(events.try_iter().take(EVENTS_PER_PUBLISH)) {
+                if matches!(event, Event::Close) {
+                    self.publish();
+                    break 'work;
+                }
+                self.take(event);
+            }
+            self.publish();
+            self.freeze_if_due();
+        }
+        // The keeper outlives its queue only by a bug; then there is nothing to tell it.
+        let _told = self.keeper.send(Job::Close);
+    }
+
+    fn patience(&self) -> Duration {
+        if self.tail.is_empty() || self.frozen.is_some() {
+            return Duration::from_secs(3600);
+        }
+        let age = clock::monotonic().saturating_duration_since(self.filling_since);
+        self.shared.config.flush_age.saturating_sub(age)
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Durable { sequence, arrivals, room, answer } => {
+                self.arrive(sequence, arrivals, room);
+                self.answers.extend(answer);
+            }
+            Event::Files { files, flushed } => {
+                self.files = files;
+                self.changed = true;
+                if flushed && let Some(frozen) = self.frozen.take() {
+                    self.shared.room.add_permits(frozen.permits);
+                }
+            }
+            Event::Stuck(error) => {
+                for reply in self.waiting.drain(..) {
+                    let _gone = reply.send(Err(StoreError::Unflushed(Arc::clone(&error))));
+                }
+            }
+            Event::Barrier(done) => {
+                self.publish();
+                let _gone = done.send(());
+            }
+            Event::Flush(reply) => self.waiting.push(reply),
+            Event::Close => {}
+        }
+    }
+
+    fn arrive(&mut self, sequence: u64, arrivals: Vec<Arrival>, room: Option<OwnedSemaphorePermit>) {
+        if self.tail.is_empty() {
+            self.filling_since = clock::monotonic();
+        }
+        if let Some(room) = room {
+            self.tail.permits += room.num_permits();
+            room.forget();
+        }
+        let rows: usize = arrivals.iter().map(|arrival| arrival.batch.rows()).sum();
+        let joined = self.tail.joined;
+        let shared = Arc::clone(&self.shared);
+        let mut batches = Vec::with_capacity(arrivals.len());
+        for Arrival { batch, keys, chunk } in arrivals {
+            lock(&shared).apply(&batch, &keys);
+            if let Err(error) = self.tail.push(chunk) {
+                // Columns of one name that do not fit together stay in chunks of their own; queries say what they
+                // could not join.
+                tracing::warn!(error = causes(&error), "rows in memory do not fold");
+            }
+            batches.push(batch);
+        }
+        self.tail.last_sequence = self.tail.last_sequence.max(sequence);
+        self.shared.last_applied.fetch_max(sequence, Ordering::Release);
+        count(&self.shared.counters.appended_rows, rows as u64);
+        count(&self.shared.counters.appended_batches, batches.len() as u64);
+        count(&self.shared.counters.joined_rows, self.tail.joined.saturating_sub(joined));
+        self.news.push(Arc::from(batches));
+        self.changed = true;
+    }
+
+    /// Makes visible what was taken in, and answers.
+    fn publish(&mut self) {
+        if !self.changed {
+            return;
+        }
+        self.changed = false;
+        let frozen = self.frozen.iter().flat_map(|tail| tail.chunks());
+        let chunks = frozen.chain(self.tail.chunks()).cloned().collect();
+        self.shared
+            .snapshot
+            .store(Arc::new(Snapshot { files: Arc::clone(&self.files), tail: TailSnapshot { chunks } }));
+        let version = self.shared.version.load(Ordering::Relaxed) + 1;
+        lock(&self.shared).set_version(version);
+        self.shared.version.store(version, Ordering::Release);
+        let tails = || self.frozen.iter().map(AsRef::as_ref).chain([&self.tail]);
+        let rows: usize = tails().map(|tail| tail.rows).sum();
+        let bytes: usize = tails().map(|tail| tail.bytes).sum();
+        self.shared.counters.tail_rows.store(rows as u64, Ordering::Relaxed);
+        self.shared.counters.tail_bytes.store(bytes as u64, Ordering::Relaxed);
+        for batches in self.news.drain(..) {
+            // No subscriber, no news.
+            let _heard = self.shared.subscribers.send(batches);
+        }
+        for answer in self.answers.drain(..) {
+            let _gone = answer.send(version);
+        }
+    }
+
+    fn freeze_if_due(&mut self) {
+        if self.frozen.is_some() {
+            return;
+        }
+        if self.tail.is_empty() {
+            for reply in self.waiting.drain(..) {
+                let _gone = reply.send(Ok(()));
+            }
+            return;
+        }
+        let config = &self.shared.config;
+        let due = !self.waiting.is_empty()
+            || self.tail.rows >= config.flush_rows
+            || self.tail.bytes >= config.flush_bytes
+            || clock::monotonic().saturating_duration_since(self.filling_since) >= config.flush_age;
+        if !due {
+            return;
+        }
+        let frozen = Arc::new(std::mem::take(&mut self.tail));
+        self.frozen = Some(Arc::clone(&frozen));
+        let replies = std::mem::take(&mut self.waiting);
+        if self.keeper.send(Job::Flush { tail: frozen, replies }).is_err() {
+            self.shared.board.set(Part::Flush, Some("the thread that writes files has ended".to_owned()));
+        }
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, LiveFleet> {
+    shared.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+}
