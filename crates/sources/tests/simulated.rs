@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::batch::Value;
+use gpuvitals_core::batch::{Value, text_at};
 use gpuvitals_core::catalogue::{self, Table};
 use gpuvitals_core::identity::{IdentityColumn, SIMULATED};
 use gpuvitals_core::ports::{Poll, Source};
@@ -170,14 +170,14 @@ proptest! {
 
 #[test]
 fn the_size_of_the_fleet_changes_no_gpu() {
-    let small = all_rows(config(5, 11, 1, 120));
-    let large = all_rows(config(600, 11, 1, 120));
+    let small = all_rows(config(5, 11, 1, 60));
+    let large = all_rows(config(200, 11, 1, 60));
     let first: Vec<Row> = large
         .into_iter()
         .filter(|r| r.identity.node() == Some("sim-node-0001") && r.identity.index < Some(5))
         .collect();
     assert_eq!(small, first);
-    let other = all_rows(config(5, 12, 1, 120));
+    let other = all_rows(config(5, 12, 1, 60));
     assert_ne!(small[0].identity.uuid(), other[0].identity.uuid());
     assert_ne!(small[0].values, other[0].values);
 }
@@ -245,21 +245,33 @@ fn memory_adds_up() {
 
 #[test]
 fn temperature_follows_power_later() {
-    let rows = all_rows(config(64, 1, 1, 2400));
-    let mut starts = 0;
-    for key in rows.iter().take(64).map(|row| row.identity.uuid().unwrap()) {
-        let (power, heat) = (series(&rows, key, "power_w"), series(&rows, key, "temperature_c"));
-        if power.len() < 2400 {
-            continue;
+    let mut source = Simulated::new(config(64, 1, 1, 1800)).unwrap();
+    let mut tracks: BTreeMap<String, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    each(&mut source, |batch| {
+        let of = |column: &str| batch.metric(catalogue::by_column(column).unwrap()).unwrap();
+        let (power, heat) = (of("power_w"), of("temperature_c"));
+        let uuids = batch.identity_column(IdentityColumn::Uuid).unwrap();
+        for row in 0..batch.rows() {
+            let Some(watts) = power.value(row) else { continue };
+            let track = tracks.entry(text_at(uuids, row).unwrap().to_owned()).or_default();
+            track.0.push(watts.as_f64());
+            track.1.push(heat.value(row).unwrap().as_f64());
         }
+    });
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / f64::from(u32::try_from(values.len()).unwrap());
+    let mut starts = 0;
+    for (key, (power, heat)) in tracks {
         // Half a minute of calm, then load for more than a minute.
-        for at in 30..2300 {
-            let (before, after) = (mean(&power[at - 30..at]), mean(&power[at..at + 70]));
-            let calm = power[at - 30..at].iter().all(|(_, watts)| *watts < 1.3 * before);
-            if !calm || power[at].1 < 2.0 * before || after < 3.0 * before {
+        for at in 30..power.len().saturating_sub(70) {
+            if power[at] < 2.0 * power[at - 1] {
                 continue;
             }
-            let risen = |seconds: usize| heat[at + seconds].1 - heat[at - 1].1;
+            let (before, after) = (mean(&power[at - 30..at]), mean(&power[at..at + 70]));
+            let calm = power[at - 30..at].iter().all(|watts| *watts < 1.3 * before);
+            if !calm || after < 3.0 * before {
+                continue;
+            }
+            let risen = |seconds: usize| heat[at + seconds] - heat[at - 1];
             assert!(
                 risen(60) > 5.0 && risen(1) < 0.35 * risen(60),
                 "{key} at {at}: {} {}",
@@ -397,7 +409,7 @@ fn each_model_has_its_own_columns() {
 
 #[test]
 fn the_fleet_looks_like_a_fleet() {
-    let rows = all_rows(config(248, 1, 60, 180));
+    let rows = all_rows(config(248, 1, 120, 90));
     let share = |test: &dyn Fn(&Values) -> bool| {
         let count = rows.iter().filter(|row| test(&row.values)).count();
         f64::from(u32::try_from(count).unwrap()) / f64::from(u32::try_from(rows.len()).unwrap())

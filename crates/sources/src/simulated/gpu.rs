@@ -151,10 +151,10 @@ impl Gpu {
 
     /// Brings temperatures, memory and clocks to where they came long ago under the present load; counts nothing.
     pub(super) fn settle(&mut self, now_ns: i64) {
-        for _ in 0..60 {
+        for _ in 0..150 {
             let watts = self.respond(now_ns);
             self.power_average = watts;
-            self.heat(now_ns, watts, 20.0);
+            self.heat(now_ns, watts, 4.0);
         }
     }
 
@@ -200,8 +200,10 @@ impl Gpu {
         let resting = resting * self.gain + 0.004 * m.power_idle * self.jitter;
         let demand = (m.power_demand - m.power_idle - m.power_held) * self.activity.work * self.gain;
         let demand = demand * (1.0 + 0.015 * self.jitter);
-        if resting + demand * factor * factor > m.power_limit {
-            factor = ((m.power_limit - resting) / demand).max(0.1).sqrt();
+        // The regulator keeps the mean a little below the limit.
+        let allowed = m.power_limit * (0.988 + 0.003 * self.jitter);
+        if resting + demand * factor * factor > allowed {
+            factor = ((allowed - resting) / demand).max(0.1).sqrt();
             self.reasons |= reason::POWER_CAP;
         }
         let noise = if m.vendor == Vendor::Amd && !busy { 3.0 * self.jitter } else { 0.0 };
