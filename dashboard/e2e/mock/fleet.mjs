@@ -19,9 +19,8 @@ const METRICS = [
   ["ecc_uncorrected", "", "reliability", "counter", "Errors that were not corrected."],
 ];
 
-export const CATALOGUE = METRICS.map(([column, unit, group, instrument, help], id) => ({
-  id: String(id), column, type: "f32", unit, group, instrument, help,
-  scope: "device", tier: "fast", prometheus: `gpu_${column}`,
+export const CATALOGUE = METRICS.map(([column, unit, group, instrument, help]) => ({
+  column, table: "gpu_events", type: "float32", unit, group, instrument, help, scope: "device", tier: "fast",
 }));
 const UNITS = new Map(METRICS.map(([column, unit]) => [column, unit]));
 const RECORDED_COLUMNS = ["utilization_pct", "power_w", "temperature_c", "gpu_clock_mhz", "mem_clock_mhz", "memory_used_mb", "memory_free_mb", "memory_temperature_c", "encoder_utilization_pct", "decoder_utilization_pct"];
@@ -60,6 +59,7 @@ const MODELS = [
 export class Fleet {
   constructor({ mode, gpus }) {
     this.mode = mode;
+    this.started = Date.now() - 1_800_000;
     const recorded = mode === "recorded";
     this.gpus = Array.from({ length: gpus }, (_, n) => {
       const [name, vendor, memory, limit] = recorded ? MODELS[0] : MODELS[Math.floor(n / 8) % MODELS.length];
@@ -104,6 +104,10 @@ export class Fleet {
     return Date.now() - 9 * 60_000;
   }
 
+  firstSeen() {
+    return this.mode === "recorded" ? CAPTURE_AT : this.started;
+  }
+
   lastSeen(gpu) {
     if (this.mode === "recorded") return CAPTURE_AT + 9_000;
     return gpu.fate === "gone" ? this.goneSince : Date.now();
@@ -127,8 +131,8 @@ export class Fleet {
   describe(gpu, withMetrics) {
     const metrics = withMetrics ? Object.fromEntries(Object.entries(this.latest(gpu)).map(([column, held]) => [column, held.value])) : undefined;
     return {
-      id: gpu.id, name: gpu.name, model: gpu.name, vendor: gpu.vendor, hostname: gpu.host, index: gpu.index,
-      memory_mb: gpu.memory, driver_version: gpu.vendor === "AMD" ? "6.12.12" : "535.129.03", state: this.state(gpu),
+      id: gpu.id, name: `${gpu.host} / GPU ${gpu.index}`, model: gpu.name, vendor: gpu.vendor.toLowerCase(), hostname: gpu.host, index: gpu.index,
+      memory_mb: gpu.memory, driver_version: gpu.vendor === "AMD" ? "6.12.12" : "535.129.03", state: this.state(gpu), state_reason: gpu.fate === "sick" ? "ecc_uncorrected is 3" : null,
       last_seen: new Date(this.lastSeen(gpu)).toISOString(), simulated: this.mode === "live", ...(metrics && { metrics }),
     };
   }

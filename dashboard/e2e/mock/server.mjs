@@ -49,7 +49,7 @@ function gpuList(params) {
 function hosts(params) {
   const counts = Map.groupBy ? Map.groupBy(fleet.gpus, (gpu) => gpu.host) : new Map();
   for (const gpu of Map.groupBy ? [] : fleet.gpus) counts.set(gpu.host, [...(counts.get(gpu.host) ?? []), gpu]);
-  return page("hosts", [...counts].map(([hostname, gpus]) => ({ hostname, gpu_count: gpus.length })), params);
+  return page("hosts", [...counts].map(([hostname, gpus]) => ({ hostname, gpu_count: gpus.length, simulated: flags.mode === "live" })), params);
 }
 
 function query(params) {
@@ -80,16 +80,15 @@ function stream(request, response, params) {
   request.on("close", () => clearInterval(timer));
 }
 
-function telemetry(gpu, params) {
-  const row = (at) => ({ gpu_id: gpu.id, hostname: gpu.host, metrics: {}, timestamp: new Date(at).toISOString() });
-  const last = fleet.lastSeen(gpu);
-  return page("data", [row(flags.mode === "recorded" ? last - 9000 : last - 1_800_000), row(last)], params);
+function detail(gpu) {
+  const labels = { source: flags.mode === "live" ? "simulated" : "csv", pci: "0000:1b:00.0", pod: null, job: null };
+  return { gpu: fleet.describe(gpu, false), latest: fleet.latest(gpu), labels, first_seen: new Date(fleet.firstSeen()).toISOString() };
 }
 
 function health() {
   const since = new Date(started).toISOString();
   const well = { status: "healthy", reason: "", since };
-  return { status: "healthy", service: "telemetry-api-gateway", timestamp: new Date().toISOString(), version: "mock", collector: well, queue: well };
+  return { status: "healthy", service: "telemetry-api-gateway", timestamp: new Date().toISOString(), version: "mock", collector: well, queue: well, store: well };
 }
 
 function stats() {
@@ -111,11 +110,11 @@ function file(response, path) {
 createServer((request, response) => {
   requests += 1;
   const { pathname, searchParams: params } = new URL(request.url, "http://mock");
-  const one = /^\/api\/v1\/gpus\/([^/]+)(\/telemetry)?$/.exec(pathname);
+  const one = /^\/api\/v1\/gpus\/([^/]+)$/.exec(pathname);
   if (one !== null) {
     const gpu = fleet.byId.get(decodeURIComponent(one[1]));
     if (gpu === undefined) return refuse(response, 404, `there is no GPU ${one[1]}`);
-    return json(response, one[2] ? telemetry(gpu, params) : { gpu: fleet.describe(gpu, false), latest: fleet.latest(gpu) });
+    return json(response, detail(gpu));
   }
   switch (pathname) {
     case "/api/v1/gpus": return json(response, gpuList(params));

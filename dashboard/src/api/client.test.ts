@@ -8,7 +8,8 @@ async function failureOf(): Promise<Failure | "none"> {
     dataOf(await api.GET("/health"));
     return "none";
   } catch (error) {
-    return error instanceof ApiError ? error.failure : Promise.reject(error);
+    if (error instanceof ApiError) return error.failure;
+    throw error;
   }
 }
 

@@ -8,9 +8,9 @@ export type Gpu = Schemas["Gpu"];
 export type GpuDetail = Schemas["GpuDetail"];
 export type GpuList = Schemas["GpuList"];
 export type HostList = Schemas["HostList"];
-export type Metric = Schemas["Metric"];
+export type Metric = Schemas["CatalogueMetric"];
 export type QueryAnswer = Schemas["QueryAnswer"];
-export type Health = Schemas["Health"];
+export type Health = Schemas["HealthReport"];
 export type Stats = Schemas["Stats"];
 export type TelemetryEntry = Schemas["TelemetryEntry"];
 

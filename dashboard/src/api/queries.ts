@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
-import { MINUTE, parseInstant } from "../shared/time";
-import { api, dataOf, queueApi, type Gpu } from "./client";
+import { MINUTE } from "../shared/time";
+import { api, dataOf, queueApi, type Gpu, type QueryAnswer } from "./client";
 
 export const STATES = ["active", "idle", "stale", "unhealthy", "unknown"] as const;
 export type State = (typeof STATES)[number];
@@ -91,8 +91,25 @@ export interface HistoryAsk {
   readonly aggregate: Aggregate;
 }
 
-/** Buckets of several metrics of several GPUs, in the shape that a chart draws. */
-export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSignal) {
+/** The server's limit on the metrics of one question. */
+const METRICS_MAX = 64;
+
+/** Buckets of several metrics of several GPUs, in the shape that a chart draws. Many metrics are asked for in parts. */
+export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSignal): Promise<QueryAnswer> {
+  const parts: (readonly string[])[] = [];
+  for (let at = 0; at < ask.metrics.length; at += METRICS_MAX) parts.push(ask.metrics.slice(at, at + METRICS_MAX));
+  const answers = await Promise.all(parts.map((metrics) => fetchPart({ ...ask, metrics }, span, signal)));
+  const [first] = answers;
+  if (first === undefined) return { times: [], series: [], step_ms: ask.stepMs };
+  // Same range and step: the parts have the same times.
+  return {
+    ...first,
+    series: answers.flatMap((answer) => answer.series),
+    partial: answers.flatMap((answer) => answer.partial ?? []),
+  };
+}
+
+async function fetchPart(ask: HistoryAsk, span: Span, signal: AbortSignal): Promise<QueryAnswer> {
   const query = {
     metrics: ask.metrics.join(","),
     gpus: ask.gpus.join(","),
@@ -103,26 +120,6 @@ export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSig
     group_by: "gpu",
   } as const;
   return dataOf(await api.GET("/api/v1/query", { params: { query }, signal }));
-}
-
-/** When the first and the last stored sample of a GPU were taken; `null` while nothing is stored. */
-export function recordedSpanQuery(id: string) {
-  return queryOptions({
-    queryKey: ["recorded", id],
-    queryFn: async ({ signal }): Promise<Span | null> => {
-      const at = async (offset: number) => {
-        const query = { limit: 1, offset };
-        return dataOf(await api.GET("/api/v1/gpus/{id}/telemetry", { params: { path: { id }, query }, signal }));
-      };
-      const first = await at(0);
-      const last = first.total > 1 ? await at(first.total - 1) : first;
-      const ends = [first, last]
-        .map((answer) => parseInstant(answer.data[0]?.timestamp))
-        .filter((instant) => instant !== null);
-      return ends.length === 0 ? null : { start: Math.min(...ends), end: Math.max(...ends) };
-    },
-    staleTime: MINUTE,
-  });
 }
 
 export function healthQuery() {

@@ -270,7 +270,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Health"];
+                        "application/json": components["schemas"]["HealthReport"];
                     };
                 };
                 default: components["responses"]["Error"];
@@ -337,40 +337,45 @@ export interface components {
         Gpu: {
             id: string;
             name: string;
-            model: string;
-            vendor: string;
-            hostname: string;
-            index?: number | null;
-            memory_mb?: number | null;
-            driver_version?: string | null;
+            model: string | null;
+            vendor: string | null;
+            hostname: string | null;
+            state_reason: string | null;
+            index: number | null;
+            memory_mb: number | null;
+            driver_version: string | null;
             /** @enum {string} */
             state: "active" | "idle" | "stale" | "unhealthy" | "unknown";
-            last_seen?: string | null;
+            last_seen: string | null;
             simulated: boolean;
             metrics?: {
-                [key: string]: unknown;
-            } | null;
+                [key: string]: number | string;
+            };
         };
         GpuList: {
             gpus: components["schemas"]["Gpu"][];
             total: number;
             pagination: components["schemas"]["Pagination"];
         };
-        Latest: {
-            value?: unknown;
+        LatestMetric: {
+            value: number | string;
             timestamp: string;
         };
         GpuDetail: {
+            first_seen: string;
+            labels: {
+                [key: string]: string | null;
+            };
             gpu: components["schemas"]["Gpu"];
             latest: {
-                [key: string]: components["schemas"]["Latest"];
+                [key: string]: components["schemas"]["LatestMetric"];
             };
         };
         TelemetryEntry: {
             gpu_id: string;
-            hostname: string;
+            hostname: string | null;
             metrics: {
-                [key: string]: unknown;
+                [key: string]: number | string;
             };
             timestamp: string;
         };
@@ -380,6 +385,7 @@ export interface components {
             pagination: components["schemas"]["Pagination"];
         };
         Host: {
+            simulated: boolean;
             hostname: string;
             gpu_count: number;
         };
@@ -388,24 +394,23 @@ export interface components {
             total: number;
             pagination: components["schemas"]["Pagination"];
         };
-        Metric: {
-            id: string;
+        CatalogueMetric: {
             column: string;
+            table: string;
             type: string;
             unit: string;
             group: string;
             scope: string;
             instrument: string;
             help: string;
-            prometheus?: string;
         };
         MetricList: {
-            metrics: components["schemas"]["Metric"][];
+            metrics: components["schemas"]["CatalogueMetric"][];
         };
         Series: {
             metric: string;
-            gpu?: string | null;
-            hostname?: string | null;
+            gpu: string | null;
+            hostname: string | null;
             unit: string;
             values: (number | null)[];
         };
@@ -413,14 +418,15 @@ export interface components {
             times: number[];
             series: components["schemas"]["Series"][];
             step_ms: number;
-            truncated?: boolean;
+            partial?: string[];
         };
         Component: {
             status: string;
-            reason?: string | null;
-            since?: string | null;
+            reason: string;
+            since: string;
         };
-        Health: {
+        HealthReport: {
+            store: components["schemas"]["Component"];
             status: string;
             service: string;
             timestamp: string;
@@ -432,9 +438,9 @@ export interface components {
             [key: string]: unknown;
         };
         GatewayStats: {
-            cache_hit_rate?: number;
-            requests?: number;
-            uptime_seconds?: number;
+            cache_hit_rate: number | null;
+            requests: number;
+            uptime_seconds: number;
         };
         Stats: {
             topics: {

@@ -34,6 +34,9 @@ describe("panelsOf", () => {
     expect(panels.map((panel) => panel.columns.length)).toEqual([LINES_MAX, 1]);
     expect(new Set(panels.map((panel) => panel.id)).size).toBe(2);
   });
+  it("draws no columns that the catalogue does not know: the server makes no series of them", () => {
+    expect(panelsOf(rowsOf([], ["mystery"]))).toEqual([]);
+  });
   it("draws groups it has never heard of", () => {
     expect(titles([row("flux", "", "optical_flow")])).toEqual(["Optical flow: flux"]);
   });

@@ -52,11 +52,18 @@ export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly str
   return [...known.sort((a, b) => rank(a.group) - rank(b.group)), ...foreign];
 }
 
-/** Panels, group by group. What changes only with the configuration is no line: it stands among the latest values. */
+/**
+ * Whether a row has a course to draw. What changes only with the configuration has none, and of columns that the
+ * catalogue does not know the server makes no series: both stand among the latest values.
+ */
+export function isDrawn(row: CatalogueRow): boolean {
+  return row.instrument !== "info" && row.group !== OTHER;
+}
+
+/** Panels, group by group. */
 export function panelsOf(rows: readonly CatalogueRow[]): Panel[] {
   const groups = new Map<string, Map<string, string[]>>();
-  for (const row of rows) {
-    if (row.instrument === "info") continue;
+  for (const row of rows.filter(isDrawn)) {
     const units = groups.get(row.group) ?? new Map<string, string[]>();
     // A sum that only grows would flatten what goes up and down beside it.
     const axis = row.instrument === "counter" ? `${row.unit} total` : row.unit;

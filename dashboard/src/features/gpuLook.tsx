@@ -16,10 +16,10 @@ export const STATE_LOOKS: Readonly<Record<State, StateLook>> = {
   unknown: { icon: CircleHelp, colour: "text-faint", meaning: "has told too little" },
 };
 
-export function StateBadge({ state }: { readonly state: State }) {
+export function StateBadge({ state, reason }: { readonly state: State; readonly reason: string | null }) {
   const look = STATE_LOOKS[state];
   return (
-    <span className={`badge ${look.colour}`} title={look.meaning} data-state={state}>
+    <span className={`badge ${look.colour}`} title={reason ?? look.meaning} data-state={state}>
       <look.icon size={12} aria-hidden />
       {state}
     </span>

@@ -1,5 +1,5 @@
 import { vi } from "vitest";
-import type { Gpu, Metric } from "../api/client";
+import type { Gpu } from "../api/client";
 
 /** An answer of the mock server; a function decides by the request's query. */
 export type Answer = { readonly status?: number; readonly body: unknown } | "unreachable" | "never";
@@ -17,14 +17,15 @@ export const ok = (body: unknown): Answer => ({ body });
 export function gpu(part: Partial<Gpu> = {}): Gpu {
   return {
     id: "GPU-5fd4f087-86f3-7a43-b711-4771313afc50",
-    name: "H100",
+    name: "node-1 / GPU 0",
     model: "H100",
-    vendor: "NVIDIA",
+    vendor: "nvidia",
     hostname: "node-1",
     index: 0,
     memory_mb: 81_559,
     driver_version: "535.129.03",
     state: "active",
+    state_reason: null,
     last_seen: new Date().toISOString(),
     simulated: false,
     metrics: { utilization_pct: 87, power_w: 512.25, temperature_c: 61, memory_used_mb: 40_960 },
@@ -36,9 +37,8 @@ export function listOf(gpus: readonly Gpu[], total = gpus.length): Answer {
   return ok({ gpus, total, pagination: { limit: 50, offset: 0, has_next: total > gpus.length } });
 }
 
-export function metric(column: string, unit: string, group: string, instrument = "gauge"): Metric {
-  const type = "f32" as const;
-  return { id: column, column, type, unit, group, instrument, scope: "device", help: `About ${column}.`, prometheus: `gpu_${column}` };
+export function metric(column: string, unit: string, group: string, instrument = "gauge") {
+  return { column, table: "gpu_events", type: "float32", unit, group, instrument, scope: "device", help: `About ${column}.` };
 }
 
 const healthy = { status: "healthy", reason: "", since: "2026-11-20T10:00:00Z" };
@@ -49,6 +49,7 @@ export const HEALTH = {
   version: "0.1.0",
   collector: healthy,
   queue: healthy,
+  store: healthy,
 };
 
 const DEFAULTS: Readonly<Record<string, Handler>> = {
@@ -60,7 +61,7 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
     gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 },
   }),
   "/api/v1/gpus": listOf([]),
-  "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2 }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
+  "/api/v1/hosts": ok({ hosts: [{ hostname: "node-1", gpu_count: 2, simulated: false }], total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }),
   "/api/v1/query": ok({ times: [], series: [], step_ms: 1000 }),
   "/api/v1/metrics": ok({
     metrics: [

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { gpu, listOf, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
-const two = listOf([gpu({ id: "GPU-a", name: "First" }), gpu({ id: "GPU-b", name: "Second", state: "idle", metrics: {} })]);
+const two = listOf([gpu({ id: "GPU-a", model: "First" }), gpu({ id: "GPU-b", model: null, name: "Second", state: "idle", metrics: {} })]);
 
 describe("the list of GPUs", () => {
   it("says that it loads", () => {
@@ -85,6 +85,13 @@ describe("the list of GPUs", () => {
     renderAt("/");
     expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
     expect(screen.getByText("simulated", { selector: ".badge" })).toBeTruthy();
+  });
+
+  it("says that hosts are simulated which are on another page of the list", async () => {
+    const hosts = [{ hostname: "sim-1", gpu_count: 8, simulated: true }];
+    mockApi({ "/api/v1/gpus": two, "/api/v1/hosts": ok({ hosts, total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }) });
+    renderAt("/");
+    expect(await screen.findByRole("note", { name: "Simulated data" })).toBeTruthy();
   });
 
   it("says nothing of simulation when everything was measured", async () => {

@@ -29,7 +29,8 @@ export function FleetPage() {
   const now = useNow(SECOND);
   const narrow = useMedia("(max-width: 760px)");
   const change = (part: Partial<FleetState>) => goTo(fleetPath({ ...state, page: 1, ...part }), { replace: true });
-  const simulated = counts.simulated || gpus.some((gpu) => gpu.simulated);
+  const hosts = useQuery(hostsQuery());
+  const simulated = counts.simulated || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
   const late = list.isError && list.data !== undefined;
   useRowKeys(state, list.data?.pagination.has_next === true);
 

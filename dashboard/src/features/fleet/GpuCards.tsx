@@ -4,7 +4,7 @@ import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headl
 import { Link } from "../../shared/location";
 import { SimulatedBadge, StateBadge } from "../gpuLook";
 import { Course, Memory, seenText, Temperature } from "./GpuTable";
-import { rowOf, shareOf } from "./row";
+import { rowOf, shareOf, titleOf } from "./row";
 import { sparkKey, type Spark } from "./sparks";
 
 interface GpuCardsProps {
@@ -28,16 +28,16 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
                   data-row=""
                   className="block truncate font-medium after:absolute after:inset-0 after:rounded-lg"
                 >
-                  {gpu.name}
+                  {titleOf(gpu)}
                 </Link>
                 <p className="truncate text-xs text-muted">
-                  {gpu.hostname}
-                  {gpu.index !== null && gpu.index !== undefined && ` · #${gpu.index}`}
+                  {gpu.hostname ?? "host unknown"}
+                  {gpu.index !== null && ` · #${gpu.index}`}
                   <span className="font-mono text-[11px] text-faint"> {shortId(gpu.id)}</span>
                 </p>
               </div>
               <div className="flex flex-col items-end gap-1">
-                <StateBadge state={row.state} />
+                <StateBadge state={row.state} reason={gpu.state_reason} />
                 {gpu.simulated && <SimulatedBadge />}
               </div>
             </div>
@@ -70,9 +70,8 @@ export function GpuCards({ gpus, sparks, now }: GpuCardsProps) {
 }
 
 const ORDERS: readonly (readonly [string, string])[] = [
-  ["", "Default order"],
-  ["name", "Name"],
-  ["hostname", "Host"],
+  ["", "By host and index"],
+  ["model", "Model"],
   ["state", "State"],
   [`-${UTILIZATION}`, "Utilization, highest first"],
   [`-${POWER}`, "Power, highest first"],

@@ -8,7 +8,7 @@ import { Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
 import { Bar, heatColour, SimulatedBadge, StateBadge } from "../gpuLook";
 import { ariaSort, nextSort, type SortColumn } from "./fleetState";
-import { rowOf, shareOf, type Row } from "./row";
+import { rowOf, shareOf, titleOf, type Row } from "./row";
 import { sparkKey, type Spark } from "./sparks";
 
 interface GpuTableProps {
@@ -27,7 +27,7 @@ interface Header {
 }
 
 const HEADERS: readonly Header[] = [
-  { column: "name", title: "GPU", className: "" },
+  { column: "model", title: "GPU", className: "" },
   { column: "hostname", title: "Host", className: "" },
   { column: "index", title: "#", className: "w-12" },
   { column: "state", title: "State", className: "lg:w-28" },
@@ -110,18 +110,18 @@ const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowPro
       <th scope="row" className="px-2 py-1.5 lg:px-3 text-left font-normal">
         <div className="flex items-center gap-2">
           <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} data-row="" className="group min-w-0 rounded" title={gpu.id}>
-            <span className="block truncate font-medium group-hover:underline">{gpu.name}</span>
+            <span className="block truncate font-medium group-hover:underline">{titleOf(gpu)}</span>
             <span className="block truncate font-mono text-[11px] text-faint">{shortId(gpu.id)}</span>
           </Link>
           {gpu.simulated && <SimulatedBadge />}
         </div>
       </th>
-      <td className="max-w-52 truncate px-2 py-1.5 lg:px-3 text-muted" title={gpu.hostname}>
-        {gpu.hostname}
+      <td className="max-w-52 truncate px-2 py-1.5 lg:px-3 text-muted" title={gpu.hostname ?? undefined}>
+        {gpu.hostname ?? ABSENT}
       </td>
       <td className="num px-2 py-1.5 lg:px-3 text-muted">{gpu.index ?? ABSENT}</td>
       <td className="px-2 py-1.5 lg:px-3">
-        <StateBadge state={row.state} />
+        <StateBadge state={row.state} reason={gpu.state_reason} />
       </td>
       <td className="px-2 py-1.5 lg:px-3">
         <Course name="Utilization" spark={utilization} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />

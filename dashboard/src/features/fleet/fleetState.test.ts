@@ -28,10 +28,10 @@ describe("the list's state in the address", () => {
     expect(nextSort("", "power_w")).toBe("-power_w");
     expect(nextSort("-power_w", "power_w")).toBe("power_w");
     expect(nextSort("power_w", "power_w")).toBe("");
-    expect(nextSort("-power_w", "name")).toBe("name");
-    expect(nextSort("name", "name")).toBe("-name");
-    expect(ariaSort("-name", "name")).toBe("descending");
-    expect(ariaSort("name", "name")).toBe("ascending");
-    expect(ariaSort("", "name")).toBe("none");
+    expect(nextSort("-power_w", "model")).toBe("model");
+    expect(nextSort("model", "model")).toBe("-model");
+    expect(ariaSort("-model", "model")).toBe("descending");
+    expect(ariaSort("model", "model")).toBe("ascending");
+    expect(ariaSort("", "model")).toBe("none");
   });
 });

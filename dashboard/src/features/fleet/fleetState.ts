@@ -14,7 +14,7 @@ export interface FleetState {
 }
 
 export const PAGE_SIZE = 50;
-export const SORTABLE = ["name", "hostname", "index", "state", UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"] as const;
+export const SORTABLE = ["model", "hostname", "index", "state", UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"] as const;
 export type SortColumn = (typeof SORTABLE)[number];
 /** Numbers are first looked at from the top. */
 const DESCENDING_FIRST = new Set<string>([UTILIZATION, POWER, TEMPERATURE, MEMORY_USED, "last_seen"]);

@@ -30,6 +30,11 @@ export function rowOf(gpu: Gpu): Row {
   };
 }
 
+/** What a GPU is called where its host and number stand beside it. */
+export function titleOf(gpu: Gpu): string {
+  return gpu.model ?? gpu.name;
+}
+
 /** A share, or `null` where either part is missing. */
 export function shareOf(part: number | null, whole: number | null): number | null {
   return part === null || whole === null || whole <= 0 ? null : part / whole;

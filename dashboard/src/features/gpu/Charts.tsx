@@ -10,12 +10,13 @@ interface ChartsProps {
   readonly span: Span;
   readonly now: number;
   readonly loading: boolean;
-  readonly truncated: boolean;
+  /** What the server could not read, in its words. */
+  readonly partial: readonly string[];
   readonly onSelect: (start: number, end: number) => void;
 }
 
 /** A chart for each group and unit of the catalogue. */
-export function Charts({ rows, frame, span, now, loading, truncated, onSelect }: ChartsProps) {
+export function Charts({ rows, frame, span, now, loading, partial, onSelect }: ChartsProps) {
   const panels = useMemo(() => panelsOf(rows), [rows]);
   if (loading) {
     return (
@@ -28,9 +29,9 @@ export function Charts({ rows, frame, span, now, loading, truncated, onSelect }:
   }
   return (
     <>
-      {truncated && (
-        <p role="note" className="mb-3 text-[13px] text-warn">
-          The server left some values out of this range. Choose a shorter range to see all of them.
+      {partial.length > 0 && (
+        <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
+          Not all of this range could be read: {partial.join("; ")}
         </p>
       )}
       <div className="grid gap-3 lg:grid-cols-2">

@@ -1,6 +1,6 @@
 import { Check, ChevronRight, Copy } from "lucide-react";
 import { useEffect, useState } from "react";
-import type { Gpu } from "../../api/client";
+import type { Gpu, GpuDetail } from "../../api/client";
 import type { State } from "../../api/queries";
 import { ABSENT, formatValue } from "../../shared/format";
 import { Link, searchOf } from "../../shared/location";
@@ -9,12 +9,28 @@ import { SimulatedBadge, StateBadge } from "../gpuLook";
 
 interface GpuHeaderProps {
   readonly gpu: Gpu;
+  readonly labels: GpuDetail["labels"];
   readonly state: State;
   readonly lastSeen: number | null;
   readonly now: number;
 }
 
-export function GpuHeader({ gpu, state, lastSeen, now }: GpuHeaderProps) {
+/** What is told of a GPU besides its identity, where it is known. */
+const LABELS = [
+  ["cluster", "Cluster"],
+  ["pci", "PCI"],
+  ["partition", "Partition"],
+  ["namespace", "Namespace"],
+  ["pod", "Pod"],
+  ["job", "Job"],
+  ["source", "Source"],
+] as const;
+
+function vendorName(vendor: string | null): string {
+  return vendor === null ? ABSENT : vendor.toUpperCase();
+}
+
+export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps) {
   return (
     <header>
       <nav aria-label="Path" className="flex items-center gap-1 text-xs text-muted">
@@ -22,27 +38,35 @@ export function GpuHeader({ gpu, state, lastSeen, now }: GpuHeaderProps) {
           GPUs
         </Link>
         <ChevronRight size={12} aria-hidden />
-        <Link to={`/${searchOf({ host: gpu.hostname })}`} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
-          {gpu.hostname}
-        </Link>
+        {gpu.hostname === null ? (
+          <span>host unknown</span>
+        ) : (
+          <Link to={`/${searchOf({ host: gpu.hostname })}`} className="truncate hover:text-fg hover:underline" title="GPUs of this host">
+            {gpu.hostname}
+          </Link>
+        )}
       </nav>
       <div className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1">
         <h1 className="text-lg font-semibold tracking-tight">
-          {gpu.name}
-          {typeof gpu.index === "number" && <span className="num ml-2 font-normal text-muted">#{gpu.index}</span>}
+          {gpu.model ?? gpu.name}
+          {gpu.index !== null && <span className="num ml-2 font-normal text-muted">#{gpu.index}</span>}
         </h1>
-        <StateBadge state={state} />
+        <StateBadge state={state} reason={gpu.state_reason} />
         {gpu.simulated && <SimulatedBadge />}
       </div>
+      {gpu.state_reason !== null && <p className="mt-1 text-[13px] text-bad">{gpu.state_reason}</p>}
       <dl className="mt-1 flex flex-wrap items-center gap-x-5 gap-y-1 text-[13px]">
         <Fact name="Id">
           <span className="font-mono text-xs break-all">{gpu.id}</span>
           <CopyButton text={gpu.id} />
         </Fact>
-        <Fact name="Vendor">{gpu.vendor || ABSENT}</Fact>
-        {gpu.model !== gpu.name && <Fact name="Model">{gpu.model || ABSENT}</Fact>}
-        <Fact name="Driver">{gpu.driver_version || ABSENT}</Fact>
+        <Fact name="Vendor">{vendorName(gpu.vendor)}</Fact>
+        <Fact name="Driver">{gpu.driver_version ?? ABSENT}</Fact>
         <Fact name="Memory">{formatValue(gpu.memory_mb, "MiB")}</Fact>
+        {LABELS.map(([label, name]) => {
+          const value = labels[label];
+          return typeof value === "string" && <Fact key={label} name={name}>{value}</Fact>;
+        })}
         <Fact name="Last seen">
           <span title={lastSeen === null ? undefined : new Date(lastSeen).toISOString()}>
             {lastSeen === null ? "never" : `${formatInstant(lastSeen, now)} (${formatAge(lastSeen, now)})`}

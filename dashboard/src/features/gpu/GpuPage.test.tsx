@@ -4,21 +4,22 @@ import { describe, expect, it } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakePlot } from "../../testing/FakePlot";
-import { gpu, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { gpu, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const ID = gpu().id;
 const PATH = `/api/v1/gpus/${ID}`;
+const LABELS = { source: "csv", pod: null };
 const NOW = () => new Date().toISOString();
 
-function detail(part: Partial<Gpu> = {}, at = NOW()): Handler {
+function detail(part: Partial<Gpu> = {}, at = NOW(), first_seen = at): Handler {
   const latest = {
     power_w: { value: 512.25, timestamp: at },
     utilization_pct: { value: 87, timestamp: at },
     power_limit_w: { value: 700, timestamp: at },
     foreign_thing: { value: 4, timestamp: at },
   };
-  return ok({ gpu: gpu({ last_seen: at, ...part }), latest });
+  return ok({ gpu: gpu({ last_seen: at, ...part }), latest, labels: LABELS, first_seen });
 }
 
 /** Three buckets that end now: a value, a gap, a value. */
@@ -54,34 +55,35 @@ describe("the page of a GPU", () => {
     expect(await screen.findByRole("heading", { name: /H100/ })).toBeTruthy();
   });
 
-  it("draws a chart for each group of the catalogue, with gaps, and names unknown columns", async () => {
+  it("draws a chart for each group of the catalogue, with gaps, and lists unknown columns", async () => {
     mockApi({ [PATH]: detail(), "/api/v1/query": history });
     renderAt(`/gpus/${ID}`);
     await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
     expect(chart("utilization-%-0")).toBeTruthy();
-    expect(screen.getByRole("heading", { name: "Other columns" })).toBeTruthy();
     const plot = FakePlot.made.find((made) => made.options.series[1]?.label === "power_w" && made.destroyed === 0);
     expect(plot?.fed.at(-1)?.[1]).toEqual([500, null, 510]);
     const latest = within(screen.getByRole("region", { name: "Latest values" }));
     expect(latest.getByText("512 W")).toBeTruthy();
     expect(latest.getByText("700 W")).toBeTruthy();
+    expect(latest.getByText("Other columns")).toBeTruthy();
+    expect(latest.getByText("Foreign thing")).toBeTruthy();
   });
 
   it("builds each plot once, feeds it, and destroys it once", async () => {
     mockApi({ [PATH]: detail(), "/api/v1/query": history });
     const { unmount, client } = renderAt(`/gpus/${ID}`);
-    await waitFor(() => expect(FakePlot.made).toHaveLength(3));
+    await waitFor(() => expect(FakePlot.made).toHaveLength(2));
     await act(() => client.refetchQueries());
-    expect(FakePlot.made).toHaveLength(3);
+    expect(FakePlot.made).toHaveLength(2);
     unmount();
-    expect(FakePlot.made.map((made) => made.destroyed)).toEqual([1, 1, 1]);
+    expect(FakePlot.made.map((made) => made.destroyed)).toEqual([1, 1]);
   });
 
   it("says when a range is empty, and when nothing was ever read", async () => {
     const mock = mockApi({ [PATH]: detail(), "/api/v1/query": ok({ times: [], series: [], step_ms: 5000 }) });
     const { client } = renderAt(`/gpus/${ID}?live=0`);
     expect((await screen.findAllByText("No values in this range")).length).toBeGreaterThan(0);
-    mock.set(PATH, ok({ gpu: gpu(), latest: {} }));
+    mock.set(PATH, ok({ gpu: gpu(), latest: {}, labels: LABELS, first_seen: NOW() }));
     await act(() => client.refetchQueries());
     expect(await screen.findByText("No values yet")).toBeTruthy();
   });
@@ -94,6 +96,33 @@ describe("the page of a GPU", () => {
     expect(screen.getByRole("heading", { name: /H100/ })).toBeTruthy();
   });
 
+  it("says what makes a GPU unhealthy", async () => {
+    mockApi({ [PATH]: detail({ state: "unhealthy", state_reason: "ecc_uncorrected is 3" }) });
+    renderAt(`/gpus/${ID}`);
+    expect(await screen.findByText("ecc_uncorrected is 3")).toBeTruthy();
+  });
+
+  it("says what of a range could not be read", async () => {
+    mockApi({ [PATH]: detail(), "/api/v1/query": ok({ times: [], series: [], step_ms: 5000, partial: ["file 7 is damaged"] }) });
+    renderAt(`/gpus/${ID}`);
+    expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("file 7 is damaged");
+  });
+
+  it("asks for many metrics in parts that the server takes", async () => {
+    const many = Array.from({ length: 100 }, (_, n) => `m${n}`);
+    const latest = Object.fromEntries(many.map((column) => [column, { value: 1, timestamp: NOW() }]));
+    const metrics = many.map((column) => metric(column, "W", "power"));
+    const mock = mockApi({
+      [PATH]: ok({ gpu: gpu(), latest, labels: LABELS, first_seen: NOW() }),
+      "/api/v1/metrics": ok({ metrics }),
+      "/api/v1/query": history,
+    });
+    renderAt(`/gpus/${ID}`);
+    await waitFor(() => expect(document.querySelectorAll('[data-testid="chart"]').length).toBe(17));
+    const sizes = mock.asked.filter((request) => request.path === "/api/v1/query").map((request) => request.params.get("metrics")?.split(",").length);
+    expect(sizes.slice(0, 2)).toEqual([64, 36]);
+  });
+
   it("says that a GPU is simulated", async () => {
     mockApi({ [PATH]: detail({ simulated: true }) });
     renderAt(`/gpus/${ID}`);
@@ -104,11 +133,8 @@ describe("the page of a GPU", () => {
 
 describe("a recording", () => {
   const AT = "2025-07-18T20:42:34.000Z";
-  const row = { gpu_id: ID, hostname: "node-1", metrics: {}, timestamp: AT };
-  const telemetry = ok({ data: [row], total: 1, pagination: { limit: 1, offset: 0, has_next: false } });
-
   it("says when the GPU was last seen and looks at that time", async () => {
-    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), [`${PATH}/telemetry`]: telemetry, "/api/v1/query": history });
+    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), "/api/v1/query": history });
     renderAt(`/gpus/${ID}`);
     expect((await screen.findByRole("note", { name: "Age of the data" })).textContent).toMatch(/^Last seen 2025-07-18/);
     await waitFor(() => expect(mock.asked.some((request) => request.path === "/api/v1/query")).toBe(true));
@@ -119,12 +145,7 @@ describe("a recording", () => {
   });
 
   it("ends the ranges of a long recording at its last sample", async () => {
-    const first = { ...row, timestamp: "2025-07-10T00:00:00Z" };
-    const both: Handler = (params) => {
-      const data = params.get("offset") === "0" ? [first] : [row];
-      return ok({ data, total: 2, pagination: { limit: 1, offset: 0, has_next: true } });
-    };
-    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), [`${PATH}/telemetry`]: both, "/api/v1/query": history });
+    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT, "2025-07-10T00:00:00Z"), "/api/v1/query": history });
     renderAt(`/gpus/${ID}`);
     await waitFor(() => expect(mock.asked.find((request) => request.path === "/api/v1/query")?.params.get("end")).toBe(AT));
     expect(screen.getByRole("button", { name: "Last 1 hour" }).getAttribute("aria-pressed")).toBe("true");

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { ApiError } from "../../api/client";
-import { catalogueQuery, gpuQuery, recordedSpanQuery, stateOf } from "../../api/queries";
+import { catalogueQuery, gpuQuery, stateOf } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
-import { rowsOf } from "../../charts/panels";
+import { isDrawn, rowsOf } from "../../charts/panels";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { goTo, Link, usePlace } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed } from "../../shared/states";
-import { formatAge, formatClock, formatInstant, SECOND, useNow } from "../../shared/time";
+import { formatAge, formatClock, formatInstant, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../gpuLook";
 import { Charts } from "./Charts";
 import { GpuHeader } from "./GpuHeader";
@@ -37,7 +37,7 @@ export function GpuPage({ id }: { readonly id: string }) {
   return (
     <div data-testid="gpu" data-last-update={view.lastSeen ?? ""} data-live={view.stream.status}>
       {gpu.simulated && <SimulatedBanner>This GPU is simulated: its values were made up by gpuvitals, not measured.</SimulatedBanner>}
-      <GpuHeader gpu={gpu} state={stateOf(gpu)} lastSeen={view.lastSeen} now={now} />
+      <GpuHeader gpu={gpu} labels={detail.data.labels} state={stateOf(gpu)} lastSeen={view.lastSeen} now={now} />
       {view.recorded && view.lastSeen !== null && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
           Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.
@@ -64,7 +64,7 @@ export function GpuPage({ id }: { readonly id: string }) {
         <div className="min-w-0" aria-busy={history.isFetching}>
           {history.isError && history.data === undefined ? (
             <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
-          ) : view.rows.length === 0 ? (
+          ) : !view.rows.some(isDrawn) ? (
             <Empty title="No values yet">This GPU is known, but none of its metrics has been read.</Empty>
           ) : (
             <Charts
@@ -73,7 +73,7 @@ export function GpuPage({ id }: { readonly id: string }) {
               span={view.span}
               now={now}
               loading={history.data === undefined}
-              truncated={history.data?.answer.truncated === true}
+              partial={history.data?.answer.partial ?? []}
               onSelect={(start, end) => change({ range: { kind: "custom", start, end } })}
             />
           )}
@@ -91,8 +91,9 @@ function useGpuView(id: string, state: GpuState) {
   const catalogue = useQuery(catalogueQuery());
   const said = lastSeenOf(detail.data, []);
   const recorded = isRecorded(said, now);
-  const all = useQuery({ ...recordedSpanQuery(id), enabled: state.range?.kind === "all" || (state.range === null && recorded) });
-  const range = state.range ?? defaultRange(recorded, all.data, all.isPending);
+  const first = parseInstant(detail.data?.first_seen);
+  const all = first === null || said === null ? null : { start: first, end: said };
+  const range = state.range ?? defaultRange(recorded, all);
   const liveAllowed = canBeLive(range);
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
   const stream = useStream(id, live);
@@ -102,7 +103,7 @@ function useGpuView(id: string, state: GpuState) {
     () => rowsOf(catalogue.data?.metrics ?? [], columns === "" ? [] : columns.split(",")),
     [catalogue.data, columns],
   );
-  const drawn = useMemo(() => rows.filter((row) => row.instrument !== "info").map((row) => row.column), [rows]);
+  const drawn = useMemo(() => rows.filter(isDrawn).map((row) => row.column), [rows]);
   const anchor = recorded && !live ? said : null;
   const history = useQuery({
     ...historyQuery({
@@ -111,13 +112,13 @@ function useGpuView(id: string, state: GpuState) {
       range,
       aggregate: state.aggregate,
       anchor,
-      all: all.data ?? null,
+      all,
       polling: live && stream.status !== "live",
     }),
   });
 
   const moving = range.kind === "preset" && anchor === null;
-  const span = moving ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all.data ?? null));
+  const span = moving ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
   const { start } = span;
   const frame = useMemo(() => {
     const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, id);

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { fetchHistory, type Aggregate, type Span } from "../../api/queries";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
-import { MINUTE } from "../../shared/time";
+import { MINUTE, SECOND } from "../../shared/time";
 import { spanOf, stepOf, type Range } from "./range";
 
 export interface HistoryView {
@@ -29,5 +29,7 @@ export function historyQuery(view: HistoryView) {
     enabled: columns.length > 0 && (range.kind !== "all" || all !== null),
     refetchInterval: moving ? (polling ? REFRESH_INTERVAL_MS : MINUTE) : false,
     placeholderData: keepPreviousData,
+    // Ranges that move leave one answer after another behind.
+    gcTime: 30 * SECOND,
   });
 }

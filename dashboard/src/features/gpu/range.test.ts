@@ -38,13 +38,12 @@ describe("which time is looked at", () => {
     expect(isRecorded(null, now)).toBe(false);
   });
   it.each([
-    ["a live GPU", false, undefined, false, { kind: "preset", preset: "15m" }],
-    ["a short recording", true, { start: 0, end: 9000 }, false, { kind: "all" }],
-    ["a recording whose length is being asked for", true, undefined, true, { kind: "all" }],
-    ["a long recording", true, { start: 0, end: 2 * DAY }, false, { kind: "preset", preset: "1h" }],
-    ["a recording whose length is not known", true, undefined, false, { kind: "preset", preset: "1h" }],
-  ] as const)("%s", (_name, recorded, all, asking, expected) => {
-    expect(defaultRange(recorded, all, asking)).toEqual(expected);
+    ["a live GPU", false, null, { kind: "preset", preset: "15m" }],
+    ["a short recording", true, { start: 0, end: 9000 }, { kind: "all" }],
+    ["a long recording", true, { start: 0, end: 2 * DAY }, { kind: "preset", preset: "1h" }],
+    ["a recording whose length is not known", true, null, { kind: "preset", preset: "1h" }],
+  ] as const)("%s", (_name, recorded, all, expected) => {
+    expect(defaultRange(recorded, all)).toEqual(expected);
   });
   it("ends a preset at the anchor and gives a recording air", () => {
     expect(spanOf({ kind: "preset", preset: "1h" }, now, null)).toEqual({ start: now - HOUR, end: now });

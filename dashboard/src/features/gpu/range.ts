@@ -67,14 +67,11 @@ export function isRecorded(lastSeen: number | null, now: number): boolean {
   return lastSeen !== null && now - lastSeen > RECORDED_AFTER_MS;
 }
 
-/**
- * The range when none was chosen: the last minutes; of a recording all of it if it is short, else its last hour.
- * `all` is what is stored; while that is being asked for, a recording is shown as a whole.
- */
-export function defaultRange(recorded: boolean, all: Span | null | undefined, asking: boolean): Range {
+/** The range when none was chosen: the last minutes; of a recording all of it if it is short, else its last hour. */
+export function defaultRange(recorded: boolean, all: Span | null): Range {
   if (!recorded) return { kind: "preset", preset: "15m" };
-  const short = all !== null && all !== undefined && all.end - all.start <= HOUR;
-  return asking || short ? { kind: "all" } : { kind: "preset", preset: "1h" };
+  const short = all !== null && all.end - all.start <= HOUR;
+  return short ? { kind: "all" } : { kind: "preset", preset: "1h" };
 }
 
 /** The span of time a range means. `anchor` is now, or the last sample of a recording; `all` is what is stored. */

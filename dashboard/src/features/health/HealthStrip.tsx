@@ -24,7 +24,7 @@ interface PartHealth {
   readonly since: number | null;
 }
 
-/** Gateway, queue and collector, always in sight: state, and for what is not well the reason and since when. */
+/** Gateway, queue, collector and store, always in sight: state, and for what is not well the reason and since when. */
 export function HealthStrip() {
   const health = useQuery(healthQuery());
   const silentSince = useUnreachableSince();
@@ -36,11 +36,13 @@ export function HealthStrip() {
       ? { name, status: "unknown", reason: "", since: null }
       : { name, status: own.status, reason: own.reason ?? "", since: parseInstant(own.since) };
   const parts = [
+    // The report's own status is the worst of its parts: a gateway that answers is itself well.
     silent
       ? { name: "Gateway", status: "unreachable", reason: "", since: silentSince }
-      : part("Gateway", report === undefined ? undefined : { status: gatewayStatus(report) }),
+      : part("Gateway", report === undefined ? undefined : { status: "healthy" }),
     part("Queue", report?.queue),
     part("Collector", report?.collector),
+    part("Store", report?.store),
   ];
   const updated = health.dataUpdatedAt;
   return (
@@ -55,12 +57,6 @@ export function HealthStrip() {
       </span>
     </section>
   );
-}
-
-/** The overall status is the worst of all; the gateway itself is well when it answers and only its parts are not. */
-function gatewayStatus(report: { status: string; queue: { status: string }; collector: { status: string } }): string {
-  const explained = report.queue.status !== "healthy" || report.collector.status !== "healthy";
-  return explained ? "healthy" : report.status;
 }
 
 function Part({ part, now }: { readonly part: PartHealth; readonly now: number }) {

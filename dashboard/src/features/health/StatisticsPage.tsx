@@ -27,8 +27,8 @@ export function StatisticsPage() {
         <Tile name="Messages per second" value={rate === null ? ABSENT : formatNumber(rate)} />
         <Tile name="Queue uptime" value={formatUptime(uptime)} />
         <Tile name="Cache hit rate" value={hitRate(gateway.cache_hit_rate)} />
-        <Tile name="API requests" value={WHOLE.format(gateway.requests ?? 0)} />
-        <Tile name="Gateway uptime" value={formatUptime(gateway.uptime_seconds ?? 0)} />
+        <Tile name="API requests" value={WHOLE.format(gateway.requests)} />
+        <Tile name="Gateway uptime" value={formatUptime(gateway.uptime_seconds)} />
       </dl>
       <section className="card overflow-x-auto" aria-label="Topics of the queue">
         {names.length === 0 ? (

@@ -6,12 +6,12 @@ import { renderAt } from "../../testing/render";
 const strip = () => screen.getByRole("region", { name: "Health" });
 
 describe("the health strip", () => {
-  it("names gateway, queue and collector and when it last looked", async () => {
+  it("names gateway, queue, collector and store and when it last looked", async () => {
     mockApi();
     renderAt("/");
     await waitFor(() => expect(strip().textContent).toContain("just now"));
-    for (const part of ["Gateway", "Queue", "Collector"]) expect(strip().textContent).toContain(part);
-    expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(3);
+    for (const part of ["Gateway", "Queue", "Collector", "Store"]) expect(strip().textContent).toContain(part);
+    expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(4);
   });
 
   it("says why a part is not well and since when", async () => {
@@ -19,7 +19,7 @@ describe("the health strip", () => {
     mockApi({ "/health": { status: 503, body: { ...HEALTH, status: "degraded", collector } } });
     renderAt("/");
     await waitFor(() => expect(strip().textContent).toMatch(/Collectordegraded since 2026-11-19 .* no space left on device/));
-    expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(2);
+    expect(strip().querySelectorAll('[data-status="healthy"]')).toHaveLength(3);
   });
 
   it("says nothing of parts it cannot see", async () => {
