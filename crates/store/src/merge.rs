@@ -25,6 +25,7 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 pub(crate) use keys::RowKeys;
 use schema::Columns;
+pub(crate) use schema::{as_text, widen};
 use sort::Sorted;
 
 /// In which order merged rows stand. GPUs are ordered by key, as text.
@@ -40,7 +41,7 @@ pub(crate) enum Order {
 
 /// Why parts cannot be merged.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MergeError {
+pub enum MergeError {
     /// A column every part has is missing, has nulls or has another type.
     #[error("part {part} has no whole column {column}")]
     Required {
@@ -152,12 +153,6 @@ impl Merge {
             self.columns.columns.iter().map(|column| chunk.column(column)).collect();
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.columns.schema), arrays?, &options)?)
-    }
-
-    /// The result in chunks of at most `rows` rows.
-    pub(crate) fn chunks(&self, rows: usize) -> impl Iterator<Item = Result<RecordBatch, MergeError>> + '_ {
-        let step = rows.max(1);
-        (0..self.rows()).step_by(step).map(move |start| self.batch(start..start.saturating_add(step)))
     }
 }
 

@@ -45,10 +45,14 @@ impl RowKeys {
             };
         };
         let owners = dictionary(&owner).ok_or(KeylessRow(0))?;
-        let whole = text(IdentityColumn::Partition)
-            .and_then(|array| dictionary(&array).cloned())
-            .map_or_else(|| Self::plain(owners), |partitions| Self::partitioned(owners, &partitions))?;
-        Ok(whole)
+        let partitions = text(IdentityColumn::Partition);
+        let partitions = partitions.as_ref().and_then(dictionary);
+        // A few rows cut from many have a dictionary of all: then only theirs are looked at.
+        if partitions.is_some() || owners.len() < owners.values().len() {
+            Self::paired(owners, partitions)
+        } else {
+            Self::plain(owners)
+        }
     }
 
     fn plain(owners: &DictionaryArray<Int32Type>) -> Result<Self, KeylessRow> {
@@ -65,16 +69,16 @@ impl RowKeys {
         Ok(Self { ids, keys })
     }
 
-    fn partitioned(
+    fn paired(
         owners: &DictionaryArray<Int32Type>,
-        partitions: &DictionaryArray<Int32Type>,
+        partitions: Option<&DictionaryArray<Int32Type>>,
     ) -> Result<Self, KeylessRow> {
-        let (owner_texts, partition_texts) = (texts(owners), texts(partitions));
+        let (owner_texts, partition_texts) = (texts(owners), partitions.and_then(texts));
         let mut known: HashMap<(Option<usize>, Option<usize>), u32, RandomState> = HashMap::default();
         let mut whole = Self { ids: Vec::with_capacity(owners.len()), keys: Vec::new() };
         let mut last = None;
         for row in 0..owners.len() {
-            let pair = (owners.key(row), partitions.key(row));
+            let pair = (owners.key(row), partitions.and_then(|partitions| partitions.key(row)));
             let id = if let Some((seen, id)) = last
                 && seen == pair
             {
@@ -84,10 +88,12 @@ impl RowKeys {
             } else {
                 let owner = text(owners, owner_texts, row).ok_or(KeylessRow(row))?;
                 let id = u32::try_from(whole.keys.len()).unwrap_or(u32::MAX);
-                whole.keys.push(match text(partitions, partition_texts, row) {
-                    None => Arc::from(owner),
-                    Some(partition) => Arc::from(format!("{owner}:{partition}")),
-                });
+                whole.keys.push(
+                    match partitions.and_then(|partitions| text(partitions, partition_texts, row)) {
+                        None => Arc::from(owner),
+                        Some(partition) => Arc::from(format!("{owner}:{partition}")),
+                    },
+                );
                 known.insert(pair, id);
                 id
             };

@@ -105,7 +105,7 @@ impl Columns {
     clippy::cast_precision_loss,
     reason = "integers beyond 2^53 lose their last digits as 64-bit floats"
 )]
-fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, MergeError> {
+pub(crate) fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, MergeError> {
     Ok(match (array.data_type(), wanted) {
         (found, wanted) if found == wanted => Arc::clone(array),
         (DataType::Int32, DataType::Int64) => {
@@ -171,6 +171,10 @@ fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeE
             keys.push(None);
             continue;
         };
+        if array.as_ref().is_some_and(|array| array.len() < values.len()) {
+            keys.push(Some(intern_rows(dictionary, values, &mut texts, &mut index)));
+            continue;
+        }
         // Batches of one source share their texts more often than not.
         if !matches!(&last, Some((seen, _)) if Arc::ptr_eq(seen, dictionary.values())) {
             let map = values
@@ -190,6 +194,35 @@ fn unify_text(name: &str, arrays: &[Option<&ArrayRef>]) -> Result<Column, MergeE
         keys.push(Some(remap(dictionary.keys(), map)));
     }
     Ok(Column::Text(keys, Arc::new(StringArray::from_iter_values(texts))))
+}
+
+/// Keys of a few rows that were cut from many, without a look at the texts of the others.
+fn intern_rows<'a>(
+    dictionary: &'a DictionaryArray<Int32Type>,
+    values: &'a StringArray,
+    texts: &mut Vec<&'a str>,
+    index: &mut HashMap<&'a str, i32, RandomState>,
+) -> Int32Array {
+    let mut last: Option<(usize, Option<i32>)> = None;
+    let rows = dictionary.keys_iter().map(|key| {
+        let key = key?;
+        if let Some((seen, new)) = last
+            && seen == key
+        {
+            return new;
+        }
+        let new = (key < values.len() && values.is_valid(key)).then(|| {
+            let text = values.value(key);
+            let next = i32::try_from(texts.len()).unwrap_or(i32::MAX);
+            *index.entry(text).or_insert_with(|| {
+                texts.push(text);
+                next
+            })
+        });
+        last = Some((key, new));
+        new
+    });
+    rows.collect()
 }
 
 fn remap(keys: &Int32Array, map: &[Option<i32>]) -> Int32Array {

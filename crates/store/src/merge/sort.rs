@@ -29,12 +29,8 @@ pub(crate) struct Join {
 pub(crate) struct Sorted {
     /// Per row of the result the last arrival among the rows that make it up.
     pub(crate) picks: Vec<Pick>,
-    /// Per row of the result its GPU: an index into `keys`.
+    /// Per row of the result its GPU: the place of its key among all keys.
     pub(crate) ranks: Vec<u32>,
-    /// Per row of the result its time.
-    pub(crate) times: Vec<i64>,
-    /// GPU keys in order.
-    pub(crate) keys: Vec<Arc<str>>,
     /// Rows that several rows make up, ascending.
     pub(crate) joins: Vec<Join>,
     /// The rows that make them up, in order of arrival.
@@ -49,7 +45,7 @@ struct Row {
 }
 
 pub(crate) fn sort(parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeError> {
-    let (keys, ranks) = rank(parts)?;
+    let (gpus, ranks) = rank(parts)?;
     let mut rows = Vec::with_capacity(ranks.iter().map(Vec::len).sum());
     for (part, (batch, ranks)) in parts.iter().zip(&ranks).enumerate() {
         let times = batch
@@ -65,13 +61,13 @@ pub(crate) fn sort(parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeE
         }));
     }
     match order {
-        Order::GpuTime => by_gpu(&mut rows, keys.len()),
+        Order::GpuTime => by_gpu(&mut rows, gpus),
         Order::TimeGpu if rows.is_sorted_by_key(|row| (row.time, row.rank)) => {}
         Order::TimeGpu => rows.sort_by_key(|row| (row.time, row.rank)),
         // `!` turns the order of integers round without overflow.
         Order::NewestGpu => rows.sort_by_key(|row| (!row.time, row.rank)),
     }
-    Ok(join(&rows, keys))
+    Ok(join(&rows))
 }
 
 /// Sorts by GPU and time; stable.
@@ -112,12 +108,10 @@ fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
 }
 
 /// Finds the rows that are one.
-fn join(rows: &[Row], keys: Vec<Arc<str>>) -> Sorted {
+fn join(rows: &[Row]) -> Sorted {
     let mut sorted = Sorted {
         picks: Vec::with_capacity(rows.len()),
         ranks: Vec::with_capacity(rows.len()),
-        times: Vec::with_capacity(rows.len()),
-        keys,
         joins: Vec::new(),
         joined_rows: Vec::new(),
     };
@@ -131,7 +125,6 @@ fn join(rows: &[Row], keys: Vec<Arc<str>>) -> Sorted {
         }
         sorted.picks.push(last.pick);
         sorted.ranks.push(last.rank);
-        sorted.times.push(last.time);
     }
     sorted
 }
@@ -141,8 +134,8 @@ fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// All GPU keys in order, and per part and row the position of its key in them.
-type Ranked = (Vec<Arc<str>>, Vec<Vec<u32>>);
+/// How many GPU keys there are, and per part and row the place of its key among them.
+type Ranked = (usize, Vec<Vec<u32>>);
 
 fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {
     let mut numbers: HashMap<Arc<str>, u32, RandomState> = HashMap::default();
@@ -178,7 +171,7 @@ fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {
     for row_ids in &mut ids {
         remap(row_ids, &rank_of);
     }
-    Ok((keys.into_iter().map(|(key, _)| key).collect(), ids))
+    Ok((keys.len(), ids))
 }
 
 fn remap(ids: &mut [u32], map: &[u32]) {

@@ -1,0 +1,331 @@
+//! Rows of a range, a page at a time.
+//!
+//! First times and keys only: parts that begin with the best times (newest or oldest) are read first, and what lies
+//! behind the end of the page is not held. Parts that are wanted whole and overlap with no other are counted without
+//! being read. Then all columns of the rows of the page, and of nothing else.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use foldhash::fast::RandomState;
+use gpuvitals_core::{Batch, Origin, Table};
+
+use super::ROWS_MAX;
+use crate::ask::{QueryError, RangeQuery, Rows};
+use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
+use crate::reader::{Columns, Part, Reader, Scope, contested, matching, parallel};
+use crate::snapshot::Snapshot;
+use crate::tail;
+
+/// Candidates beyond those wanted that are held before the worst are dropped.
+const SLACK: usize = 65_536;
+/// Rows of a page below which one thread reads them.
+const WIDE_ROWS: usize = 20_000;
+
+/// A row that may be on the page.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    /// Ascends in the order asked.
+    place: i64,
+    key: u32,
+    part: u32,
+    row: u32,
+}
+
+/// Answers the question from a snapshot.
+///
+/// # Errors
+/// When the range ends before it starts or the page lies too far on; see [`QueryError`].
+pub(crate) fn range(reader: &Reader, snapshot: &Snapshot, query: &RangeQuery) -> Result<Rows, QueryError> {
+    let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
+    if end_ns < start_ns {
+        return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
+    }
+    let page_end = if query.limit == 0 { 0 } else { query.offset.saturating_add(query.limit) };
+    if page_end as u64 > ROWS_MAX {
+        return Err(QueryError::TooManyRows { rows: page_end as u64, max: ROWS_MAX });
+    }
+    let scope = Scope::new(&query.gpus, start_ns, end_ns);
+    let mut partial = Vec::new();
+    let parts = reader.parts(snapshot, &scope, &mut partial);
+    let contests = contested(&parts);
+    let twins = contests.iter().any(|contest| !contest.is_empty());
+    // Twins make the page shorter than its candidates; if it gets too short the search begins anew with more.
+    let mut held = if twins { page_end.saturating_mul(2) } else { page_end };
+    let (chosen, total) = loop {
+        let mut search = Search::new(query.newest_first, held, &scope, &parts);
+        search.run(&contests)?;
+        let (dropped, total) = (search.worst.is_some(), search.total());
+        let Found { rows, whole, unread } = search.page(query.offset, query.limit);
+        if whole || !dropped {
+            partial.extend(unread);
+            break (rows, total);
+        }
+        held = held.saturating_mul(4);
+    };
+    let batch = fetch(&parts, &chosen, query, &mut partial)?;
+    partial.sort_unstable();
+    partial.dedup();
+    Ok(Rows { batch, total, partial })
+}
+
+/// The search for the rows of a page.
+struct Search<'a> {
+    newest_first: bool,
+    /// Candidates that are surely held.
+    held: usize,
+    scope: &'a Scope,
+    parts: &'a [Part],
+    candidates: Vec<Candidate>,
+    /// Place of the last candidate held, once some were dropped.
+    worst: Option<i64>,
+    keys: HashMap<Arc<str>, u32, RandomState>,
+    /// Rows without twins.
+    single: usize,
+    /// Times and keys of rows that may have twins.
+    contested: Vec<(i64, u32)>,
+    unread: Vec<String>,
+}
+
+/// Rows of the page by part.
+struct Found {
+    /// Per part the row numbers, ascending.
+    rows: Vec<Vec<u32>>,
+    /// Whether the page is full.
+    whole: bool,
+    unread: Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    fn new(newest_first: bool, held: usize, scope: &'a Scope, parts: &'a [Part]) -> Self {
+        Self {
+            newest_first,
+            held,
+            scope,
+            parts,
+            candidates: Vec::new(),
+            worst: None,
+            keys: HashMap::default(),
+            single: 0,
+            contested: Vec::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// `!` turns the order of integers round, and back.
+    fn place(&self, time_ns: i64) -> i64 {
+        if self.newest_first { !time_ns } else { time_ns }
+    }
+
+    /// Place of a part's best row.
+    fn best(&self, part: &Part) -> i64 {
+        let (min_ns, max_ns) = part.times();
+        if self.newest_first {
+            self.place(max_ns.min(self.scope.end_ns))
+        } else {
+            self.place(min_ns.max(self.scope.start_ns))
+        }
+    }
+
+    fn run(&mut self, contests: &[Vec<(i64, i64)>]) -> Result<(), QueryError> {
+        let mut order: Vec<(usize, &Part)> = self.parts.iter().enumerate().collect();
+        order.sort_by_key(|(_, part)| self.best(part));
+        for (at, part) in order {
+            let contest = contests.get(at).map_or(&[][..], Vec::as_slice);
+            let (min_ns, max_ns) = part.times();
+            let counted = contest.is_empty() && self.scope.covers(min_ns, max_ns);
+            if counted {
+                self.single += part.rows();
+            }
+            let needed = self.held > 0 && self.worst.is_none_or(|worst| self.best(part) <= worst);
+            if needed || !counted {
+                let scope = if counted { self.narrowed() } else { self.scope.clone() };
+                if let Err(words) = self.read(at, part, &scope, (counted, contest)) {
+                    self.unread.push(words);
+                    self.single -= if counted { part.rows() } else { 0 };
+                }
+            }
+            if self.contested.len() as u64 > ROWS_MAX {
+                return Err(QueryError::TooManyRows { rows: self.contested.len() as u64, max: ROWS_MAX });
+            }
+        }
+        Ok(())
+    }
+
+    /// The scope without what lies behind the worst candidate held.
+    fn narrowed(&self) -> Scope {
+        let (start_ns, end_ns) = (self.scope.start_ns, self.scope.end_ns);
+        match self.worst {
+            None => self.scope.clone(),
+            Some(worst) if self.newest_first => self.scope.during(start_ns.max(!worst), end_ns),
+            Some(worst) => self.scope.during(start_ns, end_ns.min(worst)),
+        }
+    }
+
+    fn read(
+        &mut self,
+        at: usize,
+        part: &Part,
+        scope: &Scope,
+        (counted, contest): (bool, &[(i64, i64)]),
+    ) -> Result<(), String> {
+        let candidates = part.candidates(scope);
+        let records = part.read(&Columns::keys(), &candidates)?;
+        let keys =
+            RowKeys::of(&records).map_err(|row| MergeError::Nobody { part: at, row: row.0 }.to_string())?;
+        let times = tail::timestamps(&records);
+        let mut numbers = Numbers::of(&candidates);
+        let mut ids: Vec<Option<u32>> = vec![None; keys.keys.len()];
+        for range in matching(&records, Some(&keys), scope) {
+            let mut number = numbers.at(range.start);
+            let rows = times
+                .get(range.clone())
+                .unwrap_or(&[])
+                .iter()
+                .zip(keys.ids.get(range.clone()).unwrap_or(&[]));
+            for (row, (&time_ns, &id)) in range.zip(rows) {
+                if number.end == number.start {
+                    number = numbers.at(row);
+                }
+                let twin = !contest.is_empty() && {
+                    let next = contest.partition_point(|&(_, to)| to < time_ns);
+                    contest.get(next).is_some_and(|&(from, _)| from <= time_ns)
+                };
+                let place = self.place(time_ns);
+                let keep = self.held > 0 && self.worst.is_none_or(|worst| place <= worst);
+                if keep || twin {
+                    let key = self.key(&keys, &mut ids, id);
+                    if twin {
+                        self.contested.push((time_ns, key));
+                    }
+                    if keep {
+                        let (part, row) = (u32::try_from(at).unwrap_or(u32::MAX), number.start);
+                        self.candidates.push(Candidate { place, key, part, row });
+                    }
+                }
+                self.single += usize::from(!twin && !counted);
+                number.start += 1;
+            }
+            self.drop_worst();
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, keys: &RowKeys, ids: &mut [Option<u32>], id: u32) -> u32 {
+        if let Some(key) = ids.get(id as usize).copied().flatten() {
+            return key;
+        }
+        let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        let key = keys
+            .keys
+            .get(id as usize)
+            .map_or(u32::MAX, |key| *self.keys.entry(Arc::clone(key)).or_insert(next));
+        ids.get_mut(id as usize).into_iter().for_each(|slot| *slot = Some(key));
+        key
+    }
+
+    /// Drops what lies behind the end of the page once it is much.
+    fn drop_worst(&mut self) {
+        if self.candidates.len() <= self.held.saturating_mul(2).saturating_add(SLACK) || self.held == 0 {
+            return;
+        }
+        let (_, last, _) =
+            self.candidates.select_nth_unstable_by_key(self.held - 1, |candidate| candidate.place);
+        let worst = last.place;
+        self.worst = Some(worst);
+        self.candidates.retain(|candidate| candidate.place <= worst);
+    }
+
+    /// Rows in all, twins counted once.
+    fn total(&mut self) -> usize {
+        self.contested.sort_unstable();
+        self.contested.dedup();
+        self.single + self.contested.len()
+    }
+
+    fn page(mut self, offset: usize, limit: usize) -> Found {
+        let mut names: Vec<(&Arc<str>, u32)> = self.keys.iter().map(|(name, &key)| (name, key)).collect();
+        names.sort_unstable();
+        let mut rank_of = vec![0_u32; names.len()];
+        for (rank, (_, key)) in (0_u32..).zip(names) {
+            rank_of.get_mut(key as usize).into_iter().for_each(|slot| *slot = rank);
+        }
+        let rank = |candidate: &Candidate| rank_of.get(candidate.key as usize).copied().unwrap_or(u32::MAX);
+        self.candidates.sort_unstable_by_key(|candidate| (candidate.place, rank(candidate)));
+        let same = |a: &Candidate, b: &Candidate| a.place == b.place && a.key == b.key;
+        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.parts.len()];
+        let mut found = 0;
+        for twins in self.candidates.chunk_by(same).skip(offset).take(limit) {
+            found += 1;
+            for twin in twins {
+                rows.get_mut(twin.part as usize).into_iter().for_each(|rows| rows.push(twin.row));
+            }
+        }
+        for rows in &mut rows {
+            rows.sort_unstable();
+        }
+        Found { rows, whole: found == limit, unread: self.unread }
+    }
+}
+
+/// Row numbers in the part of rows read by ranges.
+struct Numbers<'a> {
+    ranges: std::slice::Iter<'a, Range<usize>>,
+    current: Range<usize>,
+    /// Row read that `current` begins with.
+    first: usize,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(ranges: &'a [Range<usize>]) -> Self {
+        Self { ranges: ranges.iter(), current: 0..0, first: 0 }
+    }
+
+    /// Numbers from the row read on, as far as they follow one another. Rows read must ascend.
+    fn at(&mut self, row: usize) -> Range<u32> {
+        while row >= self.first + self.current.len() {
+            self.first += self.current.len();
+            match self.ranges.next() {
+                Some(next) => self.current = next.clone(),
+                None => return 0..0,
+            }
+        }
+        let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        small(self.current.start + row - self.first)..small(self.current.end)
+    }
+}
+
+/// Reads the rows chosen with all columns asked for, and merges them.
+fn fetch(
+    parts: &[Part],
+    chosen: &[Vec<u32>],
+    query: &RangeQuery,
+    partial: &mut Vec<String>,
+) -> Result<Option<Batch>, QueryError> {
+    let columns = match &query.metrics {
+        None => Columns::All,
+        Some(names) => Columns::identity_and(names.iter().map(String::as_str)),
+    };
+    let wanted: Vec<(&Part, &Vec<u32>)> =
+        parts.iter().zip(chosen).filter(|(_, rows)| !rows.is_empty()).collect();
+    let wide = wanted.iter().map(|(_, rows)| rows.len()).sum::<usize>() >= WIDE_ROWS;
+    let read = parallel(&wanted, wide, |_, (part, rows)| part.read(&columns, &ranges(rows)));
+    let mut batches: Vec<RecordBatch> = Vec::with_capacity(read.len());
+    for batch in read {
+        match batch {
+            Ok(batch) => batches.push(batch),
+            Err(words) => partial.push(words),
+        }
+    }
+    let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
+    let Some(merged) = merge(&batches, order)? else { return Ok(None) };
+    Ok(Some(Batch::new(Table::GpuEvents, without_empty(&merged)?, Origin::default(), 0)?))
+}
+
+/// Ascending numbers as ranges.
+fn ranges(numbers: &[u32]) -> Vec<Range<usize>> {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    runs.filter_map(|run| Some(*run.first()? as usize..*run.last()? as usize + 1)).collect()
+}

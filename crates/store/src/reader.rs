@@ -1,0 +1,74 @@
+//! Reading the parts of a snapshot: row groups of table files, and chunks of the tail.
+//!
+//! A query has a [`Scope`] (GPUs and time). What it need not look at is left out at every level: files by the
+//! manifest, row groups by the facts in the footer, pages by the page index, columns by projection (and by
+//! statistics where a column is all null), tail rows by the tail's index. What is read is then filtered exactly.
+//!
+//! The bytes of a row group are checked against their checksum when they are first read. A file that turns out
+//! damaged is condemned; the answer goes on without it and says so.
+
+mod contest;
+mod files;
+mod pages;
+mod parallel;
+mod part;
+mod scope;
+mod section;
+
+use std::sync::Arc;
+
+pub(crate) use contest::contested;
+use files::Files;
+pub(crate) use parallel::parallel;
+pub(crate) use part::{Columns, Part};
+pub(crate) use scope::{Scope, matching};
+
+use crate::file::FileError;
+use crate::manifest::FileEntry;
+use crate::snapshot::Snapshot;
+
+/// Reads snapshots. Keeps footers of files parsed and files open, within a bound.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    files: Files,
+}
+
+impl Reader {
+    /// The parts of a snapshot that may hold rows in scope, oldest arrival first. Files that cannot be read are
+    /// condemned if they are at fault, left out, and named in `partial`.
+    pub(crate) fn parts(&self, snapshot: &Snapshot, scope: &Scope, partial: &mut Vec<String>) -> Vec<Part> {
+        self.files.release();
+        let mut parts = Vec::new();
+        for entry in snapshot.files.iter() {
+            if !scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns) {
+                continue;
+            }
+            if let Some(reason) = entry.damage() {
+                partial.push(format!("{}: {reason}", entry.path.display()));
+                continue;
+            }
+            match self.files.open(entry) {
+                Ok(file) => parts.extend(Part::of_file(entry, &file, scope)),
+                Err(error) => partial.push(unreadable(entry, &error)),
+            }
+        }
+        parts.extend(snapshot.tail.chunks.iter().filter_map(|chunk| Part::of_chunk(chunk, scope)));
+        parts
+    }
+}
+
+/// What the answer says of a file that cannot be read. If the file is at fault it is condemned.
+pub(crate) fn unreadable(entry: &Arc<FileEntry>, error: &FileError) -> String {
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        words.push_str(": ");
+        words.push_str(&source.to_string());
+        cause = source.source();
+    }
+    if error.is_damage() {
+        tracing::error!(file = %entry.path.display(), reason = %words, "table file is damaged");
+        entry.condemn(words.as_str());
+    }
+    words
+}

@@ -1,0 +1,94 @@
+//! Which rows of a row group can be in scope, by the page index.
+
+use std::ops::Range;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::page_index::PageIndexProvider;
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+
+use super::scope::Scope;
+
+/// Ranges of rows whose pages may hold rows in scope, ascending; without a page index that is all rows.
+pub(crate) fn candidates(
+    metadata: &ParquetMetaData,
+    row_group: usize,
+    rows: usize,
+    scope: &Scope,
+) -> Vec<Range<usize>> {
+    let whole = || std::iter::once(0..rows).collect();
+    let Some(index) = metadata.page_index().map(AsRef::as_ref) else { return whole() };
+    let leaf = |name: &str| {
+        let columns = metadata.file_metadata().schema_descr().columns();
+        columns.iter().position(|column| column.path().parts().first().is_some_and(|part| part == name))
+    };
+    let mut ranges: Vec<Range<usize>> = whole();
+    if scope.keys().is_some()
+        && let Some(column) = leaf(IdentityColumn::Uuid.name())
+        && let Some(ColumnIndexMetaData::BYTE_ARRAY(pages)) = index.column_index(row_group, column)
+    {
+        let bounds = pages.min_values_iter().zip(pages.max_values_iter());
+        let meets = bounds.map(|bounds| match bounds {
+            (Some(min), Some(max)) => scope.meets_uuids(min, max),
+            _ => true,
+        });
+        ranges = both(&ranges, &page_rows(index, row_group, column, rows, meets));
+    }
+    if let Some(column) = leaf(TIMESTAMP_COLUMN)
+        && let Some(ColumnIndexMetaData::INT64(pages)) = index.column_index(row_group, column)
+    {
+        let bounds = pages.min_values_iter().zip(pages.max_values_iter());
+        let meets = bounds.map(|bounds| match bounds {
+            (Some(&min), Some(&max)) => scope.meets_times(min, max),
+            _ => true,
+        });
+        ranges = both(&ranges, &page_rows(index, row_group, column, rows, meets));
+    }
+    ranges
+}
+
+/// Rows of the pages that meet.
+fn page_rows(
+    index: &dyn PageIndexProvider,
+    row_group: usize,
+    column: usize,
+    rows: usize,
+    meets: impl Iterator<Item = bool>,
+) -> Vec<Range<usize>> {
+    let Some(pages) = index.page_locations(row_group, column) else {
+        return std::iter::once(0..rows).collect();
+    };
+    let first = |page: usize| {
+        pages.get(page).map_or(rows, |page| usize::try_from(page.first_row_index).unwrap_or(rows).min(rows))
+    };
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for (page, _) in meets.enumerate().filter(|(_, meets)| *meets) {
+        push(&mut ranges, first(page)..first(page + 1));
+    }
+    ranges
+}
+
+/// Appends a range, joined to the last one if it follows.
+pub(crate) fn push(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end >= next.start => last.end = last.end.max(next.end),
+        _ if next.is_empty() => {}
+        _ => ranges.push(next),
+    }
+}
+
+/// Rows that are in both.
+pub(crate) fn both(a: &[Range<usize>], b: &[Range<usize>]) -> Vec<Range<usize>> {
+    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
+    let mut ranges = Vec::new();
+    while let (Some(x), Some(y)) = (left.peek(), right.peek()) {
+        push(&mut ranges, x.start.max(y.start)..x.end.min(y.end).max(x.start.max(y.start)));
+        if x.end <= y.end {
+            left.next()
+        } else {
+            right.next()
+        };
+    }
+    ranges
+}

@@ -1,0 +1,270 @@
+//! A part: rows that can be read at once. A row group of a file, or a chunk of the tail.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_schema::{ArrowError, Schema};
+use arrow_select::take::take_record_batch;
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::identity::INDEX_COLUMN;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use super::files::OpenFile;
+use super::scope::Scope;
+use super::section::Section;
+use super::{pages, unreadable};
+use crate::file::FileError;
+use crate::manifest::FileEntry;
+use crate::tail::{Chunk, Positions};
+
+/// Which columns to read.
+#[derive(Debug, Clone)]
+pub(crate) enum Columns {
+    /// All there are.
+    All,
+    /// These, where they are.
+    Named(BTreeSet<String>),
+}
+
+impl Columns {
+    /// Time, and whatever else is named.
+    pub(crate) fn time_and<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::Named(names.into_iter().chain([TIMESTAMP_COLUMN]).map(str::to_owned).collect())
+    }
+
+    /// Time and GPU.
+    pub(crate) fn keys() -> Self {
+        Self::time_and([IdentityColumn::Uuid.name(), IdentityColumn::Partition.name()])
+    }
+
+    /// Time, all identity columns, and these.
+    pub(crate) fn identity_and<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let identity = IdentityColumn::ALL.into_iter().map(|column| -> &'a str { column.name() });
+        Self::time_and(names.into_iter().chain(identity).chain([INDEX_COLUMN]))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(name),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Kind {
+    RowGroup { entry: Arc<FileEntry>, file: Arc<OpenFile>, row_group: usize },
+    Chunk(Arc<Chunk>),
+}
+
+/// A row group of a file, or a chunk of the tail.
+#[derive(Debug)]
+pub(crate) struct Part {
+    kind: Kind,
+    /// Rows of the whole part.
+    rows: usize,
+    min_key: Arc<str>,
+    max_key: Arc<str>,
+    min_ns: i64,
+    max_ns: i64,
+}
+
+impl Part {
+    /// The row groups of a file that may hold rows in scope.
+    pub(crate) fn of_file<'a>(
+        entry: &'a Arc<FileEntry>,
+        file: &'a Arc<OpenFile>,
+        scope: &'a Scope,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let groups = file.table.row_groups.iter().enumerate();
+        let meets = groups.filter(|(_, facts)| {
+            scope.meets(&facts.min_key, &facts.max_key, facts.min_timestamp_ns, facts.max_timestamp_ns)
+        });
+        meets.map(|(row_group, facts)| Self {
+            kind: Kind::RowGroup { entry: Arc::clone(entry), file: Arc::clone(file), row_group },
+            rows: usize::try_from(facts.rows).unwrap_or(usize::MAX),
+            min_key: Arc::from(facts.min_key.as_str()),
+            max_key: Arc::from(facts.max_key.as_str()),
+            min_ns: facts.min_timestamp_ns,
+            max_ns: facts.max_timestamp_ns,
+        })
+    }
+
+    /// A chunk of the tail, if it may hold rows in scope.
+    pub(crate) fn of_chunk(chunk: &Arc<Chunk>, scope: &Scope) -> Option<Self> {
+        let (min_key, max_key) = (&chunk.gpus.first()?.0, &chunk.gpus.last()?.0);
+        let (min_ns, max_ns) = (chunk.min_timestamp_ns, chunk.max_timestamp_ns);
+        let has_gpu = |keys: &[Arc<str>]| keys.iter().any(|key| chunk.positions(key).is_some());
+        let meets = scope.meets(min_key, max_key, min_ns, max_ns) && scope.keys().is_none_or(has_gpu);
+        meets.then(|| Self {
+            kind: Kind::Chunk(Arc::clone(chunk)),
+            rows: chunk.records.num_rows(),
+            min_key: Arc::clone(min_key),
+            max_key: Arc::clone(max_key),
+            min_ns,
+            max_ns,
+        })
+    }
+
+    /// Rows of the whole part.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Earliest and latest time.
+    pub(crate) fn times(&self) -> (i64, i64) {
+        (self.min_ns, self.max_ns)
+    }
+
+    /// Whether no two rows of the part are one.
+    pub(crate) fn is_merged(&self) -> bool {
+        match &self.kind {
+            Kind::RowGroup { .. } => true,
+            Kind::Chunk(chunk) => chunk.rows.is_none(),
+        }
+    }
+
+    /// Whether the two may have rows of one GPU that are one row. Row groups of one file have none.
+    pub(crate) fn may_share_keys(&self, other: &Self) -> bool {
+        let same_file = match (&self.kind, &other.kind) {
+            (Kind::RowGroup { file: a, .. }, Kind::RowGroup { file: b, .. }) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        !same_file && self.min_key <= other.max_key && other.min_key <= self.max_key
+    }
+
+    /// Ranges of row numbers that may hold rows in scope, ascending.
+    pub(crate) fn candidates(&self, scope: &Scope) -> Vec<Range<usize>> {
+        match &self.kind {
+            Kind::RowGroup { file, row_group, .. } => {
+                pages::candidates(file.table.metadata.metadata(), *row_group, self.rows, scope)
+            }
+            Kind::Chunk(chunk) => match scope.keys() {
+                None => std::iter::once(0..self.rows).collect(),
+                Some(keys) => chunk_rows(chunk, keys),
+            },
+        }
+    }
+
+    /// Reads rows by number (ascending ranges), in that order. The batch has those of the columns that have a
+    /// value in the part, and always time and `uuid` if they were asked for.
+    ///
+    /// # Errors
+    /// In words, when a file cannot be read; if it is at fault it has been condemned.
+    pub(crate) fn read(&self, columns: &Columns, rows: &[Range<usize>]) -> Result<RecordBatch, String> {
+        match &self.kind {
+            Kind::Chunk(chunk) => take(&chunk.records, columns, rows).map_err(|error| error.to_string()),
+            Kind::RowGroup { entry, file, row_group } => {
+                if let Some(reason) = entry.damage() {
+                    return Err(format!("{}: {reason}", entry.path.display()));
+                }
+                let read = file.verify(*row_group).and_then(|()| {
+                    self.read_group(file, *row_group, columns, rows).map_err(|error| by_parquet(entry, error))
+                });
+                read.map_err(|error| unreadable(entry, &error))
+            }
+        }
+    }
+
+    fn read_group(
+        &self,
+        file: &Arc<OpenFile>,
+        row_group: usize,
+        columns: &Columns,
+        rows: &[Range<usize>],
+    ) -> Result<RecordBatch, ParquetError> {
+        let metadata = &file.table.metadata;
+        let group = metadata.metadata().row_group(row_group);
+        let is_null = |leaf: usize| {
+            let nulls = group.columns().get(leaf).and_then(|column| column.statistics()?.null_count_opt());
+            nulls.is_some_and(|nulls| nulls > 0 && usize::try_from(nulls) == Ok(self.rows))
+        };
+        let fields = metadata.schema().fields().iter().enumerate();
+        let leaves: Vec<usize> = fields
+            .filter(|(leaf, f)| columns.has(f.name()) && !is_null(*leaf))
+            .map(|(leaf, _)| leaf)
+            .collect();
+        let wanted: usize = rows.iter().map(Range::len).sum();
+        // Most of a column is cheaper to get at once; of a few pages only those.
+        let ahead = if wanted * 4 >= self.rows {
+            let chunks = leaves.iter().filter_map(|&leaf| group.columns().get(leaf));
+            chunks.map(ColumnChunkMetaData::byte_range).map(|(start, len)| start..start + len).collect()
+        } else {
+            Vec::new()
+        };
+        let section =
+            Section::new(Arc::clone(file), ahead).map_err(|e| ParquetError::External(Box::new(e)))?;
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(section, metadata.clone())
+            .with_row_groups(vec![row_group])
+            .with_projection(ProjectionMask::leaves(metadata.parquet_schema(), leaves))
+            .with_batch_size(wanted.max(1));
+        if wanted < self.rows {
+            builder = builder
+                .with_row_selection(RowSelection::from_consecutive_ranges(rows.iter().cloned(), self.rows));
+        }
+        let reader = builder.build()?;
+        let schema = arrow_array::RecordBatchReader::schema(&reader);
+        let batches: Result<Vec<RecordBatch>, ArrowError> = reader.collect();
+        let mut batches = batches?;
+        Ok(match (batches.pop(), batches.is_empty()) {
+            (None, _) => RecordBatch::new_empty(schema),
+            (Some(only), true) => only,
+            (Some(last), false) => {
+                batches.push(last);
+                arrow_select::concat::concat_batches(&schema, &batches)?
+            }
+        })
+    }
+}
+
+/// A failed system call is not the file's fault, whatever it is wrapped in.
+fn by_parquet(entry: &FileEntry, error: ParquetError) -> FileError {
+    let (action, path) = ("reading", entry.path.clone());
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(source) => FileError::Io { action, path, source: *source },
+            Err(inner) => FileError::Parquet { action, path, source: ParquetError::External(inner) },
+        },
+        source => FileError::Parquet { action, path, source },
+    }
+}
+
+/// Row numbers of some GPUs in a chunk, ascending: of one GPU that is the order of arrival.
+fn chunk_rows(chunk: &Chunk, keys: &[Arc<str>]) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for positions in keys.iter().filter_map(|key| chunk.positions(key)) {
+        match positions {
+            Positions::Range(range) => found.push(range),
+            Positions::Rows(rows) => found.extend(rows.iter().map(|&row| row as usize..row as usize + 1)),
+        }
+    }
+    found.sort_unstable_by_key(|range| range.start);
+    let mut ranges = Vec::new();
+    for range in found {
+        pages::push(&mut ranges, range);
+    }
+    ranges
+}
+
+fn take(records: &RecordBatch, columns: &Columns, rows: &[Range<usize>]) -> Result<RecordBatch, ArrowError> {
+    let fields = records.schema_ref().fields().iter().enumerate();
+    let indices: Vec<usize> =
+        fields.filter(|(_, field)| columns.has(field.name())).map(|(index, _)| index).collect();
+    let projected =
+        if indices.len() == records.num_columns() { records.clone() } else { records.project(&indices)? };
+    match rows {
+        [] => Ok(RecordBatch::new_empty(Arc::new(Schema::new(projected.schema_ref().fields().clone())))),
+        [only] => Ok(projected.slice(only.start, only.len())),
+        _ => {
+            let numbers =
+                rows.iter().flat_map(|range| range.clone().filter_map(|row| u32::try_from(row).ok()));
+            take_record_batch(&projected, &UInt32Array::from_iter_values(numbers))
+        }
+    }
+}

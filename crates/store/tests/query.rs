@@ -1,0 +1,394 @@
+//! Questions to a store against the plainest model there is.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails its test")]
+
+#[path = "model/mod.rs"]
+mod model;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float32Array, RecordBatch};
+use gpuvitals_core::{Batch, MetricId, Origin, Table, catalogue};
+use gpuvitals_store::{
+    Aggregate, BUCKETS_MAX, BucketQuery, GroupBy, QueryError, ROWS_MAX, RangeQuery, Store, StoreConfig,
+};
+use model::{Model, Row, answer, batch, ingest};
+use proptest::prelude::*;
+
+/// 2026-11-20 09:59:40: rows fall on both sides of an hour.
+const BASE_NS: i64 = 1_795_168_780_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+const ALL_AGGREGATES: [Aggregate; 6] =
+    [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::P99, Aggregate::Last, Aggregate::Count];
+
+fn metric(column: &str) -> MetricId {
+    catalogue::by_column(column).unwrap()
+}
+
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    store: Store,
+    dir: tempfile::TempDir,
+    model: Model,
+}
+
+impl Bench {
+    /// Row groups and pages so small that a handful of rows makes use of them.
+    fn new(merge: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = StoreConfig {
+            row_group_gpus: 2,
+            row_group_rows: 32,
+            page_rows: 4,
+            merge_files: 2,
+            merge,
+            ..StoreConfig::new(dir.path())
+        };
+        let (store, _) = Store::open(config).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Self { runtime, store, dir, model: Model::default() }
+    }
+
+    fn append(&mut self, rows: &[Row]) {
+        if !rows.is_empty() {
+            self.runtime.block_on(self.store.append(vec![ingest(batch(rows))])).unwrap();
+            self.model.append(rows);
+        }
+    }
+
+    fn flush(&self) {
+        self.runtime.block_on(self.store.flush()).unwrap();
+    }
+
+    fn check_range(&self, query: &RangeQuery) {
+        let found = self.store.range(query).unwrap();
+        let (expected, total) = self.model.range(query);
+        assert_eq!(found.partial, Vec::<String>::new());
+        assert_eq!(found.total, total, "{query:?}");
+        assert_eq!(answer(&found), expected, "{query:?}");
+    }
+
+    fn check_buckets(&self, query: &BucketQuery) {
+        let found = self.store.buckets(query).unwrap();
+        let (times, expected) = self.model.buckets(query);
+        assert_eq!(found.partial, Vec::<String>::new());
+        assert_eq!(found.times_ns, times, "{query:?}");
+        let place = |id: MetricId| query.metrics.iter().position(|&metric| metric == id).unwrap();
+        let series: BTreeMap<_, _> = found
+            .series
+            .into_iter()
+            .map(|series| ((place(series.metric), series.aggregate, series.group.to_string()), series.values))
+            .collect();
+        assert_eq!(series, expected, "{query:?}");
+    }
+}
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let identity = (0..5_u8, prop::option::weighted(0.2, 0..2_u8), prop::bool::weighted(0.9), 0..40_i64);
+    let values = (
+        prop::option::of(0..4000_i16),
+        prop::option::of(0..90_000_i32),
+        prop::option::of(0..2500_i16),
+        prop::option::weighted(0.2, any::<i8>()),
+        prop::option::weighted(0.2, 0..3_u8),
+    );
+    let row = (identity, values).prop_map(
+        |((gpu, partition, has_node, second), (power, memory, clock, extra, note))| Row {
+            gpu,
+            partition,
+            has_node,
+            time_ns: BASE_NS + second * SECOND_NS,
+            power,
+            memory,
+            clock,
+            extra,
+            note,
+        },
+    );
+    prop::collection::vec(row, 0..120)
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Append(Vec<Row>),
+    /// The same rows once more.
+    Repeat,
+    Flush,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![5 => rows().prop_map(Act::Append), 1 => Just(Act::Repeat), 3 => Just(Act::Flush)];
+    prop::collection::vec(act, 1..8)
+}
+
+fn gpus() -> impl Strategy<Value = Vec<Arc<str>>> {
+    let some = ["GPU-0", "GPU-1", "GPU-1:p0", "GPU-3:p1", "GPU-4", "GPU-9", "GPU"];
+    prop_oneof![
+        Just(Vec::new()),
+        prop::collection::vec(prop::sample::select(some.to_vec()).prop_map(Arc::from), 1..4)
+    ]
+}
+
+fn seconds() -> impl Strategy<Value = i64> {
+    (-3..43_i64).prop_map(|second| BASE_NS + second * SECOND_NS)
+}
+
+fn range_queries() -> impl Strategy<Value = RangeQuery> {
+    let columns = ["power_w", "memory_used_mb", "strange", "note", "nobody_has_this"];
+    let metrics = prop::option::of(prop::sample::subsequence(columns.to_vec(), 0..=columns.len()));
+    (
+        gpus(),
+        prop::option::of(seconds()),
+        prop::option::of(0..45_i64),
+        metrics,
+        0..70_usize,
+        0..40_usize,
+        any::<bool>(),
+    )
+        .prop_map(|(gpus, start_ns, length, metrics, limit, offset, newest_first)| RangeQuery {
+            gpus,
+            start_ns,
+            end_ns: length.map(|length| start_ns.unwrap_or(BASE_NS) + length * SECOND_NS),
+            metrics: metrics.map(|names| names.into_iter().map(str::to_owned).collect()),
+            limit,
+            offset,
+            newest_first,
+        })
+}
+
+fn bucket_queries() -> impl Strategy<Value = BucketQuery> {
+    let groups = prop::sample::select(vec![GroupBy::Gpu, GroupBy::Node, GroupBy::Model, GroupBy::All]);
+    let aggregates = prop::sample::subsequence(ALL_AGGREGATES.to_vec(), 1..=6);
+    let metrics = prop::sample::subsequence(vec!["power_w", "memory_used_mb", "gpu_clock_mhz"], 1..=3);
+    (gpus(), seconds(), 0..45_i64, 1..50_i64, groups, aggregates, metrics).prop_map(
+        |(gpus, start_ns, length, step, group_by, aggregates, metrics)| BucketQuery {
+            gpus,
+            metrics: metrics.into_iter().map(metric).collect(),
+            start_ns,
+            end_ns: start_ns + length * SECOND_NS,
+            step_ns: step * SECOND_NS / 2,
+            aggregates,
+            group_by,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn answers_equal_the_model(
+        acts in acts(),
+        merge in any::<bool>(),
+        ranges in prop::collection::vec(range_queries(), 6),
+        buckets in prop::collection::vec(bucket_queries(), 6),
+    ) {
+        let mut bench = Bench::new(merge);
+        let mut last = Vec::new();
+        for act in acts {
+            match act {
+                Act::Append(rows) => {
+                    bench.append(&rows);
+                    last = rows;
+                }
+                Act::Repeat => bench.append(&last),
+                Act::Flush => bench.flush(),
+            }
+        }
+        for query in &ranges {
+            bench.check_range(query);
+        }
+        for query in &buckets {
+            bench.check_buckets(query);
+        }
+    }
+}
+
+fn row(gpu: u8, second: i64, power: i16) -> Row {
+    Row {
+        gpu,
+        partition: None,
+        has_node: true,
+        time_ns: BASE_NS + second * SECOND_NS,
+        power: Some(power),
+        memory: None,
+        clock: None,
+        extra: None,
+        note: None,
+    }
+}
+
+fn everything() -> RangeQuery {
+    RangeQuery {
+        gpus: Vec::new(),
+        start_ns: None,
+        end_ns: None,
+        metrics: None,
+        limit: 1000,
+        offset: 0,
+        newest_first: false,
+    }
+}
+
+fn power_buckets(start_ns: i64, end_ns: i64, step_ns: i64, group_by: GroupBy) -> BucketQuery {
+    BucketQuery {
+        gpus: Vec::new(),
+        metrics: vec![metric("power_w")],
+        start_ns,
+        end_ns,
+        step_ns,
+        aggregates: ALL_AGGREGATES.to_vec(),
+        group_by,
+    }
+}
+
+#[test]
+fn an_empty_store_has_empty_answers() {
+    let bench = Bench::new(false);
+    let rows = bench.store.range(&everything()).unwrap();
+    assert!(rows.batch.is_none() && rows.total == 0 && rows.partial.is_empty());
+    let buckets = bench.store.buckets(&power_buckets(0, 99, 10, GroupBy::All)).unwrap();
+    assert_eq!((buckets.times_ns.len(), buckets.series.len()), (10, 0));
+}
+
+#[test]
+fn percentiles_of_many_values_are_exact_across_files_and_memory() {
+    let mut bench = Bench::new(false);
+    let noise =
+        |gpu: u8, second: i64| i16::try_from((i64::from(gpu) * 7919 + second * 104_729) % 4001).unwrap();
+    for round in 0..3_i64 {
+        for gpu in 0..5 {
+            // Every round writes some of the seconds of the round before once more.
+            let rows: Vec<Row> =
+                (round * 50..round * 50 + 70).map(|s| row(gpu, s, noise(gpu, s + round))).collect();
+            bench.append(&rows);
+        }
+        if round < 2 {
+            bench.flush();
+        }
+    }
+    for step in [7, 60, 500] {
+        for group_by in [GroupBy::Gpu, GroupBy::Node, GroupBy::Model, GroupBy::All] {
+            bench.check_buckets(&power_buckets(
+                BASE_NS,
+                BASE_NS + 200 * SECOND_NS,
+                step * SECOND_NS,
+                group_by,
+            ));
+        }
+    }
+}
+
+#[test]
+fn pages_of_rows_join_without_gaps() {
+    let mut bench = Bench::new(false);
+    for second in 0..30 {
+        bench.append(&(0..5).map(|gpu| row(gpu, second, 8)).collect::<Vec<_>>());
+        if second % 10 == 9 {
+            bench.flush();
+        }
+    }
+    for newest_first in [false, true] {
+        let whole = answer(&bench.store.range(&RangeQuery { newest_first, ..everything() }).unwrap());
+        assert_eq!(whole.len(), 150);
+        let mut pages = Vec::new();
+        for offset in (0..160).step_by(16) {
+            let query = RangeQuery { newest_first, offset, limit: 16, ..everything() };
+            pages.extend(answer(&bench.store.range(&query).unwrap()));
+        }
+        assert_eq!(pages, whole);
+    }
+}
+
+#[test]
+fn a_value_that_is_no_number_is_none() {
+    let bench = Bench::new(false);
+    let good = batch(&[row(0, 0, 8), row(0, 1, 16), row(0, 2, 24)]);
+    let power: ArrayRef = Arc::new(Float32Array::from(vec![f32::NAN, 2.0, f32::INFINITY]));
+    let columns: Vec<ArrayRef> = good
+        .records()
+        .schema()
+        .fields()
+        .iter()
+        .zip(good.records().columns())
+        .map(
+            |(field, column)| if field.name() == "power_w" { Arc::clone(&power) } else { Arc::clone(column) },
+        )
+        .collect();
+    let records = RecordBatch::try_new(good.schema(), columns).unwrap();
+    let odd = Batch::new(Table::GpuEvents, records, Origin::default(), 0).unwrap();
+    bench.runtime.block_on(bench.store.append(vec![ingest(odd)])).unwrap();
+    let query = power_buckets(BASE_NS, BASE_NS + 9 * SECOND_NS, SECOND_NS, GroupBy::Gpu);
+    for series in bench.store.buckets(&query).unwrap().series {
+        let expected = if series.aggregate == Aggregate::Count { 1.0 } else { 2.0 };
+        let values: Vec<f64> = series.values.into_iter().flatten().collect();
+        assert_eq!(values, [expected], "{:?}", series.aggregate);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_to_change() {
+    let bench = Bench::new(false);
+    let range = |query: RangeQuery| bench.store.range(&query).unwrap_err();
+    let backward = RangeQuery { start_ns: Some(2), end_ns: Some(1), ..everything() };
+    assert!(matches!(range(backward), QueryError::Range { .. }));
+    let far = RangeQuery { offset: usize::try_from(ROWS_MAX).unwrap(), limit: 1, ..everything() };
+    assert!(range(far).to_string().contains("take a smaller limit"));
+
+    let buckets = |query: BucketQuery| bench.store.buckets(&query).unwrap_err();
+    assert!(matches!(buckets(power_buckets(1, 0, 1, GroupBy::All)), QueryError::Range { .. }));
+    assert!(matches!(buckets(power_buckets(0, 1, 0, GroupBy::All)), QueryError::Range { .. }));
+    let fine = power_buckets(0, i64::try_from(BUCKETS_MAX).unwrap(), 1, GroupBy::All);
+    assert!(buckets(fine).to_string().contains("take a larger step"));
+    let (host, _) = catalogue::host_metrics().next().unwrap();
+    let foreign = BucketQuery { metrics: vec![host], ..power_buckets(0, 1, 1, GroupBy::All) };
+    assert!(matches!(buckets(foreign), QueryError::UnknownMetric { .. }));
+}
+
+#[test]
+fn too_many_points_are_refused() {
+    let mut bench = Bench::new(false);
+    bench.append(&(0..5).map(|gpu| row(gpu, 0, 8)).collect::<Vec<_>>());
+    // 90,000 buckets of six aggregates are few for one series each and too many for five GPUs.
+    let query = |group_by| power_buckets(BASE_NS, BASE_NS + 89_999 * SECOND_NS, SECOND_NS, group_by);
+    assert!(bench.store.buckets(&query(GroupBy::All)).is_ok());
+    let error = bench.store.buckets(&query(GroupBy::Gpu)).unwrap_err();
+    assert!(matches!(error, QueryError::TooManyPoints { .. }), "{error}");
+}
+
+fn table_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut dirs = vec![dir.join("raw")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { dirs.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_damaged_file_is_left_out_and_named() {
+    let mut bench = Bench::new(false);
+    // One file before the full hour, one after it.
+    bench.append(&[row(0, 0, 8), row(1, 1, 8)]);
+    bench.append(&[row(0, 30, 16)]);
+    bench.flush();
+    let files = table_files(bench.dir.path());
+    assert_eq!(files.len(), 2, "{files:?}");
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    bytes[10] ^= 0x55;
+    std::fs::write(&files[0], bytes).unwrap();
+
+    let rows = bench.store.range(&everything()).unwrap();
+    assert_eq!(rows.partial.len(), 1, "{:?}", rows.partial);
+    assert!(rows.partial[0].contains("checksum"), "{:?}", rows.partial);
+    assert_eq!(rows.total, 1);
+    assert_eq!(answer(&rows)[0]["power_w"], "2");
+    let buckets =
+        bench.store.buckets(&power_buckets(BASE_NS, BASE_NS + 60 * SECOND_NS, SECOND_NS, GroupBy::Gpu));
+    assert_eq!(buckets.unwrap().series.len(), 6);
+}
