@@ -72,11 +72,11 @@ pub(crate) fn due(files: &[Arc<FileEntry>], config: &StoreConfig) -> Option<Vec<
 pub(crate) fn merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
-    order: u64,
+    number: u64,
     shared: &Shared,
     steps: &Steps,
 ) -> Merged {
-    match try_merge(inputs, root, order, shared, steps) {
+    match try_merge(inputs, root, number, shared, steps) {
         Ok(Some((record, joined))) => Merged::Done { record, joined },
         Ok(None) => Merged::Stopped,
         Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
@@ -87,7 +87,7 @@ pub(crate) fn merge(
 fn try_merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
-    order: u64,
+    number: u64,
     shared: &Shared,
     steps: &Steps,
 ) -> Result<Option<(FileRecord, u64)>, StoreError> {
@@ -99,8 +99,9 @@ fn try_merge(
         .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
         .collect();
     let schema = Arc::clone(Merge::plan(&frames, Order::GpuTime)?.schema());
+    let order = inputs.iter().map(|input| input.order).max().unwrap_or(0);
     let hour = inputs.first().map_or(0, |input| input.hour());
-    let place = Place { root: root.to_owned(), level: 1, order, hour };
+    let place = Place { root: root.to_owned(), level: 1, number, order, hour };
     let properties = file::properties(&schema, place.level, config.page_rows);
     let mut writer = TableWriter::create(place, schema, properties, steps)?;
     let mut joined = 0;

@@ -13,11 +13,11 @@ use crate::step::{Step, Steps};
 /// Version of the layout.
 const FORMAT: &str = "gpuvitals-store 1\n";
 
-/// An owned directory. The lock goes with it.
+/// An owned directory. The lock goes with it, or before.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Directory {
@@ -39,7 +39,7 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Err(StoreError::Locked(root.to_owned())),
             Err(errno) => return Err(StoreError::io("locking", &path, errno.into())),
         }
-        let directory = Self { root: root.to_owned(), _lock: lock };
+        let directory = Self { root: root.to_owned(), lock };
         directory.check_format()?;
         for name in ["raw", "quarantine"] {
             let path = root.join(name);
@@ -69,6 +69,12 @@ impl Directory {
     /// The directory itself.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Lets the next one in.
+    pub(crate) fn release(&self) {
+        // What fails here is undone when the file is closed.
+        let _released = flock(&self.lock, FlockOperation::Unlock);
     }
 
     /// Where the log lies.

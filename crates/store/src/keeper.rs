@@ -72,6 +72,8 @@ pub(crate) struct Keeper {
     /// Files that a failed try may have left listed: they go when a later list is in force.
     orphans: Vec<PathBuf>,
     merging: Option<JoinHandle<()>>,
+    /// A merge failed: none is begun before a flush has shown that the disk takes files again.
+    merging_rests: bool,
     pending: Option<Pending>,
 }
 
@@ -85,8 +87,20 @@ impl Keeper {
         events: SyncSender<Event>,
         jobs: SyncSender<Job>,
     ) -> Self {
-        let (orphans, merging, pending) = (Vec::new(), None, None);
-        Self { shared, directory, steps, manifest, port, events, jobs, orphans, merging, pending }
+        let (orphans, merging, merging_rests, pending) = (Vec::new(), None, false, None);
+        Self {
+            shared,
+            directory,
+            steps,
+            manifest,
+            port,
+            events,
+            jobs,
+            orphans,
+            merging,
+            merging_rests,
+            pending,
+        }
     }
 
     /// Works until told to close.
@@ -120,6 +134,7 @@ impl Keeper {
         match self.try_flush(&pending.tail) {
             Ok(()) => {
                 count(&self.shared.counters.flushes, 1);
+                self.merging_rests = false;
                 self.shared.stuck.send_replace(None);
                 self.shared.board.set(Part::Flush, None);
                 for reply in pending.replies {
@@ -251,7 +266,9 @@ impl Keeper {
     }
 
     fn merge_if_due(&mut self) {
-        if self.merging.as_ref().is_some_and(|merging| !merging.is_finished())
+        // Until its outcome has been dealt with, a merge goes on: its inputs are still listed.
+        if self.merging.is_some()
+            || self.merging_rests
             || !self.shared.config.merge
             || self.pending.is_some()
             || self.shared.ending.load(Ordering::Relaxed)
@@ -259,17 +276,21 @@ impl Keeper {
             return;
         }
         let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config) else { return };
-        let order = inputs.iter().map(|file| file.order).max().unwrap_or(0);
+        let number = self.manifest.next_order;
+        self.manifest.next_order += 1;
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
         let root = self.directory.root().to_owned();
         let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
-            let outcome = compact::merge(&inputs, &root, order, &shared, &steps);
+            let outcome = compact::merge(&inputs, &root, number, &shared, &steps);
             // A keeper that has gone needs no news: the files are as they were.
             let _told = jobs.send(Job::Merged { inputs, outcome });
         });
         match spawned {
             Ok(handle) => self.merging = Some(handle),
-            Err(error) => self.shared.board.set(Part::Merge, Some(format!("starting a merge: {error}"))),
+            Err(error) => {
+                self.merging_rests = true;
+                self.shared.board.set(Part::Merge, Some(format!("starting a merge: {error}")));
+            }
         }
     }
 
@@ -284,6 +305,7 @@ impl Keeper {
             Merged::Stopped => {}
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
+                self.merging_rests = true;
                 self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
             }
         }
@@ -310,6 +332,7 @@ impl Keeper {
                 self.shared.board.set(Part::Merge, None);
             }
             Err(error) => {
+                self.merging_rests = true;
                 self.orphans.push(path);
                 self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
             }

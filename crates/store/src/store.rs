@@ -70,8 +70,7 @@ struct Inner {
     events: SyncSender<Event>,
     jobs: SyncSender<Job>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held until the last thread has ended.
-    _directory: Arc<Directory>,
+    directory: Arc<Directory>,
 }
 
 impl Store {
@@ -146,16 +145,8 @@ impl Store {
         ];
         let flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES / FLIGHT_PERMIT_BYTES));
         let threads = Mutex::new(threads);
-        let inner = Inner {
-            shared,
-            port,
-            reader: Reader::default(),
-            flight,
-            events,
-            jobs,
-            threads,
-            _directory: directory,
-        };
+        let inner =
+            Inner { shared, port, reader: Reader::default(), flight, events, jobs, threads, directory };
         Ok((Self(Arc::new(inner)), found))
     }
 
@@ -235,7 +226,8 @@ impl Store {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Takes nothing more, writes everything to files and ends. Other handles get `Closed` from then on.
+    /// Takes nothing more, writes everything to files, ends and gives up the directory. Appends get `Closed` from then
+    /// on; what was visible stays so to those who hold a handle.
     ///
     /// # Errors
     /// When the last flush failed or the log is poisoned; acknowledged rows are in the log.
@@ -326,6 +318,7 @@ impl Inner {
                 tracing::error!("a thread of the store ended with a panic");
             }
         }
+        self.directory.release();
     }
 }
 

@@ -44,7 +44,9 @@ pub(crate) struct Place {
     pub(crate) root: PathBuf,
     /// 0 or 1.
     pub(crate) level: u8,
-    /// Number of the flush or merge.
+    /// Number of the flush or merge; never given twice, so no file is ever written over.
+    pub(crate) number: u64,
+    /// Arrival of its rows: that of the flush, or of the newest input of the merge.
     pub(crate) order: u64,
     /// Hours since 1970.
     pub(crate) hour: i64,
@@ -56,7 +58,7 @@ impl Place {
         let day = self.hour.div_euclid(24);
         let time = gpuvitals_core::time::format(day.saturating_mul(24).saturating_mul(HOUR_NS));
         let date = time.split('T').next().unwrap_or("1970-01-01");
-        format!("raw/{date}/{:02}h-L{}-{}.parquet", self.hour.rem_euclid(24), self.level, self.order)
+        format!("raw/{date}/{:02}h-L{}-{}.parquet", self.hour.rem_euclid(24), self.level, self.number)
     }
 }
 

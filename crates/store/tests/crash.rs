@@ -1,0 +1,194 @@
+//! The power goes between any two steps: every acknowledged row is there, once.
+
+mod support;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use gpuvitals_store::{Machine, Step, Store, StoreConfig};
+use support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet};
+use tempfile::TempDir;
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            // A file may go while the directory is read.
+            match std::fs::copy(&path, &target) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                copied => assert!(copied.is_ok(), "{copied:?}"),
+            }
+        }
+    }
+}
+
+/// Copies of the directory as it was before each step.
+#[derive(Clone, Default)]
+struct Moments(Arc<Mutex<Vec<(Step, String, TempDir)>>>);
+
+impl Moments {
+    fn watch(&self, dir: &Path) -> Machine {
+        let (moments, dir) = (self.clone(), dir.to_owned());
+        let wal = dir.join("wal");
+        Machine::new(wal).before_steps(Arc::new(move |step, path| {
+            let kept = tempfile::tempdir().unwrap();
+            copy(&dir, kept.path());
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            moments.0.lock().unwrap().push((step, name, kept));
+            Ok(())
+        }))
+    }
+
+    fn all(&self) -> Vec<(Step, String, TempDir)> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+fn check(moments: &Moments, model: &Model, config: impl Fn(&Path) -> StoreConfig) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (step, name, dir) in moments.all() {
+        eprintln!("power goes before {step:?} of {name}");
+        // Twice: recovery itself must leave a whole store.
+        for _ in 0..2 {
+            let (store, found) = Store::open(config(dir.path())).unwrap();
+            assert_eq!(found.damage, Vec::<String>::new());
+            assert_is(&store, model);
+        }
+        steps.push(step);
+    }
+    steps
+}
+
+#[tokio::test]
+async fn between_any_two_steps_of_a_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let moments = Moments::default();
+    let (store, _) = Store::open_on(quiet(dir.path()), moments.watch(dir.path())).unwrap();
+    let mut model = Model::default();
+    for flush in 0..3 {
+        // Two hours, and rows that were flushed before come again.
+        let rows = grid(4, HOUR - 5 * SECOND, flush * 5..flush * 5 + 10);
+        store.append(rows.chunks(7).map(ingest).collect()).await.unwrap();
+        model.add(&rows);
+        store.flush().await.unwrap();
+        let steps = check(&moments, &model, quiet);
+        for step in [Step::Create, Step::Sync, Step::Rename, Step::Switch, Step::Truncate] {
+            assert!(steps.contains(&step), "{step:?} was not taken");
+        }
+    }
+}
+
+#[tokio::test]
+async fn between_any_two_steps_of_a_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = Model::default();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    for flush in 0..4 {
+        let rows = grid(3, HOUR, flush * 5..flush * 5 + 10);
+        store.append(vec![ingest(&rows)]).await.unwrap();
+        model.add(&rows);
+        store.flush().await.unwrap();
+    }
+    store.close().await.unwrap();
+    let moments = Moments::default();
+    let merging = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
+    let (store, _) = Store::open_on(merging, moments.watch(dir.path())).unwrap();
+    wait_for(&store, |store| store.stats().merges == 1).await;
+    assert_is(&store, &model);
+    store.close().await.unwrap();
+    assert_eq!((store.stats().merged.files, store.stats().flushed.files), (1, 0));
+    drop(store);
+    let steps = check(&moments, &model, quiet);
+    assert!(steps.len() > 5, "{steps:?}");
+    let left: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// Every change of what is visible is looked at.
+async fn wait_for(store: &Store, done: impl Fn(&Store) -> bool) {
+    while !done(store) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
+    for failing in [Step::Create, Step::Sync, Step::Rename, Step::Switch] {
+        let dir = tempfile::tempdir().unwrap();
+        let full = Arc::new(Mutex::new(true));
+        let disk = Arc::clone(&full);
+        let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, _| {
+            if step == failing && *disk.lock().unwrap() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        }));
+        let (store, _) = Store::open_on(quiet(dir.path()), machine).unwrap();
+        let rows = grid(3, HOUR, 0..10);
+        let mut model = Model::default();
+        model.add(&rows);
+        store.append(vec![ingest(&rows)]).await.unwrap();
+        let error = store.flush().await.unwrap_err();
+        assert!(matches!(error, gpuvitals_store::StoreError::Unflushed(_)), "{error}");
+        let health = store.health();
+        assert_eq!(health.status, gpuvitals_core::Status::Degraded);
+        assert!(health.reason.contains("rows stay in the log"), "{}", health.reason);
+        assert_is(&store, &model);
+        // More rows while nothing can be written.
+        let more = grid(3, HOUR, 10..20);
+        store.append(vec![ingest(&more)]).await.unwrap();
+        model.add(&more);
+        assert_is(&store, &model);
+        *full.lock().unwrap() = false;
+        wait_for(&store, |store| store.stats().flushes > 0).await;
+        store.flush().await.unwrap();
+        assert_eq!(store.health().status, gpuvitals_core::Status::Healthy);
+        assert_eq!(store.stats().tail_rows, 0);
+        assert_is(&store, &model);
+        drop(store);
+        let (store, found) = Store::open(quiet(dir.path())).unwrap();
+        assert_eq!((found.damage, found.removed), (Vec::new(), Vec::new()));
+        assert_is(&store, &model);
+    }
+}
+
+#[tokio::test]
+async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = Arc::new(Mutex::new(true));
+    let disk = Arc::clone(&full);
+    let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, _| {
+        if step == Step::Create && *disk.lock().unwrap() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }));
+    let config = StoreConfig { flush_bytes: 16 << 10, ..quiet(dir.path()) };
+    let (store, _) = Store::open_on(config, machine).unwrap();
+    let mut model = Model::default();
+    let mut refused = None;
+    for second in 0..10_000 {
+        let rows = grid(10, HOUR, second..second + 1);
+        match store.append(vec![ingest(&rows)]).await {
+            Ok(_) => model.add(&rows),
+            Err(error) => {
+                refused = Some((error, rows));
+                break;
+            }
+        }
+    }
+    let (error, rows) = refused.unwrap();
+    assert!(error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("memory is full"), "{error}");
+    assert_is(&store, &model);
+    *full.lock().unwrap() = false;
+    wait_for(&store, |store| store.stats().flushes > 0).await;
+    store.append(vec![ingest(&rows)]).await.unwrap();
+    model.add(&rows);
+    assert_is(&store, &model);
+}

@@ -1,0 +1,90 @@
+//! Damaged files are set aside; the rest is served, and the answer says what is missing.
+
+mod support;
+
+use std::path::PathBuf;
+
+use gpuvitals_core::Status;
+use gpuvitals_store::Store;
+use support::{HOUR, Model, SECOND, everything, grid, ingest, model_of, quiet};
+use tempfile::TempDir;
+
+/// A closed store with one file per hour, and the rows of each.
+async fn two_hours() -> (TempDir, Vec<PathBuf>, [Model; 2]) {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let mut models = [Model::default(), Model::default()];
+    for (hour, model) in models.iter_mut().enumerate() {
+        let rows = grid(3, HOUR + hour as i64 * 3_600 * SECOND, 0..20);
+        model.add(&rows);
+        store.append(vec![ingest(&rows)]).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let mut files: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), 2);
+    (dir, files, models)
+}
+
+fn set_aside(dir: &TempDir) -> usize {
+    std::fs::read_dir(dir.path().join("quarantine")).unwrap().count()
+}
+
+#[tokio::test]
+async fn cut_off_or_gone_it_is_found_when_the_store_opens() {
+    for cut in [Some(100), None] {
+        let (dir, files, models) = two_hours().await;
+        match cut {
+            Some(len) => {
+                std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(len).unwrap()
+            }
+            None => std::fs::remove_file(&files[0]).unwrap(),
+        }
+        let (store, found) = Store::open(quiet(dir.path())).unwrap();
+        assert_eq!(found.damage.len(), 1, "{found:?}");
+        assert_eq!(set_aside(&dir), usize::from(cut.is_some()));
+        assert_eq!(store.health().status, Status::Degraded);
+        let rows = store.range(&everything()).unwrap();
+        assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
+    }
+}
+
+#[tokio::test]
+async fn a_changed_footer_is_found_when_the_store_opens() {
+    let (dir, files, models) = two_hours().await;
+    let mut bytes = std::fs::read(&files[1]).unwrap();
+    let at = bytes.len() - 60;
+    bytes[at] ^= 4;
+    std::fs::write(&files[1], bytes).unwrap();
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.damage.len(), set_aside(&dir)), (1, 1), "{found:?}");
+    let rows = store.range(&everything()).unwrap();
+    assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[0]);
+}
+
+#[tokio::test]
+async fn a_changed_value_is_found_by_the_query_that_reads_it() {
+    let (dir, files, models) = two_hours().await;
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&files[0], bytes).unwrap();
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!(found.damage, Vec::<String>::new());
+    let rows = store.range(&everything()).unwrap();
+    assert_eq!(rows.partial.len(), 1, "{:?}", rows.partial);
+    assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
+    while store.stats().quarantined == 0 {
+        tokio::task::yield_now().await;
+    }
+    // What is lost is said for good, the answer is whole again as far as there are files.
+    assert_eq!((set_aside(&dir), store.stats().flushed.files), (1, 1));
+    assert!(store.health().reason.contains("damaged"), "{}", store.health().reason);
+    let rows = store.range(&everything()).unwrap();
+    assert_eq!(rows.partial, Vec::<String>::new());
+    drop(store);
+    let (_, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.damage.len(), found.files), (0, 1));
+}

@@ -1,0 +1,193 @@
+//! Rows to put in, a simple model of what must come out, and a comparison of the two.
+#![allow(dead_code, reason = "each suite uses a part")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{
+    Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire,
+};
+use gpuvitals_store::{Ingest, RangeQuery, Store, StoreConfig};
+
+/// 2026-11-20T10:00:00Z
+pub const HOUR: i64 = 1_795_168_800_000_000_000;
+pub const SECOND: i64 = 1_000_000_000;
+
+/// One row: GPU, time, values by column.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub gpu: String,
+    pub time: i64,
+    pub values: Vec<(&'static str, f64)>,
+}
+
+pub fn row(gpu: impl Into<String>, time: i64, values: &[(&'static str, f64)]) -> Row {
+    Row { gpu: gpu.into(), time, values: values.to_vec() }
+}
+
+pub fn metric(column: &str) -> MetricId {
+    catalogue::by_column(column).unwrap()
+}
+
+pub fn batch(rows: &[Row]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for row in rows {
+        let identity = Identity::default()
+            .with(IdentityColumn::Uuid, &row.gpu)
+            .and_then(|i| i.with(IdentityColumn::Node, "node-1"))
+            .and_then(|i| i.with(IdentityColumn::Model, "H100"))
+            .and_then(|i| i.with(IdentityColumn::Source, "simulated"))
+            .unwrap();
+        let identity = builder.intern(&identity);
+        let id = builder.row(row.time, identity);
+        for (column, value) in &row.values {
+            match catalogue::by_column(column) {
+                Some(metric) => builder.set(id, metric, Value::Float(*value)).unwrap(),
+                None => builder.set_extra(id, column, *value).unwrap(),
+            }
+        }
+    }
+    builder.finish(Origin::default(), 0).unwrap()
+}
+
+pub fn ingest(rows: &[Row]) -> Ingest {
+    let batch = batch(rows);
+    Ingest { encoded: wire::encode(&batch).unwrap(), batch }
+}
+
+/// What must be there: rows by GPU and time, columns joined.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Model(pub BTreeMap<(i64, String), BTreeMap<String, f64>>);
+
+impl Model {
+    pub fn add(&mut self, rows: &[Row]) {
+        for row in rows {
+            let joined = self.0.entry((row.time, row.gpu.clone())).or_default();
+            for (column, value) in &row.values {
+                // Through the column's own type, as the store does.
+                let value = match catalogue::by_column(column).map(|id| id.metric().column_type) {
+                    Some(catalogue::ColumnType::F32) => f64::from(*value as f32),
+                    Some(catalogue::ColumnType::I32 | catalogue::ColumnType::I64) => value.round(),
+                    _ => *value,
+                };
+                joined.insert((*column).to_owned(), value);
+            }
+        }
+    }
+}
+
+/// All rows of a store, as a model.
+pub fn contents(store: &Store) -> Model {
+    let rows = store.range(&everything()).unwrap();
+    assert_eq!(rows.partial, Vec::<String>::new());
+    let found = rows.batch.as_ref().map(model_of).unwrap_or_default();
+    assert_eq!(rows.total, found.0.len(), "a key came twice");
+    found
+}
+
+pub fn everything() -> RangeQuery {
+    RangeQuery {
+        gpus: Vec::new(),
+        start_ns: None,
+        end_ns: None,
+        metrics: None,
+        limit: 1_000_000,
+        offset: 0,
+        newest_first: false,
+    }
+}
+
+pub fn model_of(batch: &Batch) -> Model {
+    let mut model = Model::default();
+    let times = batch.timestamps();
+    let extras: Vec<_> = batch.extras().collect();
+    for (row, time) in times.iter().enumerate() {
+        let key = batch.identity(row).key().unwrap().as_ref().to_owned();
+        let values = model.0.entry((*time, key)).or_default();
+        for (id, column) in batch.metrics() {
+            if let Some(value) = column.value(row) {
+                values.insert(id.metric().column.to_owned(), value.as_f64());
+            }
+        }
+        for (name, column) in &extras {
+            use arrow_array::Array as _;
+            let numbers = column.as_any().downcast_ref::<arrow_array::Float64Array>().unwrap();
+            if numbers.is_valid(row) {
+                values.insert((*name).to_owned(), numbers.value(row));
+            }
+        }
+    }
+    model
+}
+
+/// Latest values as the model has them.
+pub fn latest(model: &Model) -> BTreeMap<(String, String), (f64, i64)> {
+    let mut latest = BTreeMap::new();
+    for ((time, gpu), values) in &model.0 {
+        for (column, value) in values {
+            latest.insert((gpu.clone(), column.clone()), (*value, *time));
+        }
+    }
+    latest
+}
+
+/// Latest values as the store has them.
+pub fn fleet(store: &Store) -> BTreeMap<(String, String), (f64, i64)> {
+    let mut latest = BTreeMap::new();
+    for gpu in &store.fleet().gpus {
+        for (id, value) in &gpu.latest {
+            let key = (gpu.key.as_ref().to_owned(), id.metric().column.to_owned());
+            latest.insert(key, (value.value.as_f64(), value.timestamp_ns));
+        }
+        for (name, value, time) in &gpu.extras {
+            if let gpuvitals_store::ExtraValue::Number(value) = value {
+                latest.insert((gpu.key.as_ref().to_owned(), name.as_ref().to_owned()), (*value, *time));
+            }
+        }
+    }
+    latest
+}
+
+/// Asserts that rows and latest values are those of the model.
+#[track_caller]
+pub fn assert_is(store: &Store, model: &Model) {
+    let found = contents(store);
+    for (key, values) in &model.0 {
+        assert_eq!(found.0.get(key), Some(values), "row {key:?}");
+    }
+    assert_eq!(found.0.len(), model.0.len(), "rows that nobody sent");
+    assert_eq!(fleet(store), latest(model), "latest values");
+}
+
+/// No flush by itself, no merge.
+pub fn quiet(dir: &Path) -> StoreConfig {
+    StoreConfig { merge: false, flush_age: Duration::from_secs(86_400), ..StoreConfig::new(dir) }
+}
+
+/// Rows of `gpus` GPUs at `times` seconds from a start, four columns.
+pub fn grid(gpus: usize, start: i64, seconds: std::ops::Range<i64>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for second in seconds {
+        for gpu in 0..gpus {
+            let n = second * 31 + gpu as i64;
+            rows.push(row(
+                format!("GPU-{gpu:04}"),
+                start + second * SECOND,
+                &[
+                    ("power_w", 100.0 + (n % 97) as f64 / 8.0),
+                    ("temperature_c", (30 + n % 50) as f64),
+                    ("utilization_pct", (n % 101) as f64),
+                    ("memory_used_mb", (n * 17 % 80_000) as f64),
+                ],
+            ));
+        }
+    }
+    rows
+}
+
+pub fn keys(names: &[&str]) -> Vec<Arc<str>> {
+    names.iter().map(|name| Arc::from(*name)).collect()
+}
