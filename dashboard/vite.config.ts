@@ -12,7 +12,7 @@ export default defineConfig({
       ["/api", "/health", "/stats", "/docs"].map((path) => [path, { target: gateway, changeOrigin: true }]),
     ),
   },
-  build: { target: "es2022", sourcemap: false, reportCompressedSize: false },
+  build: { target: "es2022", sourcemap: false, reportCompressedSize: false, license: { fileName: "licenses.md" } },
   test: {
     environment: "happy-dom",
     include: ["src/**/*.test.{ts,tsx}"],

@@ -1,4 +1,5 @@
 import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, TriangleAlert, type LucideIcon } from "lucide-react";
+import type { ReactNode } from "react";
 import type { State } from "../api/queries";
 
 interface StateLook {
@@ -36,7 +37,7 @@ export function SimulatedBadge() {
 }
 
 /** Stands above everything as long as anything shown is simulated. */
-export function SimulatedBanner({ children }: { readonly children: string }) {
+export function SimulatedBanner({ children }: { readonly children: ReactNode }) {
   return (
     <p role="note" aria-label="Simulated data" className="mb-3 flex items-center gap-2 rounded-lg border border-accent/35 bg-accent/8 px-3 py-1.5 text-[13px]">
       <FlaskConical size={14} className="shrink-0 text-accent" aria-hidden />

@@ -30,6 +30,7 @@ export function FleetPage() {
   const narrow = useMedia("(max-width: 760px)");
   const change = (part: Partial<FleetState>) => goTo(fleetPath({ ...state, page: 1, ...part }), { replace: true });
   const hosts = useQuery(hostsQuery());
+  const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
   const simulated = counts.simulated || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);
   const late = list.isError && list.data !== undefined;
   useRowKeys(state, list.data?.pagination.has_next === true);
@@ -38,7 +39,9 @@ export function FleetPage() {
     <div data-testid="fleet" data-last-update={list.dataUpdatedAt}>
       {simulated && (
         <SimulatedBanner>
-          Some of these GPUs are simulated: their values were made up by gpuvitals, not measured. They carry a badge.
+          {allSimulated
+            ? "These GPUs are simulated: their values were made up by gpuvitals, not measured."
+            : "Some of these GPUs are simulated: their values were made up by gpuvitals, not measured. They carry a badge."}
         </SimulatedBanner>
       )}
       <FleetSummary counts={counts} chosen={state.state} choose={(chosen) => change({ state: chosen })} />

@@ -179,7 +179,7 @@ export function Temperature({ row }: { readonly row: Row }) {
 export function Memory({ row }: { readonly row: Row }) {
   const share = shareOf(row.memoryUsed, row.memoryTotal);
   return (
-    <div className="w-32 lg:w-36">
+    <div className="w-36 max-w-full max-lg:min-[761px]:w-32">
       <span className="num block truncate leading-5">
         {formatValue(row.memoryUsed, "MiB")}
         {row.memoryTotal !== null && <span className="text-faint"> / {formatValue(row.memoryTotal, "MiB")}</span>}

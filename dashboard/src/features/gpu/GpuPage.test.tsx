@@ -183,6 +183,7 @@ describe("live", () => {
     renderAt(`/gpus/${ID}`);
     await userEvent.click(await screen.findByRole("button", { name: "Live" }));
     expect(window.location.search).toBe("?live=0");
+    expect(screen.getByTestId("gpu").getAttribute("data-live")).toBe("off");
     expect(FakeEventSource.made.at(-1)?.readyState).toBe(FakeEventSource.CLOSED);
   });
 });

@@ -113,12 +113,12 @@ function useGpuView(id: string, state: GpuState) {
       aggregate: state.aggregate,
       anchor,
       all,
+      live,
       polling: live && stream.status !== "live",
     }),
   });
 
-  const moving = range.kind === "preset" && anchor === null;
-  const span = moving ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
+  const span = live ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
   const { start } = span;
   const frame = useMemo(() => {
     const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, id);

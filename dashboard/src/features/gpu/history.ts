@@ -12,22 +12,24 @@ export interface HistoryView {
   /** Where a preset ends; `null` is "now", taken when the question is asked. */
   readonly anchor: number | null;
   readonly all: Span | null;
+  /** Whether the charts move with the time; a picture that is not live stands still. */
+  readonly live: boolean;
+  /** Whether there is no stream to bring what is new. */
   readonly polling: boolean;
 }
 
-/** The charts' data. A range that ends now is renewed: each minute beside a stream, at the usual pace without one. */
+/** The charts' data. Live, it is renewed: each minute beside a stream, at the usual pace without one. */
 export function historyQuery(view: HistoryView) {
-  const { gpu, columns, range, aggregate, anchor, all, polling } = view;
-  const moving = range.kind === "preset" && anchor === null;
+  const { gpu, columns, range, aggregate, anchor, all, live, polling } = view;
   return queryOptions({
-    queryKey: ["history", gpu, columns, range, aggregate, anchor, range.kind === "all" ? all : null],
+    queryKey: ["history", gpu, columns, range, aggregate, anchor, live, range.kind === "all" ? all : null],
     queryFn: async ({ signal }) => {
       const span = spanOf(range, anchor ?? Date.now(), all);
       const ask = { metrics: columns, gpus: [gpu], stepMs: stepOf(span), aggregate };
       return { span, answer: await fetchHistory(ask, span, signal) };
     },
     enabled: columns.length > 0 && (range.kind !== "all" || all !== null),
-    refetchInterval: moving ? (polling ? REFRESH_INTERVAL_MS : MINUTE) : false,
+    refetchInterval: live ? (polling ? REFRESH_INTERVAL_MS : MINUTE) : false,
     placeholderData: keepPreviousData,
     // Ranges that move leave one answer after another behind.
     gcTime: 30 * SECOND,
