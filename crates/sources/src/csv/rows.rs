@@ -44,10 +44,19 @@ struct Carried {
     cell: ExtraCell,
 }
 
-/// What a record holds, before it is known whether it makes a row.
+/// Where the values of a record go. The row is opened by the first value: a record without any makes none.
+#[derive(Debug)]
+struct Place {
+    /// The subject.
+    index: usize,
+    time_ns: i64,
+    /// The row, and whether it has the subject's unknown columns already.
+    row: Option<(RowId, bool)>,
+}
+
+/// What a record holds besides values of metrics.
 #[derive(Debug, Default)]
-struct Values {
-    metrics: Vec<(MetricId, Value)>,
+struct Rest {
     absent: Vec<(MetricId, AbsenceReason)>,
     extras: Vec<ExtraCell>,
     invalid: u64,
@@ -68,7 +77,7 @@ pub(super) struct Rows {
     by_time: Map<(IdentityId, i64), RowId>,
     text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
     carried: Vec<Carried>,
-    values: Values,
+    rest: Rest,
     time_text: Vec<u8>,
     time_ns: i64,
 }
@@ -99,7 +108,7 @@ impl Rows {
             by_time: Map::default(),
             text_columns: HashSet::default(),
             carried: Vec::new(),
-            values: Values::default(),
+            rest: Rest::default(),
             time_text: Vec::new(),
             time_ns: 0,
         }
@@ -176,26 +185,31 @@ impl Rows {
         ledger: &mut Ledger,
     ) -> Result<bool, Refusal> {
         let index = self.subjects.find(&self.plan, record)?;
-        let line = record.record_line();
-        let mut values = std::mem::take(&mut self.values);
-        values.clear();
-        self.read_wide(record, &mut values, ledger);
-        if let Some((name, value)) = self.named {
-            self.read_named(record, (name, value), &mut values, ledger);
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.clear();
+        let mut place = Place { index, time_ns, row: None };
+        self.read_metrics(record, &mut place, &mut rest, ledger);
+        for (column, name) in &self.extras {
+            rest.extra(name, &record.field(*column));
         }
-        let taken = !(values.metrics.is_empty() && values.extras.is_empty());
-        if taken {
-            self.put(index, time_ns, line, &values, ledger);
+        if let Some((name, value)) = self.named {
+            self.read_named(record, (name, value), &mut place, &mut rest, ledger);
+        }
+        if place.row.is_none() && !rest.extras.is_empty() {
+            self.open_row(&mut place);
+        }
+        if let Some((row, known)) = place.row {
+            self.put_rest(&place, row, known, &rest, record.record_line(), ledger);
         } else {
-            self.note_absences(index, time_ns, &values);
-            if values.invalid == 0 {
-                ledger.skip(Cause::NoValue, line, None, "no field has a value".to_owned());
+            self.note_absences(&place, &rest);
+            if rest.invalid == 0 {
+                ledger.skip(Cause::NoValue, record.record_line(), None, "no field has a value".to_owned());
             } else {
                 ledger.emptied();
             }
         }
-        self.values = values;
-        Ok(taken)
+        self.rest = rest;
+        Ok(place.row.is_some())
     }
 
     /// The batch under construction, if it has rows.
@@ -212,27 +226,33 @@ impl Rows {
         batch
     }
 
-    fn read_wide(&self, record: &Splitter, values: &mut Values, ledger: &mut Ledger) {
-        for (column, scale) in &self.metrics {
-            match cell::metric(record.raw(*column), scale) {
-                Ok(value) => values.metrics.push((scale.id, value)),
-                Err(missing) => {
-                    let name = self.plan.columns.get(*column).map(|c| c.name.as_str());
-                    values.missing(scale.id, missing, record.record_line(), name, ledger);
+    /// Sets the metrics that have columns of their own.
+    fn read_metrics(&mut self, record: &Splitter, place: &mut Place, rest: &mut Rest, ledger: &mut Ledger) {
+        for at in 0..self.metrics.len() {
+            let Some(&(column, scale)) = self.metrics.get(at) else { return };
+            let short = record.word(column).and_then(|(word, len)| cell::short_metric(word, len, &scale));
+            if let Some(value) = short {
+                self.set(place, scale.id, value);
+            } else {
+                let raw = record.raw(column);
+                match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
+                    Ok(value) => self.set(place, scale.id, value),
+                    Err(missing) => {
+                        let name = self.plan.columns.get(column).map(|c| c.name.as_str());
+                        rest.missing(scale.id, missing, record.record_line(), name, ledger);
+                    }
                 }
             }
         }
-        for (column, name) in &self.extras {
-            let field = record.field(*column);
-            values.extra(name, &field);
-        }
     }
 
+    /// Sets the metric that the row names.
     fn read_named(
         &mut self,
         record: &Splitter,
         (name_column, value_column): (usize, usize),
-        values: &mut Values,
+        place: &mut Place,
+        rest: &mut Rest,
         ledger: &mut Ledger,
     ) {
         let raw_name = record.raw(name_column);
@@ -242,43 +262,70 @@ impl Rows {
             }
             self.names.insert(raw_name.into(), named(&String::from_utf8_lossy(&record.field(name_column))));
         }
-        match self.names.get(raw_name) {
-            Some(Named::Metric(scale)) => match cell::metric(record.raw(value_column), scale) {
-                Ok(value) => values.metrics.push((scale.id, value)),
-                Err(missing) => {
-                    let name = std::str::from_utf8(raw_name).ok();
-                    values.missing(scale.id, missing, record.record_line(), name, ledger);
-                }
-            },
-            Some(Named::Extra(name)) => values.extra(name, &record.field(value_column)),
-            None => {}
+        let scale = match self.names.get(raw_name) {
+            Some(Named::Metric(scale)) => *scale,
+            Some(Named::Extra(name)) => return rest.extra(name, &record.field(value_column)),
+            None => return,
+        };
+        let raw = record.raw(value_column);
+        match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
+            Ok(value) => self.set(place, scale.id, value),
+            Err(missing) => {
+                let name = std::str::from_utf8(raw_name).ok();
+                rest.missing(scale.id, missing, record.record_line(), name, ledger);
+            }
         }
     }
 
-    fn put(&mut self, index: usize, time_ns: i64, line: u64, values: &Values, ledger: &mut Ledger) {
-        let Self { subjects, builder, by_time, text_columns, carried, .. } = self;
-        let Some(subject) = subjects.get_mut(index) else { return };
+    #[inline]
+    fn set(&mut self, place: &mut Place, metric: MetricId, value: Value) {
+        let row = match place.row {
+            Some((row, _)) => Some(row),
+            None => self.open_row(place),
+        };
+        if let Some(row) = row {
+            // The value is in the catalogue's range, which is all that could be wrong with it.
+            let _set = self.builder.set(row, metric, value);
+        }
+    }
+
+    /// The row of the batch that the record fills: a new one, or in the long form the one its GPU has at that time.
+    fn open_row(&mut self, place: &mut Place) -> Option<RowId> {
+        let Self { subjects, builder, by_time, .. } = self;
+        let subject = subjects.get_mut(place.index)?;
         let id = subject.id_in(self.batch, builder);
-        let time_ns =
-            if self.time.is_none() && self.named.is_none() { subject.untimed(time_ns) } else { time_ns };
+        let long = self.named.is_some();
+        if self.time.is_none() && !long {
+            place.time_ns = subject.untimed(place.time_ns);
+        }
+        let time_ns = place.time_ns;
         let (row, known) = match subject.row {
-            Some((at, row)) if at == time_ns && self.named.is_some() => (row, true),
-            _ if self.named.is_some() => {
-                (*by_time.entry((id, time_ns)).or_insert_with(|| builder.row(time_ns, id)), false)
-            }
+            Some((at, row)) if long && at == time_ns => (row, true),
+            _ if long => (*by_time.entry((id, time_ns)).or_insert_with(|| builder.row(time_ns, id)), false),
             _ => (builder.row(time_ns, id), false),
         };
         subject.row = Some((time_ns, row));
-        for (metric, value) in &values.metrics {
-            if let Err(error) = builder.set(row, *metric, *value) {
-                ledger.value(line, Some(metric.metric().column), error.to_string());
-            }
-        }
-        for (metric, reason) in &values.absent {
+        place.row = Some((row, known));
+        Some(row)
+    }
+
+    /// Puts absences and unknown columns into a row.
+    fn put_rest(
+        &mut self,
+        place: &Place,
+        row: RowId,
+        known: bool,
+        rest: &Rest,
+        line: u64,
+        ledger: &mut Ledger,
+    ) {
+        let Self { subjects, builder, text_columns, carried, .. } = self;
+        let Some(subject) = subjects.get_mut(place.index) else { return };
+        for (metric, reason) in &rest.absent {
             builder.absent(row, *metric, *reason);
         }
         let of_subject = subject.extras.iter().filter(|_| !known);
-        for cell in of_subject.chain(&values.extras) {
+        for cell in of_subject.chain(&rest.extras) {
             let outcome = match cell.number {
                 Some(number) if !text_columns.contains(&cell.name) => {
                     builder.set_extra(row, &cell.name, number)
@@ -289,7 +336,7 @@ impl Rows {
                 Err(ValueError::Mixed(_)) if text_columns.len() < TEXT_COLUMNS_MAX => {
                     text_columns.insert(Arc::clone(&cell.name));
                     let identity = subject.identity.clone();
-                    carried.push(Carried { timestamp_ns: time_ns, identity, cell: cell.clone() });
+                    carried.push(Carried { timestamp_ns: place.time_ns, identity, cell: cell.clone() });
                 }
                 Err(error) => ledger.value(line, Some(&cell.name), error.to_string()),
                 Ok(()) => {}
@@ -298,12 +345,11 @@ impl Rows {
     }
 
     /// Absences of a record without values count for the row that the GPU has at that time, if it has one.
-    fn note_absences(&mut self, index: usize, time_ns: i64, values: &Values) {
-        let Some(subject) = self.subjects.get_mut(index).filter(|subject| subject.batch == self.batch) else {
-            return;
-        };
-        if let Some((_, row)) = subject.row.filter(|(at, _)| *at == time_ns) {
-            for (metric, reason) in &values.absent {
+    fn note_absences(&mut self, place: &Place, rest: &Rest) {
+        let subject = self.subjects.get_mut(place.index).filter(|subject| subject.batch == self.batch);
+        let row = subject.and_then(|subject| subject.row).filter(|(at, _)| *at == place.time_ns);
+        if let Some((_, row)) = row {
+            for (metric, reason) in &rest.absent {
                 self.builder.absent(row, *metric, *reason);
             }
         }
@@ -330,9 +376,8 @@ impl Subject {
     }
 }
 
-impl Values {
+impl Rest {
     fn clear(&mut self) {
-        self.metrics.clear();
         self.absent.clear();
         self.extras.clear();
         self.invalid = 0;

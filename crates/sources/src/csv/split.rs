@@ -160,6 +160,16 @@ impl Splitter {
         self.fields.get(index).map_or(&[], |field| self.bytes(field.start..field.end))
     }
 
+    /// Up to eight bytes of a field as one word, the first lowest, and how many there are; `None` when it is longer or
+    /// the buffer ends too near.
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> Option<(u64, usize)> {
+        let field = self.fields.get(index)?;
+        let bytes = self.buffer.get(field.start..field.start + 8)?;
+        let len = field.end - field.start;
+        (len <= 8).then_some((u64::from_le_bytes(bytes.try_into().ok()?), len))
+    }
+
     /// The content of a field.
     pub(super) fn field(&self, index: usize) -> Cow<'_, [u8]> {
         let Some(field) = self.fields.get(index) else { return Cow::Borrowed(&[]) };
@@ -209,20 +219,16 @@ impl Splitter {
         self.start = self.next;
         self.record_end = self.start;
         self.record_line = self.line;
-        let ahead = self.buffer.get(self.start..self.end).unwrap_or_default();
-        let found = memchr3(b'"', b'\n', b'\r', ahead);
-        match found.and_then(|at| Some((at, *ahead.get(at)?))) {
-            Some((_, b'"')) => self.split_quoted(),
-            Some((at, terminator)) => {
-                self.split_bare(at);
-                self.close(self.start + at, Some(terminator))
+        if self.ended && self.start == self.end {
+            return Step::End;
+        }
+        match self.split_bare() {
+            Some((_, Some(b'"'))) => {
+                self.fields.clear();
+                self.split_quoted()
             }
-            None if !self.ended => self.need_input(),
-            None if ahead.is_empty() => Step::End,
-            None => {
-                self.split_bare(ahead.len());
-                self.close(self.end, None)
-            }
+            Some((at, terminator)) => self.close(at, terminator),
+            None => self.need_input(),
         }
     }
 
@@ -245,15 +251,46 @@ impl Splitter {
         }
     }
 
-    /// A record without quotes, `len` bytes long.
-    fn split_bare(&mut self, len: usize) {
+    /// Splits a record without quoted fields: where it ends, and the terminator (none at the end of the input) or the
+    /// quote that begins a field after all. `None` when the record is not wholly there.
+    fn split_bare(&mut self) -> Option<(usize, Option<u8>)> {
+        let ahead = self.buffer.get(self.start..self.end).unwrap_or_default();
         let mut from = self.start;
-        let record = self.buffer.get(self.start..self.start + len).unwrap_or_default();
-        for at in memchr_iter(self.delimiter, record) {
-            self.fields.push(Field { start: from, end: self.start + at, form: Form::Bare });
-            from = self.start + at + 1;
+        let (words, rest) = ahead.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            let mut marks = marks(u64::from_le_bytes(*word), self.delimiter);
+            while marks != 0 {
+                let within = (marks.trailing_zeros() / 8) as usize;
+                marks &= marks - 1;
+                let byte = word.get(within).copied().unwrap_or_default();
+                let at = self.start + index * 8 + within;
+                if byte == self.delimiter {
+                    self.fields.push(Field { start: from, end: at, form: Form::Bare });
+                    from = at + 1;
+                } else if matches!(byte, b'\n' | b'\r') {
+                    self.fields.push(Field { start: from, end: at, form: Form::Bare });
+                    return Some((at, Some(byte)));
+                } else if byte == b'"' && at == from {
+                    return Some((at, Some(byte)));
+                }
+            }
         }
-        self.fields.push(Field { start: from, end: self.start + len, form: Form::Bare });
+        for (at, &byte) in (self.end - rest.len()..).zip(rest) {
+            if byte == self.delimiter {
+                self.fields.push(Field { start: from, end: at, form: Form::Bare });
+                from = at + 1;
+            } else if matches!(byte, b'\n' | b'\r') {
+                self.fields.push(Field { start: from, end: at, form: Form::Bare });
+                return Some((at, Some(byte)));
+            } else if byte == b'"' && at == from {
+                return Some((at, Some(byte)));
+            }
+        }
+        if !self.ended {
+            return None;
+        }
+        self.fields.push(Field { start: from, end: self.end, form: Form::Bare });
+        Some((self.end, None))
     }
 
     fn split_quoted(&mut self) -> Step {
@@ -397,6 +434,19 @@ impl Walk {
         self.field += 1;
         self.field_len = 0;
     }
+}
+
+/// The high bit of each byte that is the delimiter, a quote or a control character.
+#[inline]
+fn marks(word: u64, delimiter: u8) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOW: u64 = ONES * 0x7f;
+    let is = |byte: u8| {
+        let difference = word ^ (ONES * u64::from(byte));
+        !(((difference & LOW) + LOW) | difference)
+    };
+    let control = !(((word & LOW) + ONES * 0x60) | word);
+    (is(delimiter) | is(b'"') | control) & (ONES * 0x80)
 }
 
 fn undoubled(raw: &[u8]) -> Vec<u8> {
