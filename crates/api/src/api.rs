@@ -1,0 +1,202 @@
+//! The gateway's state, and how a question gets its answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use gpuvitals_core::Health;
+use gpuvitals_store::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::ask::{Ask, View};
+use crate::cache::{Cache, Key, Ready};
+use crate::compress;
+use crate::config::ApiConfig;
+use crate::dto::GatewayStats;
+use crate::error::ApiError;
+use crate::meter::Meter;
+
+/// Shortest answer in bytes that is worth compressing.
+const GZIP_FROM: usize = 1_024;
+
+/// What the gateway asks of the rest of the program: the parts it shows but does not hold.
+pub trait StatusView: Send + Sync {
+    /// The queue's `GET /stats`: `topics`, `total_processed`, `uptime_seconds` and what else it says.
+    fn queue_stats(&self) -> serde_json::Value;
+    /// Health of the queue.
+    fn queue_health(&self) -> Health;
+    /// Health of the collector.
+    fn collector_health(&self) -> Health;
+    /// Where the rows come from and how that goes: a JSON object.
+    fn source(&self) -> serde_json::Value;
+}
+
+/// The gateway. Cheap to clone.
+#[derive(Clone)]
+pub struct Api(Arc<State>);
+
+struct State {
+    config: ApiConfig,
+    store: Store,
+    status: Arc<dyn StatusView>,
+    cache: Cache,
+    meter: Meter,
+    queries: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    stopping: CancellationToken,
+    started: Instant,
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// A gateway to that store.
+    pub fn new(config: ApiConfig, store: Store, status: Arc<dyn StatusView>) -> Self {
+        let limits = &config.limits;
+        Self(Arc::new(State {
+            cache: Cache::new(config.cache_entries, limits.cache_bytes, limits.reuse),
+            meter: Meter::default(),
+            queries: Arc::new(Semaphore::new(limits.queries)),
+            streams: Arc::new(Semaphore::new(limits.streams)),
+            connections: Arc::new(Semaphore::new(limits.connections)),
+            stopping: CancellationToken::new(),
+            started: Instant::now(),
+            config,
+            store,
+            status,
+        }))
+    }
+
+    pub(crate) fn config(&self) -> &ApiConfig {
+        &self.0.config
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(crate) fn status(&self) -> &dyn StatusView {
+        self.0.status.as_ref()
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Cancelled when the gateway stops.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.0.stopping
+    }
+
+    pub(crate) fn connections(&self) -> &Arc<Semaphore> {
+        &self.0.connections
+    }
+
+    /// A place among the live streams.
+    ///
+    /// # Errors
+    /// When all are taken.
+    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permit = Arc::clone(&self.0.streams).try_acquire_owned();
+        permit.map_err(|_| ApiError::Streams(self.0.config.limits.streams))
+    }
+
+    /// The answer to a question, ready or made now. Of those who ask the same at the same time one makes it.
+    ///
+    /// # Errors
+    /// When the question has no answer or the gateway is too busy.
+    pub(crate) async fn answer(&self, ask: Ask, headers: &HeaderMap) -> Result<Response, ApiError> {
+        let state = &self.0;
+        let key = Key { ask, gzip: compress::accepts_gzip(headers) };
+        let version = state.store.version();
+        let making = match state.cache.get(&key, version).await {
+            Ok(ready) => {
+                state.meter.hit();
+                return Ok(respond(&ready, "hit"));
+            }
+            Err(making) => making,
+        };
+        state.meter.miss();
+        let ready = self.make(key, version).await?;
+        making.keep(&ready);
+        Ok(respond(&ready, "miss"))
+    }
+
+    async fn make(&self, key: Key, version: u64) -> Result<Ready, ApiError> {
+        let waited = tokio::time::timeout(
+            self.0.config.limits.request_timeout / 2,
+            Arc::clone(&self.0.queries).acquire_owned(),
+        );
+        let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
+        let api = self.clone();
+        let made = Instant::now();
+        let job = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let view = View { store: api.store(), config: api.config(), now_ns: api.config().clock.now_ns() };
+            let body = key.ask.answer(&view)?;
+            let gzip = key.gzip && body.len() >= GZIP_FROM;
+            let body = if gzip { compress::gzip(&body).map_err(ApiError::Compress)? } else { body };
+            Ok(Ready { body: Bytes::from(body), gzip, made, version })
+        });
+        job.await.unwrap_or(Err(ApiError::Crashed))
+    }
+
+    /// The gateway's own statistics.
+    pub(crate) fn gateway_stats(&self) -> GatewayStats {
+        let State { meter, cache, config, streams, connections, started, .. } = self.0.as_ref();
+        GatewayStats {
+            cache_hit_rate: meter.hit_rate(),
+            cache_hits: meter.hits(),
+            cache_misses: meter.misses(),
+            cache_bytes: cache.bytes(),
+            requests: meter.requests(),
+            uptime_seconds: seconds(started.elapsed()),
+            streams: config.limits.streams.saturating_sub(streams.available_permits()),
+            connections: config.limits.connections.saturating_sub(connections.available_permits()),
+        }
+    }
+
+    /// The gateway's own series.
+    pub(crate) fn exposition(&self) -> String {
+        self.0.meter.render(&self.gateway_stats())
+    }
+
+    /// The store's statistics.
+    ///
+    /// # Errors
+    /// When they cannot be written as JSON, which would be a defect.
+    pub(crate) fn store_stats(&self) -> Result<serde_json::Value, serde_json::Error> {
+        serde_json::to_value(self.0.store.stats())
+    }
+}
+
+/// To the millisecond, which is what people read.
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e3).round() / 1e3
+}
+
+fn respond(ready: &Ready, cache: &'static str) -> Response {
+    let mut response = Body::from(ready.body.clone()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    headers.insert(AGE, HeaderValue::from(ready.made.elapsed().as_secs()));
+    headers.insert(HeaderName::from_static("x-cache"), HeaderValue::from_static(cache));
+    if ready.gzip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}

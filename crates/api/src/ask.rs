@@ -1,0 +1,65 @@
+//! What can be asked and answered from the store, in a form that is equal where the question is.
+
+use gpuvitals_store::Store;
+
+use crate::condition::Sight;
+use crate::config::ApiConfig;
+use crate::dto::MetricList;
+use crate::error::ApiError;
+use crate::route::gpus::{GpuAsk, GpusAsk};
+use crate::route::hosts::HostsAsk;
+use crate::route::query::QueryAsk;
+use crate::route::telemetry::TelemetryAsk;
+
+/// A question, parsed. Equal questions share an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Ask {
+    /// A list of GPUs.
+    Gpus(GpusAsk),
+    /// One GPU.
+    Gpu(GpuAsk),
+    /// Rows.
+    Telemetry(TelemetryAsk),
+    /// A list of hosts.
+    Hosts(HostsAsk),
+    /// Values by step.
+    Query(QueryAsk),
+    /// The catalogue.
+    Metrics,
+}
+
+/// What an answer is made from.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    /// The rows.
+    pub(crate) store: &'a Store,
+    /// Limits and rules.
+    pub(crate) config: &'a ApiConfig,
+    /// Now, nanoseconds UTC since 1970.
+    pub(crate) now_ns: i64,
+}
+
+impl View<'_> {
+    /// How GPUs look now.
+    pub(crate) fn sight(&self) -> Sight {
+        let stale_after_ns = i64::try_from(self.config.stale_after.as_nanos()).unwrap_or(i64::MAX);
+        Sight { now_ns: self.now_ns, stale_after_ns }
+    }
+}
+
+impl Ask {
+    /// The answer as JSON. Reads files; not for the threads that serve.
+    ///
+    /// # Errors
+    /// When the question has no answer.
+    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        match self {
+            Self::Gpus(ask) => ask.answer(view),
+            Self::Gpu(ask) => ask.answer(view),
+            Self::Telemetry(ask) => ask.answer(view),
+            Self::Hosts(ask) => ask.answer(view),
+            Self::Query(ask) => ask.answer(view),
+            Self::Metrics => Ok(serde_json::to_vec(&MetricList::whole())?),
+        }
+    }
+}

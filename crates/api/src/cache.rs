@@ -1,0 +1,163 @@
+//! Answers that are ready to be given again.
+//!
+//! An answer serves while the store has not changed (a short while at most, because states also depend on the time),
+//! and for [`crate::Limits::reuse`] even if it has: with live data the store changes with every batch, and without
+//! that no two requests would ever share an answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::{EntryAction, EntryResult, PlaceholderGuard};
+use tokio::time::Instant;
+
+use crate::ask::Ask;
+
+/// How long an answer serves while the store has not changed.
+const UNCHANGED_MAX: Duration = Duration::from_secs(2);
+/// Bytes of an entry beside its body, about.
+const ENTRY_LEN: u64 = 256;
+
+/// What an answer is kept under.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) ask: Ask,
+    /// Whether the client accepts gzip.
+    pub(crate) gzip: bool,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    /// JSON, compressed or not.
+    pub(crate) body: Bytes,
+    /// Whether it is.
+    pub(crate) gzip: bool,
+    /// When it was made.
+    pub(crate) made: Instant,
+    /// Version of the store it was made from.
+    pub(crate) version: u64,
+}
+
+impl Ready {
+    fn serves(&self, version: u64, now: Instant, reuse: Duration) -> bool {
+        let age = now.saturating_duration_since(self.made);
+        age < reuse || (self.version == version && age < UNCHANGED_MAX)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<Key, Ready> for Weight {
+    fn weight(&self, _key: &Key, ready: &Ready) -> u64 {
+        u64::try_from(ready.body.len()).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN)
+    }
+}
+
+type Answers = quick_cache::sync::Cache<Key, Ready, Weight>;
+type Place<'a> = PlaceholderGuard<
+    'a,
+    Key,
+    Ready,
+    Weight,
+    quick_cache::DefaultHashBuilder,
+    quick_cache::sync::DefaultLifecycle<Key, Ready>,
+>;
+
+/// The ready answers.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    answers: Answers,
+    reuse: Duration,
+}
+
+/// The duty to make an answer for which others may wait; dropped, one of them takes it over.
+pub(crate) struct Making<'a>(Option<Place<'a>>);
+
+impl Making<'_> {
+    /// Hands the answer to those who wait and keeps it.
+    pub(crate) fn keep(self, ready: &Ready) {
+        if let Some(place) = self.0 {
+            // Refused where the entry was thrown out meanwhile: then nobody waits for it.
+            let _kept = place.insert(ready.clone());
+        }
+    }
+}
+
+impl Cache {
+    /// About so many answers of so many bytes together.
+    pub(crate) fn new(entries: usize, bytes: u64, reuse: Duration) -> Self {
+        Self { answers: Answers::with_weighter(entries, bytes, Weight), reuse }
+    }
+
+    /// Bytes of ready answers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.answers.weight()
+    }
+
+    /// An answer that serves at this version, or the duty to make one. Waits while another makes it.
+    pub(crate) async fn get(&self, key: &Key, version: u64) -> Result<Ready, Making<'_>> {
+        let now = Instant::now();
+        if let Some(ready) = self.answers.get(key).filter(|ready| ready.serves(version, now, self.reuse)) {
+            return Ok(ready);
+        }
+        let entry = self.answers.entry_async(key, |_, ready| {
+            if ready.serves(version, now, self.reuse) {
+                EntryAction::Retain(ready.clone())
+            } else {
+                EntryAction::ReplaceWithGuard
+            }
+        });
+        match entry.await {
+            EntryResult::Retained(ready) => Ok(ready),
+            EntryResult::Vacant(place) | EntryResult::Replaced(place, _) => Err(Making(Some(place))),
+            EntryResult::Removed(..) | EntryResult::Timeout => Err(Making(None)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_serves_while_it_is_young_or_nothing_changed() {
+        let made = Instant::now();
+        let ready = Ready { body: Bytes::new(), gzip: false, made, version: 7 };
+        let reuse = Duration::from_millis(500);
+        let check = |version, age_ms, serves| {
+            let now = made + Duration::from_millis(age_ms);
+            assert_eq!(ready.serves(version, now, reuse), serves, "version {version}, {age_ms} ms");
+        };
+        check(7, 0, true);
+        check(8, 499, true);
+        check(8, 500, false);
+        check(7, 500, true);
+        check(7, 1_999, true);
+        check(7, 2_000, false);
+    }
+
+    #[tokio::test]
+    async fn of_those_who_ask_the_same_one_makes_the_answer() {
+        let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
+        let key = Key { ask: Ask::Metrics, gzip: false };
+        let Err(making) = cache.get(&key, 1).await else { panic!("nothing is ready yet") };
+        let mut second = std::pin::pin!(cache.get(&key, 1));
+        assert!(futures_util::poll!(second.as_mut()).is_pending());
+        let ready = Ready { body: Bytes::from_static(b"[]"), gzip: false, made: Instant::now(), version: 1 };
+        making.keep(&ready);
+        assert!(second.await.is_ok_and(|ready| ready.body.as_ref() == b"[]"));
+    }
+
+    #[tokio::test]
+    async fn who_waits_takes_over_when_the_maker_gives_up() {
+        let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
+        let key = Key { ask: Ask::Metrics, gzip: false };
+        let making = cache.get(&key, 1).await.err();
+        let mut second = std::pin::pin!(cache.get(&key, 1));
+        assert!(futures_util::poll!(second.as_mut()).is_pending());
+        drop(making);
+        assert!(second.await.is_err());
+    }
+}

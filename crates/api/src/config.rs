@@ -1,0 +1,120 @@
+//! Settings of the gateway. Every limit of it is here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::assets::Page;
+
+/// Settings of the gateway.
+#[derive(Debug, Clone)]
+pub struct ApiConfig {
+    /// Age of its newest row from which a GPU counts as stale.
+    pub stale_after: Duration,
+    /// Origins (`https://host:port`) whose pages may read the API; empty: only its own page.
+    pub cors: Vec<String>,
+    /// Answers kept ready, about.
+    pub cache_entries: usize,
+    /// Limits on what is asked.
+    pub limits: Limits,
+    /// What time it is.
+    pub clock: Clock,
+    /// The web page.
+    pub page: Page,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self {
+            stale_after: Duration::from_secs(30),
+            cors: Vec::new(),
+            cache_entries: 1_000,
+            limits: Limits::default(),
+            clock: Clock::system(),
+            page: Page::embedded(),
+        }
+    }
+}
+
+/// Limits on what is asked and how long it may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries of a list where the request does not say.
+    pub page: usize,
+    /// Most entries of a list.
+    pub page_max: usize,
+    /// Most steps of a query.
+    pub steps_max: usize,
+    /// Most values (steps × series) of a query.
+    pub values_max: usize,
+    /// Most metrics of a query.
+    pub metrics_max: usize,
+    /// How long a ready answer may be given again although newer rows have come.
+    pub reuse: Duration,
+    /// Bytes of ready answers.
+    pub cache_bytes: u64,
+    /// Queries computed at the same time; more wait.
+    pub queries: usize,
+    /// How long a request may take.
+    pub request_timeout: Duration,
+    /// Live streams at the same time.
+    pub streams: usize,
+    /// Silence on a live stream after which a comment is sent.
+    pub heartbeat: Duration,
+    /// Open connections; more wait to be accepted.
+    pub connections: usize,
+    /// How long open requests may take to end after the shutdown began.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            page: 100,
+            page_max: 10_000,
+            steps_max: 11_000,
+            values_max: 2_000_000,
+            metrics_max: 64,
+            reuse: Duration::from_millis(500),
+            cache_bytes: 32 << 20,
+            queries: 8,
+            request_timeout: Duration::from_secs(30),
+            streams: 256,
+            heartbeat: Duration::from_secs(15),
+            connections: 4_096,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Says what time it is: nanoseconds UTC since 1970.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl Clock {
+    /// A clock that asks `now_ns`.
+    pub fn new(now_ns: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now_ns))
+    }
+
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self::new(|| {
+            #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+            let now = std::time::SystemTime::now();
+            let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+        })
+    }
+
+    /// Now.
+    pub fn now_ns(&self) -> i64 {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", self.now_ns())
+    }
+}

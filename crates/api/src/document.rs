@@ -1,0 +1,91 @@
+//! The OpenAPI document, generated from the handlers and the types they answer with.
+
+use utoipa::OpenApi;
+use utoipa::openapi::{InfoBuilder, License};
+
+use crate::config::Limits;
+use crate::route;
+
+#[derive(OpenApi)]
+#[openapi(
+    paths(
+        route::gpus::list,
+        route::gpus::one,
+        route::telemetry::of_one,
+        route::telemetry::of_several,
+        route::hosts::list,
+        route::gpus::of_host,
+        route::metrics::catalogue,
+        route::query::query,
+        route::stream::stream,
+        route::health::health,
+        route::stats::stats,
+        route::metrics::gateway,
+    ),
+    tags(
+        (name = "GPUs", description = "Which GPUs there are and how they do."),
+        (name = "hosts", description = "Which hosts there are."),
+        (name = "telemetry", description = "What was read from them."),
+        (name = "operation", description = "How the gateway and what is behind it do."),
+    )
+)]
+struct Document;
+
+/// The document as JSON.
+///
+/// # Errors
+/// When it cannot be written, which would be a defect.
+pub fn json() -> Result<String, serde_json::Error> {
+    document().to_pretty_json().map(|text| text + "\n")
+}
+
+/// The document as YAML, as it is kept in `api/openapi.yaml`.
+///
+/// # Errors
+/// When it cannot be written, which would be a defect.
+pub fn yaml() -> Result<String, DocumentError> {
+    let text = document().to_yaml().map_err(|error| DocumentError(error.to_string()))?;
+    Ok(format!("{HEAD}{text}"))
+}
+
+/// The document could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("writing the OpenAPI document: {0}")]
+pub struct DocumentError(String);
+
+const HEAD: &str =
+    "# Generated from crates/api by its test: `UPDATE=1 cargo test -p gpuvitals-api --test document`.\n";
+
+fn document() -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    document.info = InfoBuilder::new()
+        .title("gpuvitals")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(description()))
+        .license(Some(License::builder().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
+        .build();
+    document
+}
+
+fn description() -> String {
+    let Limits {
+        page, page_max, steps_max, values_max, metrics_max, reuse, request_timeout, streams, ..
+    } = Limits::default();
+    format!(
+        "Telemetry of GPUs: which there are, how they do, what was read from them, live and over time.\n\n\
+         **Values** stand in the unit of their column (`power_w` is in watts); `GET /api/v1/metrics` explains every \
+         column. What was not read is absent or `null`, never 0. Data that was made up by the simulation says \
+         `simulated`.\n\n\
+         **Lists** have `limit` ({page} unless given, at most {page_max}) and `offset`, and answer with `total` and \
+         `pagination`.\n\n\
+         **Errors** are `{{error, message, code}}` everywhere; `code` is one of the list `ErrorCode`, and `message` \
+         names the parameter and what is allowed.\n\n\
+         **Limits**: a query has at most {metrics_max} metrics, {steps_max} steps and {values_max} values (steps × \
+         series); {streams} live streams may be open; a request may take {} s. What is refused says what to change.\n\n\
+         **Freshness**: an answer may be given again for {} ms although newer rows have come; the header `x-cache` \
+         says `hit` or `miss`. Every path also answers HEAD, and JSON is compressed with gzip for those who accept \
+         it.",
+        request_timeout.as_secs(),
+        reuse.as_millis(),
+    )
+}

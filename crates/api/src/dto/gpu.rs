@@ -1,0 +1,244 @@
+//! GPUs and hosts.
+
+use std::collections::BTreeSet;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_store::{GpuState, LatestValue};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::{LatestMetrics, Moment, Pagination, Scalar};
+
+/// How a GPU does. The first rule that applies:
+/// `stale`: the newest row is older than `stale_after` (30 s unless configured);
+/// `unhealthy`: one of its latest values, itself no older than `stale_after`, shows a fault of the device: an XID that
+/// applications do not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row that could
+/// not be replaced, the hardware's own thermal slowdown, or a recovery that the driver asks for;
+/// `idle`: its utilisation is below 1 %; `active`: it is 1 % or more;
+/// `unknown`: no recent utilisation is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Active,
+    Idle,
+    Stale,
+    Unhealthy,
+    Unknown,
+}
+
+/// A GPU as it stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "name": "sim-node-01 / GPU 0", "model": "NVIDIA H100 80GB HBM3",
+    "vendor": "nvidia", "hostname": "sim-node-01", "index": 0, "memory_mb": 81559, "driver_version": "570.86.15",
+    "state": "active", "state_reason": null, "last_seen": "2026-11-20T16:00:00Z", "simulated": true
+}))]
+pub(crate) struct Gpu<'a> {
+    /// Identity of the GPU everywhere: its UUID, with `:partition` for a part of it.
+    pub(crate) id: &'a str,
+    /// A name for people.
+    pub(crate) name: String,
+    /// Product name.
+    #[schema(required)]
+    pub(crate) model: Option<&'a str>,
+    /// `nvidia` or `amd`.
+    #[schema(required)]
+    pub(crate) vendor: Option<&'a str>,
+    /// Host it is in.
+    #[schema(required)]
+    pub(crate) hostname: Option<&'a str>,
+    /// Its number on the host. For people; it may change with a restart.
+    #[schema(required)]
+    pub(crate) index: Option<i32>,
+    /// Device memory in MiB.
+    #[schema(required)]
+    pub(crate) memory_mb: Option<i64>,
+    /// Version of its driver.
+    #[schema(required)]
+    pub(crate) driver_version: Option<&'a str>,
+    /// How it does.
+    pub(crate) state: State,
+    /// What makes it unhealthy.
+    #[schema(required)]
+    pub(crate) state_reason: Option<String>,
+    /// Time of its newest row.
+    #[schema(required)]
+    pub(crate) last_seen: Option<Moment>,
+    /// Whether it is made up by the simulation.
+    pub(crate) simulated: bool,
+    /// Its latest values by column; only with `include=metrics`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, Scalar<'static>>>, nullable = false)]
+    pub(crate) metrics: Option<LatestMetrics<'a>>,
+}
+
+/// Some of the GPUs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GpuList<'a> {
+    /// The GPUs, in the order asked.
+    pub(crate) gpus: Vec<Gpu<'a>>,
+    /// How many match in all.
+    #[schema(example = 64)]
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}
+
+/// Everything known about one GPU.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GpuDetail<'a> {
+    /// The GPU.
+    pub(crate) gpu: Gpu<'a>,
+    /// The newest value of each column, with its own time.
+    #[schema(value_type = std::collections::BTreeMap<String, LatestMetric<'static>>)]
+    pub(crate) latest: LatestColumns<'a>,
+    /// To whom it belongs and where it comes from.
+    pub(crate) labels: Labels<'a>,
+    /// Time of its oldest row.
+    pub(crate) first_seen: Moment,
+}
+
+/// A value and when it was taken.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"value": 412.5, "timestamp": "2026-11-20T16:00:00Z"}))]
+pub(crate) struct LatestMetric<'a> {
+    /// In the column's unit.
+    pub(crate) value: Scalar<'a>,
+    /// When it was taken.
+    pub(crate) timestamp: Moment,
+}
+
+/// The latest values of a GPU with their times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LatestColumns<'a>(pub(crate) &'a GpuState);
+
+impl Serialize for LatestColumns<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (id, LatestValue { value, timestamp_ns }) in &self.0.latest {
+            let latest = LatestMetric { value: Scalar::Number(*value), timestamp: Moment(*timestamp_ns) };
+            map.serialize_entry(id.metric().column, &latest)?;
+        }
+        for (name, value, timestamp_ns) in &self.0.extras {
+            let latest = LatestMetric { value: Scalar::from(value), timestamp: Moment(*timestamp_ns) };
+            map.serialize_entry(name.as_ref(), &latest)?;
+        }
+        map.end()
+    }
+}
+
+/// To whom a GPU belongs and where its rows come from.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "cluster": "sim", "pod": "train-7", "namespace": "research", "container": "main", "job": null,
+    "uuid": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "pci": "0000:1b:00.0", "partition": null, "source": "simulated"
+}))]
+pub(crate) struct Labels<'a> {
+    /// Cluster of its host.
+    #[schema(required)]
+    cluster: Option<&'a str>,
+    /// Kubernetes pod that holds it.
+    #[schema(required)]
+    pod: Option<&'a str>,
+    /// Namespace of the pod.
+    #[schema(required)]
+    namespace: Option<&'a str>,
+    /// Container in the pod.
+    #[schema(required)]
+    container: Option<&'a str>,
+    /// Batch job that holds it.
+    #[schema(required)]
+    job: Option<&'a str>,
+    /// UUID of the device.
+    #[schema(required)]
+    uuid: Option<&'a str>,
+    /// PCI address.
+    #[schema(required)]
+    pci: Option<&'a str>,
+    /// MIG instance or compute partition.
+    #[schema(required)]
+    partition: Option<&'a str>,
+    /// How its rows were obtained: `simulated`, `csv`, `json` …
+    #[schema(required)]
+    source: Option<&'a str>,
+}
+
+impl<'a> Labels<'a> {
+    /// The labels of a GPU.
+    pub(crate) fn of(gpu: &'a GpuState) -> Self {
+        let text = |column| gpu.identity.get(column);
+        Self {
+            cluster: text(IdentityColumn::Cluster),
+            pod: text(IdentityColumn::Pod),
+            namespace: text(IdentityColumn::Namespace),
+            container: text(IdentityColumn::Container),
+            job: text(IdentityColumn::Job),
+            uuid: text(IdentityColumn::Uuid),
+            pci: text(IdentityColumn::Pci),
+            partition: text(IdentityColumn::Partition),
+            source: text(IdentityColumn::Source),
+        }
+    }
+}
+
+/// A host and its GPUs in short.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "hostname": "sim-node-01", "gpu_count": 8, "models": ["NVIDIA H100 80GB HBM3"], "vendors": ["nvidia"],
+    "states": {"active": 6, "idle": 2, "stale": 0, "unhealthy": 0, "unknown": 0},
+    "last_seen": "2026-11-20T16:00:00Z", "simulated": true
+}))]
+pub(crate) struct Host<'a> {
+    /// Its name.
+    pub(crate) hostname: &'a str,
+    /// How many GPUs were ever seen in it.
+    pub(crate) gpu_count: usize,
+    /// Their product names.
+    #[schema(value_type = Vec<String>)]
+    pub(crate) models: BTreeSet<&'a str>,
+    /// Their vendors.
+    #[schema(value_type = Vec<String>)]
+    pub(crate) vendors: BTreeSet<&'a str>,
+    /// How many are in which state.
+    pub(crate) states: StateCounts,
+    /// Time of the newest row of any of them.
+    pub(crate) last_seen: Moment,
+    /// Whether all of them are made up by the simulation.
+    pub(crate) simulated: bool,
+}
+
+/// How many GPUs are in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct StateCounts {
+    active: usize,
+    idle: usize,
+    stale: usize,
+    unhealthy: usize,
+    unknown: usize,
+}
+
+impl StateCounts {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, state: State) {
+        *match state {
+            State::Active => &mut self.active,
+            State::Idle => &mut self.idle,
+            State::Stale => &mut self.stale,
+            State::Unhealthy => &mut self.unhealthy,
+            State::Unknown => &mut self.unknown,
+        } += 1;
+    }
+}
+
+/// Some of the hosts.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HostList<'a> {
+    /// The hosts, by name. GPUs whose host is unknown are in none.
+    pub(crate) hosts: Vec<Host<'a>>,
+    /// How many there are in all.
+    #[schema(example = 8)]
+    pub(crate) total: usize,
+    /// Which part this is.
+    pub(crate) pagination: Pagination,
+}

@@ -1,0 +1,68 @@
+//! Columnar answers: what a chart draws.
+
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+/// Values by step of time.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "times": [1_795_190_400_000_i64, 1_795_190_410_000_i64, 1_795_190_420_000_i64], "step_ms": 10_000,
+    "series": [{
+        "metric": "power_w", "unit": "W", "aggregate": "mean", "group": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+        "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "hostname": "sim-node-01", "values": [612.4, null, 598.1]
+    }]
+}))]
+pub(crate) struct QueryAnswer<'a> {
+    /// Start of each step, milliseconds UTC since 1970; multiples of the step without gaps.
+    pub(crate) times: Vec<i64>,
+    /// Width of a step in milliseconds.
+    pub(crate) step_ms: i64,
+    /// One for each metric, aggregate and group that has a value.
+    pub(crate) series: Vec<Series<'a>>,
+    /// What could not be read, in words; absent where the answer is whole.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: &'a [String],
+}
+
+/// One line of a chart.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Series<'a> {
+    /// Column name.
+    pub(crate) metric: &'static str,
+    /// Unit of the values; empty for plain numbers and counts.
+    pub(crate) unit: &'static str,
+    /// What was computed of each step.
+    #[schema(example = "mean")]
+    pub(crate) aggregate: &'static str,
+    /// Whose values these are: a GPU's id, a hostname, a model, or `all`.
+    pub(crate) group: &'a str,
+    /// The GPU, where each GPU has its own series.
+    #[schema(required)]
+    pub(crate) gpu: Option<&'a str>,
+    /// The host, where the series is of one host or GPU.
+    #[schema(required)]
+    pub(crate) hostname: Option<&'a str>,
+    /// One value a step; `null` where nothing was read.
+    #[schema(value_type = Vec<Option<f64>>)]
+    pub(crate) values: Values<'a>,
+}
+
+/// Values in the precision their column has, so that 85.3 does not become 85.30000305175781.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Values<'a> {
+    /// One a step.
+    pub(crate) values: &'a [Option<f64>],
+    /// Whether they come from 32-bit floats.
+    pub(crate) single: bool,
+}
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.single {
+            #[expect(clippy::cast_possible_truncation, reason = "they were 32-bit floats")]
+            return serializer.collect_seq(self.values.iter().map(|value| value.map(|v| v as f32)));
+        }
+        serializer.collect_seq(self.values)
+    }
+}

@@ -1,0 +1,199 @@
+//! How a request fails, and what the client is told: always `{error, message, code}`.
+
+use std::borrow::Cow;
+
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gpuvitals_store::QueryError;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Longest piece of a request that is repeated in an answer, in characters.
+const ECHO_MAX: usize = 64;
+/// Seconds after which a refused client may try again.
+const RETRY_AFTER_S: &str = "2";
+
+/// What is wrong, for programs. The list is the same for every path:
+/// `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
+/// `too_large` (400): the answer would be larger than the limits; the message says what to change.
+/// `unknown_gpu` (404): no GPU has this id, or several answer to it.
+/// `unknown_host` (404): no host has this name.
+/// `not_found` (404): there is nothing at this path.
+/// `method_not_allowed` (405): the path does not know this method.
+/// `body_too_large` (413): the request has a body, and no path takes one.
+/// `too_many_streams` (503): as many live streams are open as there may be.
+/// `overloaded` (503): more queries wait than can be answered in time.
+/// `timeout` (503): the answer took longer than it may.
+/// `internal` (500): a defect of the gateway; its log says more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ErrorCode {
+    BadParameter,
+    TooLarge,
+    UnknownGpu,
+    UnknownHost,
+    NotFound,
+    MethodNotAllowed,
+    BodyTooLarge,
+    TooManyStreams,
+    Overloaded,
+    Timeout,
+    Internal,
+}
+
+/// What every request that fails is answered with.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "error": "bad request", "message": "limit is \"many\"; allowed is a whole number from 1 to 10000",
+    "code": "bad_parameter"
+}))]
+pub(crate) struct ErrorBody {
+    /// The HTTP status in words.
+    pub(crate) error: String,
+    /// What is wrong and what to do, for people.
+    pub(crate) message: String,
+    /// What is wrong, for programs.
+    pub(crate) code: ErrorCode,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("{name} is {value:?}; allowed is {allowed}")]
+    Parameter { name: &'static str, value: String, allowed: Cow<'static, str> },
+    #[error("{name} is missing; give {allowed}")]
+    Missing { name: &'static str, allowed: &'static str },
+    #[error("{0}")]
+    Parameters(#[from] axum::extract::rejection::QueryRejection),
+    #[error("the path is not UTF-8 after decoding")]
+    Path(#[from] axum::extract::rejection::PathRejection),
+    #[error("end lies before start")]
+    EndBeforeStart,
+    #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
+    TooManyValues { buckets: i64, series: usize, max: usize, advice: &'static str },
+    #[error("no GPU is known as {0:?}, or more than one is; GET /api/v1/gpus lists them")]
+    UnknownGpu(String),
+    #[error("no host is known as {0:?}; GET /api/v1/hosts lists them")]
+    UnknownHost(String),
+    #[error("there is nothing at {0:?}; /docs describes what there is")]
+    NotFound(String),
+    #[error("{path:?} does not know {method}; it answers GET and HEAD")]
+    Method { method: String, path: String },
+    #[error("the request has a body of more than {0} bytes, and no path takes one")]
+    Body(u64),
+    #[error("{0} live streams are open, and there may be no more; close one or try again later")]
+    Streams(usize),
+    #[error(
+        "more queries wait than can be answered in time; try again later, with a shorter range or fewer GPUs"
+    )]
+    Overloaded,
+    #[error("the answer took longer than {0} s; ask for a shorter range or fewer GPUs")]
+    Timeout(u64),
+    #[error("{0}")]
+    Store(#[from] QueryError),
+    #[error("writing the answer")]
+    Render(#[from] serde_json::Error),
+    #[error("compressing the answer")]
+    Compress(#[source] std::io::Error),
+    #[error("the request failed on a defect of the gateway; its log says more")]
+    Crashed,
+}
+
+impl ApiError {
+    /// A parameter with a value that is not allowed.
+    pub(crate) fn parameter(name: &'static str, value: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
+        Self::Parameter { name, value: echo(value), allowed: allowed.into() }
+    }
+
+    /// A GPU nobody knows.
+    pub(crate) fn unknown_gpu(id: &str) -> Self {
+        Self::UnknownGpu(echo(id))
+    }
+
+    /// A host nobody knows.
+    pub(crate) fn unknown_host(name: &str) -> Self {
+        Self::UnknownHost(echo(name))
+    }
+
+    /// A path nothing stands at.
+    pub(crate) fn not_found(path: &str) -> Self {
+        Self::NotFound(echo(path))
+    }
+
+    fn told(&self) -> (StatusCode, ErrorCode) {
+        match self {
+            Self::Parameter { .. }
+            | Self::Missing { .. }
+            | Self::Parameters(_)
+            | Self::Path(_)
+            | Self::EndBeforeStart
+            | Self::Store(QueryError::Range { .. } | QueryError::UnknownMetric { .. }) => {
+                (StatusCode::BAD_REQUEST, ErrorCode::BadParameter)
+            }
+            Self::TooManyValues { .. }
+            | Self::Store(
+                QueryError::TooManyBuckets { .. }
+                | QueryError::TooManyPoints { .. }
+                | QueryError::TooManyValues { .. }
+                | QueryError::TooManyRows { .. },
+            ) => (StatusCode::BAD_REQUEST, ErrorCode::TooLarge),
+            Self::UnknownGpu(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownGpu),
+            Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
+            Self::Body(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge),
+            Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
+            Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
+            Self::Timeout(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Timeout),
+            Self::Store(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
+                (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
+            }
+        }
+    }
+
+    /// The words for people. Axum puts its own before those of the parameter.
+    fn message(&self) -> String {
+        match self {
+            Self::Parameters(rejection) => {
+                let text = rejection.body_text();
+                let words = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                words.chars().take(1024).collect()
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, code) = self.told();
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            let cause = std::error::Error::source(&self).map(ToString::to_string);
+            tracing::error!(error = %self, cause, "a request failed on a defect");
+        }
+        let error = status.canonical_reason().unwrap_or("error").to_lowercase();
+        let body = ErrorBody { error, message: self.message(), code };
+        let text = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (status, text).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        response
+    }
+}
+
+/// A piece of a request as it may be repeated.
+fn echo(text: &str) -> String {
+    let mut short: String = text.chars().take(ECHO_MAX).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,224 @@
+//! What the gateway counts about itself, and how Prometheus reads it.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::dto::GatewayStats;
+use crate::route::PATHS;
+
+/// Statuses with a line of their own; anything else is `other`.
+const STATUSES: [u16; 11] = [200, 204, 304, 400, 404, 405, 413, 429, 500, 503, 504];
+/// Upper bounds of the latency buckets: microseconds and their spelling in seconds.
+const BOUNDS: [(u64, &str); 12] = [
+    (250, "0.00025"),
+    (500, "0.0005"),
+    (1_000, "0.001"),
+    (2_500, "0.0025"),
+    (5_000, "0.005"),
+    (10_000, "0.01"),
+    (20_000, "0.02"),
+    (50_000, "0.05"),
+    (100_000, "0.1"),
+    (500_000, "0.5"),
+    (2_000_000, "2"),
+    (10_000_000, "10"),
+];
+/// What the page's files and unknown paths are counted under.
+const OTHER: &str = "other";
+
+/// Counters of the gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    routes: [RouteMeter; PATHS.len() + 1],
+    hits: AtomicU64,
+    misses: AtomicU64,
+    missed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct RouteMeter {
+    statuses: [AtomicU64; STATUSES.len() + 1],
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+fn grow(counter: Option<&AtomicU64>, by: u64) {
+    if let Some(counter) = counter {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Meter {
+    /// A request was answered.
+    pub(crate) fn answered(&self, path: Option<&str>, status: u16, took: Duration) {
+        let place =
+            path.and_then(|path| PATHS.iter().position(|known| *known == path)).unwrap_or(PATHS.len());
+        let Some(route) = self.routes.get(place) else { return };
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
+        let bucket = BOUNDS.iter().position(|(bound, _)| micros <= *bound).unwrap_or(BOUNDS.len());
+        grow(route.statuses.get(status), 1);
+        grow(route.buckets.get(bucket), 1);
+        grow(Some(&route.micros), micros);
+    }
+
+    /// An answer came from the cache.
+    pub(crate) fn hit(&self) {
+        grow(Some(&self.hits), 1);
+    }
+
+    /// An answer had to be made.
+    pub(crate) fn miss(&self) {
+        grow(Some(&self.misses), 1);
+    }
+
+    /// A slow client lost batches.
+    pub(crate) fn lagged(&self, batches: u64) {
+        grow(Some(&self.missed), batches);
+    }
+
+    /// Answers from the cache.
+    pub(crate) fn hits(&self) -> u64 {
+        read(&self.hits)
+    }
+
+    /// Answers that were made.
+    pub(crate) fn misses(&self) -> u64 {
+        read(&self.misses)
+    }
+
+    /// Share of answers that came from the cache.
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
+    pub(crate) fn hit_rate(&self) -> Option<f64> {
+        let (hits, misses) = (self.hits(), self.misses());
+        let all = hits.saturating_add(misses);
+        (all > 0).then(|| hits as f64 / all as f64)
+    }
+
+    /// Requests answered.
+    pub(crate) fn requests(&self) -> u64 {
+        self.routes.iter().flat_map(|route| &route.statuses).map(read).sum()
+    }
+
+    /// Prometheus text.
+    pub(crate) fn render(&self, stats: &GatewayStats) -> String {
+        let mut text = String::with_capacity(16 << 10);
+        // Writing to a string does not fail.
+        let _written = self.write_requests(&mut text).and_then(|()| self.write_rest(&mut text, stats));
+        text
+    }
+
+    /// The routes that were asked at least once.
+    fn asked(&self) -> impl Iterator<Item = (&'static str, &RouteMeter)> {
+        let names = PATHS.iter().copied().chain([OTHER]);
+        names.zip(&self.routes).filter(|(_, route)| route.statuses.iter().any(|count| read(count) > 0))
+    }
+
+    fn write_requests(&self, text: &mut String) -> std::fmt::Result {
+        const REQUESTS: &str = "gpuvitals_gateway_requests_total";
+        const LATENCY: &str = "gpuvitals_gateway_request_duration_seconds";
+        family(text, REQUESTS, "counter", "Requests answered, by route and status.")?;
+        for (name, route) in self.asked() {
+            let statuses = STATUSES.iter().map(ToString::to_string).chain([OTHER.to_owned()]);
+            for (status, count) in statuses.zip(&route.statuses).filter(|(_, count)| read(count) > 0) {
+                writeln!(text, "{REQUESTS}{{route=\"{name}\",status=\"{status}\"}} {}", read(count))?;
+            }
+        }
+        family(text, LATENCY, "histogram", "Time from the request to the head of the answer.")?;
+        for (name, route) in self.asked() {
+            let mut sum = 0;
+            for (bound, count) in BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]).zip(&route.buckets) {
+                sum += read(count);
+                writeln!(text, "{LATENCY}_bucket{{route=\"{name}\",le=\"{bound}\"}} {sum}")?;
+            }
+            let micros = read(&route.micros);
+            writeln!(
+                text,
+                "{LATENCY}_sum{{route=\"{name}\"}} {}.{:06}",
+                micros / 1_000_000,
+                micros % 1_000_000
+            )?;
+            writeln!(text, "{LATENCY}_count{{route=\"{name}\"}} {sum}")?;
+        }
+        Ok(())
+    }
+
+    fn write_rest(&self, text: &mut String, stats: &GatewayStats) -> std::fmt::Result {
+        let mut one = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
+            let name = format!("gpuvitals_gateway_{name}");
+            family(text, &name, kind, help)?;
+            writeln!(text, "{name} {value}")
+        };
+        one("cache_hits_total", "counter", "Answers from the cache.", &stats.cache_hits)?;
+        one("cache_misses_total", "counter", "Answers that had to be made.", &stats.cache_misses)?;
+        one("cache_bytes", "gauge", "Bytes of ready answers.", &stats.cache_bytes)?;
+        one("streams", "gauge", "Live streams that are open.", &stats.streams)?;
+        one(
+            "stream_missed_total",
+            "counter",
+            "Batches that slow clients of live streams lost.",
+            &read(&self.missed),
+        )?;
+        one("connections", "gauge", "Connections that are open.", &stats.connections)?;
+        one("uptime_seconds", "gauge", "Time since the gateway started.", &stats.uptime_seconds)
+    }
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_route_status_and_bucket() {
+        let meter = Meter::default();
+        meter.answered(Some("/health"), 200, Duration::from_micros(300));
+        meter.answered(Some("/health"), 503, Duration::from_mins(1));
+        meter.answered(None, 404, Duration::ZERO);
+        meter.answered(Some("/nowhere"), 299, Duration::ZERO);
+        meter.hit();
+        meter.hit();
+        meter.miss();
+        assert_eq!(meter.requests(), 4);
+        assert_eq!(meter.hit_rate().map(|rate| (rate * 3.0).round()), Some(2.0));
+        let text = meter.render(&GatewayStats {
+            cache_hit_rate: meter.hit_rate(),
+            cache_hits: meter.hits(),
+            cache_misses: meter.misses(),
+            cache_bytes: 10,
+            requests: meter.requests(),
+            uptime_seconds: 1.5,
+            streams: 1,
+            connections: 2,
+        });
+        for line in [
+            "# TYPE gpuvitals_gateway_requests_total counter",
+            "gpuvitals_gateway_requests_total{route=\"/health\",status=\"200\"} 1",
+            "gpuvitals_gateway_requests_total{route=\"other\",status=\"404\"} 1",
+            "gpuvitals_gateway_requests_total{route=\"other\",status=\"other\"} 1",
+            "gpuvitals_gateway_request_duration_seconds_bucket{route=\"/health\",le=\"0.00025\"} 0",
+            "gpuvitals_gateway_request_duration_seconds_bucket{route=\"/health\",le=\"0.0005\"} 1",
+            "gpuvitals_gateway_request_duration_seconds_bucket{route=\"/health\",le=\"+Inf\"} 2",
+            "gpuvitals_gateway_request_duration_seconds_sum{route=\"/health\"} 60.000300",
+            "gpuvitals_gateway_request_duration_seconds_count{route=\"/health\"} 2",
+            "gpuvitals_gateway_cache_hits_total 2",
+            "gpuvitals_gateway_streams 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("/stats"));
+    }
+
+    #[test]
+    fn no_rate_before_the_first_answer() {
+        assert_eq!(Meter::default().hit_rate(), None);
+    }
+}

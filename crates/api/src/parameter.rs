@@ -1,0 +1,243 @@
+//! Reading parameters: each function names the parameter and what is allowed when it refuses.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::{MetricId, Table, batch, catalogue};
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+
+/// Most names in one list.
+pub(crate) const LIST_LEN_MAX: usize = 1_000;
+const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
+const STEPS: &str = "a number with a unit (500ms, 10s, 1m, 1h, 1d), at least 1ms";
+const MILLISECOND_NS: i64 = 1_000_000;
+
+/// The parameters of a query string; an unknown one is refused by name.
+#[derive(Debug)]
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let Query(asked) =
+            Query::try_from_uri(&parts.uri).map_err(|error: QueryRejection| ApiError::from(error))?;
+        Ok(Self(asked))
+    }
+}
+
+/// A name in the path, decoded.
+#[derive(Debug)]
+pub(crate) struct Named(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(name) = Path::from_request_parts(parts, state).await?;
+        Ok(Self(name))
+    }
+}
+
+/// Empty means not given: forms send empty fields.
+pub(crate) fn given(text: Option<&String>) -> Option<&str> {
+    text.map(|text| text.trim()).filter(|text| !text.is_empty())
+}
+
+/// A number of entries from 1 to `max`.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn limit(text: Option<&String>, default: usize, max: usize) -> Result<usize, ApiError> {
+    let Some(text) = given(text) else { return Ok(default.min(max)) };
+    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
+    number.ok_or_else(|| ApiError::parameter("limit", text, format!("a whole number from 1 to {max}")))
+}
+
+/// How many entries to pass over.
+///
+/// # Errors
+/// When it is no number.
+pub(crate) fn offset(text: Option<&String>) -> Result<usize, ApiError> {
+    let Some(text) = given(text) else { return Ok(0) };
+    text.parse().map_err(|_| ApiError::parameter("offset", text, "a whole number from 0 on"))
+}
+
+/// `true` or `false`.
+///
+/// # Errors
+/// When it is neither.
+pub(crate) fn flag(name: &'static str, text: Option<&String>) -> Result<bool, ApiError> {
+    match given(text) {
+        None | Some("false" | "0") => Ok(false),
+        Some("true" | "1") => Ok(true),
+        Some(other) => Err(ApiError::parameter(name, other, "true or false")),
+    }
+}
+
+/// An instant, nanoseconds UTC since 1970. A `+` of a time zone that arrived as blank is taken for what it was.
+///
+/// # Errors
+/// When it is no time.
+pub(crate) fn instant(name: &'static str, text: Option<&String>) -> Result<Option<i64>, ApiError> {
+    let Some(text) = given(text) else { return Ok(None) };
+    let parsed = time::parse(text).or_else(|error| match text.rsplit_once(' ') {
+        Some((head, zone)) => time::parse(&format!("{head}+{zone}")).map_err(|_| error),
+        None => Err(error),
+    });
+    parsed.map(Some).map_err(|_| ApiError::parameter(name, text, TIMES))
+}
+
+/// A span of time in nanoseconds, in whole milliseconds.
+///
+/// # Errors
+/// When it is none, or shorter than a millisecond.
+pub(crate) fn step(text: &str) -> Result<i64, ApiError> {
+    let refused = || ApiError::parameter("step", text, STEPS);
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(refused)?;
+    let unit_ms: f64 = match unit.trim() {
+        "ms" => 1.0,
+        "" | "s" => 1e3,
+        "m" | "min" => 60e3,
+        "h" => 3_600e3,
+        "d" => 86_400e3,
+        _ => return Err(refused()),
+    };
+    let number: f64 = number.parse().map_err(|_| refused())?;
+    let whole_ms = (number * unit_ms).round();
+    if !(1.0..=1e12).contains(&whole_ms) {
+        return Err(refused());
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number within 1 and 10^12")]
+    Ok(whole_ms as i64 * MILLISECOND_NS)
+}
+
+/// A step that gives some 300 points over a range.
+pub(crate) fn step_for(range_ns: i64) -> i64 {
+    const NICE_S: [i64; 14] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 86_400];
+    let wanted = range_ns / 300;
+    NICE_S.into_iter().map(|seconds| seconds * SECOND_NS).find(|step| *step >= wanted).unwrap_or_else(|| {
+        let day = 86_400 * SECOND_NS;
+        wanted.saturating_add(day - 1) / day * day
+    })
+}
+
+/// Names between commas, in order, each once.
+///
+/// # Errors
+/// When there are more than [`LIST_LEN_MAX`].
+pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<str>>, ApiError> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    let Some(text) = given(text) else { return Ok(names) };
+    let mut seen = std::collections::HashSet::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        if seen.insert(word) {
+            names.push(Arc::from(word));
+        }
+    }
+    if names.len() > LIST_LEN_MAX {
+        return Err(ApiError::parameter(name, text, format!("at most {LIST_LEN_MAX} names")));
+    }
+    Ok(names)
+}
+
+/// Names of columns as they stand in rows: of the catalogue, or of columns it does not know.
+///
+/// # Errors
+/// When one is neither a column nor could be one nobody knows.
+pub(crate) fn columns(text: Option<&String>) -> Result<Option<Vec<String>>, ApiError> {
+    let names = list("metrics", text)?;
+    if let Some(bad) = names.iter().find(|name| name.is_empty() || is_identity(name)) {
+        return Err(ApiError::parameter(
+            "metrics",
+            bad,
+            "names of columns of values; GET /api/v1/metrics lists them",
+        ));
+    }
+    Ok((!names.is_empty()).then(|| names.iter().map(ToString::to_string).collect()))
+}
+
+fn is_identity(name: &str) -> bool {
+    catalogue::by_column(name).is_none() && !batch::is_unknown(name)
+}
+
+/// A metric of GPUs, by its column.
+///
+/// # Errors
+/// When there is no such metric, or it is one of hosts.
+pub(crate) fn gpu_metric(name: &'static str, column: &str) -> Result<MetricId, ApiError> {
+    if let Some(id) = catalogue::by_column(column).filter(|id| id.metric().table == Table::GpuEvents) {
+        return Ok(id);
+    }
+    let near = catalogue::suggest(column).map_or(String::new(), |near| format!("; did you mean {near}?"));
+    Err(ApiError::parameter(name, column, format!("a metric of GPUs, see GET /api/v1/metrics{near}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps() {
+        let check = |text: &str, ns: Option<i64>| assert_eq!(step(text).ok(), ns, "{text}");
+        check("10s", Some(10 * SECOND_NS));
+        check("10", Some(10 * SECOND_NS));
+        check("250ms", Some(250 * MILLISECOND_NS));
+        check("1.5m", Some(90 * SECOND_NS));
+        check("1h", Some(3_600 * SECOND_NS));
+        check("1d", Some(86_400 * SECOND_NS));
+        check("0s", None);
+        check("0.1ms", None);
+        check("-5s", None);
+        check("ten", None);
+        check("10 parsecs", None);
+        check("1e3s", None);
+        check("99999999999999999d", None);
+        check("", None);
+        check("10µs", None);
+    }
+
+    #[test]
+    fn a_step_is_chosen_that_draws_well() {
+        let check = |range_s: i64, step_s: i64| assert_eq!(step_for(range_s * SECOND_NS), step_s * SECOND_NS);
+        check(0, 1);
+        check(60, 1);
+        check(3_600, 15);
+        check(86_400, 300);
+        check(86_400 * 30, 10_800);
+        check(86_400 * 3_650, 13 * 86_400);
+        assert!(step_for(i64::MAX) > 0);
+    }
+
+    #[test]
+    fn instants() {
+        let check = |text: &str, ns: Option<i64>| {
+            assert_eq!(instant("start", Some(&text.to_owned())).ok().flatten(), ns, "{text}");
+        };
+        check("1970-01-01T00:00:01Z", Some(SECOND_NS));
+        check("1970-01-01T01:00:01 01:00", Some(SECOND_NS));
+        check("1970-01-01T01:00:01+01:00", Some(SECOND_NS));
+        check("yesterday", None);
+        check("not a time", None);
+        check("", None);
+    }
+
+    #[test]
+    fn lists() {
+        let check = |text: &str, names: &[&str]| {
+            let found = list("gpus", Some(&text.to_owned())).unwrap();
+            assert_eq!(found.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), names, "{text}");
+        };
+        check("", &[]);
+        check(",, ,", &[]);
+        check("a, b,a,c", &["a", "b", "c"]);
+        let many = (0..=LIST_LEN_MAX).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        assert!(list("gpus", Some(&many)).is_err());
+    }
+}

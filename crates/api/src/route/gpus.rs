@@ -1,0 +1,380 @@
+//! `/api/v1/gpus`, one GPU, and the GPUs of a host.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_core::{IdentityColumn, MetricId};
+use gpuvitals_store::{Fleet, GpuState};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use crate::api::Api;
+use crate::ask::{Ask, View};
+use crate::condition;
+use crate::config::Limits;
+use crate::dto::{GpuDetail, GpuList, Labels, LatestColumns, Moment, Pagination, State};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked, Named, given};
+
+const STATES: [(&str, State); 5] = [
+    ("active", State::Active),
+    ("idle", State::Idle),
+    ("stale", State::Stale),
+    ("unhealthy", State::Unhealthy),
+    ("unknown", State::Unknown),
+];
+const FIELDS: [(&str, Field); 10] = [
+    ("id", Field::Id),
+    ("name", Field::Name),
+    ("hostname", Field::Hostname),
+    ("index", Field::Index),
+    ("model", Field::Model),
+    ("vendor", Field::Vendor),
+    ("driver_version", Field::Driver),
+    ("state", Field::State),
+    ("last_seen", Field::LastSeen),
+    ("memory_mb", Field::Memory),
+];
+
+/// Which GPUs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GpusParams {
+    /// Most GPUs to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// GPUs to pass over.
+    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    offset: Option<String>,
+    /// Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
+    /// does not count.
+    #[param(example = "h100 node-01")]
+    search: Option<String>,
+    /// Only these states, between commas.
+    #[param(example = "active,idle")]
+    state: Option<String>,
+    /// Only GPUs of these hosts, between commas.
+    #[param(example = "sim-node-01")]
+    host: Option<String>,
+    /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `last_seen`,
+    /// `memory_mb`) or a metric's column for its latest value; `-` before it turns it round. What is unknown comes
+    /// last. Without it: by host and index.
+    #[param(example = "-power_w")]
+    sort: Option<String>,
+    /// `metrics`: with the latest values.
+    #[param(example = "metrics")]
+    include: Option<String>,
+}
+
+/// Which GPUs of a host.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HostGpusParams {
+    /// Most GPUs to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// GPUs to pass over.
+    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    offset: Option<String>,
+    /// `metrics`: with the latest values.
+    #[param(example = "metrics")]
+    include: Option<String>,
+}
+
+/// No parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoParams {}
+
+/// A question for GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct GpusAsk {
+    limit: usize,
+    offset: usize,
+    /// Lower case.
+    words: Vec<String>,
+    states: Vec<State>,
+    hosts: Vec<Arc<str>>,
+    /// The host of the path, which must exist.
+    of_host: Option<String>,
+    sort: Option<Sort>,
+    metrics: bool,
+}
+
+/// A question for one GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct GpuAsk(String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Sort {
+    by: Field,
+    descending: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Field {
+    Id,
+    Name,
+    Hostname,
+    Index,
+    Model,
+    Vendor,
+    Driver,
+    State,
+    LastSeen,
+    Memory,
+    Metric(MetricId),
+}
+
+/// The GPUs.
+#[utoipa::path(
+    get, path = "/api/v1/gpus", tag = "GPUs", operation_id = "list_gpus", params(GpusParams),
+    responses(
+        (status = 200, description = "The GPUs that match.", body = GpuList<'static>),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<GpusParams>,
+) -> Answered {
+    let ask = GpusAsk::parse(&params, &api.config().limits)?;
+    api.answer(Ask::Gpus(ask), &headers).await
+}
+
+/// One GPU with its latest values.
+#[utoipa::path(
+    get, path = "/api/v1/gpus/{id}", tag = "GPUs", operation_id = "get_gpu",
+    params(("id" = String, Path, description = "The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")),
+    responses(
+        (status = 200, description = "The GPU.", body = GpuDetail<'static>),
+        (status = 404, description = "No such GPU.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn one(
+    Shared(api): Shared<Api>,
+    Named(id): Named,
+    headers: HeaderMap,
+    Asked(NoParams {}): Asked<NoParams>,
+) -> Answered {
+    api.answer(Ask::Gpu(GpuAsk(id)), &headers).await
+}
+
+/// The GPUs of a host.
+#[utoipa::path(
+    get, path = "/api/v1/hosts/{hostname}/gpus", tag = "hosts", operation_id = "list_host_gpus",
+    params(("hostname" = String, Path, description = "The host.", example = "sim-node-01"), HostGpusParams),
+    responses(
+        (status = 200, description = "Its GPUs, by index.", body = GpuList<'static>),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "No such host.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn of_host(
+    Shared(api): Shared<Api>,
+    Named(hostname): Named,
+    headers: HeaderMap,
+    Asked(params): Asked<HostGpusParams>,
+) -> Answered {
+    let limits = &api.config().limits;
+    let ask = GpusAsk {
+        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+        offset: parameter::offset(params.offset.as_ref())?,
+        words: Vec::new(),
+        states: Vec::new(),
+        hosts: Vec::new(),
+        of_host: Some(hostname),
+        sort: None,
+        metrics: include(params.include.as_ref())?,
+    };
+    api.answer(Ask::Gpus(ask), &headers).await
+}
+
+impl GpusAsk {
+    fn parse(params: &GpusParams, limits: &Limits) -> Result<Self, ApiError> {
+        let words = given(params.search.as_ref()).unwrap_or_default();
+        Ok(Self {
+            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+            offset: parameter::offset(params.offset.as_ref())?,
+            words: words.split_whitespace().map(str::to_lowercase).collect(),
+            states: states(params.state.as_ref())?,
+            hosts: parameter::list("host", params.host.as_ref())?,
+            of_host: None,
+            sort: given(params.sort.as_ref()).map(sort).transpose()?,
+            metrics: include(params.include.as_ref())?,
+        })
+    }
+
+    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        let fleet = view.store.fleet();
+        let sight = view.sight();
+        let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
+        if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
+            return Err(ApiError::unknown_host(host));
+        }
+        if !self.states.is_empty() {
+            gpus.retain(|gpu| self.states.contains(&sight.judge(gpu).0));
+        }
+        match self.sort {
+            Some(Sort { by: Field::State, descending }) => {
+                gpus.sort_by_cached_key(|gpu| sight.judge(gpu).0);
+                if descending {
+                    gpus.reverse();
+                }
+            }
+            Some(sort) => gpus.sort_by(|a, b| sort.compare(a, b)),
+            None => {}
+        }
+        let page = gpus.iter().skip(self.offset).take(self.limit);
+        let list = GpuList {
+            gpus: page.map(|gpu| sight.show(gpu, self.metrics)).collect(),
+            total: gpus.len(),
+            pagination: Pagination::of(self.limit, self.offset, gpus.len()),
+        };
+        Ok(serde_json::to_vec(&list)?)
+    }
+
+    fn wants(&self, gpu: &GpuState) -> bool {
+        let node = gpu.identity.node();
+        let host = |host: &str| node == Some(host);
+        self.of_host.as_deref().is_none_or(host)
+            && (self.hosts.is_empty() || self.hosts.iter().any(|name| host(name)))
+            && (self.words.is_empty() || self.is_found_in(gpu))
+    }
+
+    fn is_found_in(&self, gpu: &GpuState) -> bool {
+        const SEARCHED: [IdentityColumn; 6] = [
+            IdentityColumn::Node,
+            IdentityColumn::Model,
+            IdentityColumn::Pci,
+            IdentityColumn::Pod,
+            IdentityColumn::Namespace,
+            IdentityColumn::Job,
+        ];
+        let mut text = format!("{}\n{}", gpu.key, condition::name(gpu));
+        for column in SEARCHED {
+            text.push('\n');
+            text.push_str(gpu.identity.get(column).unwrap_or_default());
+        }
+        let text = text.to_lowercase();
+        self.words.iter().all(|word| text.contains(word.as_str()))
+    }
+}
+
+impl Sort {
+    fn compare(self, a: &GpuState, b: &GpuState) -> Ordering {
+        let text = |gpu: &GpuState, column| gpu.identity.shared(column).cloned();
+        match self.by {
+            Field::Id => self.known(Some(&a.key), Some(&b.key)),
+            Field::Name => {
+                let hosts = self.known(text(a, IdentityColumn::Node), text(b, IdentityColumn::Node));
+                let indices = || self.known(a.identity.index, b.identity.index);
+                hosts.then_with(indices).then_with(|| self.known(Some(&a.key), Some(&b.key)))
+            }
+            Field::Hostname => self.known(text(a, IdentityColumn::Node), text(b, IdentityColumn::Node)),
+            Field::Index => self.known(a.identity.index, b.identity.index),
+            Field::Model => self.known(text(a, IdentityColumn::Model), text(b, IdentityColumn::Model)),
+            Field::Vendor => self.known(text(a, IdentityColumn::Vendor), text(b, IdentityColumn::Vendor)),
+            Field::Driver => self.known(text(a, IdentityColumn::Driver), text(b, IdentityColumn::Driver)),
+            Field::LastSeen => self.known(Some(a.last_seen_ns), Some(b.last_seen_ns)),
+            Field::Memory => self.known(condition::memory_mb(a), condition::memory_mb(b)),
+            Field::Metric(id) => {
+                let value = |gpu| Fleet::latest(gpu, id).map(|latest| Number(latest.value.as_f64()));
+                self.known(value(a), value(b))
+            }
+            Field::State => Ordering::Equal,
+        }
+    }
+
+    /// What is unknown comes last, whichever way round.
+    fn known<T: Ord>(self, a: Option<T>, b: Option<T>) -> Ordering {
+        match (a, b) {
+            (Some(a), Some(b)) if self.descending => b.cmp(&a),
+            (Some(a), Some(b)) => a.cmp(&b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        }
+    }
+}
+
+/// A float in its total order.
+#[derive(Debug, Clone, Copy)]
+struct Number(f64);
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Number {}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl GpuAsk {
+    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        let fleet = view.store.fleet();
+        let gpu = fleet.get(&self.0).ok_or_else(|| ApiError::unknown_gpu(&self.0))?;
+        let detail = GpuDetail {
+            gpu: view.sight().show(gpu, false),
+            latest: LatestColumns(gpu),
+            labels: Labels::of(gpu),
+            first_seen: Moment(gpu.first_seen_ns),
+        };
+        Ok(serde_json::to_vec(&detail)?)
+    }
+}
+
+fn states(text: Option<&String>) -> Result<Vec<State>, ApiError> {
+    let mut states = Vec::new();
+    for word in parameter::list("state", text)? {
+        let state = STATES.iter().find(|(name, _)| *name == word.as_ref()).map(|(_, state)| *state);
+        states.push(state.ok_or_else(|| {
+            ApiError::parameter("state", &word, "active, idle, stale, unhealthy and unknown, between commas")
+        })?);
+    }
+    states.sort_unstable();
+    Ok(states)
+}
+
+fn sort(text: &str) -> Result<Sort, ApiError> {
+    let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+    if let Some((_, by)) = FIELDS.iter().find(|(field, _)| *field == name) {
+        return Ok(Sort { by: *by, descending });
+    }
+    let metric = parameter::gpu_metric("sort", name).map_err(|_| {
+        let fields = FIELDS.map(|(field, _)| field).join(", ");
+        ApiError::parameter(
+            "sort",
+            text,
+            format!("{fields}, or a metric's column; - before it turns the order round"),
+        )
+    });
+    Ok(Sort { by: Field::Metric(metric?), descending })
+}
+
+fn include(text: Option<&String>) -> Result<bool, ApiError> {
+    let names = parameter::list("include", text)?;
+    match names.iter().find(|name| name.as_ref() != "metrics") {
+        Some(other) => Err(ApiError::parameter("include", other, "metrics")),
+        None => Ok(!names.is_empty()),
+    }
+}

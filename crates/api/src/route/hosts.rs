@@ -1,0 +1,91 @@
+//! `/api/v1/hosts`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_core::IdentityColumn;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use crate::api::Api;
+use crate::ask::{Ask, View};
+use crate::dto::{Host, HostList, Moment, Pagination, StateCounts};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked};
+
+/// Which hosts.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HostsParams {
+    /// Most hosts to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// Hosts to pass over.
+    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    offset: Option<String>,
+}
+
+/// A question for hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct HostsAsk {
+    limit: usize,
+    offset: usize,
+}
+
+/// The hosts, by name.
+#[utoipa::path(
+    get, path = "/api/v1/hosts", tag = "hosts", operation_id = "list_hosts", params(HostsParams),
+    responses(
+        (status = 200, description = "The hosts.", body = HostList<'static>),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn list(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<HostsParams>,
+) -> Answered {
+    let limits = &api.config().limits;
+    let ask = HostsAsk {
+        limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+        offset: parameter::offset(params.offset.as_ref())?,
+    };
+    api.answer(Ask::Hosts(ask), &headers).await
+}
+
+impl HostsAsk {
+    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        let fleet = view.store.fleet();
+        let sight = view.sight();
+        let mut hosts: BTreeMap<&str, Host<'_>> = BTreeMap::new();
+        for gpu in &fleet.gpus {
+            let Some(hostname) = gpu.identity.node() else { continue };
+            let host = hosts.entry(hostname).or_insert_with(|| Host {
+                hostname,
+                gpu_count: 0,
+                models: BTreeSet::new(),
+                vendors: BTreeSet::new(),
+                states: StateCounts::default(),
+                last_seen: Moment(gpu.last_seen_ns),
+                simulated: true,
+            });
+            host.gpu_count += 1;
+            host.models.extend(gpu.identity.get(IdentityColumn::Model));
+            host.vendors.extend(gpu.identity.get(IdentityColumn::Vendor));
+            host.states.add(sight.judge(gpu).0);
+            host.last_seen = Moment(host.last_seen.0.max(gpu.last_seen_ns));
+            host.simulated &= gpu.identity.is_simulated();
+        }
+        let total = hosts.len();
+        let list = HostList {
+            hosts: hosts.into_values().skip(self.offset).take(self.limit).collect(),
+            total,
+            pagination: Pagination::of(self.limit, self.offset, total),
+        };
+        Ok(serde_json::to_vec(&list)?)
+    }
+}

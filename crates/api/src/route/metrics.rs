@@ -1,0 +1,40 @@
+//! `/api/v1/metrics`, the catalogue; `/metrics`, the gateway's own series.
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::IntoResponse;
+
+use super::Answered;
+use super::gpus::NoParams;
+use crate::api::Api;
+use crate::ask::Ask;
+use crate::dto::MetricList;
+use crate::error::ErrorBody;
+use crate::parameter::Asked;
+
+/// The catalogue: every metric with its unit, range, names and meaning.
+#[utoipa::path(
+    get, path = "/api/v1/metrics", tag = "telemetry", operation_id = "list_metrics",
+    responses(
+        (status = 200, description = "Every metric there is.", body = MetricList),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn catalogue(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(NoParams {}): Asked<NoParams>,
+) -> Answered {
+    api.answer(Ask::Metrics, &headers).await
+}
+
+/// The gateway's own metrics for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "operation", operation_id = "gateway_metrics",
+    responses((status = 200, description = "Prometheus text format 0.0.4.", content_type = "text/plain", body = String))
+)]
+pub(crate) async fn gateway(Shared(api): Shared<Api>) -> Answered {
+    let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, api.exposition()).into_response())
+}

@@ -1,0 +1,54 @@
+//! Everything else: the web page's files, the page itself for its own addresses, and what is not there.
+
+use axum::extract::State as Shared;
+use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap};
+use axum::http::{HeaderValue, Method, Uri};
+use axum::response::{IntoResponse, Response};
+
+use super::Answered;
+use crate::api::Api;
+use crate::assets::{Asset, Keep};
+use crate::error::ApiError;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+    img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'";
+/// Where the build puts files whose name has their hash in it: they never change.
+const HASHED: &str = "assets/";
+const INDEX: &str = "index.html";
+const PLACEHOLDER: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>gpuvitals</title>\n\
+    <p>This program was built without its web page; <code>make build</code> builds it with the page. \
+    The API is described at <a href=\"/docs\">/docs</a>.</p></html>\n";
+
+/// Answers what no other path does.
+pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Answered {
+    let path = uri.path();
+    if method != Method::GET && method != Method::HEAD {
+        return Ok(refuse_method(&method, path));
+    }
+    let name = path.trim_start_matches('/');
+    let page = &api.config().page;
+    if let Some(asset) = page.get(name).filter(|_| name != INDEX) {
+        return asset
+            .respond(&headers, if name.starts_with(HASHED) { Keep::Immutable } else { Keep::Revalidate });
+    }
+    if name == "api" || name.starts_with("api/") || name.starts_with(HASHED) || name.starts_with("docs/") {
+        return Err(ApiError::not_found(path));
+    }
+    // Any other address is one of the page's own views, which the page itself reads.
+    let mut response = match page.get(INDEX) {
+        Some(index) => index.respond(&headers, Keep::Revalidate)?,
+        None if name.is_empty() || name == INDEX => {
+            Asset::plain(INDEX, PLACEHOLDER.as_bytes()).respond(&headers, Keep::Revalidate)?
+        }
+        None => return Err(ApiError::not_found(path)),
+    };
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    Ok(response)
+}
+
+/// 405, in the shape of all errors.
+pub(crate) fn refuse_method(method: &Method, path: &str) -> Response {
+    let short = |text: &str| text.chars().take(64).collect();
+    ApiError::Method { method: short(method.as_str()), path: short(path) }.into_response()
+}

@@ -1,0 +1,260 @@
+//! `/api/v1/query`: what a chart draws.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::{IdentityColumn, MetricId};
+use gpuvitals_store::{Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GroupBy};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{Answered, telemetry};
+use crate::api::Api;
+use crate::ask::{Ask, View};
+use crate::config::Limits;
+use crate::dto::{QueryAnswer, Series, Values};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked, given};
+
+const AGGREGATES: [(&str, Aggregate); 6] = [
+    ("mean", Aggregate::Mean),
+    ("min", Aggregate::Min),
+    ("max", Aggregate::Max),
+    ("p99", Aggregate::P99),
+    ("last", Aggregate::Last),
+    ("count", Aggregate::Count),
+];
+const GROUPS: [(&str, GroupBy); 4] =
+    [("gpu", GroupBy::Gpu), ("node", GroupBy::Node), ("model", GroupBy::Model), ("all", GroupBy::All)];
+const HOUR_NS: i64 = 3_600_000_000_000;
+const MILLISECOND_NS: i64 = 1_000_000;
+
+/// What to compute of which values.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct QueryParams {
+    /// Columns of GPU metrics, between commas, at most 64.
+    #[param(value_type = String, required = true, example = "power_w,utilization_pct")]
+    metrics: Option<String>,
+    /// Ids of the GPUs, between commas; all without it.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
+    /// Only GPUs of these hosts, between commas.
+    #[param(example = "sim-node-01")]
+    hosts: Option<String>,
+    /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970. An hour before the end
+    /// without it.
+    #[param(example = "2026-11-20T15:00:00Z")]
+    start: Option<String>,
+    /// Last instant, inclusive; now without it.
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<String>,
+    /// Width of a step: `500ms`, `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps
+    /// without it.
+    #[param(example = "10s")]
+    step: Option<String>,
+    /// What to compute of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several between commas.
+    #[param(default = "mean", example = "mean")]
+    aggregate: Option<String>,
+    /// Whose values form one series: `gpu`, `node`, `model` or `all`.
+    #[param(default = "gpu", example = "gpu")]
+    group_by: Option<String>,
+}
+
+/// A question for values by step.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct QueryAsk {
+    metrics: Vec<MetricId>,
+    gpus: Vec<Arc<str>>,
+    hosts: Vec<Arc<str>>,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    step_ns: Option<i64>,
+    aggregates: Vec<Aggregate>,
+    group_by: GroupBy,
+}
+
+/// Values by step of time, in columns.
+///
+/// Steps begin at multiples of their width and have no gaps; where nothing was read the value is `null`. A range may
+/// have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values; more is
+/// refused with `too_large` and the advice what to change. Values of 32-bit columns are rounded to 32 bits.
+#[utoipa::path(
+    get, path = "/api/v1/query", tag = "telemetry", operation_id = "query", params(QueryParams),
+    responses(
+        (status = 200, description = "The values.", body = QueryAnswer<'static>),
+        (status = 400, description = "A parameter is not allowed, or the answer would be too large.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs is unknown.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn query(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<QueryParams>,
+) -> Answered {
+    let ask = QueryAsk::parse(&params, &api.config().limits)?;
+    api.answer(Ask::Query(ask), &headers).await
+}
+
+impl QueryAsk {
+    fn parse(params: &QueryParams, limits: &Limits) -> Result<Self, ApiError> {
+        let columns = parameter::list("metrics", params.metrics.as_ref())?;
+        if columns.is_empty() {
+            let allowed = "columns of GPU metrics between commas, such as power_w,utilization_pct";
+            return Err(ApiError::Missing { name: "metrics", allowed });
+        }
+        if columns.len() > limits.metrics_max {
+            let allowed = format!("at most {} metrics", limits.metrics_max);
+            return Err(ApiError::parameter("metrics", &columns.join(","), allowed));
+        }
+        let metrics: Result<_, _> =
+            columns.iter().map(|column| parameter::gpu_metric("metrics", column)).collect();
+        Ok(Self {
+            metrics: metrics?,
+            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            hosts: parameter::list("hosts", params.hosts.as_ref())?,
+            start_ns: parameter::instant("start", params.start.as_ref())?,
+            end_ns: parameter::instant("end", params.end.as_ref())?,
+            step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
+            aggregates: aggregates(params.aggregate.as_ref())?,
+            group_by: group_by(params.group_by.as_ref())?,
+        })
+    }
+
+    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        let fleet = view.store.fleet();
+        let end_ns = self.end_ns.unwrap_or(view.now_ns);
+        let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
+        if end_ns < start_ns {
+            return Err(ApiError::EndBeforeStart);
+        }
+        let step_ns = self.step_ns.unwrap_or_else(|| parameter::step_for(end_ns - start_ns));
+        let gpus = self.selected(&fleet)?;
+        self.check(
+            gpus.as_deref(),
+            &fleet,
+            end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1,
+            view,
+        )?;
+        let buckets = match gpus {
+            Some(gpus) if gpus.is_empty() => {
+                Buckets { times_ns: Vec::new(), series: Vec::new(), partial: Vec::new() }
+            }
+            gpus => view.store.buckets(&BucketQuery {
+                gpus: gpus.unwrap_or_default(),
+                metrics: self.metrics.clone(),
+                start_ns,
+                end_ns,
+                step_ns,
+                aggregates: self.aggregates.clone(),
+                group_by: self.group_by,
+            })?,
+        };
+        let answer = QueryAnswer {
+            times: buckets.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
+            step_ms: step_ns / MILLISECOND_NS,
+            series: buckets.series.iter().map(|series| self.show(series, &fleet)).collect(),
+            partial: &buckets.partial,
+        };
+        Ok(serde_json::to_vec(&answer)?)
+    }
+
+    /// Keys of the GPUs asked for; none means all.
+    fn selected(&self, fleet: &Fleet) -> Result<Option<Vec<Arc<str>>>, ApiError> {
+        let named = telemetry::keys(fleet, &self.gpus)?;
+        if self.hosts.is_empty() {
+            return Ok((!named.is_empty()).then_some(named));
+        }
+        let on_hosts = fleet.gpus.iter().filter(|gpu| {
+            let node = gpu.identity.node();
+            self.hosts.iter().any(|host| node == Some(host.as_ref()))
+        });
+        let keys = on_hosts
+            .map(|gpu| &gpu.key)
+            .filter(|key| self.gpus.is_empty() || named.binary_search(key).is_ok());
+        Ok(Some(keys.cloned().collect()))
+    }
+
+    /// Refuses what would be too large, with what to change.
+    fn check(
+        &self,
+        gpus: Option<&[Arc<str>]>,
+        fleet: &Fleet,
+        buckets: i64,
+        view: &View<'_>,
+    ) -> Result<(), ApiError> {
+        let Limits { steps_max, values_max, .. } = view.config.limits;
+        let count = gpus.map_or(fleet.gpus.len(), <[_]>::len);
+        let groups = match self.group_by {
+            GroupBy::Gpu => count,
+            GroupBy::Node => distinct(fleet, IdentityColumn::Node).min(count),
+            GroupBy::Model => distinct(fleet, IdentityColumn::Model).min(count),
+            GroupBy::All => 1,
+        };
+        let series = groups.saturating_mul(self.metrics.len()).saturating_mul(self.aggregates.len());
+        let steps = usize::try_from(buckets).unwrap_or(usize::MAX);
+        if steps > steps_max {
+            let advice = "take a larger step or a shorter range";
+            return Err(ApiError::TooManyValues { buckets, series: 1, max: steps_max, advice });
+        }
+        if steps.saturating_mul(series) > values_max {
+            let advice = "take a larger step, a shorter range, fewer GPUs or metrics, or another group_by";
+            return Err(ApiError::TooManyValues { buckets, series, max: values_max, advice });
+        }
+        Ok(())
+    }
+
+    fn show<'a>(&self, series: &'a BucketSeries, fleet: &'a Fleet) -> Series<'a> {
+        let metric = series.metric.metric();
+        let group = series.group.as_ref();
+        let (gpu, hostname) = match self.group_by {
+            GroupBy::Gpu => (Some(group), fleet.get(group).and_then(|gpu| gpu.identity.node())),
+            GroupBy::Node => (None, Some(group)),
+            GroupBy::Model | GroupBy::All => (None, None),
+        };
+        let counts = series.aggregate == Aggregate::Count;
+        let name = AGGREGATES.iter().find(|(_, aggregate)| *aggregate == series.aggregate);
+        Series {
+            metric: metric.column,
+            unit: if counts { "" } else { metric.unit.as_str() },
+            aggregate: name.map_or("", |(name, _)| name),
+            group,
+            gpu,
+            hostname,
+            values: Values {
+                values: &series.values,
+                single: !counts && metric.column_type == ColumnType::F32,
+            },
+        }
+    }
+}
+
+fn distinct(fleet: &Fleet, column: IdentityColumn) -> usize {
+    fleet.gpus.iter().map(|gpu| gpu.identity.get(column)).collect::<HashSet<_>>().len()
+}
+
+fn aggregates(text: Option<&String>) -> Result<Vec<Aggregate>, ApiError> {
+    let names = parameter::list("aggregate", text)?;
+    if names.is_empty() {
+        return Ok(vec![Aggregate::Mean]);
+    }
+    let known = |name: &Arc<str>| {
+        let found =
+            AGGREGATES.iter().find(|(known, _)| *known == name.as_ref()).map(|(_, aggregate)| *aggregate);
+        found.ok_or_else(|| {
+            ApiError::parameter("aggregate", name, AGGREGATES.map(|(name, _)| name).join(", "))
+        })
+    };
+    names.iter().map(known).collect()
+}
+
+fn group_by(text: Option<&String>) -> Result<GroupBy, ApiError> {
+    let Some(name) = given(text) else { return Ok(GroupBy::Gpu) };
+    let found = GROUPS.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
+    found.ok_or_else(|| ApiError::parameter("group_by", name, GROUPS.map(|(name, _)| name).join(", ")))
+}

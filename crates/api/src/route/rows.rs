@@ -1,0 +1,57 @@
+//! Rows of a batch as entries of an answer.
+
+use std::borrow::Cow;
+
+use arrow_array::DictionaryArray;
+use arrow_array::types::Int32Type;
+use gpuvitals_core::batch::text_at;
+use gpuvitals_core::{Batch, IdentityColumn};
+
+use crate::dto::{Columns, Moment, RowMetrics, TelemetryEntry};
+
+/// The rows of a batch of GPUs.
+#[derive(Debug)]
+pub(crate) struct GpuRows<'a> {
+    times: &'a [i64],
+    uuids: &'a DictionaryArray<Int32Type>,
+    partitions: Option<&'a DictionaryArray<Int32Type>>,
+    nodes: Option<&'a DictionaryArray<Int32Type>>,
+    columns: Columns<'a>,
+}
+
+impl<'a> GpuRows<'a> {
+    /// The rows with the columns that `wanted` names, or all; none where the batch is not of GPUs.
+    pub(crate) fn of(batch: &'a Batch, wanted: Option<&[String]>) -> Option<Self> {
+        Some(Self {
+            times: batch.timestamps(),
+            uuids: batch.identity_column(IdentityColumn::Uuid)?,
+            partitions: batch.identity_column(IdentityColumn::Partition),
+            nodes: batch.identity_column(IdentityColumn::Node),
+            columns: Columns::of(batch, wanted),
+        })
+    }
+
+    /// Key of the GPU of a row.
+    pub(crate) fn key(&self, row: usize) -> Cow<'a, str> {
+        let uuid = text_at(self.uuids, row).unwrap_or_default();
+        match self.partitions.and_then(|partitions| text_at(partitions, row)) {
+            None => Cow::Borrowed(uuid),
+            Some(partition) => Cow::Owned(format!("{uuid}:{partition}")),
+        }
+    }
+
+    /// Host of a row.
+    pub(crate) fn hostname(&self, row: usize) -> Option<&'a str> {
+        text_at(self.nodes?, row)
+    }
+
+    /// The rows, in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = TelemetryEntry<'_>> {
+        self.times.iter().enumerate().map(|(row, time)| TelemetryEntry {
+            gpu_id: self.key(row),
+            hostname: self.hostname(row),
+            metrics: RowMetrics { columns: &self.columns, row },
+            timestamp: Moment(*time),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! `/api/v1/stream`: rows as they become durable, as server-sent events.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State as Shared;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::Stream;
+use gpuvitals_core::Batch;
+use gpuvitals_store::Fleet;
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::IntoParams;
+
+use super::Answered;
+use super::rows::GpuRows;
+use crate::api::Api;
+use crate::dto::TelemetryEntry;
+use crate::error::ErrorBody;
+use crate::parameter::{self, Asked};
+
+/// Rows of one event. A larger append comes as several, so that no event is larger than about a megabyte.
+const EVENT_ROWS_MAX: usize = 1_000;
+/// What a stream begins with: how long to wait before connecting again, and something to see at once.
+const GREETING: &str = "retry: 3000\n: live\n\n";
+const HEARTBEAT: &str = ": still here\n\n";
+
+/// Which rows.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamParams {
+    /// Ids of the GPUs, between commas; all without it. One that is not known yet may come later.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
+    /// Columns wanted, between commas; all without it. Rows without a value in any of them are left out.
+    #[param(example = "power_w,utilization_pct")]
+    metrics: Option<String>,
+    /// Only GPUs of these hosts, between commas.
+    #[param(example = "sim-node-01")]
+    hosts: Option<String>,
+}
+
+/// New rows as they arrive.
+///
+/// Server-sent events. `samples`: the data is a JSON array of telemetry entries, at most 1,000. `lagged`: the client
+/// was too slow; the data is `{"missed": n}`, the number of batches of rows that it did not get and can ask for with
+/// `/api/v1/telemetry`. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
+/// streams (unless configured) are open at a time.
+#[utoipa::path(
+    get, path = "/api/v1/stream", tag = "telemetry", operation_id = "stream", params(StreamParams),
+    responses(
+        (status = 200, description = "The events; the schema is that of the data of a `samples` event.",
+         content_type = "text/event-stream", body = Vec<TelemetryEntry<'static>>),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 503, description = "Too many streams are open.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn stream(Shared(api): Shared<Api>, Asked(params): Asked<StreamParams>) -> Answered {
+    let filter = Filter::parse(&params, &api.store().fleet())?;
+    let permit = api.stream_permit()?;
+    let batches = api.store().subscribe();
+    let body = Body::from_stream(events(api, batches, filter, permit));
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    Ok::<Response, _>((headers, body).into_response())
+}
+
+fn events(
+    api: Api,
+    mut batches: Receiver<Arc<[Batch]>>,
+    filter: Filter,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    async_stream::stream! {
+        let _permit = permit;
+        yield Ok(Bytes::from_static(GREETING.as_bytes()));
+        loop {
+            let received = tokio::select! {
+                () = api.stopping().cancelled() => break,
+                received = tokio::time::timeout(api.config().limits.heartbeat, batches.recv()) => received,
+            };
+            match received {
+                Err(_) => yield Ok(Bytes::from_static(HEARTBEAT.as_bytes())),
+                Ok(Err(RecvError::Closed)) => break,
+                Ok(Err(RecvError::Lagged(missed))) => {
+                    api.meter().lagged(missed);
+                    yield Ok(Bytes::from(format!("event: lagged\ndata: {{\"missed\":{missed}}}\n\n")));
+                }
+                Ok(Ok(appended)) => {
+                    for event in appended.iter().flat_map(|batch| filter.events(batch)) {
+                        yield Ok(event);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a client wants to see.
+#[derive(Debug)]
+struct Filter {
+    gpus: HashSet<Arc<str>>,
+    hosts: HashSet<Arc<str>>,
+    metrics: Option<Vec<String>>,
+}
+
+impl Filter {
+    fn parse(params: &StreamParams, fleet: &Fleet) -> Result<Self, crate::error::ApiError> {
+        let gpus = parameter::list("gpus", params.gpus.as_ref())?;
+        let key = |id: Arc<str>| fleet.get(&id).map_or(id, |gpu| Arc::clone(&gpu.key));
+        Ok(Self {
+            gpus: gpus.into_iter().map(key).collect(),
+            hosts: parameter::list("hosts", params.hosts.as_ref())?.into_iter().collect(),
+            metrics: parameter::columns(params.metrics.as_ref())?,
+        })
+    }
+
+    fn wants(&self, entry: &TelemetryEntry<'_>) -> bool {
+        (self.gpus.is_empty() || self.gpus.contains(entry.gpu_id.as_ref()))
+            && (self.hosts.is_empty() || entry.hostname.is_some_and(|host| self.hosts.contains(host)))
+            && (self.metrics.is_none() || !entry.metrics.is_empty())
+    }
+
+    /// The rows of a batch that are wanted, as events.
+    fn events(&self, batch: &Batch) -> Vec<Bytes> {
+        let Some(rows) = GpuRows::of(batch, self.metrics.as_deref()) else { return Vec::new() };
+        let wanted: Vec<TelemetryEntry<'_>> = rows.entries().filter(|entry| self.wants(entry)).collect();
+        wanted.chunks(EVENT_ROWS_MAX).filter_map(|rows| render_samples(rows).ok()).collect()
+    }
+}
+
+fn render_samples(rows: &[TelemetryEntry<'_>]) -> Result<Bytes, serde_json::Error> {
+    let mut event = b"event: samples\ndata: ".to_vec();
+    serde_json::to_writer(&mut event, rows)?;
+    event.extend_from_slice(b"\n\n");
+    Ok(Bytes::from(event))
+}

@@ -1,0 +1,180 @@
+//! Rows of one GPU or several.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use gpuvitals_store::{Fleet, RangeQuery};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Answered;
+use super::rows::GpuRows;
+use crate::api::Api;
+use crate::ask::{Ask, View};
+use crate::config::Limits;
+use crate::dto::{Pagination, TelemetryList};
+use crate::error::{ApiError, ErrorBody};
+use crate::parameter::{self, Asked, Named};
+
+/// Which rows of a GPU.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GpuTelemetryParams {
+    /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
+    #[param(example = "2026-11-20T15:00:00Z")]
+    start_time: Option<String>,
+    /// Last instant, inclusive.
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end_time: Option<String>,
+    /// Most rows to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// Rows to pass over, in the order asked.
+    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    offset: Option<String>,
+    /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
+    #[param(example = "power_w,utilization_pct")]
+    metrics: Option<String>,
+    /// Oldest first; newest first without it.
+    #[param(value_type = Option<bool>, default = false)]
+    reverse: Option<String>,
+}
+
+/// Which rows of which GPUs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TelemetryParams {
+    /// Ids of the GPUs, between commas; all without it.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
+    /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
+    #[param(example = "2026-11-20T15:00:00Z")]
+    start_time: Option<String>,
+    /// Last instant, inclusive.
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end_time: Option<String>,
+    /// Most rows to return.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
+    limit: Option<String>,
+    /// Rows to pass over, in the order asked.
+    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    offset: Option<String>,
+    /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
+    #[param(example = "power_w,utilization_pct")]
+    metrics: Option<String>,
+    /// Oldest first; newest first without it.
+    #[param(value_type = Option<bool>, default = false)]
+    reverse: Option<String>,
+}
+
+/// A question for rows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TelemetryAsk {
+    gpus: Vec<Arc<str>>,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    limit: usize,
+    offset: usize,
+    metrics: Option<Vec<String>>,
+    oldest_first: bool,
+}
+
+/// The rows of a GPU, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/gpus/{id}/telemetry", tag = "telemetry", operation_id = "get_gpu_telemetry",
+    params(("id" = String, Path, description = "The GPU's id, as for `/api/v1/gpus/{id}`.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"), GpuTelemetryParams),
+    responses(
+        (status = 200, description = "Its rows.", body = TelemetryList<'static>),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "No such GPU.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn of_one(
+    Shared(api): Shared<Api>,
+    Named(id): Named,
+    headers: HeaderMap,
+    Asked(params): Asked<GpuTelemetryParams>,
+) -> Answered {
+    let GpuTelemetryParams { start_time, end_time, limit, offset, metrics, reverse } = params;
+    let params = TelemetryParams { gpus: None, start_time, end_time, limit, offset, metrics, reverse };
+    let mut ask = TelemetryAsk::parse(&params, &api.config().limits)?;
+    ask.gpus = vec![Arc::from(id)];
+    api.answer(Ask::Telemetry(ask), &headers).await
+}
+
+/// The rows of several GPUs, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/telemetry", tag = "telemetry", operation_id = "list_telemetry", params(TelemetryParams),
+    responses(
+        (status = 200, description = "Their rows, by time, then by GPU.", body = TelemetryList<'static>),
+        (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs is unknown.", body = ErrorBody),
+        (status = 503, description = "Too busy; try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn of_several(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(params): Asked<TelemetryParams>,
+) -> Answered {
+    let ask = TelemetryAsk::parse(&params, &api.config().limits)?;
+    api.answer(Ask::Telemetry(ask), &headers).await
+}
+
+impl TelemetryAsk {
+    fn parse(params: &TelemetryParams, limits: &Limits) -> Result<Self, ApiError> {
+        let start_ns = parameter::instant("start_time", params.start_time.as_ref())?;
+        let end_ns = parameter::instant("end_time", params.end_time.as_ref())?;
+        if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
+            return Err(ApiError::EndBeforeStart);
+        }
+        Ok(Self {
+            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            start_ns,
+            end_ns,
+            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+            offset: parameter::offset(params.offset.as_ref())?,
+            metrics: parameter::columns(params.metrics.as_ref())?,
+            oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
+        })
+    }
+
+    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        let rows = view.store.range(&RangeQuery {
+            gpus: keys(&view.store.fleet(), &self.gpus)?,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            metrics: self.metrics.clone(),
+            limit: self.limit,
+            offset: self.offset,
+            newest_first: !self.oldest_first,
+        })?;
+        let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
+        let list = TelemetryList {
+            data: found.iter().flat_map(GpuRows::entries).collect(),
+            total: rows.total,
+            pagination: Pagination::of(self.limit, self.offset, rows.total),
+            partial: &rows.partial,
+        };
+        Ok(serde_json::to_vec(&list)?)
+    }
+}
+
+/// The keys of the GPUs that are asked for, each once.
+///
+/// # Errors
+/// When one is unknown.
+pub(crate) fn keys(fleet: &Fleet, ids: &[Arc<str>]) -> Result<Vec<Arc<str>>, ApiError> {
+    let mut keys = Vec::with_capacity(ids.len());
+    for id in ids {
+        let gpu = fleet.get(id).ok_or_else(|| ApiError::unknown_gpu(id))?;
+        keys.push(Arc::clone(&gpu.key));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
+}
