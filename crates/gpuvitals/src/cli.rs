@@ -1,0 +1,260 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde_json::Value;
+
+use crate::config::{Override, SourceKind, Times};
+
+/// What are my GPUs doing?
+///
+/// Records what AMD and NVIDIA GPUs do, keeps it, and shows it: from one workstation to a fleet.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gpuvitals",
+    version,
+    max_term_width = 100,
+    after_help = "Start here:\n  \
+        gpuvitals up --source simulated        a simulated fleet with its dashboard, nothing else needed\n  \
+        gpuvitals up --csv data.csv            replay a capture, then look at it\n  \
+        gpuvitals query gpus                   the same in the terminal\n\n\
+        Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 bug, 74 I/O, 77 permission, 78 configuration."
+)]
+pub(crate) struct Cli {
+    /// Configuration file (YAML); see `gpuvitals config default`
+    #[arg(long, global = true, env = "GPUVITALS_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Log level: error, warn, info, debug, trace, or per module
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything in one process: source, queue, store, API and dashboard
+    Up(Up),
+    /// Ask a running gpuvitals, or a data directory, about GPUs and their history
+    Query(Query),
+    /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names
+    Metrics {
+        /// How
+        #[arg(long, value_enum, default_value_t = CatalogueFormat::Table)]
+        format: CatalogueFormat,
+        /// Short for --format json
+        #[arg(long)]
+        json: bool,
+        /// Only metrics whose column, group or help has this text
+        filter: Option<String>,
+    },
+    /// Write a recording of a simulated fleet as CSV (every row is labelled simulated)
+    Simulate(Simulate),
+    /// Check or show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for your shell
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `gpuvitals config …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check file and environment; say what is wrong
+    Check,
+    /// Print the settings that are in force
+    Show,
+    /// Print the commented defaults, to start a file from
+    Default,
+}
+
+/// How `metrics` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CatalogueFormat {
+    /// Aligned text.
+    Table,
+    /// All facts.
+    Json,
+    /// As in docs/metrics.md.
+    Markdown,
+}
+
+/// `gpuvitals up`
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Replay this CSV file (long DCGM form or wide; .gz understood; - is standard input)
+    #[arg(long, value_name = "FILE", conflicts_with = "source")]
+    pub csv: Option<String>,
+    /// Where rows come from
+    #[arg(long, value_enum)]
+    pub source: Option<SourceKind>,
+    /// Times of replayed rows: as recorded, or shifted so that the first is now
+    #[arg(long, value_enum)]
+    pub times: Option<Times>,
+    /// With --times now: how many times faster than recorded
+    #[arg(long, value_name = "FACTOR")]
+    pub speed: Option<f64>,
+    /// Replay at this many rows a second
+    #[arg(long, value_name = "ROWS/S")]
+    pub rate: Option<f64>,
+    /// Begin again at the end of the file
+    #[arg(long = "loop")]
+    pub looped: bool,
+    /// Size of the simulated fleet
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<u32>,
+    /// Hosts of the simulated fleet
+    #[arg(long, value_name = "N")]
+    pub hosts: Option<u32>,
+    /// Seed of the simulated fleet: same seed, same data
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Where history is kept
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<IpAddr>,
+    /// Port of API and dashboard; 0 takes a free one [default: 8081]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+}
+
+impl Up {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let mut set: Vec<Override> = Vec::new();
+        if let Some(file) = &self.csv {
+            set.push(("source.kind", "csv".into()));
+            set.push(("source.csv", file.as_str().into()));
+        }
+        let source = self.source.and_then(|kind| kind.to_possible_value()).map(|v| Value::from(v.get_name()));
+        let times = self.times.and_then(|times| times.to_possible_value()).map(|v| Value::from(v.get_name()));
+        let optional = [
+            ("source.kind", source),
+            ("source.times", times),
+            ("source.speed", self.speed.map(Value::from)),
+            ("source.rate", self.rate.map(Value::from)),
+            ("source.loop", self.looped.then_some(Value::Bool(true))),
+            ("source.gpus", self.gpus.map(Value::from)),
+            ("source.hosts", self.hosts.map(Value::from)),
+            ("source.seed", self.seed.map(Value::from)),
+            ("store.dir", self.data_dir.as_ref().map(|dir| dir.to_string_lossy().into_owned().into())),
+            ("api.listen", self.listen.map(|address| address.to_string().into())),
+            ("api.port", self.port.map(Value::from)),
+        ];
+        set.extend(optional.into_iter().filter_map(|(path, value)| Some((path, value?))));
+        set
+    }
+}
+
+/// `gpuvitals query`
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    /// Server to ask
+    #[arg(
+        long,
+        env = "GPUVITALS_URL",
+        default_value = "http://127.0.0.1:8081",
+        value_name = "URL",
+        global = true
+    )]
+    pub url: String,
+    /// Print JSON as the server gave it
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to ask
+    #[command(subcommand)]
+    pub what: QueryWhat,
+}
+
+/// What `query` can ask.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueryWhat {
+    /// All GPUs with their state and latest values
+    Gpus {
+        /// Only GPUs whose id, name, model or host has this text
+        search: Option<String>,
+        /// Only GPUs of this state: active, idle, stale, unhealthy, unknown
+        #[arg(long)]
+        state: Option<String>,
+        /// At most this many
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+    },
+    /// All hosts
+    Hosts,
+    /// One GPU: identity and the latest value of every metric
+    Gpu {
+        /// UUID, PCI address, or host:gpuN
+        id: String,
+    },
+    /// History of one or more metrics
+    Range {
+        /// Metrics by column name, e.g. power_w,utilization_pct
+        #[arg(required = true, value_delimiter = ',')]
+        metrics: Vec<String>,
+        /// GPUs; all if none
+        #[arg(long, value_delimiter = ',')]
+        gpu: Vec<String>,
+        /// How far back from the end: 15m, 1h, 7d
+        #[arg(long, default_value = "1h")]
+        last: String,
+        /// End (RFC 3339) [default: now]
+        #[arg(long)]
+        end: Option<String>,
+        /// Length of a step: 10s, 1m
+        #[arg(long, default_value = "1m")]
+        step: String,
+        /// mean, min, max, p99, last or count of each step
+        #[arg(long, default_value = "mean")]
+        aggregate: String,
+        /// gpu, node, model or all
+        #[arg(long, default_value = "gpu")]
+        group_by: String,
+    },
+    /// Health of gateway, collector and queue; exits with 69 unless all are healthy
+    Health,
+}
+
+/// `gpuvitals simulate`
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// Size of the fleet
+    #[arg(long, default_value_t = 16)]
+    pub gpus: u32,
+    /// Hosts
+    #[arg(long, default_value_t = 2)]
+    pub hosts: u32,
+    /// Seed: same seed, same data
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Length of the recording: 10m, 1h
+    #[arg(long, default_value = "10m")]
+    pub duration: String,
+    /// Time between two samples
+    #[arg(long, default_value = "1s")]
+    pub interval: String,
+    /// Time of the first row (RFC 3339)
+    #[arg(long, default_value = "2026-01-01T00:00:00Z")]
+    pub start: String,
+    /// Form of the file
+    #[arg(long, value_enum, default_value_t = CsvForm::Wide)]
+    pub form: CsvForm,
+}
+
+/// Form of a CSV file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CsvForm {
+    /// A row per GPU and instant.
+    Wide,
+    /// A row per metric, as dcgm-exporter series come out of Prometheus.
+    Dcgm,
+}

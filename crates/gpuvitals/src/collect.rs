@@ -1,0 +1,262 @@
+//! From queue to store: decode, validate, make durable, acknowledge.
+//!
+//! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
+//! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
+//! fills and the source slows down. What can never be stored goes to the dead letters with its reason.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{Batch, Health, Origin, Status, message, wire};
+use gpuvitals_queue::{Consumer, ContentType, Delivery, DeliveryId, InProcessConsumer, Nack, NackKind};
+use gpuvitals_store::{AppendError, Ingest, Store};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+
+/// A row may be this far ahead of our clock; hosts' clocks differ.
+const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
+/// First and longest pause between two tries to store.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// What the collector did so far, and how it is.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Rows made durable.
+    pub rows_stored: AtomicU64,
+    /// Rows refused because their time lies in the future.
+    pub rows_future: AtomicU64,
+    /// Messages refused because they are no rows.
+    pub messages_refused: AtomicU64,
+    /// Tries to store that failed.
+    pub store_failures: AtomicU64,
+    health: Mutex<Health>,
+}
+
+impl Progress {
+    /// Nothing yet, and healthy.
+    pub(crate) fn new() -> Self {
+        Self {
+            rows_stored: AtomicU64::new(0),
+            rows_future: AtomicU64::new(0),
+            messages_refused: AtomicU64::new(0),
+            store_failures: AtomicU64::new(0),
+            health: Mutex::new(Health::healthy(clock::now_ns())),
+        }
+    }
+
+    /// How the collector is.
+    pub(crate) fn health(&self) -> Health {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn observe(&self, status: Status, reason: String) {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).observe(status, reason, clock::now_ns());
+    }
+}
+
+/// One worker, until the queue has nothing more or `abandon` fires. Its leases go back when it ends.
+pub(crate) async fn work(
+    mut consumer: InProcessConsumer,
+    store: Store,
+    progress: Arc<Progress>,
+    ack_timeout: Duration,
+    abandon: CancellationToken,
+) {
+    loop {
+        let deliveries = tokio::select! {
+            () = abandon.cancelled() => break,
+            received = consumer.receive() => match received {
+                Ok(deliveries) => deliveries,
+                Err(_closed) => break,
+            },
+        };
+        let taken = take(&deliveries, &progress);
+        if !taken.rejected.is_empty() {
+            settled(consumer.nack(&taken.rejected).await);
+        }
+        let ids: Vec<DeliveryId> = taken.items.iter().map(|(id, _)| *id).collect();
+        let open = tokio::select! {
+            () = abandon.cancelled() => break,
+            open = store_and_settle(&consumer, &store, taken.items, &progress) => open,
+            () = keep_leases(&consumer, &ids, ack_timeout) => false,
+        };
+        if !open {
+            break;
+        }
+    }
+    consumer.leave().await;
+}
+
+/// Makes the rows durable together and acknowledges them. If the store refuses them for good, one by one, so that
+/// one bad frame costs only itself. `false` when the store is closed.
+async fn store_and_settle(
+    consumer: &InProcessConsumer,
+    store: &Store,
+    items: Vec<(DeliveryId, Option<Ingest>)>,
+    progress: &Progress,
+) -> bool {
+    let all: Vec<Ingest> = items.iter().filter_map(|(_, item)| item.clone()).collect();
+    match persist(store, &all, progress).await {
+        Persisted::Durable => {
+            let ids: Vec<DeliveryId> = items.iter().map(|(id, _)| *id).collect();
+            settled(consumer.ack(&ids).await);
+        }
+        Persisted::Closed => return false,
+        Persisted::Refused(_) => {
+            for (id, item) in items {
+                match persist(store, &item.into_iter().collect::<Vec<_>>(), progress).await {
+                    Persisted::Durable => settled(consumer.ack(&[id]).await),
+                    Persisted::Closed => return false,
+                    Persisted::Refused(reason) => {
+                        settled(consumer.nack(&[reject(id, reason, progress)]).await)
+                    }
+                }
+            }
+        }
+    }
+    true
+}
+
+fn reject(id: DeliveryId, reason: String, progress: &Progress) -> Nack {
+    progress.messages_refused.fetch_add(1, Ordering::Relaxed);
+    tracing::warn!(offset = id.offset, reason, "frame goes to the dead letters");
+    Nack { id, rows: None, kind: NackKind::Reject, reason: Arc::from(reason) }
+}
+
+/// A delivery that is unknown by now was settled by a redelivery: the rows merged, nothing is wrong.
+fn settled<T>(outcome: Result<T, gpuvitals_queue::SettleError>) {
+    if let Err(error) = outcome {
+        tracing::debug!(%error, "settling deliveries");
+    }
+}
+
+struct Taken {
+    /// What is to be acknowledged once its rows, if any, are durable.
+    items: Vec<(DeliveryId, Option<Ingest>)>,
+    rejected: Vec<Nack>,
+}
+
+fn take(deliveries: &[Delivery], progress: &Progress) -> Taken {
+    let mut taken = Taken { items: Vec::with_capacity(deliveries.len()), rejected: Vec::new() };
+    let latest = clock::now_ns().saturating_add(FUTURE_MAX_NS);
+    for delivery in deliveries {
+        match open(delivery, latest, progress) {
+            Ok(item) => taken.items.push((delivery.id, item)),
+            Err(reason) => taken.rejected.push(reject(delivery.id, reason, progress)),
+        }
+    }
+    taken
+}
+
+/// The rows of a frame as they go into the store; none if no row of it may.
+fn open(delivery: &Delivery, latest_ns: i64, progress: &Progress) -> Result<Option<Ingest>, String> {
+    let payload = &delivery.frame.payload;
+    let (batch, encoded) = match delivery.frame.content_type {
+        ContentType::Batch => {
+            let batch = wire::decode(payload).map_err(|e| chain(&e))?;
+            (batch, Some(payload.clone()))
+        }
+        ContentType::Json => {
+            let origin = Origin { node: Arc::clone(&delivery.topic), started_ns: 0 };
+            let parsed = message::parse(payload, origin, delivery.id.offset).map_err(|e| chain(&e))?;
+            for (index, error) in &parsed.refused {
+                tracing::warn!(offset = delivery.id.offset, index, %error, "message refused");
+            }
+            progress.messages_refused.fetch_add(parsed.refused.len() as u64, Ordering::Relaxed);
+            match parsed.batch {
+                Some(batch) => (batch, None),
+                None => return Err("no message in it can be stored".to_owned()),
+            }
+        }
+    };
+    let Some(kept) = without_future(&batch, latest_ns, progress) else { return Ok(None) };
+    let encoded = match encoded {
+        Some(encoded) if kept.rows() == batch.rows() => encoded,
+        _ => wire::encode(&kept).map_err(|e| chain(&e))?,
+    };
+    Ok(Some(Ingest { batch: kept, encoded }))
+}
+
+fn without_future(batch: &Batch, latest_ns: i64, progress: &Progress) -> Option<Batch> {
+    if batch.timestamps().iter().all(|&t| t <= latest_ns) {
+        return Some(batch.clone());
+    }
+    let keep: Vec<bool> = batch.timestamps().iter().map(|&t| t <= latest_ns).collect();
+    let refused = keep.iter().filter(|kept| !**kept).count();
+    progress.rows_future.fetch_add(refused as u64, Ordering::Relaxed);
+    tracing::warn!(
+        rows = refused,
+        "rows refused: their time is more than an hour ahead of this machine's clock"
+    );
+    batch.filter(&keep)
+}
+
+enum Persisted {
+    Durable,
+    /// The store will never take one of them.
+    Refused(String),
+    Closed,
+}
+
+/// Tries until the rows are durable, or can never be.
+async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persisted {
+    if items.is_empty() {
+        return Persisted::Durable;
+    }
+    let rows: usize = items.iter().map(|item| item.batch.rows()).sum();
+    let mut pause = BACKOFF.0;
+    loop {
+        let error = match store.append(items.to_vec()).await {
+            Ok(_) => {
+                progress.rows_stored.fetch_add(rows as u64, Ordering::Relaxed);
+                if progress.health().status != Status::Healthy {
+                    tracing::info!("the store takes rows again");
+                    progress.observe(Status::Healthy, String::new());
+                }
+                return Persisted::Durable;
+            }
+            Err(AppendError::Closed) => return Persisted::Closed,
+            Err(error) if !error.is_retryable() => return Persisted::Refused(chain(&error)),
+            Err(error) => error,
+        };
+        progress.store_failures.fetch_add(1, Ordering::Relaxed);
+        let reason = format!("rows cannot be stored: {}", chain(&error));
+        if progress.health().reason != reason {
+            tracing::error!(
+                error = chain(&error),
+                "rows cannot be stored; nothing is acknowledged, trying again"
+            );
+        }
+        progress.observe(Status::Degraded, reason);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Extends the leases for as long as it runs. Ends only if they cannot be extended any more.
+async fn keep_leases(consumer: &InProcessConsumer, ids: &[DeliveryId], ack_timeout: Duration) {
+    loop {
+        tokio::time::sleep(ack_timeout / 3).await;
+        if let Err(error) = consumer.extend(ids, ack_timeout).await {
+            tracing::debug!(%error, "extending leases");
+            if matches!(error, gpuvitals_queue::SettleError::NotSubscribed) {
+                return;
+            }
+        }
+    }
+}
+
+/// An error with its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,74 @@
+//! How the program ends when it cannot go on: a documented exit code and a message for whoever reads it.
+
+use std::error::Error;
+use std::fmt;
+
+/// Exit codes, after `sysexits.h`. Part of the interface: scripts rely on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// The command line is wrong.
+    Usage = 64,
+    /// The input is not what it should be.
+    Data = 65,
+    /// A server or device that is needed does not answer.
+    Unavailable = 69,
+    /// A bug in this program.
+    Bug = 70,
+    /// Reading or writing failed.
+    Io = 74,
+    /// A right is missing.
+    Permission = 77,
+    /// The configuration is wrong.
+    Config = 78,
+}
+
+/// A failure: what, and what to do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    /// A failure without a deeper cause.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), source: None }
+    }
+
+    /// A failure with its cause.
+    pub(crate) fn caused(
+        exit: Exit,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { exit, message: message.into(), source: Some(source.into()) }
+    }
+
+    /// An I/O failure; a missing right has its own exit code.
+    pub(crate) fn io(message: impl Into<String>, source: std::io::Error) -> Self {
+        let exit =
+            if source.kind() == std::io::ErrorKind::PermissionDenied { Exit::Permission } else { Exit::Io };
+        Self::caused(exit, message, source)
+    }
+
+    /// The process's exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.exit as u8
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        let mut cause: Option<&dyn Error> = self.source.as_deref().map(|e| e as &dyn Error);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl Error for Failure {}

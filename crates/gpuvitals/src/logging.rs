@@ -1,0 +1,88 @@
+//! Log lines: JSON where a machine reads, coloured text where a person does.
+
+use std::io::IsTerminal;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::config::{Log, LogFormat};
+use crate::failure::{Exit, Failure};
+
+/// Starts logging: for machines on standard output, for people on standard error, where it leaves answers alone.
+///
+/// # Errors
+/// When the level is none.
+pub(crate) fn start(settings: &Log, service: &'static str) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::builder().parse(&settings.level).map_err(|e| {
+        Failure::caused(Exit::Config, format!("configuration: log.level {:?} is no level", settings.level), e)
+    })?;
+    let human = match settings.format {
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => std::io::stderr().is_terminal(),
+    };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    let started = if human {
+        builder
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_target(false)
+            .try_init()
+    } else {
+        builder.event_format(JsonLines { service }).try_init()
+    };
+    started.map_err(|e| Failure::caused(Exit::Bug, "logging was started twice", e))
+}
+
+/// One JSON object a line: `timestamp`, `level`, `service`, `message`, and the event's fields beside them.
+struct JsonLines {
+    service: &'static str,
+}
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut line = Line(serde_json::Map::new());
+        let level = event.metadata().level().as_str().to_lowercase();
+        line.0.insert("timestamp".to_owned(), crate::clock::now_text().into());
+        line.0.insert("level".to_owned(), level.into());
+        line.0.insert("service".to_owned(), self.service.into());
+        line.0.insert("target".to_owned(), event.metadata().target().into());
+        event.record(&mut line);
+        writeln!(writer, "{}", serde_json::Value::Object(line.0))
+    }
+}
+
+struct Line(serde_json::Map<String, serde_json::Value>);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}

@@ -1,0 +1,118 @@
+//! gpuvitals: what are my GPUs doing? One binary, many roles.
+
+mod cli;
+mod clock;
+mod collect;
+mod config;
+mod failure;
+mod logging;
+mod pipe;
+mod quantity;
+mod query;
+mod signal;
+mod simulate;
+mod up;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use gpuvitals_core::catalogue;
+
+use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
+use config::{Config, Layers, Override};
+use failure::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
+            // Nobody is left to tell when not even this can be printed.
+            let _unprinted = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _unprinted = writeln!(std::io::stderr(), "gpuvitals: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let log_level = cli.log_level.map(|level| ("log.level", serde_json::Value::from(level)));
+    let layers = |flags: Vec<Override>| {
+        Layers::load(
+            cli.config.as_deref(),
+            std::env::vars(),
+            flags.into_iter().chain(log_level.clone()).collect(),
+        )
+    };
+    match cli.command {
+        Command::Up(up) => {
+            let config = settled(&layers(up.overrides())?)?;
+            up::run(&config)
+        }
+        Command::Query(query) => query::run(&query),
+        Command::Simulate(simulate) => simulate::run(&simulate),
+        Command::Metrics { format, json, filter } => print(&metrics(
+            if json { CatalogueFormat::Json } else { format },
+            filter.as_deref().unwrap_or_default(),
+        )),
+        Command::Config(ConfigCommand::Default) => print(config::DEFAULTS),
+        Command::Config(ConfigCommand::Show) => {
+            let layers = layers(Vec::new())?;
+            layers.check()?;
+            print(&layers.render())
+        }
+        Command::Config(ConfigCommand::Check) => {
+            let layers = layers(Vec::new())?;
+            layers.check()?;
+            for (name, near) in &layers.strangers {
+                let hint = near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?"));
+                print(&format!("environment variable {name} names no setting{hint}\n"))?;
+            }
+            print("configuration is valid\n")
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "gpuvitals", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+/// Checked settings, with logging started.
+fn settled(layers: &Layers) -> Result<Config, Failure> {
+    let config = layers.check()?;
+    logging::start(&config.log, "up")?;
+    for (name, near) in &layers.strangers {
+        tracing::warn!(
+            name,
+            nearest = near.as_deref(),
+            "environment variable names no setting and is ignored"
+        );
+    }
+    Ok(config)
+}
+
+fn metrics(format: CatalogueFormat, filter: &str) -> String {
+    match format {
+        CatalogueFormat::Table => catalogue::table(filter),
+        CatalogueFormat::Json => format!("{:#}\n", catalogue::json()),
+        CatalogueFormat::Markdown => catalogue::markdown(),
+    }
+}
+
+/// Prints an answer; a reader that went away is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot write to standard output", error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,114 @@
+//! `gpuvitals query`: asks a running gpuvitals and prints tables for people, or the JSON as it came.
+
+mod print;
+
+use serde_json::Value;
+
+use crate::cli::{Query, QueryWhat};
+use crate::failure::{Exit, Failure};
+use crate::{clock, quantity};
+
+/// Largest answer that is read.
+const ANSWER_LEN_MAX: u64 = 256 << 20;
+
+/// Asks and prints.
+///
+/// # Errors
+/// When the server cannot be reached, refuses the question, or says that something is not healthy.
+pub(crate) fn run(query: &Query) -> Result<(), Failure> {
+    let path = match &query.what {
+        QueryWhat::Gpus { search, state, limit } => {
+            let mut path = format!("/api/v1/gpus?include=metrics&limit={limit}");
+            for (name, value) in [("search", search), ("state", state)] {
+                if let Some(value) = value {
+                    path.push_str(&format!("&{name}={}", escaped(value)));
+                }
+            }
+            path
+        }
+        QueryWhat::Hosts => "/api/v1/hosts?limit=10000".to_owned(),
+        QueryWhat::Gpu { id } => format!("/api/v1/gpus/{}", escaped(id)),
+        QueryWhat::Range { .. } => range_path(&query.what)?,
+        QueryWhat::Health => "/health".to_owned(),
+    };
+    let answer = ask(&query.url, &path)?;
+    let text = if query.json { format!("{answer:#}\n") } else { print::table(&query.what, &answer) };
+    crate::print(&text)?;
+    if matches!(query.what, QueryWhat::Health) && answer["status"] != "healthy" {
+        return Err(Failure::new(Exit::Unavailable, format!("{} is {}", query.url, answer["status"])));
+    }
+    Ok(())
+}
+
+fn range_path(what: &QueryWhat) -> Result<String, Failure> {
+    let QueryWhat::Range { metrics, gpu, last, end, step, aggregate, group_by } = what else {
+        return Err(Failure::new(Exit::Bug, "not a range"));
+    };
+    let usage = |e: quantity::QuantityError| Failure::new(Exit::Usage, e.to_string());
+    let end_ns = match end {
+        Some(text) => {
+            gpuvitals_core::time::parse(text).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?
+        }
+        None => clock::now_ns(),
+    };
+    let back_ns = i64::try_from(quantity::duration(last).map_err(usage)?.as_nanos()).unwrap_or(i64::MAX);
+    quantity::duration(step).map_err(usage)?;
+    let time = |ns: i64| escaped(&gpuvitals_core::time::format(ns));
+    let mut path = format!(
+        "/api/v1/query?metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}",
+        escaped(&metrics.join(",")),
+        time(end_ns.saturating_sub(back_ns)),
+        time(end_ns),
+        escaped(step),
+        escaped(aggregate),
+        escaped(group_by),
+    );
+    if !gpu.is_empty() {
+        path.push_str(&format!("&gpus={}", escaped(&gpu.join(","))));
+    }
+    Ok(path)
+}
+
+fn ask(url: &str, path: &str) -> Result<Value, Failure> {
+    let unreachable = |error: ureq::Error| {
+        Failure::caused(
+            Exit::Unavailable,
+            format!(
+                "no gpuvitals answers at {url}; start one with `gpuvitals up` or name another with --url"
+            ),
+            error,
+        )
+    };
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(std::time::Duration::from_secs(60)))
+        .build()
+        .into();
+    let mut response =
+        agent.get(format!("{}{path}", url.trim_end_matches('/'))).call().map_err(unreachable)?;
+    let status = response.status();
+    let body = response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
+    let answer: Value = serde_json::from_slice(&body).map_err(|e| {
+        Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals?"), e)
+    })?;
+    if let Some(message) = answer.get("message").and_then(Value::as_str).filter(|_| status.is_client_error())
+    {
+        let exit = if status == 404 { Exit::Data } else { Exit::Usage };
+        return Err(Failure::new(exit, message));
+    }
+    Ok(answer)
+}
+
+/// Percent-encoding of everything but unreserved characters (RFC 3986).
+fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~,".contains(&byte) {
+            out.push(byte.into());
+        } else {
+            let _infallible = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}

@@ -1,0 +1,66 @@
+//! `gpuvitals simulate`: a recording of a simulated fleet as CSV on standard output.
+
+use std::io::{BufWriter, Write, stdout};
+
+use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::{Batch, time};
+use gpuvitals_sources::csv::write::{LongWriter, WideWriter, WriteError};
+use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
+
+use crate::cli::{CsvForm, Simulate};
+use crate::collect::chain;
+use crate::failure::{Exit, Failure};
+use crate::quantity;
+
+/// Writes the recording.
+///
+/// # Errors
+/// When the fleet cannot be, or standard output fails. A reader that goes away ends it quietly.
+pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
+    let usage = |text: String| Failure::new(Exit::Usage, text);
+    let start_ns = time::parse(&settings.start).map_err(|e| usage(e.to_string()))?;
+    let duration = quantity::duration(&settings.duration).map_err(|e| usage(e.to_string()))?;
+    let interval = quantity::duration(&settings.interval).map_err(|e| usage(e.to_string()))?;
+    // The end is exclusive: 10 minutes at 1 s are 600 instants.
+    let span_ns = i64::try_from(duration.saturating_sub(interval).as_nanos()).unwrap_or(i64::MAX);
+    let config = SimConfig {
+        gpus: settings.gpus as usize,
+        hosts: Some(settings.hosts as usize),
+        seed: settings.seed,
+        interval,
+        start_ns,
+        pace: Pace::Unpaced { end_ns: start_ns.saturating_add(span_ns) },
+        ..SimConfig::default()
+    };
+    let mut fleet = Simulated::new(config).map_err(|e| usage(chain(&e)))?;
+    let out = BufWriter::new(stdout().lock());
+    let written = match settings.form {
+        CsvForm::Wide => {
+            let mut writer = WideWriter::new(out);
+            all(&mut fleet, |batch| writer.write(batch)).and_then(|()| flush(writer.into_inner()))
+        }
+        CsvForm::Dcgm => {
+            let mut writer = LongWriter::new(out);
+            all(&mut fleet, |batch| writer.write(batch)).and_then(|()| flush(writer.into_inner()))
+        }
+    };
+    match written {
+        Err(WriteError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::caused(Exit::Io, "cannot write the recording", error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn all(
+    fleet: &mut Simulated,
+    mut write: impl FnMut(&Batch) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
+    while let Ok(Poll::Ready(batch)) = fleet.poll(i64::MAX) {
+        write(&batch)?;
+    }
+    Ok(())
+}
+
+fn flush(mut out: impl Write) -> Result<(), WriteError> {
+    out.flush().map_err(WriteError::Io)
+}

@@ -1,0 +1,182 @@
+//! `gpuvitals up`: source → queue → store → API, in one process.
+//!
+//! It ends in order: the source stops, the queue drains into the store, the store flushes and closes, the API
+//! closes its streams last, so that a watcher sees the end. What does not end within the grace is named.
+
+mod source;
+mod status;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_api::{Api, ApiConfig, ServeError};
+use gpuvitals_queue::{Clock, ConsumerOptions, InProcessConsumer, Queue, QueueConfig, WhenFull};
+use gpuvitals_store::{Store, StoreConfig, StoreError};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::collect::{self, chain};
+use crate::config::{self, Config};
+use crate::failure::{Exit, Failure};
+use status::Status;
+
+/// The group under which the store's workers take rows.
+const GROUP: &str = "store";
+
+/// Runs until a signal, or until what it was asked to do cannot be done.
+///
+/// # Errors
+/// When something cannot be opened, or the source fails.
+pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+    let opened = source::open(&config.source)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let outcome = runtime.block_on(serve(config, opened));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(config: &Config, opened: source::Opened) -> Result<(), Failure> {
+    let listener = listen(&config.api).await?;
+    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
+    let store = open_store(&config.store)?;
+    let queue = Queue::in_process(queue_config(config), Clock::system());
+    let workers = subscribe(config, &queue)?;
+    let status = Arc::new(Status::new(queue.clone(), opened.progress(), opened.kind()));
+
+    opened.announce();
+    announce(&format!("dashboard and API: http://{address}/"));
+
+    let (stop_source, abandon, stop_api) =
+        (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+    let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
+    let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
+    let mut collectors = JoinSet::new();
+    let ack_timeout = Duration::from_secs(config.collector.ack_timeout_seconds);
+    for consumer in workers {
+        let progress = Arc::clone(status.collector());
+        collectors.spawn(collect::work(consumer, store.clone(), progress, ack_timeout, abandon.clone()));
+    }
+    let source_thread = opened.spawn(&queue, &config.message_queue.topic, &stop_source);
+
+    let mut failure = tokio::select! {
+        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
+        end = source_thread.failed() => Some(Failure::new(Exit::Data, format!("the source failed: {end}"))),
+        ended = &mut server => Some(server_ended(ended)),
+        Some(ended) = collectors.join_next() => {
+            Some(Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")))
+        }
+    };
+
+    stop_source.cancel();
+    source_thread.join().await;
+    let drained = queue.shutdown().await;
+    abandon.cancel();
+    while collectors.join_next().await.is_some() {}
+    for (topic, rows) in &drained.left {
+        tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
+    }
+    if let Err(error) = tokio::time::timeout(config.shutdown.grace, store.close()).await.unwrap_or(Ok(())) {
+        failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+    }
+    stop_api.cancel();
+    if !server.is_finished() && tokio::time::timeout(config.shutdown.grace, &mut server).await.is_err() {
+        tracing::warn!("the API still had open connections");
+    }
+    tracing::info!("stopped");
+    failure.map_or(Ok(()), Err)
+}
+
+fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Failure {
+    match ended {
+        Ok(Ok(())) => Failure::new(Exit::Bug, "the API ended before its time"),
+        Ok(Err(error @ ServeError::Origin { .. })) => {
+            Failure::caused(Exit::Config, "configuration: api.cors", error)
+        }
+        Ok(Err(error)) => Failure::caused(Exit::Io, "the API failed", error),
+        Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
+    }
+}
+
+fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsumer>, Failure> {
+    let in_flight = NonZeroU32::new(config.collector.max_in_flight).unwrap_or(NonZeroU32::MIN);
+    let options = ConsumerOptions {
+        max_in_flight: in_flight,
+        max_batch: Some(in_flight),
+        ack_timeout: Some(Duration::from_secs(config.collector.ack_timeout_seconds)),
+        ..ConsumerOptions::default()
+    };
+    (0..config.collector.worker_count)
+        .map(|_| queue.subscribe(&config.message_queue.topic, GROUP, &options))
+        .collect::<Result<_, _>>()
+        .map_err(|e| Failure::new(Exit::Config, format!("configuration: message_queue.topic: {}", chain(&e))))
+}
+
+fn queue_config(config: &Config) -> QueueConfig {
+    QueueConfig {
+        max_messages: config.message_queue.messages_max,
+        max_bytes: config.message_queue.bytes_max,
+        max_retries: config.message_queue.max_retries,
+        when_full: match config.message_queue.when_full {
+            config::WhenFull::Wait => WhenFull::Refuse,
+            config::WhenFull::DropOldest => WhenFull::DropOldest,
+        },
+        drain_timeout: config.shutdown.grace,
+        ..QueueConfig::default()
+    }
+}
+
+fn api_config(api: &config::Api) -> ApiConfig {
+    ApiConfig {
+        stale_after: api.stale_after,
+        cors: api.cors.clone(),
+        cache_entries: api.cache_entries,
+        ..ApiConfig::default()
+    }
+}
+
+async fn listen(api: &config::Api) -> Result<TcpListener, Failure> {
+    TcpListener::bind((api.listen, api.port)).await.map_err(|error| {
+        let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
+            "; is another gpuvitals running? --port 0 takes a free one"
+        } else {
+            ""
+        };
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Unavailable,
+        };
+        Failure::caused(exit, format!("cannot listen on {}:{}{hint}", api.listen, api.port), error)
+    })
+}
+
+fn open_store(settings: &config::Store) -> Result<Store, Failure> {
+    let config = StoreConfig {
+        flush_age: settings.flush_age,
+        flush_rows: settings.flush_rows,
+        flush_bytes: usize::try_from(settings.flush_bytes).unwrap_or(usize::MAX),
+        ..StoreConfig::new(&settings.dir)
+    };
+    let (store, recovered) = Store::open(config).map_err(|error| {
+        let exit = if matches!(error, StoreError::Locked(_)) { Exit::Unavailable } else { Exit::Io };
+        Failure::caused(exit, format!("cannot open the data directory {}", settings.dir.display()), error)
+    })?;
+    tracing::info!(
+        dir = %settings.dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
+        log_rows = recovered.log_rows, torn_bytes = recovered.torn_bytes, "store is open"
+    );
+    for damage in &recovered.damage {
+        tracing::error!(damage, "something stored is damaged; the rest is served");
+    }
+    Ok(store)
+}
+
+/// A line for the person who started the program, beside the log.
+#[expect(clippy::print_stdout, reason = "the answer to the command")]
+fn announce(line: &str) {
+    println!("{line}");
+}

@@ -1,0 +1,197 @@
+//! The source that `up` was asked for, opened and set going on a thread of its own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gpuvitals_queue::Queue;
+use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::simulated::{SimConfig, Simulated};
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::collect::chain;
+use crate::config::{Source, SourceKind, Times};
+use crate::failure::{Exit, Failure};
+use crate::pipe::{self, Described, End, Progress};
+
+/// An open source that has not begun.
+pub(crate) struct Opened {
+    source: Kind,
+    progress: Arc<Progress>,
+    announcement: String,
+}
+
+enum Kind {
+    None,
+    Csv(Box<CsvSource>),
+    Simulated(Box<Simulated>),
+}
+
+/// A source at work.
+pub(crate) struct Running {
+    end: watch::Receiver<Option<String>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Opens what the settings name.
+///
+/// # Errors
+/// When the file cannot be read or is no CSV of GPUs, or the simulated fleet cannot be.
+pub(crate) fn open(settings: &Source) -> Result<Opened, Failure> {
+    let (source, announcement) = match settings.kind {
+        SourceKind::None => (Kind::None, "showing what is stored; no source was asked for".to_owned()),
+        SourceKind::Csv => {
+            let csv = open_csv(settings)?;
+            let how = match (settings.times, settings.looped) {
+                (Times::Recorded, false) => "once, with its recorded times",
+                (Times::Recorded, true) => "again and again, with its recorded times",
+                (Times::Now, false) => "once, as if it began now",
+                (Times::Now, true) => "again and again, as if it began now",
+            };
+            (Kind::Csv(Box::new(csv)), format!("replaying {} {how}", settings.csv))
+        }
+        SourceKind::Simulated => {
+            let config = SimConfig {
+                gpus: settings.gpus as usize,
+                hosts: Some(settings.hosts as usize),
+                seed: settings.seed,
+                interval: settings.interval,
+                start_ns: clock::now_ns(),
+                ..SimConfig::default()
+            };
+            let simulated = Simulated::new(config)
+                .map_err(|e| Failure::new(Exit::Config, format!("configuration: source: {}", chain(&e))))?;
+            let text = format!(
+                "simulating {} GPUs on {} hosts (seed {}); nothing here is measured",
+                simulated.gpus(),
+                simulated.hosts(),
+                settings.seed
+            );
+            (Kind::Simulated(Box::new(simulated)), text)
+        }
+    };
+    Ok(Opened { source, progress: Arc::default(), announcement })
+}
+
+fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
+    let (replay, pace) = match settings.times {
+        Times::Recorded => (Replay::Recorded, Pace::Unthrottled),
+        Times::Now => (Replay::Shifted, Pace::Recorded),
+    };
+    let now_ns = clock::now_ns();
+    let config = CsvConfig {
+        replay,
+        speed: settings.speed,
+        pace: if settings.rate > 0.0 { Pace::Rate(settings.rate) } else { pace },
+        loop_file: settings.looped,
+        node: Arc::from("csv"),
+        ..CsvConfig::default()
+    };
+    let input = CsvInput::from(Path::new(&settings.csv));
+    CsvSource::open(input, config, now_ns)
+        .map_err(|e| Failure::new(Exit::Data, format!("cannot replay {}: {}", settings.csv, chain(&e))))
+}
+
+impl Opened {
+    /// Says on the first line what will be seen.
+    pub(crate) fn announce(&self) {
+        super::announce(&self.announcement);
+    }
+
+    /// Kind, for `/stats`.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.source {
+            Kind::None => "none",
+            Kind::Csv(_) => "csv",
+            Kind::Simulated(_) => "simulated",
+        }
+    }
+
+    /// Its progress, if it has any.
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        (!matches!(self.source, Kind::None)).then(|| Arc::clone(&self.progress))
+    }
+
+    /// Sets it going.
+    pub(crate) fn spawn(self, queue: &Queue, topic: &str, stop: &CancellationToken) -> Running {
+        let (tell, end) = watch::channel(None);
+        let runtime = Handle::current();
+        let (queue, topic, stop, progress) = (queue.clone(), topic.to_owned(), stop.clone(), self.progress);
+        let work = move || {
+            let end = match self.source {
+                Kind::None => return,
+                Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
+                Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
+            };
+            let described = progress.to_json();
+            match end {
+                End::Finished => {
+                    tracing::info!(progress = %described, "the source has handed over everything")
+                }
+                End::Stopped => tracing::info!(progress = %described, "the source was stopped"),
+                End::Failed(reason) => {
+                    tell.send_replace(Some(reason));
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("source".to_owned()).spawn(work);
+        if let Err(error) = &thread {
+            tracing::error!(%error, "no thread for the source");
+        }
+        Running { end, thread: thread.ok() }
+    }
+}
+
+impl Running {
+    /// Waits until the source fails, and says why. A source that merely ends never fails.
+    pub(crate) async fn failed(&self) -> String {
+        let mut end = self.end.clone();
+        match end.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_ended_well) => std::future::pending().await,
+        }
+    }
+
+    /// Waits for its thread.
+    pub(crate) async fn join(mut self) {
+        if let Some(thread) = self.thread.take()
+            && let Err(error) = tokio::task::spawn_blocking(move || thread.join()).await
+        {
+            tracing::error!(%error, "the source's thread panicked");
+        }
+    }
+}
+
+impl Described for CsvSource {
+    fn describe(&mut self) -> serde_json::Value {
+        for report in self.drain_reports() {
+            tracing::warn!(
+                file = %report.file, line = report.line, column = report.column.as_deref(), cause = report.cause.as_str(),
+                "{}", report.reason
+            );
+        }
+        let counts = self.counts();
+        json!({
+            "rows_read": counts.rows_read,
+            "rows_taken": counts.rows_taken,
+            "rows_skipped": counts.rows_skipped(),
+            "values_invalid": counts.values_invalid,
+            "bytes_read": counts.bytes_read,
+            "bytes_total": counts.bytes_total,
+        })
+    }
+}
+
+impl Described for Simulated {
+    fn describe(&mut self) -> serde_json::Value {
+        json!({
+            "simulated": true,
+            "gpus": self.gpus(),
+            "hosts": self.hosts(),
+            "ticks_skipped": self.skipped_ticks(),
+        })
+    }
+}

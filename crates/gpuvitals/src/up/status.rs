@@ -1,0 +1,75 @@
+//! What the gateway shows of everybody else.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use gpuvitals_api::StatusView;
+use gpuvitals_core::{Health, Status as HealthStatus};
+use gpuvitals_queue::{HealthStatus as QueueHealth, Queue};
+use serde_json::json;
+
+use crate::{clock, collect, pipe};
+
+/// Queue, collector and source as the gateway sees them.
+#[derive(Debug)]
+pub(crate) struct Status {
+    queue: Queue,
+    queue_health: Mutex<Health>,
+    collector: Arc<collect::Progress>,
+    source: Option<Arc<pipe::Progress>>,
+    kind: &'static str,
+}
+
+impl Status {
+    /// The view over these parts.
+    pub(crate) fn new(queue: Queue, source: Option<Arc<pipe::Progress>>, kind: &'static str) -> Self {
+        Self {
+            queue,
+            queue_health: Mutex::new(Health::healthy(clock::now_ns())),
+            collector: Arc::new(collect::Progress::new()),
+            source,
+            kind,
+        }
+    }
+
+    /// The collector's progress, for its workers to write.
+    pub(crate) fn collector(&self) -> &Arc<collect::Progress> {
+        &self.collector
+    }
+}
+
+impl StatusView for Status {
+    fn queue_stats(&self) -> serde_json::Value {
+        serde_json::to_value(self.queue.stats()).unwrap_or_default()
+    }
+
+    fn queue_health(&self) -> Health {
+        let seen = self.queue.health();
+        let status = match seen.status {
+            QueueHealth::Healthy => HealthStatus::Healthy,
+            QueueHealth::Degraded => HealthStatus::Degraded,
+            QueueHealth::Unhealthy => HealthStatus::Unhealthy,
+        };
+        let mut health = self.queue_health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.observe(status, seen.reasons.join("; "), clock::now_ns());
+        health.clone()
+    }
+
+    fn collector_health(&self) -> Health {
+        self.collector.health()
+    }
+
+    fn source(&self) -> serde_json::Value {
+        let mut json = self.source.as_ref().map_or_else(|| json!({}), |progress| progress.to_json());
+        if let Some(object) = json.as_object_mut() {
+            object.insert("kind".to_owned(), self.kind.into());
+            let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+            object.insert("rows_stored".to_owned(), count(&self.collector.rows_stored).into());
+            object.insert("rows_refused_future".to_owned(), count(&self.collector.rows_future).into());
+            object.insert("messages_refused".to_owned(), count(&self.collector.messages_refused).into());
+            object.insert("store_failures".to_owned(), count(&self.collector.store_failures).into());
+        }
+        json
+    }
+}

@@ -1,0 +1,80 @@
+//! Input that is not what it should be is refused or skipped, counted, and the program stays up.
+
+use std::path::Path;
+
+use crate::server::{Server, gpuvitals};
+
+fn refused(content: &[u8], words: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.csv");
+    std::fs::write(&file, content).unwrap();
+    let output = gpuvitals()
+        .args(["up", "--port", "0", "--data-dir"])
+        .arg(folder.path().join("data"))
+        .arg("--csv")
+        .arg(&file)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(65), "{message}");
+    assert!(message.contains("bad.csv"), "{message}");
+    assert!(words.iter().all(|word| message.to_lowercase().contains(word)), "{words:?} in: {message}");
+}
+
+#[test]
+fn a_file_that_is_no_capture_is_refused_with_its_reason() {
+    refused(b"", &["empty"]);
+    refused(b"1752871354,gpu_0,55\n1752871355,gpu_0,56\n", &["header"]);
+    refused(&[0x7f, b'E', b'L', b'F', 0, 0, 1, 2, 0, 0, b'\n'], &["csv"]);
+    refused(b"colour,shape\nred,round\n", &["gpu"]);
+}
+
+#[test]
+fn a_missing_file_says_which() {
+    let output = gpuvitals().args(["up", "--port", "0", "--csv", "/no/such.csv"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.csv"));
+    assert!(!output.status.success());
+}
+
+#[test]
+fn bad_rows_are_skipped_and_counted_and_the_rest_arrives() {
+    let mut file = String::from("timestamp,gpu_id,temperature,memory_used,power_draw\n");
+    file.push_str("2026-01-01T00:00:00Z,gpu_0,50,1000,300.5\n");
+    file.push_str("2026-01-01T00:00:01Z,gpu_0,51\n"); // too few fields
+    file.push_str("2026-01-01T00:00:02Z,gpu_0,NaN,1000,301\n"); // the value goes, the row stays
+    file.push_str("2126-01-01T00:00:00Z,gpu_0,50,1000,300\n"); // the future
+    file.push_str("2026-01-01T00:00:03Z,gpu_0,52,-7,302\n"); // negative memory: the value goes
+    file.push_str("2026-01-01T00:00:04Z,../../x,50,1000,300\n"); // hostile
+    file.push_str(&format!("2026-01-01T00:00:05Z,gpu_0,{},1000,300\n", "9".repeat(10_000_000)));
+    file.push_str("2026-01-01T00:00:06Z,gpu_0,53,1000,303\n");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mixed.csv");
+    std::fs::write(&path, file).unwrap();
+
+    let server = Server::start(&folder.path().join("data"), &["--csv", path.to_str().unwrap()]);
+    let stats = server.until("/stats", "the end of the file", |stats| {
+        stats["source"]["bytes_read"] == stats["source"]["bytes_total"] && stats["source"]["rows_stored"] == 4
+    });
+    assert_eq!(stats["source"]["rows_skipped"], 4);
+    assert_eq!(stats["source"]["values_invalid"], 2);
+    let rows = server.get("/api/v1/gpus/gpu_0/telemetry?limit=100&reverse=true");
+    assert_eq!(rows["total"], 4);
+    assert_eq!(rows["data"][1]["metrics"].get("temperature_c"), None, "NaN is absent, not 0");
+    assert_eq!(rows["data"][2]["metrics"].get("memory_used_mb"), None, "negative memory is absent, not 0");
+    assert_eq!(rows["data"][2]["metrics"]["power_w"], 302.0);
+    assert_eq!(server.get("/api/v1/gpus")["total"], 1);
+    assert_eq!(server.get("/health")["status"], "healthy");
+    assert!(!Path::new("/x").exists());
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn wrong_command_lines_and_settings_end_with_their_codes() {
+    let code = |arguments: &[&str]| gpuvitals().args(arguments).output().unwrap().status.code();
+    assert_eq!(code(&["frobnicate"]), Some(64));
+    assert_eq!(code(&["up", "--port", "seven"]), Some(64));
+    assert_eq!(code(&["--config", "/no/such.yaml", "config", "check"]), Some(78));
+    assert_eq!(code(&["up", "--source", "csv"]), Some(78));
+    assert_eq!(code(&["query", "--url", "http://127.0.0.1:1", "gpus"]), Some(69));
+    assert_eq!(code(&["config", "check"]), Some(0));
+}

@@ -1,0 +1,112 @@
+//! The main job: a capture of a fleet goes in, all of it can be asked for, and a kill loses nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::server::{Server, gpuvitals};
+
+/// Asks for everything that must be the same after a kill: every GPU, every row.
+fn everything(server: &Server) -> (Value, Value, Value) {
+    let gpus = server.get("/api/v1/gpus?limit=1000&include=metrics");
+    let hosts = server.get("/api/v1/hosts?limit=1000");
+    let first = gpus["gpus"][0]["id"].as_str().unwrap().to_owned();
+    let rows = server.get(&format!("/api/v1/gpus/{first}/telemetry?limit=1000&reverse=true"));
+    (gpus, hosts, rows)
+}
+
+fn survives_a_kill(capture: &Path, check: impl Fn(&Server)) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--csv", capture.to_str().unwrap()]);
+    server.until("/stats", "the end of the file", |stats| {
+        let source = &stats["source"];
+        source["rows_stored"].as_u64() == source["rows_published"].as_u64()
+            && source["rows_stored"].as_u64() > Some(0)
+            && source["bytes_read"] == source["bytes_total"]
+    });
+    let before = everything(&server);
+    assert_eq!(before.0["total"], 247);
+    assert_eq!(before.1["total"], 31);
+    assert_eq!(before.0["gpus"].as_array().unwrap().len(), 247);
+    check(&server);
+    server.kill();
+
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(everything(&server), before, "after kill -9 all of it is there, once");
+    check(&server);
+    assert_eq!(server.terminate(), Some(0));
+
+    let server = Server::start(folder.path(), &["--csv", capture.to_str().unwrap()]);
+    server.until("/stats", "the second replay", |stats| {
+        let source = &stats["source"];
+        source["bytes_read"] == source["bytes_total"] && source["rows_stored"] == source["rows_published"]
+    });
+    assert_eq!(everything(&server), before, "the same file again changes nothing");
+}
+
+fn twin(folder: &Path) -> PathBuf {
+    let path = folder.join("twin.csv");
+    let status = gpuvitals()
+        .args(["simulate", "--gpus", "247", "--hosts", "31", "--duration", "2s", "--form", "dcgm"])
+        .stdout(Stdio::from(std::fs::File::create(&path).unwrap()))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    path
+}
+
+#[test]
+fn a_fleet_in_the_long_form_is_all_there_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    survives_a_kill(&twin(folder.path()), |server| {
+        let gpus = server.get("/api/v1/gpus?limit=1000");
+        assert!(gpus["gpus"].as_array().unwrap().iter().all(|gpu| gpu["simulated"] == true));
+    });
+}
+
+#[test]
+fn the_real_capture_shows_the_values_of_the_file() {
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/dcgm/metrics.csv");
+    if !capture.exists() {
+        eprintln!("skipped: {} is not on this machine", capture.display());
+        return;
+    }
+    let id = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50";
+    survives_a_kill(&capture, |server| {
+        let gpu = server.get(&format!("/api/v1/gpus/{id}"));
+        assert_eq!(gpu["gpu"]["hostname"], "mtv5-dgx1-hgpu-031");
+        assert_eq!(gpu["gpu"]["model"], "NVIDIA H100 80GB HBM3");
+        assert_eq!(gpu["gpu"]["driver_version"], "535.129.03");
+        assert_eq!(gpu["gpu"]["simulated"], false);
+        for (column, wanted) in values_in(&capture, id) {
+            assert_eq!(gpu["latest"][column]["value"].as_f64(), Some(wanted), "{column}");
+        }
+    });
+}
+
+/// The ten values of a GPU, read from the file in the plainest way there is.
+fn values_in(capture: &Path, id: &str) -> Vec<(&'static str, f64)> {
+    let columns = [
+        ("DCGM_FI_DEV_GPU_UTIL", "utilization_pct"),
+        ("DCGM_FI_DEV_MEM_COPY_UTIL", "memory_utilization_pct"),
+        ("DCGM_FI_DEV_POWER_USAGE", "power_w"),
+        ("DCGM_FI_DEV_GPU_TEMP", "temperature_c"),
+        ("DCGM_FI_DEV_FB_USED", "memory_used_mb"),
+        ("DCGM_FI_DEV_FB_FREE", "memory_free_mb"),
+        ("DCGM_FI_DEV_ENC_UTIL", "encoder_utilization_pct"),
+        ("DCGM_FI_DEV_DEC_UTIL", "decoder_utilization_pct"),
+        ("DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz"),
+        ("DCGM_FI_DEV_MEM_CLOCK", "mem_clock_mhz"),
+    ];
+    let text = std::fs::read_to_string(capture).unwrap();
+    let values: Vec<_> = columns
+        .into_iter()
+        .filter_map(|(metric, column)| {
+            let line = text.lines().find(|l| l.contains(id) && l.contains(&format!("\"{metric}\",")))?;
+            Some((column, line.split("\",\"").nth(10)?.parse().unwrap()))
+        })
+        .collect();
+    assert_eq!(values.len(), 10);
+    values
+}

@@ -1,0 +1,71 @@
+//! A live fleet: new rows reach watchers, simulated rows say so, and the end is orderly.
+
+use std::process::Command;
+
+use crate::server::{Server, gpuvitals};
+
+#[test]
+fn a_watcher_sees_new_rows_and_that_they_are_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(
+        folder.path(),
+        &["--source", "simulated", "--gpus", "12", "--hosts", "2", "--seed", "7"],
+    );
+    assert!(server.first_line.contains("simulating 12 GPUs on 2 hosts"), "{}", server.first_line);
+    let mut seen = std::collections::BTreeSet::new();
+    server.stream("/api/v1/stream", |samples| {
+        for sample in samples.as_array().unwrap() {
+            seen.insert((sample["gpu_id"].to_string(), sample["timestamp"].to_string()));
+        }
+        seen.len() >= 24
+    });
+    let gpus = server.get("/api/v1/gpus?include=metrics");
+    assert_eq!(gpus["total"], 12);
+    assert!(gpus["gpus"].as_array().unwrap().iter().all(|gpu| gpu["simulated"] == true));
+    assert_eq!(server.get("/stats")["source"]["simulated"], true);
+    let catalogue = server.get("/api/v1/metrics");
+    assert!(catalogue["metrics"].as_array().unwrap().iter().any(|metric| metric["column"] == "power_w"));
+
+    let query = gpuvitals().args(["query", "--url", &server.url, "gpus"]).output().unwrap();
+    let table = String::from_utf8(query.stdout).unwrap();
+    assert!(
+        table.contains("UTILIZATION %") && table.contains("(simulated)") && table.contains("12 GPUs"),
+        "{table}"
+    );
+    let health = gpuvitals().args(["query", "--url", &server.url, "health"]).output().unwrap();
+    assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stdout));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let second = gpuvitals().args(["up", "--port", "0", "--data-dir"]).arg(folder.path()).output().unwrap();
+    assert_eq!(second.status.code(), Some(69));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("in use"));
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_taken_port_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let port = server.url.rsplit(':').next().unwrap().to_owned();
+    let second = folder.path().join("second");
+    let output = gpuvitals().args(["up", "--port", &port, "--data-dir"]).arg(second).output().unwrap();
+    assert_eq!(output.status.code(), Some(69));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--port 0"));
+}
+
+#[test]
+fn the_live_end_is_orderly_on_sigint_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &["--source", "simulated", "--gpus", "8", "--hosts", "1"]);
+    server.until("/stats", "rows", |stats| stats["source"]["rows_stored"].as_u64() > Some(0));
+    let sent = Command::new("kill").args(["-INT", &server.child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(server.get("/api/v1/gpus")["total"], 8);
+}

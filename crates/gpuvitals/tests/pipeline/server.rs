@@ -1,0 +1,118 @@
+//! A real `gpuvitals up` on a free port, as a user would start it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub struct Server {
+    pub child: Child,
+    pub url: String,
+    pub first_line: String,
+}
+
+pub fn gpuvitals() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+impl Server {
+    /// Starts it and waits for the line that names its address.
+    pub fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+        let mut child = gpuvitals()
+            .args(["up", "--port", "0", "--data-dir"])
+            .arg(data_dir)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut first_line = String::new();
+        let url = loop {
+            let line = lines.next().expect("the server ended before it named its address").unwrap();
+            if let Some(url) = line.strip_prefix("dashboard and API: ") {
+                break url.trim_end_matches('/').to_owned();
+            }
+            if first_line.is_empty() && !line.starts_with('{') {
+                first_line = line;
+            }
+        };
+        // Its log goes on; somebody has to read it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, url, first_line }
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        let (status, body) = self.raw(path);
+        assert!(status < 400, "{path}: {status} {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    pub fn raw(&self, path: &str) -> (u16, String) {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build()
+            .into();
+        let mut response = agent.get(format!("{}{path}", self.url)).call().unwrap();
+        (
+            response.status().as_u16(),
+            response.body_mut().with_config().limit(1 << 28).read_to_string().unwrap(),
+        )
+    }
+
+    /// Blocks until an event of the live stream makes `done` true.
+    pub fn stream(&self, path: &str, mut done: impl FnMut(&Value) -> bool) {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(60))).build().into();
+        let response = agent.get(format!("{}{path}", self.url)).call().unwrap();
+        let reader: Box<dyn Read> = Box::new(response.into_body().into_reader());
+        for line in BufReader::new(reader).lines() {
+            let line = line.unwrap();
+            if let Some(data) = line.strip_prefix("data:")
+                && done(&serde_json::from_str(data.trim()).unwrap())
+            {
+                return;
+            }
+        }
+        panic!("the stream ended");
+    }
+
+    /// Asks until the answer satisfies `done`: for what has no event to wait for from outside.
+    pub fn until(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+        let mut answer = Value::Null;
+        for _ in 0..600 {
+            let (_, body) = self.raw(path);
+            answer = serde_json::from_str(&body).unwrap();
+            if done(&answer) {
+                return answer;
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        panic!("{what} never came; last answer: {answer}");
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; gives the exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // After an assertion failed nobody else ends it.
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
