@@ -151,11 +151,8 @@ impl Rows {
             let reason = format!("{found} fields where the header has {wanted}");
             return Err(Refusal { cause: Cause::Fields, column: None, reason });
         }
-        let bytes = record.record();
-        if !bytes.is_ascii()
-            && let Err(error) = std::str::from_utf8(bytes)
-        {
-            let reason = format!("not UTF-8 from byte {} of the row on", error.valid_up_to() + 1);
+        if let Err(good) = record.check_text() {
+            let reason = format!("not UTF-8 from byte {} of the row on", good + 1);
             return Err(Refusal { cause: Cause::Encoding, column: None, reason });
         }
         let Some(column) = self.time else { return Ok(now_ns) };

@@ -94,6 +94,8 @@ pub(super) struct Splitter {
     line: u64,
     after_return: bool,
     walk: Option<Walk>,
+    /// All bytes of the record (and a few more) in one: whether any can be other than ASCII.
+    union: u64,
 }
 
 impl fmt::Debug for Splitter {
@@ -122,6 +124,7 @@ impl Splitter {
             line: 1,
             after_return: false,
             walk: None,
+            union: 0,
         }
     }
 
@@ -148,6 +151,17 @@ impl Splitter {
     /// The bytes of the current record.
     pub(super) fn record(&self) -> &[u8] {
         self.bytes(self.start..self.record_end)
+    }
+
+    /// The text of the current record.
+    ///
+    /// # Errors
+    /// When it is not UTF-8: after how many bytes that shows.
+    pub(super) fn check_text(&self) -> Result<(), usize> {
+        if self.union & 0x8080_8080_8080_8080 == 0 {
+            return Ok(());
+        }
+        std::str::from_utf8(self.record()).map(|_| ()).map_err(|error| error.valid_up_to())
     }
 
     /// Number of fields of the current record.
@@ -225,6 +239,7 @@ impl Splitter {
         match self.split_bare() {
             Some((_, Some(b'"'))) => {
                 self.fields.clear();
+                self.union = u64::MAX;
                 self.split_quoted()
             }
             Some((at, terminator)) => self.close(at, terminator),
@@ -257,12 +272,15 @@ impl Splitter {
         let ahead = self.buffer.get(self.start..self.end).unwrap_or_default();
         let mut from = self.start;
         let (words, rest) = ahead.as_chunks::<8>();
-        for (index, word) in words.iter().enumerate() {
-            let mut marks = marks(u64::from_le_bytes(*word), self.delimiter);
+        self.union = 0;
+        for (index, bytes) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*bytes);
+            self.union |= word;
+            let mut marks = marks(word, self.delimiter);
             while marks != 0 {
                 let within = (marks.trailing_zeros() / 8) as usize;
                 marks &= marks - 1;
-                let byte = word.get(within).copied().unwrap_or_default();
+                let byte = bytes.get(within).copied().unwrap_or_default();
                 let at = self.start + index * 8 + within;
                 if byte == self.delimiter {
                     self.fields.push(Field { start: from, end: at, form: Form::Bare });
@@ -276,6 +294,7 @@ impl Splitter {
             }
         }
         for (at, &byte) in (self.end - rest.len()..).zip(rest) {
+            self.union |= u64::from(byte);
             if byte == self.delimiter {
                 self.fields.push(Field { start: from, end: at, form: Form::Bare });
                 from = at + 1;
