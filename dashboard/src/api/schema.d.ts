@@ -11,35 +11,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: {
-                    limit?: number;
-                    offset?: number;
-                    search?: string;
-                    state?: string;
-                    host?: string;
-                    sort?: string;
-                    include?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["GpuList"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
-        };
+        /** The GPUs. */
+        get: operations["list_gpus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -55,29 +28,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    id: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["GpuDetail"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
-        };
+        /** One GPU with its latest values. */
+        get: operations["get_gpu"];
         put?: never;
         post?: never;
         delete?: never;
@@ -93,34 +45,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: {
-                    start_time?: string;
-                    end_time?: string;
-                    limit?: number;
-                    offset?: number;
-                };
-                header?: never;
-                path: {
-                    id: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["TelemetryList"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
+        /** The rows of a GPU, newest first. */
+        get: operations["get_gpu_telemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/telemetry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
         };
+        /** The rows of several GPUs, newest first. */
+        get: operations["list_telemetry"];
         put?: never;
         post?: never;
         delete?: never;
@@ -136,30 +79,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: {
-                    limit?: number;
-                    offset?: number;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["HostList"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
+        /** The hosts, by name. */
+        get: operations["list_hosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/hosts/{hostname}/gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
         };
+        /** The GPUs of a host. */
+        get: operations["list_host_gpus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -175,27 +113,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["MetricList"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
-        };
+        /** The catalogue: every metric with its unit, range, names and meaning. */
+        get: operations["list_metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -211,35 +130,36 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query: {
-                    metrics: string;
-                    gpus?: string;
-                    start?: string;
-                    end?: string;
-                    step?: string;
-                    aggregate?: string;
-                    group_by?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["QueryAnswer"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
+        /**
+         * Values by step of time, in columns.
+         * @description Steps begin at multiples of their width and have no gaps; where nothing was read the value is `null`. A range may
+         *     have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values; more is
+         *     refused with `too_large` and the advice what to change. Values of 32-bit columns are rounded to 32 bits.
+         */
+        get: operations["query"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
         };
+        /**
+         * New rows as they arrive.
+         * @description Server-sent events. `samples`: the data is a JSON array of telemetry entries, at most 1,000. `lagged`: the client
+         *     was too slow; the data is `{"missed": n}`, the number of batches of rows that it did not get and can ask for with
+         *     `/api/v1/telemetry`. A comment comes after 15 s of silence. The stream ends when the gateway stops; at most 256
+         *     streams (unless configured) are open at a time.
+         */
+        get: operations["stream"];
         put?: never;
         post?: never;
         delete?: never;
@@ -255,27 +175,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["HealthReport"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
-        };
+        /**
+         * Health of the gateway and of what is behind it.
+         * @description 200 while it is healthy or degraded, 503 with the same shape when it is unhealthy.
+         */
+        get: operations["health"];
         put?: never;
         post?: never;
         delete?: never;
@@ -291,27 +195,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description ok */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Stats"];
-                    };
-                };
-                default: components["responses"]["Error"];
-            };
+        /**
+         * What queue, gateway, store and source have done since they started.
+         * @description The queue's own `GET /stats`, with `gateway`, `store` and `source` beside it.
+         */
+        get: operations["stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
         };
+        /** The gateway's own metrics for Prometheus. */
+        get: operations["gateway_metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -324,148 +229,1260 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        ErrorBody: {
-            error: string;
-            message: string;
-            code: string;
+        /** @description A metric. */
+        CatalogueMetric: {
+            /**
+             * @description Name of the column and in JSON; ends in the unit.
+             * @example power_w
+             */
+            column: string;
+            /**
+             * @description `gpu_events` or `system_events`.
+             * @example gpu_events
+             */
+            table: string;
+            /**
+             * @description `int32`, `int64`, `float32` or `float64`.
+             * @example float32
+             */
+            type: string;
+            /**
+             * @description Unit of the values; empty for plain numbers.
+             * @example W
+             */
+            unit: string;
+            /**
+             * @description `gauge`, `counter` (only grows), `state` or `info`.
+             * @example gauge
+             */
+            instrument: string;
+            /**
+             * @description What a value is about: `device`, `link`, `block`, `stack`, `host` or `process`.
+             * @example device
+             */
+            scope: string;
+            /** @description Label that tells the instances of such a metric apart. */
+            instance_label: string | null;
+            /**
+             * @description Panel it belongs to.
+             * @example power
+             */
+            group: string;
+            /**
+             * @description How dear a reading is: `fast`, `slow`, `rare`.
+             * @example fast
+             */
+            tier: string;
+            /**
+             * @description Smallest set of Prometheus series it stands in: `basic`, `standard`, `all`.
+             * @example basic
+             */
+            series: string;
+            /**
+             * Format: double
+             * @description Smallest value that can be true.
+             * @example 0
+             */
+            min: number;
+            /**
+             * Format: double
+             * @description Largest value that can be true.
+             * @example 10000
+             */
+            max: number;
+            /** @description The Prometheus series. */
+            prometheus: components["schemas"]["PrometheusSeries"];
+            /** @description Names in DCGM's dialects. */
+            dcgm: components["schemas"]["DcgmSeries"][];
+            /** @description OpenTelemetry name. */
+            otel: string | null;
+            /** @description Names under which foreign data knows it with the same unit. */
+            aliases: string[];
+            /**
+             * @description What it means.
+             * @example Power drawn now.
+             */
+            help: string;
         };
-        Pagination: {
-            limit: number;
-            offset: number;
-            has_next: boolean;
+        /**
+         * @description Health of a part of the pipeline.
+         * @example {
+         *       "reason": "",
+         *       "since": "2026-11-20T15:58:12Z",
+         *       "status": "healthy"
+         *     }
+         */
+        Component: {
+            /** @description How well it does. */
+            status: components["schemas"]["HealthStatus"];
+            /** @description Why it is not healthy; empty when it is. */
+            reason: string;
+            /** @description Since when. */
+            since: components["schemas"]["Moment"];
         };
-        Gpu: {
-            id: string;
+        /**
+         * @description A DCGM series.
+         * @example {
+         *       "dialect": "legacy",
+         *       "factor": 1,
+         *       "name": "DCGM_FI_DEV_POWER_USAGE"
+         *     }
+         */
+        DcgmSeries: {
+            /** @description Whole name. */
             name: string;
+            /** @description `legacy` (up to 4.8) or `modern` (4.9 on, base units). */
+            dialect: string;
+            /**
+             * Format: double
+             * @description DCGM value = column value × factor.
+             */
+            factor: number;
+        };
+        /**
+         * @description What every request that fails is answered with.
+         * @example {
+         *       "code": "bad_parameter",
+         *       "error": "bad request",
+         *       "message": "limit is \"many\"; allowed is a whole number from 1 to 10000"
+         *     }
+         */
+        ErrorBody: {
+            /** @description The HTTP status in words. */
+            error: string;
+            /** @description What is wrong and what to do, for people. */
+            message: string;
+            /** @description What is wrong, for programs. */
+            code: components["schemas"]["ErrorCode"];
+        };
+        /**
+         * @description What is wrong, for programs. The list is the same for every path:
+         *     `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
+         *     `too_large` (400): the answer would be larger than the limits; the message says what to change.
+         *     `unknown_gpu` (404): no GPU has this id, or several answer to it.
+         *     `unknown_host` (404): no host has this name.
+         *     `not_found` (404): there is nothing at this path.
+         *     `method_not_allowed` (405): the path does not know this method.
+         *     `body_too_large` (413): the request has a body, and no path takes one.
+         *     `too_many_streams` (503): as many live streams are open as there may be.
+         *     `overloaded` (503): more queries wait than can be answered in time.
+         *     `timeout` (503): the answer took longer than it may.
+         *     `internal` (500): a defect of the gateway; its log says more.
+         * @enum {string}
+         */
+        ErrorCode: "bad_parameter" | "too_large" | "unknown_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "timeout" | "internal";
+        /**
+         * @description The gateway's statistics.
+         * @example {
+         *       "cache_bytes": 1048576,
+         *       "cache_hit_rate": 0.94,
+         *       "cache_hits": 9400,
+         *       "cache_misses": 600,
+         *       "connections": 9,
+         *       "requests": 10000,
+         *       "streams": 2,
+         *       "uptime_seconds": 3600
+         *     }
+         */
+        GatewayStats: {
+            /**
+             * Format: double
+             * @description Share of cacheable answers that came from the cache, 0 to 1; `null` before the first.
+             */
+            cache_hit_rate: number | null;
+            /**
+             * Format: int64
+             * @description Answers from the cache.
+             */
+            cache_hits: number;
+            /**
+             * Format: int64
+             * @description Answers that were computed.
+             */
+            cache_misses: number;
+            /**
+             * Format: int64
+             * @description Bytes of answers in the cache.
+             */
+            cache_bytes: number;
+            /**
+             * Format: int64
+             * @description Requests answered.
+             */
+            requests: number;
+            /**
+             * Format: double
+             * @description Seconds since the gateway started.
+             */
+            uptime_seconds: number;
+            /** @description Live streams that are open. */
+            streams: number;
+            /** @description Connections that are open. */
+            connections: number;
+        };
+        /**
+         * @description A GPU as it stands.
+         * @example {
+         *       "driver_version": "570.86.15",
+         *       "hostname": "sim-node-01",
+         *       "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+         *       "index": 0,
+         *       "last_seen": "2026-11-20T16:00:00Z",
+         *       "memory_mb": 81559,
+         *       "model": "NVIDIA H100 80GB HBM3",
+         *       "name": "sim-node-01 / GPU 0",
+         *       "simulated": true,
+         *       "state": "active",
+         *       "state_reason": null,
+         *       "vendor": "nvidia"
+         *     }
+         */
+        Gpu: {
+            /** @description Identity of the GPU everywhere: its UUID, with `:partition` for a part of it. */
+            id: string;
+            /** @description A name for people. */
+            name: string;
+            /** @description Product name. */
             model: string | null;
+            /** @description `nvidia` or `amd`. */
             vendor: string | null;
+            /** @description Host it is in. */
             hostname: string | null;
-            state_reason: string | null;
+            /**
+             * Format: int32
+             * @description Its number on the host. For people; it may change with a restart.
+             */
             index: number | null;
+            /**
+             * Format: int64
+             * @description Device memory in MiB.
+             */
             memory_mb: number | null;
+            /** @description Version of its driver. */
             driver_version: string | null;
-            /** @enum {string} */
-            state: "active" | "idle" | "stale" | "unhealthy" | "unknown";
-            last_seen: string | null;
+            /** @description How it does. */
+            state: components["schemas"]["State"];
+            /** @description What makes it unhealthy. */
+            state_reason: string | null;
+            last_seen: components["schemas"]["Moment"] | null;
+            /** @description Whether it is made up by the simulation. */
             simulated: boolean;
+            /** @description Its latest values by column; only with `include=metrics`. */
             metrics?: {
-                [key: string]: number | string;
+                [key: string]: components["schemas"]["Scalar"];
             };
         };
-        GpuList: {
-            gpus: components["schemas"]["Gpu"][];
-            total: number;
-            pagination: components["schemas"]["Pagination"];
-        };
-        LatestMetric: {
-            value: number | string;
-            timestamp: string;
-        };
+        /** @description Everything known about one GPU. */
         GpuDetail: {
-            first_seen: string;
-            labels: {
-                [key: string]: string | null;
-            };
+            /** @description The GPU. */
             gpu: components["schemas"]["Gpu"];
+            /** @description The newest value of each column, with its own time. */
             latest: {
                 [key: string]: components["schemas"]["LatestMetric"];
             };
+            /** @description To whom it belongs and where it comes from. */
+            labels: components["schemas"]["Labels"];
+            /** @description Time of its oldest row. */
+            first_seen: components["schemas"]["Moment"];
         };
-        TelemetryEntry: {
-            gpu_id: string;
-            hostname: string | null;
-            metrics: {
-                [key: string]: number | string;
-            };
-            timestamp: string;
-        };
-        TelemetryList: {
-            data: components["schemas"]["TelemetryEntry"][];
+        /** @description Some of the GPUs. */
+        GpuList: {
+            /** @description The GPUs, in the order asked. */
+            gpus: components["schemas"]["Gpu"][];
+            /**
+             * @description How many match in all.
+             * @example 64
+             */
             total: number;
+            /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
         };
+        /** @description Health of the gateway and of what is behind it. */
+        HealthReport: {
+            /** @description The worst of the parts. */
+            status: components["schemas"]["HealthStatus"];
+            /**
+             * @description Who answers.
+             * @example telemetry-api-gateway
+             */
+            service: string;
+            /** @description When this was said. */
+            timestamp: components["schemas"]["Moment"];
+            /**
+             * @description Version of the program.
+             * @example 0.1.0
+             */
+            version: string;
+            /** @description Who takes rows from the queue to the store. */
+            collector: components["schemas"]["Component"];
+            /** @description The message queue. */
+            queue: components["schemas"]["Component"];
+            /** @description The store. */
+            store: components["schemas"]["Component"];
+        };
+        /**
+         * @description How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
+         *     `unhealthy` (does not work; a person is needed).
+         * @enum {string}
+         */
+        HealthStatus: "healthy" | "degraded" | "unhealthy";
+        /**
+         * @description A host and its GPUs in short.
+         * @example {
+         *       "gpu_count": 8,
+         *       "hostname": "sim-node-01",
+         *       "last_seen": "2026-11-20T16:00:00Z",
+         *       "models": [
+         *         "NVIDIA H100 80GB HBM3"
+         *       ],
+         *       "simulated": true,
+         *       "states": {
+         *         "active": 6,
+         *         "idle": 2,
+         *         "stale": 0,
+         *         "unhealthy": 0,
+         *         "unknown": 0
+         *       },
+         *       "vendors": [
+         *         "nvidia"
+         *       ]
+         *     }
+         */
         Host: {
-            simulated: boolean;
+            /** @description Its name. */
             hostname: string;
+            /** @description How many GPUs were ever seen in it. */
             gpu_count: number;
+            /** @description Their product names. */
+            models: string[];
+            /** @description Their vendors. */
+            vendors: string[];
+            /** @description How many are in which state. */
+            states: components["schemas"]["StateCounts"];
+            /** @description Time of the newest row of any of them. */
+            last_seen: components["schemas"]["Moment"];
+            /** @description Whether all of them are made up by the simulation. */
+            simulated: boolean;
         };
+        /** @description Some of the hosts. */
         HostList: {
+            /** @description The hosts, by name. GPUs whose host is unknown are in none. */
             hosts: components["schemas"]["Host"][];
+            /**
+             * @description How many there are in all.
+             * @example 8
+             */
             total: number;
+            /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
         };
-        CatalogueMetric: {
-            column: string;
-            table: string;
-            type: string;
-            unit: string;
-            group: string;
-            scope: string;
-            instrument: string;
-            help: string;
+        /**
+         * @description To whom a GPU belongs and where its rows come from.
+         * @example {
+         *       "cluster": "sim",
+         *       "container": "main",
+         *       "job": null,
+         *       "namespace": "research",
+         *       "partition": null,
+         *       "pci": "0000:1b:00.0",
+         *       "pod": "train-7",
+         *       "source": "simulated",
+         *       "uuid": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"
+         *     }
+         */
+        Labels: {
+            /** @description Cluster of its host. */
+            cluster: string | null;
+            /** @description Kubernetes pod that holds it. */
+            pod: string | null;
+            /** @description Namespace of the pod. */
+            namespace: string | null;
+            /** @description Container in the pod. */
+            container: string | null;
+            /** @description Batch job that holds it. */
+            job: string | null;
+            /** @description UUID of the device. */
+            uuid: string | null;
+            /** @description PCI address. */
+            pci: string | null;
+            /** @description MIG instance or compute partition. */
+            partition: string | null;
+            /** @description How its rows were obtained: `simulated`, `csv`, `json` … */
+            source: string | null;
         };
+        /**
+         * @description A value and when it was taken.
+         * @example {
+         *       "timestamp": "2026-11-20T16:00:00Z",
+         *       "value": 412.5
+         *     }
+         */
+        LatestMetric: {
+            /** @description In the column's unit. */
+            value: components["schemas"]["Scalar"];
+            /** @description When it was taken. */
+            timestamp: components["schemas"]["Moment"];
+        };
+        /** @description Every metric there is. */
         MetricList: {
+            /** @description In the order of the catalogue. */
             metrics: components["schemas"]["CatalogueMetric"][];
+            /**
+             * @description How many.
+             * @example 180
+             */
+            total: number;
         };
-        Series: {
-            metric: string;
-            gpu: string | null;
-            hostname: string | null;
+        /**
+         * Format: date-time
+         * @description RFC 3339, UTC, with as many fraction digits as are known.
+         */
+        Moment: string;
+        /** @description Which part of a list this is. */
+        Pagination: {
+            /**
+             * @description Most entries asked for.
+             * @example 100
+             */
+            limit: number;
+            /**
+             * @description Entries passed over.
+             * @example 0
+             */
+            offset: number;
+            /**
+             * @description Whether there are entries after these.
+             * @example false
+             */
+            has_next: boolean;
+        };
+        /**
+         * @description A Prometheus series.
+         * @example {
+         *       "factor": 1,
+         *       "labels": {},
+         *       "name": "gpu_power_watts",
+         *       "unit": "watts"
+         *     }
+         */
+        PrometheusSeries: {
+            /** @description Family. */
+            name: string;
+            /** @description Constant labels. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Base unit. */
             unit: string;
-            values: (number | null)[];
+            /**
+             * Format: double
+             * @description Prometheus value = column value × factor.
+             */
+            factor: number;
         };
+        /**
+         * @description Values by step of time.
+         * @example {
+         *       "series": [
+         *         {
+         *           "aggregate": "mean",
+         *           "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+         *           "group": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+         *           "hostname": "sim-node-01",
+         *           "metric": "power_w",
+         *           "unit": "W",
+         *           "values": [
+         *             612.4,
+         *             null,
+         *             598.1
+         *           ]
+         *         }
+         *       ],
+         *       "step_ms": 10000,
+         *       "times": [
+         *         1795190400000,
+         *         1795190410000,
+         *         1795190420000
+         *       ]
+         *     }
+         */
         QueryAnswer: {
+            /** @description Start of each step, milliseconds UTC since 1970; multiples of the step without gaps. */
             times: number[];
-            series: components["schemas"]["Series"][];
+            /**
+             * Format: int64
+             * @description Width of a step in milliseconds.
+             */
             step_ms: number;
+            /** @description One for each metric, aggregate and group that has a value. */
+            series: components["schemas"]["Series"][];
+            /** @description What could not be read, in words; absent where the answer is whole. */
             partial?: string[];
         };
-        Component: {
-            status: string;
-            reason: string;
-            since: string;
-        };
-        HealthReport: {
-            store: components["schemas"]["Component"];
-            status: string;
-            service: string;
-            timestamp: string;
-            version: string;
-            collector: components["schemas"]["Component"];
-            queue: components["schemas"]["Component"];
-        };
-        Topic: {
-            [key: string]: unknown;
-        };
-        GatewayStats: {
-            cache_hit_rate: number | null;
-            requests: number;
-            uptime_seconds: number;
-        };
-        Stats: {
+        /** @description The queue's statistics as the queue gives them. */
+        QueueStats: {
+            /**
+             * @description By topic: `messages` held, `subscribers`, `throughput_msg_per_sec` and more.
+             * @default {}
+             * @example {
+             *       "gpu-telemetry": {
+             *         "messages": 0,
+             *         "subscribers": 1,
+             *         "throughput_msg_per_sec": 64
+             *       }
+             *     }
+             */
             topics: {
-                [key: string]: components["schemas"]["Topic"];
+                [key: string]: {
+                    [key: string]: unknown;
+                };
             };
+            /**
+             * Format: int64
+             * @description Messages processed since the queue started.
+             * @default 0
+             * @example 230400
+             */
             total_processed: number;
+            /**
+             * Format: double
+             * @description Seconds since the queue started.
+             * @default 0
+             * @example 3600
+             */
             uptime_seconds: number;
+        };
+        /** @description A number in the column's unit; a text only for columns that the catalogue does not know. */
+        Scalar: number | string;
+        /** @description One line of a chart. */
+        Series: {
+            /** @description Column name. */
+            metric: string;
+            /** @description Unit of the values; empty for plain numbers and counts. */
+            unit: string;
+            /**
+             * @description What was computed of each step.
+             * @example mean
+             */
+            aggregate: string;
+            /** @description Whose values these are: a GPU's id, a hostname, a model, or `all`. */
+            group: string;
+            /** @description The GPU, where each GPU has its own series. */
+            gpu: string | null;
+            /** @description The host, where the series is of one host or GPU. */
+            hostname: string | null;
+            /** @description One value a step; `null` where nothing was read. */
+            values: (number | null)[];
+        };
+        /**
+         * @description How a GPU does. The first rule that applies:
+         *     `stale`: the newest row is older than `stale_after` (30 s unless configured);
+         *     `unhealthy`: one of its latest values, itself no older than `stale_after`, shows a fault of the device: an XID that
+         *     applications do not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row that could
+         *     not be replaced, the hardware's own thermal slowdown, or a recovery that the driver asks for;
+         *     `idle`: its utilisation is below 1 %; `active`: it is 1 % or more;
+         *     `unknown`: no recent utilisation is known.
+         * @enum {string}
+         */
+        State: "active" | "idle" | "stale" | "unhealthy" | "unknown";
+        /** @description How many GPUs are in which state. */
+        StateCounts: {
+            active: number;
+            idle: number;
+            stale: number;
+            unhealthy: number;
+            unknown: number;
+        };
+        /** @description What queue, gateway, store and source have done since they started. */
+        Stats: components["schemas"]["QueueStats"] & {
+            /** @description The gateway's. */
             gateway: components["schemas"]["GatewayStats"];
-        };
-    };
-    responses: {
-        /** @description error */
-        Error: {
-            headers: {
-                [name: string]: unknown;
+            /** @description The store's. */
+            store: {
+                [key: string]: unknown;
             };
-            content: {
-                "application/json": components["schemas"]["ErrorBody"];
+            /** @description Where the rows come from, and how that goes. */
+            source: {
+                [key: string]: unknown;
             };
         };
+        /**
+         * @description One row: what was read from one GPU at one instant.
+         * @example {
+         *       "gpu_id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+         *       "hostname": "sim-node-01",
+         *       "metrics": {
+         *         "memory_used_mb": 70144,
+         *         "power_w": 612.4,
+         *         "temperature_c": 64,
+         *         "utilization_pct": 97
+         *       },
+         *       "timestamp": "2026-11-20T16:00:00Z"
+         *     }
+         */
+        TelemetryEntry: {
+            /** @description Identity of the GPU. */
+            gpu_id: string;
+            /** @description Host it was in. */
+            hostname: string | null;
+            /** @description Values by column; what was not read is left out. */
+            metrics: {
+                [key: string]: components["schemas"]["Scalar"];
+            };
+            /** @description When the values were taken. */
+            timestamp: components["schemas"]["Moment"];
+        };
+        /** @description Some of the rows. */
+        TelemetryList: {
+            /** @description The rows, by time in the order asked, then by GPU. */
+            data: components["schemas"]["TelemetryEntry"][];
+            /**
+             * @description How many match in all.
+             * @example 3600
+             */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; absent where the answer is whole. */
+            partial?: string[];
+        };
     };
+    responses: never;
     parameters: never;
     requestBodies: never;
     headers: never;
     pathItems: never;
 }
 export type $defs = Record<string, never>;
-export type operations = Record<string, never>;
+export interface operations {
+    list_gpus: {
+        parameters: {
+            query?: {
+                /** @description Most GPUs to return. */
+                limit?: number;
+                /** @description GPUs to pass over. */
+                offset?: number;
+                /**
+                 * @description Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
+                 *     does not count.
+                 * @example h100 node-01
+                 */
+                search?: string;
+                /**
+                 * @description Only these states, between commas.
+                 * @example active,idle
+                 */
+                state?: string;
+                /**
+                 * @description Only GPUs of these hosts, between commas.
+                 * @example sim-node-01
+                 */
+                host?: string;
+                /**
+                 * @description Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `last_seen`,
+                 *     `memory_mb`) or a metric's column for its latest value; `-` before it turns it round. What is unknown comes
+                 *     last. Without it: by host and index.
+                 * @example -power_w
+                 */
+                sort?: string;
+                /**
+                 * @description `metrics`: with the latest values.
+                 * @example metrics
+                 */
+                include?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The GPUs that match. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GpuList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_gpu: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The GPU. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GpuDetail"];
+                };
+            };
+            /** @description No such GPU. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_gpu_telemetry: {
+        parameters: {
+            query?: {
+                /**
+                 * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start_time?: string;
+                /**
+                 * @description Last instant, inclusive.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end_time?: string;
+                /** @description Most rows to return. */
+                limit?: number;
+                /** @description Rows to pass over, in the order asked. */
+                offset?: number;
+                /**
+                 * @description Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
+                 * @example power_w,utilization_pct
+                 */
+                metrics?: string;
+                /** @description Oldest first; newest first without it. */
+                reverse?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The GPU's id, as for `/api/v1/gpus/{id}`.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its rows. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such GPU. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_telemetry: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Ids of the GPUs, between commas; all without it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
+                /**
+                 * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start_time?: string;
+                /**
+                 * @description Last instant, inclusive.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end_time?: string;
+                /** @description Most rows to return. */
+                limit?: number;
+                /** @description Rows to pass over, in the order asked. */
+                offset?: number;
+                /**
+                 * @description Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
+                 * @example power_w,utilization_pct
+                 */
+                metrics?: string;
+                /** @description Oldest first; newest first without it. */
+                reverse?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Their rows, by time, then by GPU. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TelemetryList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description One of the GPUs is unknown. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_hosts: {
+        parameters: {
+            query?: {
+                /** @description Most hosts to return. */
+                limit?: number;
+                /** @description Hosts to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The hosts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_host_gpus: {
+        parameters: {
+            query?: {
+                /** @description Most GPUs to return. */
+                limit?: number;
+                /** @description GPUs to pass over. */
+                offset?: number;
+                /**
+                 * @description `metrics`: with the latest values.
+                 * @example metrics
+                 */
+                include?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The host.
+                 * @example sim-node-01
+                 */
+                hostname: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its GPUs, by index. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GpuList"];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such host. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every metric there is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MetricList"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    query: {
+        parameters: {
+            query: {
+                /**
+                 * @description Columns of GPU metrics, between commas, at most 64.
+                 * @example power_w,utilization_pct
+                 */
+                metrics: string;
+                /**
+                 * @description Ids of the GPUs, between commas; all without it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
+                /**
+                 * @description Only GPUs of these hosts, between commas.
+                 * @example sim-node-01
+                 */
+                hosts?: string;
+                /**
+                 * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970. An hour before the end
+                 *     without it.
+                 * @example 2026-11-20T15:00:00Z
+                 */
+                start?: string;
+                /**
+                 * @description Last instant, inclusive; now without it.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: string;
+                /**
+                 * @description Width of a step: `500ms`, `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps
+                 *     without it.
+                 * @example 10s
+                 */
+                step?: string;
+                /**
+                 * @description What to compute of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several between commas.
+                 * @example mean
+                 */
+                aggregate?: string;
+                /**
+                 * @description Whose values form one series: `gpu`, `node`, `model` or `all`.
+                 * @example gpu
+                 */
+                group_by?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The values. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryAnswer"];
+                };
+            };
+            /** @description A parameter is not allowed, or the answer would be too large. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description One of the GPUs is unknown. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    stream: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Ids of the GPUs, between commas; all without it. One that is not known yet may come later.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
+                /**
+                 * @description Columns wanted, between commas; all without it. Rows without a value in any of them are left out.
+                 * @example power_w,utilization_pct
+                 */
+                metrics?: string;
+                /**
+                 * @description Only GPUs of these hosts, between commas.
+                 * @example sim-node-01
+                 */
+                hosts?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events; the schema is that of the data of a `samples` event. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["TelemetryEntry"][];
+                };
+            };
+            /** @description A parameter is not allowed. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too many streams are open. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    health: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Healthy or degraded. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthReport"];
+                };
+            };
+            /** @description A defect. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Unhealthy. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthReport"];
+                };
+            };
+        };
+    };
+    stats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The statistics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
+                };
+            };
+            /** @description A defect. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    gateway_metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Prometheus text format 0.0.4. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+        };
+    };
+}
