@@ -5,6 +5,11 @@ use std::ops::Range;
 
 use memchr::memmem;
 
+/// Finds the label that names the metric.
+pub(super) fn name_finder() -> memmem::Finder<'static> {
+    memmem::Finder::new(NAME_LABEL)
+}
+
 /// The label that names the metric.
 const NAME_LABEL: &str = "__name__";
 
@@ -54,8 +59,8 @@ fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
 
 /// Where in a raw field (quotes doubled or not) the label stands that names the metric, so that what is left is the
 /// same in all rows of a GPU. `None` when that is not certain.
-pub(super) fn name_span(raw: &[u8]) -> Option<Range<usize>> {
-    let start = memmem::find(raw, NAME_LABEL.as_bytes())?;
+pub(super) fn name_span(finder: &memmem::Finder<'_>, raw: &[u8]) -> Option<Range<usize>> {
+    let start = finder.find(raw)?;
     if !(start == 0 || matches!(raw.get(start - 1), Some(b',' | b'{'))) {
         return None;
     }
@@ -92,7 +97,7 @@ mod tests {
     #[test]
     fn the_metric_name_is_found_only_where_it_is_certain() {
         let check = |raw: &str, found: Option<&str>| {
-            assert_eq!(name_span(raw.as_bytes()).map(|span| &raw[span]), found, "{raw}");
+            assert_eq!(name_span(&name_finder(), raw.as_bytes()).map(|span| &raw[span]), found, "{raw}");
         };
         check(r#"a=""1"",__name__=""X_Y"",b=""2"""#, Some(r#"__name__=""X_Y"""#));
         check(r#"a='1',__name__="X""#, Some(r#"__name__="X""#));
@@ -105,7 +110,7 @@ mod tests {
         #[test]
         fn any_text_is_read_without_panic(text in "[a_=\",\\\\{} é]{0,40}") {
             let _ = parse(&text);
-            let _ = name_span(text.as_bytes());
+            let _ = name_span(&name_finder(), text.as_bytes());
         }
     }
 }

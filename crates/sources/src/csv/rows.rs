@@ -253,16 +253,10 @@ impl Rows {
         ledger: &mut Ledger,
     ) {
         let raw_name = record.raw(name_column);
-        if !self.names.contains_key(raw_name) {
-            if self.names.len() >= NAMES_MAX {
-                self.names.clear();
-            }
-            self.names.insert(raw_name.into(), named(&String::from_utf8_lossy(&record.field(name_column))));
-        }
-        let scale = match self.names.get(raw_name) {
-            Some(Named::Metric(scale)) => *scale,
-            Some(Named::Extra(name)) => return rest.extra(name, &record.field(value_column)),
-            None => return,
+        let known = self.names.get(raw_name).cloned();
+        let scale = match known.unwrap_or_else(|| self.learn(raw_name, &record.field(name_column))) {
+            Named::Metric(scale) => scale,
+            Named::Extra(name) => return rest.extra(&name, &record.field(value_column)),
         };
         let raw = record.raw(value_column);
         match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
@@ -272,6 +266,15 @@ impl Rows {
                 rest.missing(scale.id, missing, record.record_line(), name, ledger);
             }
         }
+    }
+
+    fn learn(&mut self, raw_name: &[u8], name: &[u8]) -> Named {
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        let named = named(&String::from_utf8_lossy(name));
+        self.names.insert(raw_name.into(), named.clone());
+        named
     }
 
     #[inline]

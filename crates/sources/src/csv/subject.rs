@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gpuvitals_core::batch::{IdentityId, RowId};
 use gpuvitals_core::foreign::{Meaning, meaning, vendor_of};
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
+use memchr::memmem;
 
 use super::cell::{absence, plain_number};
 use super::header::{Form, Plan, Role};
@@ -43,6 +44,10 @@ pub(super) struct Subject {
     pub(super) row: Option<(i64, RowId)>,
     /// Last time given to a row that had none.
     pub(super) last_ns: i64,
+    /// The bytes by which it is known.
+    key: Arc<[u8]>,
+    /// The subject that came after it when it was last met.
+    next: usize,
 }
 
 /// The GPUs met so far.
@@ -51,10 +56,13 @@ pub(super) struct Subjects {
     /// Columns whose bytes tell one subject from another.
     columns: Vec<usize>,
     labels: Option<usize>,
-    by_key: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    name_finder: memmem::Finder<'static>,
+    by_key: HashMap<Arc<[u8]>, usize, foldhash::fast::RandomState>,
     all: Vec<Subject>,
     remembered_len: usize,
     key: Vec<u8>,
+    /// The subject found before.
+    last: usize,
 }
 
 impl Subjects {
@@ -71,10 +79,12 @@ impl Subjects {
         Self {
             columns,
             labels,
+            name_finder: labels::name_finder(),
             by_key: HashMap::default(),
             all: Vec::new(),
             remembered_len: 0,
             key: Vec::new(),
+            last: 0,
         }
     }
 
@@ -91,15 +101,21 @@ impl Subjects {
         }
         if let Some(column) = self.labels {
             let raw = record.raw(column);
-            let span = labels::name_span(raw).unwrap_or(0..0);
+            let span = labels::name_span(&self.name_finder, raw).unwrap_or(0..0);
             self.key.extend_from_slice(raw.get(..span.start).unwrap_or_default());
             self.key.push(KEY_SEPARATOR);
             self.key.extend_from_slice(raw.get(span.end..).unwrap_or_default());
         }
-        if let Some(&index) = self.by_key.get(self.key.as_slice()) {
-            return Ok(index);
+        // Recordings go through the GPUs in the same order again and again.
+        let expected = self.all.get(self.last).map_or(0, |last| last.next);
+        if self.all.get(expected).is_some_and(|subject| *subject.key == *self.key) {
+            self.last = expected;
+            return Ok(expected);
         }
-        let subject = subject(plan, record)?;
+        if let Some(&index) = self.by_key.get(self.key.as_slice()) {
+            return Ok(self.follow(index));
+        }
+        let mut subject = subject(plan, record)?;
         if self.remembered_len > REMEMBERED_LEN_MAX {
             self.by_key.clear();
             self.all.clear();
@@ -107,9 +123,19 @@ impl Subjects {
         }
         // A subject weighs more than its key: the identity's texts and the entry itself.
         self.remembered_len += self.key.len() + size_of::<Subject>();
-        self.by_key.insert(self.key.as_slice().into(), self.all.len());
+        subject.key = self.key.as_slice().into();
+        self.by_key.insert(Arc::clone(&subject.key), self.all.len());
         self.all.push(subject);
-        Ok(self.all.len() - 1)
+        Ok(self.follow(self.all.len() - 1))
+    }
+
+    /// Notes that the subject came after the last.
+    fn follow(&mut self, index: usize) -> usize {
+        if let Some(last) = self.all.get_mut(self.last) {
+            last.next = index;
+        }
+        self.last = index;
+        index
     }
 }
 
@@ -153,7 +179,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
         let column = plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid)));
         Refusal { cause: Cause::Identity, column, reason: error.to_string() }
     })?;
-    Ok(Subject { identity, extras, batch: 0, id: None, row: None, last_ns: 0 })
+    Ok(Subject { identity, extras, batch: 0, id: None, row: None, last_ns: 0, key: Arc::from([]), next: 0 })
 }
 
 fn refusal(column: usize, reason: String) -> Refusal {
