@@ -282,26 +282,14 @@ impl Splitter {
                 marks &= marks - 1;
                 let byte = bytes.get(within).copied().unwrap_or_default();
                 let at = self.start + index * 8 + within;
-                if byte == self.delimiter {
-                    self.fields.push(Field { start: from, end: at, form: Form::Bare });
-                    from = at + 1;
-                } else if matches!(byte, b'\n' | b'\r') {
-                    self.fields.push(Field { start: from, end: at, form: Form::Bare });
-                    return Some((at, Some(byte)));
-                } else if byte == b'"' && at == from {
+                if meet(byte, at, self.delimiter, &mut from, &mut self.fields) {
                     return Some((at, Some(byte)));
                 }
             }
         }
         for (at, &byte) in (self.end - rest.len()..).zip(rest) {
             self.union |= u64::from(byte);
-            if byte == self.delimiter {
-                self.fields.push(Field { start: from, end: at, form: Form::Bare });
-                from = at + 1;
-            } else if matches!(byte, b'\n' | b'\r') {
-                self.fields.push(Field { start: from, end: at, form: Form::Bare });
-                return Some((at, Some(byte)));
-            } else if byte == b'"' && at == from {
+            if meet(byte, at, self.delimiter, &mut from, &mut self.fields) {
                 return Some((at, Some(byte)));
             }
         }
@@ -453,6 +441,17 @@ impl Walk {
         self.field += 1;
         self.field_len = 0;
     }
+}
+
+/// Takes a byte of a record of bare fields, the current of which began at `from`; `true` when splitting ends there.
+#[inline]
+fn meet(byte: u8, at: usize, delimiter: u8, from: &mut usize, fields: &mut Vec<Field>) -> bool {
+    let ends_record = matches!(byte, b'\n' | b'\r');
+    if byte == delimiter || ends_record {
+        fields.push(Field { start: *from, end: at, form: Form::Bare });
+        *from = at + 1;
+    }
+    ends_record || (byte == b'"' && at == *from)
 }
 
 /// The high bit of each byte that is the delimiter, a quote or a control character.
