@@ -22,6 +22,7 @@ mod split;
 mod subject;
 mod timeline;
 mod unit;
+mod unquote;
 pub mod write;
 
 use std::path::PathBuf;

@@ -15,6 +15,8 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memchr3};
 
+use super::unquote;
+
 /// Longest record in bytes.
 pub(super) const RECORD_LEN_MAX: usize = 1 << 20;
 
@@ -190,8 +192,8 @@ impl Splitter {
         let raw = self.bytes(field.start..field.end);
         match field.form {
             Form::Bare => Cow::Borrowed(raw),
-            Form::Doubled => Cow::Owned(undoubled(raw)),
-            Form::Mended => Cow::Owned(mended(raw)),
+            Form::Doubled => Cow::Owned(unquote::undoubled(raw)),
+            Form::Mended => Cow::Owned(unquote::mended(raw)),
         }
     }
 
@@ -465,39 +467,6 @@ fn marks(word: u64, delimiter: u8) -> u64 {
     };
     let control = !(((word & LOW) + ONES * 0x60) | word);
     (is(delimiter) | is(b'"') | control) & (ONES * 0x80)
-}
-
-fn undoubled(raw: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(raw.len());
-    let mut rest = raw;
-    while let Some((head, tail)) = memchr(b'"', rest).and_then(|at| rest.split_at_checked(at + 1)) {
-        text.extend_from_slice(head);
-        rest = tail.strip_prefix(b"\"").unwrap_or(tail);
-    }
-    text.extend_from_slice(rest);
-    text
-}
-
-/// `"ab"cd` reads `abcd`; a quote after the closing one is a character.
-fn mended(raw: &[u8]) -> Vec<u8> {
-    let inner = raw.strip_prefix(b"\"").unwrap_or(raw);
-    let mut text = Vec::with_capacity(inner.len());
-    let mut bytes = inner.iter().copied();
-    while let Some(byte) = bytes.next() {
-        if byte != b'"' {
-            text.push(byte);
-            continue;
-        }
-        match bytes.next() {
-            Some(b'"') => text.push(b'"'),
-            after => {
-                text.extend(after);
-                text.extend(bytes);
-                break;
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]
