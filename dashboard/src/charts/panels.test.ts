@@ -23,10 +23,14 @@ describe("panelsOf", () => {
   it("draws a chart for each group and unit, counters apart, constants not at all", () => {
     expect(titles(CATALOGUE)).toEqual([
       "Utilization: utilization_pct memory_utilization_pct",
-      "Power and energy · W: power_w",
-      "Power and energy · J total: energy_j",
+      "Power: power_w",
+      "Energy: energy_j",
       "Clocks: gpu_clock_mhz",
     ]);
+  });
+  it("names a group's charts by their units where each has several lines", () => {
+    const rows = [row("a_w", "W", "power"), row("b_w", "W", "power"), row("a_j", "J", "power", "counter"), row("b_j", "J", "power", "counter")];
+    expect(titles(rows)).toEqual(["Power and energy · W: a_w b_w", "Power and energy · J total: a_j b_j"]);
   });
   it("splits a group with more lines than can be told apart", () => {
     const many = Array.from({ length: LINES_MAX + 1 }, (_, n) => row(`link_${n}`, "B/s", "interconnect"));

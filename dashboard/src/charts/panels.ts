@@ -1,4 +1,4 @@
-import { capital, unitSymbol } from "../shared/format";
+import { capital, metricTitle, unitSymbol } from "../shared/format";
 
 /** What a panel needs to know of a catalogue row. */
 export interface CatalogueRow {
@@ -87,8 +87,11 @@ function charts(group: string, axis: string, columns: readonly string[], several
   const kind = axis === unit ? symbol : `${symbol} total`.trim();
   const out: Panel[] = [];
   for (let at = 0; at < columns.length; at += LINES_MAX) {
-    const title = several && kind !== "" ? `${groupTitle(group)} · ${kind}` : groupTitle(group);
-    out.push({ id: `${group}-${axis}-${at}`.replaceAll(" ", "-"), title, unit, columns: columns.slice(at, at + LINES_MAX) });
+    const lines = columns.slice(at, at + LINES_MAX);
+    const [only] = lines.length === 1 && (several || at > 0) ? lines : [];
+    const whole = several && kind !== "" ? `${groupTitle(group)} · ${kind}` : groupTitle(group);
+    const title = only === undefined ? whole : metricTitle(only);
+    out.push({ id: `${group}-${axis}-${at}`.replaceAll(" ", "-"), title, unit, columns: lines });
   }
   return out;
 }

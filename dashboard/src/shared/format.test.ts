@@ -43,6 +43,7 @@ it("finds numbers and nothing else", () => {
 });
 
 it("shortens uuids and leaves other ids whole", () => {
-  expect(shortId("GPU-5fd4f087-86f3-7a43-b711-4771313afc50")).toBe("GPU-5fd4f087");
+  expect(shortId("GPU-5fd4f087-86f3-7a43-b711-4771313afc50")).toBe("GPU-5fd4f087…fc50");
+  expect(shortId("GPU-5fd4f087-86f3-7a43-b711-4771313afc50:1g.10gb")).toBe("GPU-5fd4f087…fc50:1g.10gb");
   expect(shortId("0000:c1:00.0@node-1")).toBe("0000:c1:00.0@node-1");
 });

@@ -103,7 +103,7 @@ export function metricTitle(column: string): string {
 
 const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "j", "rpm", "mv", "ns", "gtps", "ratio", "bytes"]);
 const ACRONYMS = new Map(
-  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq", "rx", "tx", "ofa", "gtt"].map(
+  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq", "rx", "tx", "ofa", "gtt", "mig", "sw", "hw"].map(
     (word) => [word, word.toUpperCase()] as const,
   ),
 )
@@ -116,8 +116,8 @@ export function capital(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
-/** The short form of a GPU id: enough to tell GPUs apart by eye. */
+/** The short form of a GPU id: head and tail of a uuid tell GPUs apart by eye, also where uuids were given in a row. */
 export function shortId(id: string): string {
-  const uuid = /^(GPU-|MIG-)?([0-9a-f]{8})-[0-9a-f]{4}-/i.exec(id);
-  return uuid === null ? id : `${uuid[1] ?? ""}${uuid[2] ?? ""}`;
+  const uuid = /^((?:GPU-|MIG-)?[0-9a-f]{8})-[0-9a-f-]{19}[0-9a-f]*?([0-9a-f]{4})(:.+)?$/i.exec(id);
+  return uuid === null ? id : `${uuid[1] ?? ""}…${uuid[2] ?? ""}${uuid[3] ?? ""}`;
 }

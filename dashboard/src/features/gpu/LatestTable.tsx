@@ -15,7 +15,12 @@ export function LatestTable({ rows, latest }: LatestTableProps) {
   return (
     <section aria-label="Latest values" className="card overflow-hidden">
       <h2 className="border-b border-line px-3.5 py-2 text-[13px] font-semibold">Latest values</h2>
-      <table className="w-full text-[13px]">
+      <table className="w-full table-fixed text-[13px]">
+        <colgroup>
+          <col />
+          <col className="w-[32%]" />
+          <col className="w-[76px]" />
+        </colgroup>
         <thead className="sr-only">
           <tr>
             <th scope="col">Metric</th>
@@ -47,11 +52,13 @@ function LatestRow({ row, latest }: { readonly row: CatalogueRow; readonly lates
   const at = held?.at ?? null;
   return (
     <tr className="hover:bg-raised/60" title={`${row.column}: ${row.help}`} data-column={row.column}>
-      <th scope="row" className="px-3.5 py-1 text-left font-normal text-muted">
+      <th scope="row" className="py-1 pl-3.5 text-left font-normal break-words text-muted">
         {metricTitle(row.column)}
       </th>
-      <td className="num px-1 py-1 text-right font-medium whitespace-nowrap">{formatValue(held?.value, row.unit)}</td>
-      <td className="num w-0 py-1 pr-3.5 pl-2 text-right text-[11px] whitespace-nowrap text-faint" title={at === null ? undefined : new Date(at).toISOString()}>
+      <td className="num truncate px-1 py-1 text-right font-medium" title={typeof held?.value === "string" ? held.value : undefined}>
+        {formatValue(held?.value, row.unit)}
+      </td>
+      <td className="num py-1 pr-3.5 pl-2 text-right text-[11px] whitespace-nowrap text-faint" title={at === null ? undefined : new Date(at).toISOString()}>
         {at === null ? ABSENT : formatClock(at)}
       </td>
     </tr>
