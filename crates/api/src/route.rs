@@ -21,7 +21,7 @@ use crate::api::Api;
 use crate::error::ApiError;
 
 /// Every path there is, as the router knows it. The statistics keep a line for each.
-pub(crate) const PATHS: [&str; 16] = [
+pub(crate) const PATHS: [&str; 17] = [
     "/api/v1/gpus",
     "/api/v1/gpus/{id}",
     "/api/v1/gpus/{id}/telemetry",
@@ -35,6 +35,7 @@ pub(crate) const PATHS: [&str; 16] = [
     "/stats",
     "/metrics",
     "/docs",
+    "/docs/",
     "/docs/{file}",
     "/openapi.json",
     "/openapi.yaml",
@@ -56,6 +57,7 @@ pub(crate) fn router() -> Router<Api> {
         .route("/stats", get(stats::stats))
         .route("/metrics", get(metrics::gateway))
         .route("/docs", get(docs::index))
+        .route("/docs/", get(docs::index))
         .route("/docs/{file}", get(docs::file))
         .route("/openapi.json", get(docs::json))
         .route("/openapi.yaml", get(docs::yaml))

@@ -65,9 +65,6 @@ pub(crate) async fn index(headers: HeaderMap) -> Answered {
 }
 
 pub(crate) async fn file(Named(name): Named, uri: Uri, headers: HeaderMap) -> Answered {
-    if name.is_empty() {
-        return index(headers).await;
-    }
     let found = FILES.iter().find(|(known, _)| *known == name);
     let (_, asset) = found.ok_or_else(|| ApiError::not_found(uri.path()))?;
     asset.respond(&headers, Keep::Revalidate)

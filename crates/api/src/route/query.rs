@@ -142,9 +142,7 @@ impl QueryAsk {
             view,
         )?;
         let buckets = match gpus {
-            Some(gpus) if gpus.is_empty() => {
-                Buckets { times_ns: Vec::new(), series: Vec::new(), partial: Vec::new() }
-            }
+            Some(gpus) if gpus.is_empty() => nothing(start_ns, end_ns, step_ns),
             gpus => view.store.buckets(&BucketQuery {
                 gpus: gpus.unwrap_or_default(),
                 metrics: self.metrics.clone(),
@@ -232,6 +230,13 @@ impl QueryAsk {
             },
         }
     }
+}
+
+/// The answer about no GPU at all: steps without series.
+fn nothing(start_ns: i64, end_ns: i64, step_ns: i64) -> Buckets {
+    let steps = start_ns.div_euclid(step_ns)..=end_ns.div_euclid(step_ns);
+    let times_ns = steps.map(|step| step.saturating_mul(step_ns)).collect();
+    Buckets { times_ns, series: Vec::new(), partial: Vec::new() }
 }
 
 fn distinct(fleet: &Fleet, column: IdentityColumn) -> usize {

@@ -1,0 +1,17 @@
+//! The gateway through real sockets, with a real store behind it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests are tests"
+)]
+
+mod client;
+mod lists;
+mod operation;
+mod page;
+mod query;
+mod refused;
+mod stream;
+mod telemetry;
+mod world;

@@ -1,0 +1,126 @@
+//! The live stream.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::client::Events;
+use crate::world::{World, fleet, gpu, rows};
+
+#[tokio::test]
+async fn an_append_reaches_those_who_listen() {
+    let world = World::empty(|_, _| ()).await;
+    let mut all = Events::open(world.address, "/api/v1/stream").await;
+    assert!(all.head.starts_with("HTTP/1.0 200"), "{}", all.head);
+    assert!(all.head.contains("content-type: text/event-stream"), "{}", all.head);
+    assert!(all.block().await.unwrap().contains("retry: 3000"));
+    let mut one = Events::open(world.address, "/api/v1/stream?gpus=GPU-b&metrics=power_w").await;
+    let mut host = Events::open(world.address, "/api/v1/stream?hosts=sim-node-02,nowhere").await;
+    let mut column = Events::open(world.address, "/api/v1/stream?metrics=room_c,temperature_c").await;
+    world.append(fleet()).await;
+    let (name, data) = all.event().await.unwrap();
+    assert_eq!(name, "samples");
+    assert_eq!(data.as_array().unwrap().len(), 7);
+    assert_eq!(
+        data[2],
+        json!({"gpu_id": "GPU-a", "hostname": "sim-node-01", "metrics": {"power_w": 598.1, "room_c": 21.5},
+               "timestamp": "2026-11-20T16:00:00Z"})
+    );
+    let (_, data) = one.event().await.unwrap();
+    assert_eq!(
+        data,
+        json!([{"gpu_id": "GPU-b", "hostname": "sim-node-01", "metrics": {"power_w": 70.0},
+                "timestamp": "2026-11-20T15:59:59Z"}])
+    );
+    let (_, data) = host.event().await.unwrap();
+    assert_eq!((data.as_array().unwrap().len(), &data[0]["gpu_id"]), (1, &json!("GPU-d")));
+    let (_, data) = column.event().await.unwrap();
+    let ids: Vec<_> = data.as_array().unwrap().iter().map(|row| row["gpu_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["GPU-a", "rack@7"]);
+    // A gateway that stops ends its streams.
+    world.shutdown.cancel();
+    while all.block().await.is_some() {}
+    world.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_known_gpu_may_be_named_by_any_of_its_names() {
+    let world = World::new().await;
+    let mut events = Events::open(world.address, "/api/v1/stream?gpus=sim-node-01:gpu10").await;
+    world.append(fleet()).await;
+    assert_eq!(events.event().await.unwrap().1[0]["gpu_id"], "GPU-b");
+}
+
+#[tokio::test]
+async fn who_is_too_slow_is_told_how_much_it_missed() {
+    let world = World::empty(|_, store| store.subscriber_lag = 4).await;
+    let events = Events::open(world.address, "/api/v1/stream").await;
+    // A row of many unknown columns, so that what waits in sockets between here and there is soon full.
+    let names: Vec<String> = (0..120).map(|n| format!("column_with_a_long_name_{n:090}")).collect();
+    let values: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 0.5)).collect();
+    let many = |second: i64| {
+        let identity = gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3");
+        let rows_of_one = (0..100).map(|n| (identity.clone(), second * 100 + n, values.as_slice()));
+        rows(&rows_of_one.collect::<Vec<_>>())
+    };
+    for second in 0..40 {
+        world.append(many(second)).await;
+    }
+    let mut events = events;
+    let (mut missed, mut seen) = (0, 0);
+    // Every append is either seen or counted as missed.
+    while missed + seen < 40 {
+        match events.event().await.unwrap() {
+            (name, data) if name == "lagged" => missed += data["missed"].as_u64().unwrap(),
+            (_, data) => {
+                assert_eq!(data.as_array().unwrap().len(), 100);
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(missed + seen, 40);
+    assert!(missed > 0 && seen >= 4, "missed {missed}, seen {seen}");
+    let text = world.get("/metrics").await;
+    assert!(text.text().contains(&format!("gpuvitals_gateway_stream_missed_total {missed}\n")));
+}
+
+#[tokio::test]
+async fn a_large_append_comes_in_several_events() {
+    let world = World::empty(|_, _| ()).await;
+    let mut events = Events::open(world.address, "/api/v1/stream").await;
+    let identity = gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3");
+    let row = |n| (identity.clone(), n, [("power_w", 1.0)].as_slice());
+    world.append(rows(&(0..2_500).map(row).collect::<Vec<_>>())).await;
+    for expected in [1_000, 1_000, 500] {
+        assert_eq!(events.event().await.unwrap().1.as_array().unwrap().len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn there_are_no_more_streams_than_there_may_be() {
+    let world = World::empty(|api, _| api.limits.streams = 2).await;
+    let first = Events::open(world.address, "/api/v1/stream").await;
+    let _second = Events::open(world.address, "/api/v1/stream").await;
+    let refused = world.get("/api/v1/stream").await;
+    assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("too_many_streams")));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(world.ok("/stats").await["gateway"]["streams"], 2);
+    drop(first);
+    // The gateway notices that a client has gone when it next writes to it, at the latest.
+    loop {
+        world.append(fleet()).await;
+        let again = Events::open(world.address, "/api/v1/stream").await;
+        if again.head.contains(" 200 ") {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn silence_is_broken_by_comments() {
+    let world = World::empty(|api, _| api.limits.heartbeat = Duration::from_millis(5)).await;
+    let mut events = Events::open(world.address, "/api/v1/stream").await;
+    assert!(events.block().await.unwrap().contains(": live"));
+    assert_eq!(events.block().await.unwrap(), ": still here\n");
+    assert_eq!(events.block().await.unwrap(), ": still here\n");
+}

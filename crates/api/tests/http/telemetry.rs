@@ -1,0 +1,131 @@
+//! Rows.
+
+use gpuvitals_core::batch::Value as Number;
+use gpuvitals_core::{BatchBuilder, Origin, Table, catalogue};
+use serde_json::{Value, json};
+
+use crate::world::{World, gpu, now_ns, rows};
+
+fn seconds(list: &Value) -> Vec<&str> {
+    list["data"].as_array().unwrap().iter().map(|row| &row["timestamp"].as_str().unwrap()[14..19]).collect()
+}
+
+#[tokio::test]
+async fn rows_have_their_values_newest_first() {
+    let world = World::new().await;
+    let list = world.ok("/api/v1/gpus/GPU-a/telemetry").await;
+    let row = |metrics: Value, timestamp: &str| json!({"gpu_id": "GPU-a", "hostname": "sim-node-01", "metrics": metrics, "timestamp": timestamp});
+    assert_eq!(
+        list,
+        json!({
+            "data": [
+                row(json!({"power_w": 598.1, "room_c": 21.5}), "2026-11-20T16:00:00Z"),
+                row(json!({"utilization_pct": 97.0, "power_w": 612.4}), "2026-11-20T15:59:50Z"),
+                row(json!({"utilization_pct": 90.5, "power_w": 600.1, "memory_total_mb": 81559}), "2026-11-20T15:59:40Z"),
+            ],
+            "total": 3, "pagination": {"limit": 100, "offset": 0, "has_next": false}
+        })
+    );
+}
+
+#[tokio::test]
+async fn ranges_pages_and_orders() {
+    let world = World::new().await;
+    // Query, minute and second of the rows, total, has_next.
+    let table: &[(&str, &[&str], usize, bool)] = &[
+        ("", &["00:00", "59:50", "59:40"], 3, false),
+        ("reverse=true", &["59:40", "59:50", "00:00"], 3, false),
+        ("reverse=false", &["00:00", "59:50", "59:40"], 3, false),
+        ("limit=1", &["00:00"], 3, true),
+        ("limit=1&offset=2", &["59:40"], 3, false),
+        ("limit=1&offset=2&reverse=1", &["00:00"], 3, false),
+        ("offset=3", &[], 3, false),
+        ("start_time=2026-11-20T15:59:50Z", &["00:00", "59:50"], 2, false),
+        ("end_time=2026-11-20T15:59:50Z", &["59:50", "59:40"], 2, false),
+        ("start_time=2026-11-20T15:59:50Z&end_time=2026-11-20T15:59:50Z", &["59:50"], 1, false),
+        ("start_time=2026-11-20T15:59:50.000000001Z&end_time=2026-11-20T15:59:59Z", &[], 0, false),
+        ("start_time=2026-11-20T16:59:50%2B01:00", &["00:00", "59:50"], 2, false),
+        ("start_time=2026-11-20T16:59:50+01:00", &["00:00", "59:50"], 2, false),
+        ("start_time=1795190390", &["00:00", "59:50"], 2, false),
+        ("start_time=1795190390000", &["00:00", "59:50"], 2, false),
+    ];
+    for (query, expected, total, next) in table {
+        let list = world.ok(&format!("/api/v1/gpus/GPU-a/telemetry?{query}")).await;
+        assert_eq!(seconds(&list), *expected, "{query}");
+        assert_eq!(list["total"], json!(total), "{query}");
+        assert_eq!(list["pagination"]["has_next"], json!(next), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_columns_that_are_asked_for() {
+    let world = World::new().await;
+    let list = world.ok("/api/v1/gpus/GPU-a/telemetry?metrics=utilization_pct,room_c").await;
+    let metrics: Vec<&Value> = list["data"].as_array().unwrap().iter().map(|row| &row["metrics"]).collect();
+    assert_eq!(
+        metrics,
+        [&json!({"room_c": 21.5}), &json!({"utilization_pct": 97.0}), &json!({"utilization_pct": 90.5})]
+    );
+}
+
+#[tokio::test]
+async fn several_gpus_and_all() {
+    let world = World::new().await;
+    let gpus = |list: &Value| -> Vec<String> {
+        list["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["gpu_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let two = world.ok("/api/v1/telemetry?gpus=GPU-b,GPU-c,GPU-b").await;
+    assert_eq!(gpus(&two), ["GPU-b", "GPU-c"]);
+    let alias = world.ok("/api/v1/telemetry?gpus=sim-node-01:gpu10").await;
+    assert_eq!(gpus(&alias), ["GPU-b"]);
+    let all = world.ok("/api/v1/telemetry?limit=3&reverse=true").await;
+    assert_eq!(gpus(&all), ["GPU-d", "GPU-a", "GPU-a"]);
+    assert_eq!(all["total"], 7);
+    let lonely = world.ok("/api/v1/gpus/rack%407/telemetry").await;
+    assert_eq!(lonely["data"][0]["hostname"], Value::Null);
+}
+
+#[tokio::test]
+async fn partial_rows_of_one_instant_are_one_row_and_texts_are_kept() {
+    let world = World::new().await;
+    let a = gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3");
+    world.append(rows(&[(a.clone(), 0, &[("utilization_pct", 33.3)])])).await;
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let identity = builder.intern(&a);
+    let row = builder.row(now_ns(), identity);
+    builder.set(row, catalogue::by_column("temperature_c").unwrap(), Number::Float(64.0)).unwrap();
+    builder.set_extra_text(row, "phase", "warm \"up\"\n").unwrap();
+    world.append(builder.finish(Origin::default(), 2).unwrap()).await;
+    let list = world.ok("/api/v1/gpus/GPU-a/telemetry?limit=1").await;
+    assert_eq!(list["total"], 3);
+    let expected = json!({
+        "utilization_pct": 33.3, "power_w": 598.1, "temperature_c": 64.0, "room_c": 21.5, "phase": "warm \"up\"\n"
+    });
+    assert_eq!(list["data"][0]["metrics"], expected);
+}
+
+#[tokio::test]
+async fn a_float_is_spelled_as_short_as_it_was_read() {
+    let world = World::new().await;
+    let answer = world.get("/api/v1/gpus/GPU-a/telemetry").await;
+    assert!(answer.text().contains("\"power_w\":612.4,") || answer.text().contains("\"power_w\":612.4}"));
+    assert!(!answer.text().contains("612.40"));
+}
+
+#[tokio::test]
+async fn a_part_of_a_gpu_is_a_gpu() {
+    let world = World::empty(|_, _| ()).await;
+    let part = gpu("GPU-m", "sim-node-01", 0, "NVIDIA H100 80GB HBM3");
+    let part = part.with(gpuvitals_core::IdentityColumn::Partition, "1g.10gb-3").unwrap();
+    world.append(rows(&[(part, 0, &[("power_w", 50.0)])])).await;
+    let list = world.ok("/api/v1/gpus").await;
+    assert_eq!(list["gpus"][0]["id"], "GPU-m:1g.10gb-3");
+    assert_eq!(list["gpus"][0]["name"], "sim-node-01 / GPU 0 / 1g.10gb-3");
+    let rows = world.ok("/api/v1/gpus/GPU-m:1g.10gb-3/telemetry").await;
+    assert_eq!(rows["data"][0]["gpu_id"], "GPU-m:1g.10gb-3");
+}
