@@ -44,9 +44,10 @@ impl Board {
         if *slot == reason {
             return;
         }
-        match &reason {
-            Some(reason) => tracing::warn!(?part, reason, "the store is degraded"),
-            None => tracing::info!(?part, "the store has recovered"),
+        if let Some(reason) = &reason {
+            tracing::warn!(?part, reason, "the store is degraded");
+        } else {
+            tracing::info!(?part, "the store has recovered");
         }
         *slot = reason;
         let reasons: Vec<&str> = state.reasons.iter().flatten().map(String::as_str).collect();

@@ -4,6 +4,7 @@
 //! unread key of every file is whole and goes out. Memory is a row group per file and what becomes of them.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::file::{self, FileError, Place, TableFile, TableWriter};
-use crate::flush::row_groups;
+use crate::flush::{pieces, row_groups};
 use crate::manifest::{FileEntry, FileRecord, HOUR_NS};
 use crate::merge::{Merge, MergeError, Order, RowKeys};
 use crate::shared::Shared;
@@ -111,19 +112,19 @@ fn try_merge(
         }
         let mut parts = frames.clone();
         for cursor in &mut cursors {
-            cursor.take_below(bound.as_deref(), &mut parts)?;
+            cursor.take_below(&bound, &mut parts)?;
         }
         let plan = Merge::plan(&parts, Order::GpuTime)?;
         joined += plan.joined() as u64;
         for rows in row_groups(&plan, config) {
-            writer.row_group(&plan.batch(rows)?)?;
+            writer.row_group(pieces(&plan, rows))?;
         }
     }
     Ok(Some((writer.finish()?, joined)))
 }
 
-/// Reads on until some rows are whole; the key below which they are (none: all), or none at the end.
-fn advance(cursors: &mut [Cursor]) -> Result<Option<Option<Arc<str>>>, StoreError> {
+/// Reads on until some rows are whole; up to which key they are, or none at the end.
+fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError> {
     loop {
         for cursor in cursors.iter_mut().filter(|cursor| cursor.pending.is_empty()) {
             cursor.read_group()?;
@@ -135,7 +136,7 @@ fn advance(cursors: &mut [Cursor]) -> Result<Option<Option<Arc<str>>>, StoreErro
             (Some(bound), Some(first)) => first < bound.as_ref(),
         };
         if cursors.iter().any(whole) {
-            return Ok(Some(bound));
+            return Ok(Some(bound.map_or(Bound::Unbounded, Bound::Excluded)));
         }
         // One GPU goes over the end of a row group, or all is read.
         let Some(bound) = bound else { return Ok(None) };
@@ -188,10 +189,15 @@ impl Cursor {
     }
 
     /// Hands over the rows below a key.
-    fn take_below(&mut self, bound: Option<&str>, parts: &mut Vec<RecordBatch>) -> Result<(), StoreError> {
+    fn take_below(
+        &mut self,
+        bound: &Bound<Arc<str>>,
+        parts: &mut Vec<RecordBatch>,
+    ) -> Result<(), StoreError> {
         for (rows, keys) in std::mem::take(&mut self.pending) {
-            let below = |id: &u32| {
-                bound.is_none_or(|bound| keys.keys.get(*id as usize).is_some_and(|key| key.as_ref() < bound))
+            let below = |id: &u32| match bound {
+                Bound::Excluded(bound) => keys.keys.get(*id as usize).is_some_and(|key| key < bound),
+                _ => true,
             };
             let whole = keys.ids.partition_point(below);
             let rest = rows.num_rows() - whole;

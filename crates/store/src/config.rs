@@ -38,7 +38,7 @@ impl StoreConfig {
             dir: dir.into(),
             flush_rows: 400_000,
             flush_bytes: 48 << 20,
-            flush_age: Duration::from_secs(120),
+            flush_age: Duration::from_mins(2),
             row_group_gpus: 64,
             row_group_rows: 1 << 20,
             page_rows: 3_600,

@@ -15,6 +15,9 @@ use crate::merge::{Merge, MergeError, Order};
 use crate::step::Steps;
 use crate::tail::{Tail, timestamps};
 
+/// Rows that are gathered before they are encoded: a megabyte or two.
+const PIECE_ROWS: usize = 1 << 14;
+
 /// Writes a tail as one file per hour. On an error none of them stays.
 ///
 /// # Errors
@@ -76,9 +79,18 @@ fn write_hour(
     let properties = file::properties(plan.schema(), place.level, config.page_rows);
     let mut writer = TableWriter::create(place, plan.schema().clone(), properties, steps)?;
     for rows in row_groups(&plan, config) {
-        writer.row_group(&plan.batch(rows)?)?;
+        writer.row_group(pieces(&plan, rows))?;
     }
     Ok(Some(writer.finish()?))
+}
+
+/// Merged rows piece by piece: what is encoded already need not be held.
+pub(crate) fn pieces(
+    plan: &Merge,
+    rows: Range<usize>,
+) -> impl Iterator<Item = Result<RecordBatch, MergeError>> + '_ {
+    let end = rows.end;
+    rows.step_by(PIECE_ROWS).map(move |start| plan.batch(start..end.min(start + PIECE_ROWS)))
 }
 
 /// Ranges of merged rows that make row groups: whole GPUs, unless one GPU alone is too long.

@@ -107,7 +107,7 @@ impl Keeper {
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         self.merge_if_due();
         loop {
-            let patience = self.pending.as_ref().map_or(Duration::from_secs(3600), |pending| {
+            let patience = self.pending.as_ref().map_or(Duration::from_hours(1), |pending| {
                 RETRY.get(pending.failures.saturating_sub(1)).or(RETRY.last()).copied().unwrap_or_default()
             });
             match jobs.recv_timeout(patience) {
@@ -326,7 +326,9 @@ impl Keeper {
         next.files.push(Arc::new(FileEntry::new(root, record)));
         match self.switch(next, false) {
             Ok(()) => {
-                inputs.iter().for_each(|input| input.doom());
+                for input in inputs {
+                    input.doom();
+                }
                 count(&self.shared.counters.merges, 1);
                 count(&self.shared.counters.joined_rows, joined);
                 self.shared.board.set(Part::Merge, None);

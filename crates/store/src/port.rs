@@ -180,7 +180,7 @@ impl Port {
             if record.sequence <= visible {
                 continue;
             }
-            if let Some(event) = replay(record, &self.directory).ok().and_then(event)
+            if let Some(event) = replay(&record, &self.directory).ok().map(event)
                 && self.events.send(event).is_err()
             {
                 return Err(LogError::Closed);
@@ -214,15 +214,15 @@ impl Port {
     }
 }
 
-fn event((sequence, arrival): (u64, Arrival)) -> Option<Event> {
-    Some(Event::Durable { sequence, arrivals: vec![arrival], room: None, answer: None })
+fn event((sequence, arrival): (u64, Arrival)) -> Event {
+    Event::Durable { sequence, arrivals: vec![arrival], room: None, answer: None }
 }
 
 /// Rows of a log record.
 ///
 /// # Errors
 /// When it does not hold rows: then it has been set aside, and the path or the reason why not is told.
-pub(crate) fn replay(record: Record, directory: &Directory) -> Result<(u64, Arrival), String> {
+pub(crate) fn replay(record: &Record, directory: &Directory) -> Result<(u64, Arrival), String> {
     let reason = if record.kind == KIND_GPU_EVENTS {
         match wire::decode(&record.payload)
             .map_err(|error| causes(&error))

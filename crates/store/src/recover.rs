@@ -195,7 +195,7 @@ pub(crate) fn log(
             continue;
         }
         tail.last_sequence = record.sequence;
-        match port::replay(record, directory) {
+        match port::replay(&record, directory) {
             Ok((_, arrival)) => {
                 found.records += 1;
                 found.log_rows += arrival.batch.rows() as u64;

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use crate::board::Board;
 use crate::config::StoreConfig;
 use crate::fleet::{Fleet, LiveFleet};
+use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 
 /// Bytes that one permit of [`Shared::room`] stands for.
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Newest log record that is visible.
     pub(crate) last_applied: AtomicU64,
+    /// Reads files for queries.
+    pub(crate) reader: Reader,
     /// The store is going: merging stops where it is.
     pub(crate) ending: AtomicBool,
 }
@@ -73,6 +76,7 @@ impl Shared {
             board: Board::new(),
             counters: Counters::default(),
             last_applied: AtomicU64::new(0),
+            reader: Reader::default(),
             ending: AtomicBool::new(false),
             config,
         }

@@ -22,7 +22,6 @@ use crate::machine::Machine;
 use crate::manifest::{FileEntry, Manifest};
 use crate::port::Port;
 use crate::query;
-use crate::reader::Reader;
 use crate::recover::{self, Recovered};
 use crate::shared::{PERMIT_BYTES, Shared, count};
 use crate::snapshot::Snapshot;
@@ -65,7 +64,6 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     port: Arc<Port>,
-    reader: Reader,
     flight: Arc<Semaphore>,
     events: SyncSender<Event>,
     jobs: SyncSender<Job>,
@@ -95,12 +93,13 @@ impl Store {
         recover::files(&directory, &mut manifest, &mut found)?;
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
         let log_config = LogConfig { segment_len: config.segment_bytes, ..LogConfig::default() };
+        let steps = machine.steps();
         let (log, recovery) = machine.open_log(log_config.clone())?;
         if recovery.next_sequence <= manifest.flushed_through {
             // The log begins anew: its records must not be taken for old ones.
             manifest.flushed_through = recovery.next_sequence.saturating_sub(1);
             manifest.number += 1;
-            manifest.store(&directory, &machine.steps())?;
+            manifest.store(&directory, &steps)?;
             found.damage.push("the log was gone; rows that were not in files are lost".to_owned());
         }
         let tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
@@ -123,7 +122,7 @@ impl Store {
         let port = Arc::new(Port::new(
             Arc::clone(&shared),
             Arc::clone(&directory),
-            machine.clone(),
+            machine,
             log_config,
             log,
             events.clone(),
@@ -133,7 +132,7 @@ impl Store {
         let keeper = Keeper::new(
             Arc::clone(&shared),
             Arc::clone(&directory),
-            machine.steps(),
+            steps,
             manifest,
             Arc::clone(&port),
             events.clone(),
@@ -145,8 +144,7 @@ impl Store {
         ];
         let flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES / FLIGHT_PERMIT_BYTES));
         let threads = Mutex::new(threads);
-        let inner =
-            Inner { shared, port, reader: Reader::default(), flight, events, jobs, threads, directory };
+        let inner = Inner { shared, port, flight, events, jobs, threads, directory };
         Ok((Self(Arc::new(inner)), found))
     }
 
@@ -180,7 +178,7 @@ impl Store {
     /// # Errors
     /// When the question has no answer; files that cannot be read are named in [`Rows::partial`].
     pub fn range(&self, q: &RangeQuery) -> Result<Rows, QueryError> {
-        let rows = query::range(&self.0.reader, &self.0.snapshot(), q)?;
+        let rows = query::range(&self.0.shared.reader, &self.0.snapshot(), q)?;
         self.0.inspect(&rows.partial);
         Ok(rows)
     }
@@ -190,7 +188,7 @@ impl Store {
     /// # Errors
     /// When the question has no answer; files that cannot be read are named in [`Buckets::partial`].
     pub fn buckets(&self, q: &BucketQuery) -> Result<Buckets, QueryError> {
-        let buckets = query::buckets(&self.0.reader, &self.0.snapshot(), q)?;
+        let buckets = query::buckets(&self.0.shared.reader, &self.0.snapshot(), q)?;
         self.0.inspect(&buckets.partial);
         Ok(buckets)
     }

@@ -134,7 +134,7 @@ impl Writer {
 
     fn patience(&self) -> Duration {
         if self.tail.is_empty() || self.frozen.is_some() {
-            return Duration::from_secs(3600);
+            return Duration::from_hours(1);
         }
         let age = clock::monotonic().saturating_duration_since(self.filling_since);
         self.shared.config.flush_age.saturating_sub(age)
@@ -148,10 +148,10 @@ impl Writer {
             }
             Event::Files { files, flushed } => {
                 self.files = files;
-                self.changed = true;
                 if flushed && let Some(frozen) = self.frozen.take() {
                     self.shared.room.add_permits(frozen.permits);
                 }
+                self.changed = true;
             }
             Event::Stuck(error) => {
                 for reply in self.waiting.drain(..) {

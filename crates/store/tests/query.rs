@@ -2,8 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails its test")]
 
-#[path = "model/mod.rs"]
-mod model;
+mod naive;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use gpuvitals_core::{Batch, MetricId, Origin, Table, catalogue};
 use gpuvitals_store::{
     Aggregate, BUCKETS_MAX, BucketQuery, GroupBy, QueryError, ROWS_MAX, RangeQuery, Store, StoreConfig,
 };
-use model::{Model, Row, answer, batch, ingest};
+use naive::{Model, Row, answer, batch, ingest};
 use proptest::prelude::*;
 
 /// 2026-11-20 09:59:40: rows fall on both sides of an hour.

@@ -12,8 +12,9 @@ use parquet::file::properties::WriterProperties;
 
 use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::directory::sync_dir;
+use crate::error::StoreError;
 use crate::manifest::{FileRecord, HOUR_NS};
-use crate::merge::RowKeys;
+use crate::merge::{MergeError, RowKeys};
 use crate::step::{Step, Steps};
 use crate::tail;
 
@@ -137,40 +138,56 @@ impl<'a> TableWriter<'a> {
         move |source| FileError::Io { action, path, source }
     }
 
-    /// Adds a row group: rows by GPU and time, not before those that are there already.
+    /// Adds a row group: pieces of rows by GPU and time, not before those that are there already.
     ///
     /// # Errors
-    /// When the disk or Parquet refuses.
-    pub(crate) fn row_group(&mut self, rows: &RecordBatch) -> Result<(), FileError> {
-        self.writer.sync().map_err(self.io("writing"))?;
+    /// When the disk or Parquet refuses, or a piece does not come to be.
+    pub(crate) fn row_group(
+        &mut self,
+        pieces: impl Iterator<Item = Result<RecordBatch, MergeError>>,
+    ) -> Result<(), StoreError> {
         // The magic number at the front is part of the first row group's range.
         let offset = self.groups.last().map_or(0, |last| last.offset + last.len);
-        let (min_timestamp_ns, max_timestamp_ns) = tail::span(rows);
-        let keys = RowKeys::of(rows)
+        let mut facts = RowGroupFacts {
+            offset,
+            len: 0,
+            crc32c: 0,
+            rows: 0,
+            min_key: String::new(),
+            max_key: String::new(),
+            min_timestamp_ns: i64::MAX,
+            max_timestamp_ns: i64::MIN,
+        };
+        for piece in pieces {
+            let piece = piece?;
+            self.describe(&piece, &mut facts)?;
+            self.writer.write(&piece).map_err(self.parquet("writing"))?;
+        }
+        self.writer.flush().map_err(self.parquet("writing"))?;
+        self.writer.sync().map_err(self.io("writing"))?;
+        let summed = self.writer.inner_mut();
+        facts.crc32c = std::mem::take(&mut summed.crc32c);
+        facts.len = summed.offset - offset;
+        self.groups.push(facts);
+        Ok(())
+    }
+
+    fn describe(&self, piece: &RecordBatch, facts: &mut RowGroupFacts) -> Result<(), FileError> {
+        let keys = RowKeys::of(piece)
             .map_err(|_| FileError::Damaged { path: self.fresh.path.clone(), what: "a row names no GPU" })?;
         let key = |id: Option<&u32>| {
             id.and_then(|&id| keys.keys.get(id as usize))
                 .map(|key| key.as_ref().to_owned())
                 .unwrap_or_default()
         };
-        let (min_key, max_key) = (key(keys.ids.first()), key(keys.ids.last()));
-        let written = self.writer.write(rows).and_then(|()| self.writer.flush());
-        written.map_err(self.parquet("writing"))?;
-        self.writer.sync().map_err(self.io("writing"))?;
-        let summed = self.writer.inner_mut();
-        let crc32c = std::mem::take(&mut summed.crc32c);
-        let len = summed.offset - offset;
-        let rows = rows.num_rows() as u64;
-        self.groups.push(RowGroupFacts {
-            offset,
-            len,
-            crc32c,
-            rows,
-            min_key,
-            max_key,
-            min_timestamp_ns,
-            max_timestamp_ns,
-        });
+        if facts.rows == 0 {
+            facts.min_key = key(keys.ids.first());
+        }
+        facts.max_key = key(keys.ids.last());
+        facts.rows += piece.num_rows() as u64;
+        let (min, max) = tail::span(piece);
+        facts.min_timestamp_ns = facts.min_timestamp_ns.min(min);
+        facts.max_timestamp_ns = facts.max_timestamp_ns.max(max);
         Ok(())
     }
 

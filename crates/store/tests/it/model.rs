@@ -1,10 +1,8 @@
 //! Whatever comes in whatever order, flushed and merged or not: the store has what a map of joined rows has.
 
-mod support;
-
+use crate::support::{HOUR, Model, Row, SECOND, assert_is, grid, ingest, quiet, row};
 use gpuvitals_store::{Store, StoreConfig};
 use proptest::prelude::*;
-use support::{HOUR, Model, Row, SECOND, assert_is, ingest, quiet, row};
 
 #[derive(Debug, Clone)]
 enum Action {
@@ -48,7 +46,9 @@ fn run(actions: &[Action], config: impl Fn(&std::path::Path) -> StoreConfig) {
         for action in actions {
             match action {
                 Action::Append(batches) => {
-                    batches.iter().for_each(|rows| model.add(rows));
+                    for rows in batches {
+                        model.add(rows);
+                    }
                     store.append(batches.iter().map(|rows| ingest(rows)).collect()).await.unwrap();
                 }
                 Action::Flush => store.flush().await.unwrap(),
@@ -90,7 +90,7 @@ proptest! {
 #[tokio::test]
 async fn the_same_rows_again_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let rows = support::grid(5, HOUR, 0..20);
+    let rows = grid(5, HOUR, 0..20);
     let mut model = Model::default();
     model.add(&rows);
     for _ in 0..3 {
@@ -108,8 +108,8 @@ async fn the_same_rows_again_change_nothing() {
 #[tokio::test]
 async fn rows_come_in_any_order_and_late_ones_go_to_their_hour() {
     let dir = tempfile::tempdir().unwrap();
-    let mut rows = support::grid(3, HOUR, 0..30);
-    rows.extend(support::grid(3, HOUR - 7_200 * SECOND, 0..5));
+    let mut rows = grid(3, HOUR, 0..30);
+    rows.extend(grid(3, HOUR - 7_200 * SECOND, 0..5));
     // A fixed shuffle.
     let len = rows.len();
     for i in 0..len {
@@ -140,9 +140,10 @@ async fn appends_that_come_at_once_all_arrive() {
     let mut model = Model::default();
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..20_i64 {
-        let rows: Vec<Vec<Row>> =
-            (0..10).map(|n| support::grid(4, HOUR, task * 10 + n..task * 10 + n + 1)).collect();
-        rows.iter().for_each(|rows| model.add(rows));
+        let rows: Vec<Vec<Row>> = (0..10).map(|n| grid(4, HOUR, task * 10 + n..task * 10 + n + 1)).collect();
+        for rows in &rows {
+            model.add(rows);
+        }
         let store = store.clone();
         tasks.spawn(async move {
             for rows in rows {

@@ -1,38 +1,32 @@
 //! Rows to put in, a simple model of what must come out, and a comparison of the two.
-#![allow(dead_code, reason = "each suite uses a part")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{
-    Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire,
+    Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire,
 };
 use gpuvitals_store::{Ingest, RangeQuery, Store, StoreConfig};
 
 /// 2026-11-20T10:00:00Z
-pub const HOUR: i64 = 1_795_168_800_000_000_000;
-pub const SECOND: i64 = 1_000_000_000;
+pub(crate) const HOUR: i64 = 1_795_168_800_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 
 /// One row: GPU, time, values by column.
 #[derive(Debug, Clone)]
-pub struct Row {
-    pub gpu: String,
-    pub time: i64,
-    pub values: Vec<(&'static str, f64)>,
+pub(crate) struct Row {
+    pub(crate) gpu: String,
+    pub(crate) time: i64,
+    pub(crate) values: Vec<(&'static str, f64)>,
 }
 
-pub fn row(gpu: impl Into<String>, time: i64, values: &[(&'static str, f64)]) -> Row {
+pub(crate) fn row(gpu: impl Into<String>, time: i64, values: &[(&'static str, f64)]) -> Row {
     Row { gpu: gpu.into(), time, values: values.to_vec() }
 }
 
-pub fn metric(column: &str) -> MetricId {
-    catalogue::by_column(column).unwrap()
-}
-
-pub fn batch(rows: &[Row]) -> Batch {
+pub(crate) fn batch(rows: &[Row]) -> Batch {
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     for row in rows {
         let identity = Identity::default()
@@ -53,17 +47,17 @@ pub fn batch(rows: &[Row]) -> Batch {
     builder.finish(Origin::default(), 0).unwrap()
 }
 
-pub fn ingest(rows: &[Row]) -> Ingest {
+pub(crate) fn ingest(rows: &[Row]) -> Ingest {
     let batch = batch(rows);
     Ingest { encoded: wire::encode(&batch).unwrap(), batch }
 }
 
 /// What must be there: rows by GPU and time, columns joined.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Model(pub BTreeMap<(i64, String), BTreeMap<String, f64>>);
+pub(crate) struct Model(pub(crate) BTreeMap<(i64, String), BTreeMap<String, f64>>);
 
 impl Model {
-    pub fn add(&mut self, rows: &[Row]) {
+    pub(crate) fn add(&mut self, rows: &[Row]) {
         for row in rows {
             let joined = self.0.entry((row.time, row.gpu.clone())).or_default();
             for (column, value) in &row.values {
@@ -80,7 +74,7 @@ impl Model {
 }
 
 /// All rows of a store, as a model.
-pub fn contents(store: &Store) -> Model {
+pub(crate) fn contents(store: &Store) -> Model {
     let rows = store.range(&everything()).unwrap();
     assert_eq!(rows.partial, Vec::<String>::new());
     let found = rows.batch.as_ref().map(model_of).unwrap_or_default();
@@ -88,7 +82,7 @@ pub fn contents(store: &Store) -> Model {
     found
 }
 
-pub fn everything() -> RangeQuery {
+pub(crate) fn everything() -> RangeQuery {
     RangeQuery {
         gpus: Vec::new(),
         start_ns: None,
@@ -100,7 +94,7 @@ pub fn everything() -> RangeQuery {
     }
 }
 
-pub fn model_of(batch: &Batch) -> Model {
+pub(crate) fn model_of(batch: &Batch) -> Model {
     let mut model = Model::default();
     let times = batch.timestamps();
     let extras: Vec<_> = batch.extras().collect();
@@ -124,7 +118,7 @@ pub fn model_of(batch: &Batch) -> Model {
 }
 
 /// Latest values as the model has them.
-pub fn latest(model: &Model) -> BTreeMap<(String, String), (f64, i64)> {
+pub(crate) fn latest(model: &Model) -> BTreeMap<(String, String), (f64, i64)> {
     let mut latest = BTreeMap::new();
     for ((time, gpu), values) in &model.0 {
         for (column, value) in values {
@@ -135,7 +129,7 @@ pub fn latest(model: &Model) -> BTreeMap<(String, String), (f64, i64)> {
 }
 
 /// Latest values as the store has them.
-pub fn fleet(store: &Store) -> BTreeMap<(String, String), (f64, i64)> {
+pub(crate) fn fleet(store: &Store) -> BTreeMap<(String, String), (f64, i64)> {
     let mut latest = BTreeMap::new();
     for gpu in &store.fleet().gpus {
         for (id, value) in &gpu.latest {
@@ -153,7 +147,7 @@ pub fn fleet(store: &Store) -> BTreeMap<(String, String), (f64, i64)> {
 
 /// Asserts that rows and latest values are those of the model.
 #[track_caller]
-pub fn assert_is(store: &Store, model: &Model) {
+pub(crate) fn assert_is(store: &Store, model: &Model) {
     let found = contents(store);
     for (key, values) in &model.0 {
         assert_eq!(found.0.get(key), Some(values), "row {key:?}");
@@ -163,12 +157,12 @@ pub fn assert_is(store: &Store, model: &Model) {
 }
 
 /// No flush by itself, no merge.
-pub fn quiet(dir: &Path) -> StoreConfig {
-    StoreConfig { merge: false, flush_age: Duration::from_secs(86_400), ..StoreConfig::new(dir) }
+pub(crate) fn quiet(dir: &Path) -> StoreConfig {
+    StoreConfig { merge: false, flush_age: Duration::from_hours(24), ..StoreConfig::new(dir) }
 }
 
 /// Rows of `gpus` GPUs at `times` seconds from a start, four columns.
-pub fn grid(gpus: usize, start: i64, seconds: std::ops::Range<i64>) -> Vec<Row> {
+pub(crate) fn grid(gpus: usize, start: i64, seconds: std::ops::Range<i64>) -> Vec<Row> {
     let mut rows = Vec::new();
     for second in seconds {
         for gpu in 0..gpus {
@@ -186,8 +180,4 @@ pub fn grid(gpus: usize, start: i64, seconds: std::ops::Range<i64>) -> Vec<Row> 
         }
     }
     rows
-}
-
-pub fn keys(names: &[&str]) -> Vec<Arc<str>> {
-    names.iter().map(|name| Arc::from(*name)).collect()
 }

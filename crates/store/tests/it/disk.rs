@@ -1,19 +1,17 @@
 //! The disk under the log is full, or fails.
 
-mod support;
-
 use std::io;
 
+use crate::support::{HOUR, Model, assert_is, grid, ingest, quiet};
 use gpuvitals_core::Status;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_store::{AppendError, Machine, Store, StoreConfig};
-use support::{HOUR, Model, assert_is, grid, ingest, quiet};
 
 #[tokio::test]
 async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FaultDisk::new();
-    let config = StoreConfig { segment_bytes: 256 << 10, ..quiet(dir.path()) };
+    let config = StoreConfig { segment_bytes: 16 << 10, ..quiet(dir.path()) };
     let (store, _) = Store::open_on(config, Machine::on_disk(disk.clone())).unwrap();
     let mut model = Model::default();
     let rows = grid(4, HOUR, 0..5);
@@ -24,7 +22,7 @@ async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
     // The log uses up the space it has already.
     let mut second = 5;
     let more = loop {
-        let rows = grid(100, HOUR, second..second + 10);
+        let rows = grid(20, HOUR, second..second + 10);
         second += 10;
         match store.append(vec![ingest(&rows)]).await {
             Ok(_) => model.add(&rows),

@@ -1,13 +1,11 @@
 //! The power goes between any two steps: every acknowledged row is there, once.
 
-mod support;
-
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet};
 use gpuvitals_store::{Machine, Step, Store, StoreConfig};
-use support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet};
 use tempfile::TempDir;
 
 fn copy(from: &Path, to: &Path) {

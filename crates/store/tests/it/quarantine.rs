@@ -1,12 +1,10 @@
 //! Damaged files are set aside; the rest is served, and the answer says what is missing.
 
-mod support;
-
 use std::path::PathBuf;
 
+use crate::support::{HOUR, Model, SECOND, everything, grid, ingest, model_of, quiet};
 use gpuvitals_core::Status;
 use gpuvitals_store::Store;
-use support::{HOUR, Model, SECOND, everything, grid, ingest, model_of, quiet};
 use tempfile::TempDir;
 
 /// A closed store with one file per hour, and the rows of each.
@@ -39,7 +37,7 @@ async fn cut_off_or_gone_it_is_found_when_the_store_opens() {
         let (dir, files, models) = two_hours().await;
         match cut {
             Some(len) => {
-                std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(len).unwrap()
+                std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(len).unwrap();
             }
             None => std::fs::remove_file(&files[0]).unwrap(),
         }

@@ -1,10 +1,8 @@
 //! What was acknowledged is there after any restart, once.
 
-mod support;
-
+use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet, row};
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_store::{AppendError, Store, StoreError};
-use support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet, row};
 
 #[tokio::test]
 async fn rows_are_visible_once_they_are_acknowledged() {
@@ -20,7 +18,7 @@ async fn rows_are_visible_once_they_are_acknowledged() {
     let mut model = Model::default();
     model.add(&rows);
     assert_is(&store, &model);
-    assert_eq!(news.recv().await.unwrap().iter().map(|batch| batch.rows()).sum::<usize>(), 30);
+    assert_eq!(news.recv().await.unwrap().iter().map(gpuvitals_core::Batch::rows).sum::<usize>(), 30);
 }
 
 #[tokio::test]

@@ -1,0 +1,15 @@
+//! The store through its public face: restarts, crashes, full disks, damage, any order.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "what fails in a helper fails its test; numbers of tests are small"
+)]
+
+mod crash;
+mod disk;
+mod model;
+mod quarantine;
+mod restart;
+mod support;
