@@ -135,6 +135,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(run(config, rows, batch_rows, writers))
 }
 
+/// As many tasks as there are writers, each with one append at a time.
+async fn send(store: &Store, batches: VecDeque<Ingest>, writers: usize) {
+    let work = Arc::new(Mutex::new(batches));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..writers {
+        let (store, work) = (store.clone(), Arc::clone(&work));
+        tasks.spawn(async move {
+            loop {
+                let next = work.lock().ok().and_then(|mut work| work.pop_front());
+                let Some(item) = next else { return };
+                if let Err(error) = store.append(vec![item]).await {
+                    println!("append: {error}");
+                }
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
 async fn run(
     config: StoreConfig,
     rows: usize,
@@ -151,22 +170,8 @@ async fn run(
             (0..SLICE_ROWS / batch_rows).filter_map(|_| maker.batch(batch_rows)).collect();
         wire_bytes += part.iter().map(|item| item.encoded.len()).sum::<usize>();
         done += part.iter().map(|item| item.batch.rows()).sum::<usize>();
-        let work = Arc::new(Mutex::new(part));
         let (begun, cpu_begun) = (Instant::now(), cpu());
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..writers {
-            let (store, work) = (store.clone(), Arc::clone(&work));
-            tasks.spawn(async move {
-                loop {
-                    let next = work.lock().ok().and_then(|mut work| work.pop_front());
-                    let Some(item) = next else { return };
-                    if let Err(error) = store.append(vec![item]).await {
-                        println!("append: {error}");
-                    }
-                }
-            });
-        }
-        tasks.join_all().await;
+        send(&store, part, writers).await;
         wall += begun.elapsed();
         used += cpu().saturating_sub(cpu_begun);
     }

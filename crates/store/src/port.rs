@@ -180,10 +180,9 @@ impl Port {
             if record.sequence <= visible {
                 continue;
             }
-            if let Some(event) = replay(&record, &self.directory).ok().map(event)
-                && self.events.send(event).is_err()
-            {
-                return Err(LogError::Closed);
+            match replay(&record, &self.directory) {
+                Ok(found) => self.events.send(event(found)).map_err(|_| LogError::Closed)?,
+                Err(reason) => self.shared.board.set(Part::Damage, Some(reason)),
             }
         }
         let log = Arc::new(log);

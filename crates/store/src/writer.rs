@@ -112,6 +112,8 @@ impl Writer {
 
     /// Works until told to close, or until nobody is left.
     pub(crate) fn run(mut self, events: &Receiver<Event>) {
+        // What was replayed may be more than enough for a flush.
+        self.freeze_if_due();
         'work: loop {
             let first = match events.recv_timeout(self.patience()) {
                 Ok(event) => Some(event),

@@ -9,6 +9,7 @@
 
 mod crash;
 mod disk;
+mod fleet;
 mod model;
 mod quarantine;
 mod restart;

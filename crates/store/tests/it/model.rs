@@ -67,7 +67,7 @@ fn run(actions: &[Action], config: impl Fn(&std::path::Path) -> StoreConfig) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
     fn unmerged(actions in prop::collection::vec(action(), 1..14)) {

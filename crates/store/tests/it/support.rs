@@ -5,9 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{
-    Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire,
-};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
 use gpuvitals_store::{Ingest, RangeQuery, Store, StoreConfig};
 
 /// 2026-11-20T10:00:00Z

@@ -1,0 +1,95 @@
+//! The latest state: of each column its newest value, and who the GPU is.
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
+use gpuvitals_store::{ExtraValue, Ingest, Store};
+
+use crate::support::{HOUR, SECOND, quiet};
+
+fn identity(columns: &[(IdentityColumn, &str)], index: Option<i32>) -> Identity {
+    let mut identity = Identity::default();
+    identity.index = index;
+    for (column, text) in columns {
+        identity.set(*column, text).unwrap();
+    }
+    identity
+}
+
+fn one(identity: &Identity, time: i64, power: Option<f64>, state: Option<&str>) -> Ingest {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(identity);
+    let row = builder.row(time, id);
+    if let Some(power) = power {
+        builder.set(row, catalogue::by_column("power_w").unwrap(), Value::Float(power)).unwrap();
+    }
+    if let Some(state) = state {
+        builder.set_extra_text(row, "foreign state", state).unwrap();
+    }
+    let batch = builder.finish(Origin::default(), 0).unwrap();
+    Ingest { encoded: wire::encode(&batch).unwrap(), batch }
+}
+
+#[tokio::test]
+async fn a_pod_that_is_gone_is_gone_but_the_model_stays() {
+    use IdentityColumn::{Model, Node, Pod, Uuid};
+    let dir = tempfile::tempdir().unwrap();
+    let held = identity(&[(Uuid, "GPU-1"), (Node, "n1"), (Model, "H100"), (Pod, "train-0")], Some(3));
+    let free = identity(&[(Uuid, "GPU-1"), (Node, "n1")], None);
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    store.append(vec![one(&held, HOUR, Some(500.0), Some("warm"))]).await.unwrap();
+    // The other half of the same row takes nothing away.
+    store.append(vec![one(&free, HOUR, None, None)]).await.unwrap();
+    assert_eq!(store.fleet().get("GPU-1").unwrap().identity.get(Pod), Some("train-0"));
+    store.append(vec![one(&free, HOUR + SECOND, None, None)]).await.unwrap();
+    // A late row changes nothing of who the GPU is now.
+    store.append(vec![one(&held, HOUR - SECOND, Some(1.0), Some("cold"))]).await.unwrap();
+    for flushed in [false, true] {
+        let gpu = store.fleet().get("GPU-1").cloned().unwrap();
+        assert_eq!((gpu.first_seen_ns, gpu.last_seen_ns), (HOUR - SECOND, HOUR + SECOND));
+        assert_eq!((gpu.identity.get(Pod), gpu.identity.get(Model)), (None, Some("H100")));
+        assert_eq!(gpu.identity.index, Some(3));
+        assert_eq!((gpu.latest[0].1.value, gpu.latest[0].1.timestamp_ns), (Value::Float32(500.0), HOUR));
+        assert_eq!(gpu.extras, [("foreign state".into(), ExtraValue::Text("warm".into()), HOUR)]);
+        if !flushed {
+            store.flush().await.unwrap();
+        }
+    }
+    let before = store.fleet();
+    store.close().await.unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!(store.fleet().gpus, before.gpus);
+}
+
+#[tokio::test]
+async fn a_gpu_answers_to_every_name_that_is_its_own() {
+    use IdentityColumn::{Node, Partition, Pci, Uuid};
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let gpus = [
+        identity(&[(Uuid, "B"), (Node, "n1"), (Pci, "0000:0c:00.0")], Some(1)),
+        identity(&[(Uuid, "A"), (Node, "n1"), (Pci, "0000:0b:00.0")], Some(0)),
+        identity(&[(Uuid, "C"), (Node, "n2"), (Pci, "0000:0c:00.0")], Some(0)),
+        identity(&[(Uuid, "D"), (Node, "n2"), (Partition, "cpx0")], None),
+        identity(&[(Uuid, "D"), (Node, "n2"), (Partition, "cpx1")], None),
+        identity(&[(Uuid, "E"), (Node, "n2"), (Partition, "cpx0")], None),
+    ];
+    let rows = gpus.iter().map(|gpu| one(gpu, HOUR, Some(1.0), None)).collect();
+    store.append(rows).await.unwrap();
+    let fleet = store.fleet();
+    let order: Vec<&str> = fleet.gpus.iter().map(|gpu| gpu.key.as_ref()).collect();
+    assert_eq!(order, ["A", "B", "D:cpx0", "D:cpx1", "E:cpx0", "C"]);
+    for (name, key) in [
+        ("A", Some("A")),
+        ("n1:gpu1", Some("B")),
+        ("0000:0b:00.0", Some("A")),
+        ("0000:0c:00.0", None),
+        ("0000:0c:00.0@n2", Some("C")),
+        ("D", None),
+        ("D:cpx1", Some("D:cpx1")),
+        ("E", Some("E:cpx0")),
+        ("n1", None),
+    ] {
+        assert_eq!(fleet.get(name).map(|gpu| gpu.key.as_ref()), key, "{name}");
+    }
+    assert!(std::sync::Arc::ptr_eq(&store.fleet(), &fleet), "the fleet was made anew without need");
+}
