@@ -50,6 +50,7 @@ pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue};
 pub use machine::Machine;
 pub use manifest::ManifestError;
 pub use merge::MergeError;
+pub use query::{BUCKETS_MAX, POINTS_MAX, ROWS_MAX, VALUES_MAX};
 pub use recover::Recovered;
 pub use stats::{LevelStats, StoreStats};
 pub use step::{Step, StepHook};
