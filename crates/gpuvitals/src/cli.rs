@@ -116,6 +116,9 @@ pub(crate) struct Up {
     /// Seed of the simulated fleet: same seed, same data
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Time between two samples of a simulated GPU: 1s, 100ms
+    #[arg(long, value_name = "DURATION")]
+    pub interval: Option<String>,
     /// Where history is kept
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -146,6 +149,7 @@ impl Up {
             ("source.gpus", self.gpus.map(Value::from)),
             ("source.hosts", self.hosts.map(Value::from)),
             ("source.seed", self.seed.map(Value::from)),
+            ("source.interval", self.interval.as_deref().map(Value::from)),
             ("store.dir", self.data_dir.as_ref().map(|dir| dir.to_string_lossy().into_owned().into())),
             ("api.listen", self.listen.map(|address| address.to_string().into())),
             ("api.port", self.port.map(Value::from)),

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, time};
+use gpuvitals_core::{Batch, catalogue, time};
 use gpuvitals_sources::csv::write::{LongWriter, WideWriter, WriteError};
 use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
 
@@ -36,7 +36,9 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
     let out = BufWriter::new(stdout().lock());
     let written = match settings.form {
         CsvForm::Wide => {
-            let mut writer = WideWriter::new(out);
+            let names = Simulated::column_names().iter();
+            let mut writer =
+                WideWriter::with_metrics(out, names.filter_map(|name| catalogue::by_column(name)));
             all(&mut fleet, |batch| writer.write(batch)).and_then(|()| flush(writer.into_inner()))
         }
         CsvForm::Dcgm => {

@@ -221,8 +221,8 @@ pub struct BatchBuilder {
     table: Table,
     timestamps: Vec<i64>,
     row_identity: Vec<u32>,
-    identities: Vec<Identity>,
-    identity_index: HashMap<Identity, u32, foldhash::fast::RandomState>,
+    identities: Vec<Arc<Identity>>,
+    identity_index: HashMap<Arc<Identity>, u32, foldhash::fast::RandomState>,
     columns: Vec<Option<Column>>,
     extras: Vec<(Arc<str>, Column)>,
     extra_index: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
@@ -256,9 +256,17 @@ impl BatchBuilder {
         if let Some(&id) = self.identity_index.get(identity) {
             return IdentityId(id);
         }
+        let shared = Arc::new(identity.clone());
+        let id = self.add_identity(&shared);
+        self.identity_index.insert(shared, id.0);
+        id
+    }
+
+    /// Makes an identity known that this batch has not met: [`BatchBuilder::intern`] without the search, for those
+    /// who remember which they have asked for. Asked twice, the batch is right, only larger.
+    pub fn add_identity(&mut self, identity: &Arc<Identity>) -> IdentityId {
         let id = u32::try_from(self.identities.len()).unwrap_or(u32::MAX);
-        self.identities.push(identity.clone());
-        self.identity_index.insert(identity.clone(), id);
+        self.identities.push(Arc::clone(identity));
         IdentityId(id)
     }
 

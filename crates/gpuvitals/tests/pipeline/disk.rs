@@ -1,15 +1,20 @@
 //! A full disk: nothing is acknowledged, the state is `degraded` with the reason, and it recovers.
 
+use std::fmt::Write as _;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
 use crate::server::Server;
 
+/// More than the log has zero-filled ahead.
+const ROWS: u64 = 260_000;
+
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
-        let _best_effort = Command::new("umount").arg("-l").arg(self.0).status();
+        drop(Command::new("umount").arg("-l").arg(self.0).status());
     }
 }
 
@@ -24,25 +29,58 @@ fn a_full_disk_degrades_and_recovers_without_loss() {
         return;
     }
     let mount = Mounted(&disk);
-    let server =
-        Server::start(&disk.join("data"), &["--source", "simulated", "--gpus", "64", "--hosts", "8"]);
+    // The header is needed before anything is opened.
+    let header = b"timestamp,uuid,power_w,noise_a,noise_b,noise_c\n";
+    let mut server = Server::start_fed(&disk.join("data"), &["--csv", "-"], header);
+    let mut input = server.child.stdin.take().unwrap();
+    write_rows(&mut input, 0..30_000);
     server.until("/stats", "the first rows", |stats| stats["source"]["rows_stored"].as_u64() > Some(0));
 
-    // Fill the disk to its last byte.
+    // Fill the disk to its last byte, then send the rest.
     let ballast = disk.join("ballast");
     let filled =
         Command::new("dd").args(["if=/dev/zero", "bs=64k"]).arg(format!("of={}", ballast.display())).output();
     assert!(!filled.unwrap().status.success(), "dd stops when the disk is full");
+    let writer = std::thread::spawn(move || write_rows(&mut input, 30_000..ROWS));
     let health = server.until("/health", "degraded", |health| health["collector"]["status"] == "degraded");
     let reason = health["collector"]["reason"].as_str().unwrap();
     assert!(reason.contains("No space left"), "{reason}");
     assert_eq!(health["status"], "degraded");
-    let stuck = server.get("/stats")["source"]["rows_stored"].as_u64();
+    assert!(
+        server.get("/stats")["source"]["rows_stored"].as_u64() < Some(ROWS),
+        "nothing more is acknowledged"
+    );
 
     std::fs::remove_file(&ballast).unwrap();
-    server.until("/health", "healthy again", |health| health["status"] == "healthy");
-    let stats = server.until("/stats", "more rows", |stats| stats["source"]["rows_stored"].as_u64() > stuck);
+    let stats =
+        server.until("/stats", "all rows", |stats| stats["source"]["rows_stored"].as_u64() == Some(ROWS));
+    writer.join().unwrap();
     assert_eq!(stats["topics"]["gpu-telemetry"]["dead"], 0, "nothing was given up on");
-    assert_eq!(server.terminate(), Some(0));
+    server.until("/health", "healthy again", |health| health["status"] == "healthy");
+    let total = |server: &Server| server.get("/api/v1/telemetry?limit=1")["total"].as_u64();
+    assert_eq!(total(&server), Some(ROWS));
+    server.kill();
+
+    let server = Server::start(&disk.join("data"), &[]);
+    assert_eq!(total(&server), Some(ROWS), "after a kill all of it is there, once");
+    drop(server);
     drop(mount);
+}
+
+/// Rows that do not compress well.
+fn write_rows(input: &mut impl Write, rows: std::ops::Range<u64>) {
+    let mut text = String::new();
+    for row in rows {
+        let noise = row.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let power = f64::from(u32::try_from(noise >> 44).unwrap()) / 2000.0;
+        let (a, b) = (noise, noise.rotate_left(21) ^ row);
+        let (second, milli, gpu) = (1_767_225_600 + row / 1000, row % 1000, row % 8);
+        writeln!(
+            text,
+            "{second}.{milli:03},GPU-{gpu},{power:.3},0.{a:020},0.{b:020},0.{:020}",
+            a ^ b.rotate_left(40)
+        )
+        .unwrap();
+    }
+    input.write_all(text.as_bytes()).unwrap();
 }

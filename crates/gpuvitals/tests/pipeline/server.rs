@@ -1,6 +1,6 @@
 //! A real `gpuvitals up` on a free port, as a user would start it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -22,14 +22,23 @@ pub fn gpuvitals() -> Command {
 impl Server {
     /// Starts it and waits for the line that names its address.
     pub fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_fed(data_dir, arguments, b"")
+    }
+
+    /// The same with an open standard input that begins with these bytes.
+    pub fn start_fed(data_dir: &Path, arguments: &[&str], begin: &[u8]) -> Self {
         let mut child = gpuvitals()
             .args(["up", "--port", "0", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
+            .stdin(if begin.is_empty() { Stdio::null() } else { Stdio::piped() })
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
+        if let Some(input) = &mut child.stdin {
+            input.write_all(begin).unwrap();
+        }
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut first_line = String::new();
         let url = loop {

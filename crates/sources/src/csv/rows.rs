@@ -40,7 +40,7 @@ enum Named {
 #[derive(Debug)]
 struct Carried {
     timestamp_ns: i64,
-    identity: Identity,
+    identity: Arc<Identity>,
     cell: ExtraCell,
 }
 
@@ -335,7 +335,7 @@ impl Rows {
             match outcome {
                 Err(ValueError::Mixed(_)) if text_columns.len() < TEXT_COLUMNS_MAX => {
                     text_columns.insert(Arc::clone(&cell.name));
-                    let identity = subject.identity.clone();
+                    let identity = Arc::clone(&subject.identity);
                     carried.push(Carried { timestamp_ns: place.time_ns, identity, cell: cell.clone() });
                 }
                 Err(error) => ledger.value(line, Some(&cell.name), error.to_string()),
@@ -362,7 +362,7 @@ impl Subject {
         match self.id {
             Some(id) if self.batch == batch => id,
             _ => {
-                let id = builder.intern(&self.identity);
+                let id = builder.add_identity(&self.identity);
                 (self.batch, self.id, self.row) = (batch, Some(id), None);
                 id
             }

@@ -36,7 +36,7 @@ pub(super) struct ExtraCell {
 /// A GPU (in the circumstances its rows name) and where its last row lies.
 #[derive(Debug)]
 pub(super) struct Subject {
-    pub(super) identity: Identity,
+    pub(super) identity: Arc<Identity>,
     pub(super) extras: Vec<ExtraCell>,
     /// Number of the batch that `id` and `row` belong to.
     pub(super) batch: u64,
@@ -179,7 +179,16 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
         let column = plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid)));
         Refusal { cause: Cause::Identity, column, reason: error.to_string() }
     })?;
-    Ok(Subject { identity, extras, batch: 0, id: None, row: None, last_ns: 0, key: Arc::from([]), next: 0 })
+    Ok(Subject {
+        identity: Arc::new(identity),
+        extras,
+        batch: 0,
+        id: None,
+        row: None,
+        last_ns: 0,
+        key: Arc::from([]),
+        next: 0,
+    })
 }
 
 fn refusal(column: usize, reason: String) -> Refusal {

@@ -46,18 +46,27 @@ impl Column {
 }
 
 /// Writes batches in the wide form: time, identity, metrics in the catalogue's order and unit, unknown columns. The
-/// header has the columns of the first batch.
+/// header has the columns it was made with, or those of the first batch.
 #[derive(Debug)]
 pub struct WideWriter<W: Write> {
     out: W,
     columns: Vec<Column>,
+    begun: bool,
     line: Vec<u8>,
 }
 
 impl<W: Write> WideWriter<W> {
-    /// A writer that has written nothing yet.
+    /// A writer that has written nothing yet and takes its header from the first batch.
     pub fn new(out: W) -> Self {
-        Self { out, columns: Vec::new(), line: Vec::new() }
+        Self { out, columns: Vec::new(), begun: false, line: Vec::new() }
+    }
+
+    /// A writer whose header has all identity columns and these metrics, for batches that do not all have the same.
+    pub fn with_metrics(out: W, metrics: impl IntoIterator<Item = MetricId>) -> Self {
+        let identity = IdentityColumn::ALL.into_iter().map(Column::Identity);
+        let metrics = metrics.into_iter().map(Column::Metric);
+        let columns = std::iter::once(Column::Index).chain(identity).chain(metrics).collect();
+        Self { columns, ..Self::new(out) }
     }
 
     /// Writes the rows of a batch, before the first of them the header.
@@ -66,15 +75,19 @@ impl<W: Write> WideWriter<W> {
     /// When the output fails, or the batch has a column that the header lacks.
     pub fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
         let columns = columns_of(batch);
-        if self.columns.is_empty() {
+        if !self.begun {
+            self.begun = true;
+            if self.columns.is_empty() {
+                self.columns.clone_from(&columns);
+            }
             self.line.extend_from_slice(b"timestamp");
-            for column in &columns {
+            for column in &self.columns {
                 self.line.push(b',');
                 push_field(&mut self.line, column.name());
             }
             self.end_line()?;
-            self.columns = columns;
-        } else if let Some(column) = columns.iter().find(|column| !self.columns.contains(column)) {
+        }
+        if let Some(column) = columns.iter().find(|column| !self.columns.contains(column)) {
             return Err(WriteError::Column(column.name().to_owned()));
         }
         let arrays: Vec<Option<ArrayRef>> =
