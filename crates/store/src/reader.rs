@@ -21,7 +21,7 @@ pub(crate) use contest::contested;
 use files::Files;
 pub(crate) use parallel::parallel;
 pub(crate) use part::{Columns, Part};
-pub(crate) use scope::{Scope, matching};
+pub(crate) use scope::{Scope, in_time};
 
 use crate::file::FileError;
 use crate::manifest::FileEntry;

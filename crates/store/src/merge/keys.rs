@@ -13,7 +13,7 @@ use super::schema::as_text;
 
 /// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may stand for
 /// the same text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RowKeys {
     /// Per row, an index into `keys`.
     pub(crate) ids: Vec<u32>,
@@ -53,6 +53,11 @@ impl RowKeys {
         } else {
             Self::plain(owners)
         }
+    }
+
+    /// Rows that all belong to one GPU.
+    pub(crate) fn one(key: &Arc<str>, rows: usize) -> Self {
+        Self { ids: vec![0; rows], keys: vec![Arc::clone(key)] }
     }
 
     fn plain(owners: &DictionaryArray<Int32Type>) -> Result<Self, KeylessRow> {

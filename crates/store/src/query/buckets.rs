@@ -26,7 +26,7 @@ use super::tally::{Counted, Labels, RankRun, Ranks, Samples, Tally};
 use super::{POINTS_MAX, ROWS_MAX, VALUES_MAX};
 use crate::ask::{Aggregate, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError};
 use crate::merge::{MergeError, Order, RowKeys, as_text, merge};
-use crate::reader::{Columns, Part, Reader, Scope, contested, matching, parallel};
+use crate::reader::{Columns, Part, Reader, Scope, contested, parallel};
 use crate::snapshot::Snapshot;
 
 /// Parts with fewer rows in all are read by one thread.
@@ -97,7 +97,8 @@ impl Piece<'_> {
         let mut unread = Vec::new();
         let parts = self.reader.parts(self.snapshot, &scope, &mut unread);
         let contests = contested(&parts);
-        let rows: usize = parts.iter().map(Part::rows).sum();
+        let candidates: Vec<_> = parts.iter().map(|part| part.candidates(&scope)).collect();
+        let rows: usize = candidates.iter().flatten().flatten().map(Range::len).sum();
         let (values, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
         let yields = parallel(&parts, rows >= WIDE_ROWS, |at, part| {
             let full = |sum: &AtomicU64, max| sum.load(Ordering::Relaxed) > max;
@@ -105,7 +106,12 @@ impl Piece<'_> {
                 return Ok(None);
             }
             let contest = contests.get(at).map_or(&[][..], Vec::as_slice);
-            let found = self.part(part, &scope, contest)?;
+            let rows = match candidates.get(at) {
+                Some(Ok(rows)) => rows.as_slice(),
+                Some(Err(words)) => return Err(Unread::Part(words.clone())),
+                None => &[],
+            };
+            let found = self.part(part, rows, &scope, contest)?;
             values.fetch_add(found.tally.values() as u64, Ordering::Relaxed);
             let apart = found.apart.as_ref().map_or(0, RecordBatch::num_rows) as u64;
             set_apart.fetch_add(apart, Ordering::Relaxed);
@@ -130,7 +136,7 @@ impl Piece<'_> {
         }
         if let Some(merged) = merge(&apart, Order::GpuTime)? {
             let keys = RowKeys::of(&merged).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-            let labels = labels(&merged, self.query.group_by, Some(keys));
+            let labels = labels(&merged, self.query.group_by, keys);
             whole.add(&merged, std::slice::from_ref(&(0..merged.num_rows())), &labels, self.grid, &[])?;
             self.bound(&whole)?;
         }
@@ -150,8 +156,16 @@ impl Piece<'_> {
         if over { Err(Stop::Error(QueryError::TooManyPoints { max: POINTS_MAX })) } else { Ok(()) }
     }
 
-    fn part(&self, part: &Part, scope: &Scope, contest: &[(i64, i64)]) -> Result<Yield, Unread> {
-        let by_gpu = scope.keys().is_some() || self.query.group_by == GroupBy::Gpu || !contest.is_empty();
+    fn part(
+        &self,
+        part: &Part,
+        rows: &[Range<usize>],
+        scope: &Scope,
+        contest: &[(i64, i64)],
+    ) -> Result<Yield, Unread> {
+        let by_gpu = self.query.group_by == GroupBy::Gpu;
+        // What may have twins is merged with them by key; else the key of one GPU is known.
+        let with_keys = !contest.is_empty() || (by_gpu && scope.only_key().is_none());
         let names = self.query.metrics.iter().map(|metric| metric.metric().column);
         let key_columns = [IdentityColumn::Uuid.name(), IdentityColumn::Partition.name()];
         let group_column = match self.query.group_by {
@@ -160,14 +174,14 @@ impl Piece<'_> {
             GroupBy::Gpu | GroupBy::All => None,
         };
         let columns =
-            Columns::time_and(names.chain(group_column).chain(key_columns.into_iter().filter(|_| by_gpu)));
-        let records = part.read(&columns, &part.candidates(scope)).map_err(Unread::Part)?;
-        let keys = by_gpu.then(|| RowKeys::of(&records)).transpose();
-        let keys = keys.map_err(|row| Unread::Merge(MergeError::Nobody { part: 0, row: row.0 }))?;
-        let ranges = match &keys {
-            Some(keys) if scope.keys().is_some() => matching(&records, Some(keys), scope),
-            _ => std::iter::once(0..records.num_rows()).collect(),
+            Columns::time_and(names.chain(group_column).chain(key_columns.into_iter().filter(|_| with_keys)));
+        let records = part.read(&columns, rows).map_err(Unread::Part)?;
+        let keys = match scope.only_key() {
+            Some(key) => Ok(RowKeys::one(key, records.num_rows())),
+            None if by_gpu => RowKeys::of(&records),
+            None => Ok(RowKeys::default()),
         };
+        let keys = keys.map_err(|row| Unread::Merge(MergeError::Nobody { part: 0, row: row.0 }))?;
         let (min_ns, max_ns) = part.times();
         let bucket = |time: i64| {
             let time = time.clamp(self.grid.start_ns, self.grid.end_ns);
@@ -175,7 +189,10 @@ impl Piece<'_> {
         };
         let mut tally = self.tally(bucket(min_ns)..bucket(max_ns) + 1);
         let labels = labels(&records, self.query.group_by, keys);
-        let apart = tally.add(&records, &ranges, &labels, self.grid, contest).map_err(Unread::Merge)?;
+        let all = 0..records.num_rows();
+        let apart = tally
+            .add(&records, std::slice::from_ref(&all), &labels, self.grid, contest)
+            .map_err(Unread::Merge)?;
         let apart = (!apart.is_empty()).then(|| {
             let rows = apart.into_iter().flatten().filter_map(|row| u32::try_from(row).ok());
             take_record_batch(&records, &UInt32Array::from_iter_values(rows))
@@ -190,12 +207,12 @@ enum Unread {
     Merge(MergeError),
 }
 
-fn labels(records: &RecordBatch, group_by: GroupBy, keys: Option<RowKeys>) -> Labels {
-    let column = match (group_by, keys) {
-        (GroupBy::Gpu, Some(keys)) => return Labels { ids: Some(keys.ids), names: keys.keys },
-        (GroupBy::All | GroupBy::Gpu, _) => return Labels { ids: None, names: vec![Arc::from("all")] },
-        (GroupBy::Node, _) => IdentityColumn::Node,
-        (GroupBy::Model, _) => IdentityColumn::Model,
+fn labels(records: &RecordBatch, group_by: GroupBy, keys: RowKeys) -> Labels {
+    let column = match group_by {
+        GroupBy::Gpu => return Labels { ids: Some(keys.ids), names: keys.keys },
+        GroupBy::All => return Labels { ids: None, names: vec![Arc::from("all")] },
+        GroupBy::Node => IdentityColumn::Node,
+        GroupBy::Model => IdentityColumn::Model,
     };
     let text = records.column_by_name(column.name()).and_then(as_text);
     let dictionary = text.as_ref().and_then(|array| array.as_dictionary_opt::<Int32Type>());

@@ -15,12 +15,10 @@ use gpuvitals_core::{Batch, Origin, Table};
 use super::ROWS_MAX;
 use crate::ask::{QueryError, RangeQuery, Rows};
 use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
-use crate::reader::{Columns, Part, Reader, Scope, contested, matching, parallel};
+use crate::reader::{Columns, Part, Reader, Scope, contested, in_time, parallel};
 use crate::snapshot::Snapshot;
 use crate::tail;
 
-/// Candidates beyond those wanted that are held before the worst are dropped.
-const SLACK: usize = 65_536;
 /// Rows of a page below which one thread reads them.
 const WIDE_ROWS: usize = 20_000;
 
@@ -135,18 +133,24 @@ impl<'a> Search<'a> {
         for (at, part) in order {
             let contest = contests.get(at).map_or(&[][..], Vec::as_slice);
             let (min_ns, max_ns) = part.times();
+            let rows = match part.candidates(self.scope) {
+                Ok(rows) => rows,
+                Err(words) => {
+                    self.unread.push(words);
+                    continue;
+                }
+            };
             let counted = contest.is_empty() && self.scope.covers(min_ns, max_ns);
-            if counted {
-                self.single += part.rows();
-            }
+            let count = if counted { rows.iter().map(Range::len).sum() } else { 0 };
             let needed = self.held > 0 && self.worst.is_none_or(|worst| self.best(part) <= worst);
             if needed || !counted {
                 let scope = if counted { self.narrowed() } else { self.scope.clone() };
                 if let Err(words) = self.read(at, part, &scope, (counted, contest)) {
                     self.unread.push(words);
-                    self.single -= if counted { part.rows() } else { 0 };
+                    continue;
                 }
             }
+            self.single += count;
             if self.contested.len() as u64 > ROWS_MAX {
                 return Err(QueryError::TooManyRows { rows: self.contested.len() as u64, max: ROWS_MAX });
             }
@@ -171,14 +175,18 @@ impl<'a> Search<'a> {
         scope: &Scope,
         (counted, contest): (bool, &[(i64, i64)]),
     ) -> Result<(), String> {
-        let candidates = part.candidates(scope);
-        let records = part.read(&Columns::keys(), &candidates)?;
-        let keys =
-            RowKeys::of(&records).map_err(|row| MergeError::Nobody { part: at, row: row.0 }.to_string())?;
+        let candidates = part.candidates(scope)?;
+        let columns = if scope.only_key().is_some() { Columns::time_and([]) } else { Columns::keys() };
+        let records = part.read(&columns, &candidates)?;
+        let keys = match scope.only_key() {
+            Some(key) => RowKeys::one(key, records.num_rows()),
+            None => RowKeys::of(&records)
+                .map_err(|row| MergeError::Nobody { part: at, row: row.0 }.to_string())?,
+        };
         let times = tail::timestamps(&records);
         let mut numbers = Numbers::of(&candidates);
         let mut ids: Vec<Option<u32>> = vec![None; keys.keys.len()];
-        for range in matching(&records, Some(&keys), scope) {
+        for range in in_time(times, scope) {
             let mut number = numbers.at(range.start);
             let rows = times
                 .get(range.clone())
@@ -208,8 +216,8 @@ impl<'a> Search<'a> {
                 self.single += usize::from(!twin && !counted);
                 number.start += 1;
             }
-            self.drop_worst();
         }
+        self.drop_worst();
         Ok(())
     }
 
@@ -226,9 +234,9 @@ impl<'a> Search<'a> {
         key
     }
 
-    /// Drops what lies behind the end of the page once it is much.
+    /// Drops what lies behind the candidates that are surely held.
     fn drop_worst(&mut self) {
-        if self.candidates.len() <= self.held.saturating_mul(2).saturating_add(SLACK) || self.held == 0 {
+        if self.candidates.len() <= self.held || self.held == 0 {
             return;
         }
         let (_, last, _) =

@@ -1,9 +1,10 @@
 //! Open files with parsed footers.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use foldhash::fast::RandomState;
 
@@ -13,12 +14,21 @@ use crate::manifest::FileEntry;
 /// Most files kept open: a quarter of the usual limit on file handles. Beyond it the one not used for longest goes.
 const OPEN_FILES_MAX: usize = 256;
 
-/// An open file and which of its row groups have been checked.
+/// An open file, which of its row groups have been checked, and where GPUs are in those that were asked for some.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) table: TableFile,
-    verified: Vec<AtomicBool>,
+    groups: Vec<Group>,
 }
+
+#[derive(Debug, Default)]
+struct Group {
+    verified: AtomicBool,
+    index: OnceLock<GpuIndex>,
+}
+
+/// Where each GPU's rows are in a row group, by key.
+pub(crate) type GpuIndex = Vec<(Arc<str>, Range<usize>)>;
 
 impl OpenFile {
     /// Checks a row group's bytes unless that has been done.
@@ -26,15 +36,25 @@ impl OpenFile {
     /// # Errors
     /// As [`TableFile::verify`].
     pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
-        let verified = self.verified.get(row_group);
-        if verified.is_some_and(|verified| verified.load(Ordering::Acquire)) {
+        let group = self.groups.get(row_group);
+        if group.is_some_and(|group| group.verified.load(Ordering::Acquire)) {
             return Ok(());
         }
         self.table.verify(row_group)?;
-        if let Some(verified) = verified {
-            verified.store(true, Ordering::Release);
+        if let Some(group) = group {
+            group.verified.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Where GPUs are in a row group, if that is known.
+    pub(crate) fn index(&self, row_group: usize) -> Option<&GpuIndex> {
+        self.groups.get(row_group)?.index.get()
+    }
+
+    /// Remembers where GPUs are in a row group.
+    pub(crate) fn set_index(&self, row_group: usize, index: GpuIndex) -> Option<&GpuIndex> {
+        self.groups.get(row_group).map(|group| group.index.get_or_init(|| index))
     }
 }
 
@@ -67,8 +87,8 @@ impl Files {
             return Ok(file);
         }
         let table = file::open(entry)?;
-        let verified = table.row_groups.iter().map(|_| AtomicBool::new(false)).collect();
-        let file = Arc::new(OpenFile { table, verified });
+        let groups = table.row_groups.iter().map(|_| Group::default()).collect();
+        let file = Arc::new(OpenFile { table, groups });
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.files.len() >= OPEN_FILES_MAX {
             let oldest = inner.files.iter().min_by_key(|(_, kept)| kept.used).map(|(path, _)| path.clone());

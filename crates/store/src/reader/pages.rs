@@ -1,8 +1,7 @@
-//! Which rows of a row group can be in scope, by the page index.
+//! Which rows of a row group can be in the time of a scope, by the page index.
 
 use std::ops::Range;
 
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::metadata::page_index::PageIndexProvider;
@@ -10,31 +9,19 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::scope::Scope;
 
-/// Ranges of rows whose pages may hold rows in scope, ascending; without a page index that is all rows.
-pub(crate) fn candidates(
+/// Those of the rows (ascending ranges) whose pages may hold times in scope; without a page index that is all.
+pub(crate) fn in_time(
     metadata: &ParquetMetaData,
     row_group: usize,
     rows: usize,
+    wanted: Vec<Range<usize>>,
     scope: &Scope,
 ) -> Vec<Range<usize>> {
-    let whole = || std::iter::once(0..rows).collect();
-    let Some(index) = metadata.page_index().map(AsRef::as_ref) else { return whole() };
+    let Some(index) = metadata.page_index().map(AsRef::as_ref) else { return wanted };
     let leaf = |name: &str| {
         let columns = metadata.file_metadata().schema_descr().columns();
         columns.iter().position(|column| column.path().parts().first().is_some_and(|part| part == name))
     };
-    let mut ranges: Vec<Range<usize>> = whole();
-    if scope.keys().is_some()
-        && let Some(column) = leaf(IdentityColumn::Uuid.name())
-        && let Some(ColumnIndexMetaData::BYTE_ARRAY(pages)) = index.column_index(row_group, column)
-    {
-        let bounds = pages.min_values_iter().zip(pages.max_values_iter());
-        let meets = bounds.map(|bounds| match bounds {
-            (Some(min), Some(max)) => scope.meets_uuids(min, max),
-            _ => true,
-        });
-        ranges = both(&ranges, &page_rows(index, row_group, column, rows, meets));
-    }
     if let Some(column) = leaf(TIMESTAMP_COLUMN)
         && let Some(ColumnIndexMetaData::INT64(pages)) = index.column_index(row_group, column)
     {
@@ -43,9 +30,9 @@ pub(crate) fn candidates(
             (Some(&min), Some(&max)) => scope.meets_times(min, max),
             _ => true,
         });
-        ranges = both(&ranges, &page_rows(index, row_group, column, rows, meets));
+        return both(&wanted, &page_rows(index, row_group, column, rows, meets));
     }
-    ranges
+    wanted
 }
 
 /// Rows of the pages that meet.

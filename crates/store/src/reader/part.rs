@@ -15,12 +15,13 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 
-use super::files::OpenFile;
+use super::files::{GpuIndex, OpenFile};
 use super::scope::Scope;
 use super::section::Section;
 use super::{pages, unreadable};
 use crate::file::FileError;
 use crate::manifest::FileEntry;
+use crate::merge::RowKeys;
 use crate::tail::{Chunk, Positions};
 
 /// Which columns to read.
@@ -112,11 +113,6 @@ impl Part {
         })
     }
 
-    /// Rows of the whole part.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// Earliest and latest time.
     pub(crate) fn times(&self) -> (i64, i64) {
         (self.min_ns, self.max_ns)
@@ -139,17 +135,63 @@ impl Part {
         !same_file && self.min_key <= other.max_key && other.min_key <= self.max_key
     }
 
-    /// Ranges of row numbers that may hold rows in scope, ascending.
-    pub(crate) fn candidates(&self, scope: &Scope) -> Vec<Range<usize>> {
-        match &self.kind {
-            Kind::RowGroup { file, row_group, .. } => {
-                pages::candidates(file.table.metadata.metadata(), *row_group, self.rows, scope)
+    /// Ranges of row numbers, ascending, that hold all rows of the GPUs in scope and no others, and may hold times
+    /// in scope.
+    ///
+    /// # Errors
+    /// As [`Part::read`].
+    pub(crate) fn candidates(&self, scope: &Scope) -> Result<Vec<Range<usize>>, String> {
+        let whole = || std::iter::once(0..self.rows).collect();
+        match (&self.kind, scope.keys()) {
+            (Kind::Chunk(_), None) => Ok(whole()),
+            (Kind::Chunk(chunk), Some(keys)) => Ok(chunk_rows(chunk, keys)),
+            (Kind::RowGroup { file, row_group, .. }, keys) => {
+                let wanted = match keys {
+                    None => whole(),
+                    Some(keys) => self.group_rows(file, *row_group, keys)?,
+                };
+                let (min_ns, max_ns) = self.times();
+                if scope.covers(min_ns, max_ns) {
+                    return Ok(wanted);
+                }
+                Ok(pages::in_time(file.table.metadata.metadata(), *row_group, self.rows, wanted, scope))
             }
-            Kind::Chunk(chunk) => match scope.keys() {
-                None => std::iter::once(0..self.rows).collect(),
-                Some(keys) => chunk_rows(chunk, keys),
-            },
         }
+    }
+
+    /// Row numbers of some GPUs in a row group. Where GPUs are is found out once and remembered.
+    fn group_rows(
+        &self,
+        file: &OpenFile,
+        row_group: usize,
+        keys: &[Arc<str>],
+    ) -> Result<Vec<Range<usize>>, String> {
+        let index = match file.index(row_group) {
+            Some(index) => index,
+            None => file.set_index(row_group, self.find_gpus()?).ok_or("no such row group")?,
+        };
+        let mut ranges = Vec::new();
+        for key in keys {
+            let from = index.partition_point(|(known, _)| known < key);
+            let runs = index.iter().skip(from).take_while(|(known, _)| known == key);
+            ranges.extend(runs.map(|(_, rows)| rows.clone()));
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        Ok(ranges)
+    }
+
+    fn find_gpus(&self) -> Result<GpuIndex, String> {
+        let records = self.read(&Columns::keys(), std::slice::from_ref(&(0..self.rows)))?;
+        let keys = RowKeys::of(&records).map_err(|row| format!("row {} names no GPU", row.0))?;
+        let mut index = GpuIndex::new();
+        let mut start = 0;
+        for run in keys.ids.chunk_by(|a, b| a == b) {
+            let key = run.first().and_then(|&id| keys.keys.get(id as usize));
+            index.extend(key.map(|key| (Arc::clone(key), start..start + run.len())));
+            start += run.len();
+        }
+        index.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(index)
     }
 
     /// Reads rows by number (ascending ranges), in that order. The batch has those of the columns that have a
