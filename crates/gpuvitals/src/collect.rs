@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Health, Origin, Status, message, wire};
-use gpuvitals_queue::{Consumer, ContentType, Delivery, DeliveryId, InProcessConsumer, Nack, NackKind};
+use gpuvitals_queue::{
+    Consumer, ContentType, Delivery, DeliveryId, InProcessConsumer, Nack, NackKind, SettleError,
+};
 use gpuvitals_store::{AppendError, Ingest, Store};
 use tokio_util::sync::CancellationToken;
 
@@ -111,7 +113,7 @@ async fn store_and_settle(
                     Persisted::Durable => settled(consumer.ack(&[id]).await),
                     Persisted::Closed => return false,
                     Persisted::Refused(reason) => {
-                        settled(consumer.nack(&[reject(id, reason, progress)]).await)
+                        settled(consumer.nack(&[reject(id, reason, progress)]).await);
                     }
                 }
             }
@@ -127,10 +129,8 @@ fn reject(id: DeliveryId, reason: String, progress: &Progress) -> Nack {
 }
 
 /// A delivery that is unknown by now was settled by a redelivery: the rows merged, nothing is wrong.
-fn settled<T>(outcome: Result<T, gpuvitals_queue::SettleError>) {
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "settling deliveries");
-    }
+fn settled(outcome: Result<u64, SettleError>) {
+    outcome.map_or_else(|error| tracing::debug!(%error, "settling deliveries"), drop);
 }
 
 struct Taken {
@@ -242,7 +242,7 @@ async fn keep_leases(consumer: &InProcessConsumer, ids: &[DeliveryId], ack_timeo
         tokio::time::sleep(ack_timeout / 3).await;
         if let Err(error) = consumer.extend(ids, ack_timeout).await {
             tracing::debug!(%error, "extending leases");
-            if matches!(error, gpuvitals_queue::SettleError::NotSubscribed) {
+            if matches!(error, SettleError::NotSubscribed) {
                 return;
             }
         }

@@ -271,15 +271,12 @@ impl Layers {
 
     /// The tree as YAML.
     pub(crate) fn render(&self) -> String {
-        let mut out = String::new();
-        for (section, value) in self.tree.as_object().into_iter().flatten() {
-            out.push_str(section);
-            out.push_str(":\n");
-            for (key, value) in value.as_object().into_iter().flatten() {
-                out.push_str(&format!("  {key}: {value}\n"));
-            }
-        }
-        out
+        let sections = self.tree.as_object().into_iter().flatten().map(|(section, value)| {
+            let keys = value.as_object().into_iter().flatten();
+            let lines: Vec<String> = keys.map(|(key, value)| format!("  {key}: {value}\n")).collect();
+            format!("{section}:\n{}", lines.concat())
+        });
+        sections.collect()
     }
 }
 

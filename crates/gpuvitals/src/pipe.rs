@@ -18,7 +18,13 @@ use crate::collect::chain;
 pub(crate) trait Described: Source {
     /// What stands in `/stats` under `source` and in the log, beside the counts of the pipe.
     fn describe(&mut self) -> serde_json::Value;
+
+    /// A line for people while it works, for sources that have an end.
+    fn progress_line(&self) -> Option<String>;
 }
+
+/// Between two lines of progress.
+const PROGRESS_NS: i64 = 5 * SECOND_NS;
 
 /// How far the source is.
 #[derive(Debug, Default)]
@@ -65,15 +71,22 @@ pub(crate) fn run<S: Described>(
     runtime: &Handle,
     stop: &CancellationToken,
 ) -> End {
-    let mut told_ns = 0;
+    let mut described_ns = 0;
+    let mut told_ns = clock::now_ns();
     let end = loop {
         if stop.is_cancelled() {
             break End::Stopped;
         }
         let now_ns = clock::now_ns();
-        if now_ns - told_ns > SECOND_NS {
-            told_ns = now_ns;
+        if now_ns - described_ns > SECOND_NS {
+            described_ns = now_ns;
             progress.describe(source.describe());
+        }
+        if now_ns - told_ns > PROGRESS_NS {
+            told_ns = now_ns;
+            if let Some(line) = source.progress_line() {
+                tracing::info!("{line}");
+            }
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn durations_and_sizes() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_mins(90)));
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert!(duration("-1s").is_err() && duration("soon").is_err() && duration("").is_err());
         assert_eq!(bytes("64KiB"), Ok(65536));

@@ -1,4 +1,5 @@
 //! `gpuvitals query`: asks a running gpuvitals and prints tables for people, or the JSON as it came.
+#![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
 mod print;
 
@@ -18,13 +19,11 @@ const ANSWER_LEN_MAX: u64 = 256 << 20;
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     let path = match &query.what {
         QueryWhat::Gpus { search, state, limit } => {
-            let mut path = format!("/api/v1/gpus?include=metrics&limit={limit}");
-            for (name, value) in [("search", search), ("state", state)] {
-                if let Some(value) = value {
-                    path.push_str(&format!("&{name}={}", escaped(value)));
-                }
-            }
-            path
+            let filter = |name: &str, value: &Option<String>| {
+                value.as_ref().map_or(String::new(), |value| format!("&{name}={}", escaped(value)))
+            };
+            let filters = filter("search", search) + &filter("state", state);
+            format!("/api/v1/gpus?include=metrics&limit={limit}{filters}")
         }
         QueryWhat::Hosts => "/api/v1/hosts?limit=10000".to_owned(),
         QueryWhat::Gpu { id } => format!("/api/v1/gpus/{}", escaped(id)),
@@ -54,19 +53,16 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
     let back_ns = i64::try_from(quantity::duration(last).map_err(usage)?.as_nanos()).unwrap_or(i64::MAX);
     quantity::duration(step).map_err(usage)?;
     let time = |ns: i64| escaped(&gpuvitals_core::time::format(ns));
-    let mut path = format!(
-        "/api/v1/query?metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}",
+    let gpus = if gpu.is_empty() { String::new() } else { format!("&gpus={}", escaped(&gpu.join(","))) };
+    Ok(format!(
+        "/api/v1/query?metrics={}&start={}&end={}&step={}&aggregate={}&group_by={}{gpus}",
         escaped(&metrics.join(",")),
         time(end_ns.saturating_sub(back_ns)),
         time(end_ns),
         escaped(step),
         escaped(aggregate),
         escaped(group_by),
-    );
-    if !gpu.is_empty() {
-        path.push_str(&format!("&gpus={}", escaped(&gpu.join(","))));
-    }
-    Ok(path)
+    ))
 }
 
 fn ask(url: &str, path: &str) -> Result<Value, Failure> {
@@ -81,7 +77,7 @@ fn ask(url: &str, path: &str) -> Result<Value, Failure> {
     };
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_global(Some(std::time::Duration::from_secs(60)))
+        .timeout_global(Some(std::time::Duration::from_mins(1)))
         .build()
         .into();
     let mut response =

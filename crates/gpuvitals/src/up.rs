@@ -73,7 +73,7 @@ async fn serve(config: &Config, opened: source::Opened) -> Result<(), Failure> {
     };
 
     stop_source.cancel();
-    source_thread.join().await;
+    source_thread.join(config.shutdown.grace).await;
     let drained = queue.shutdown().await;
     abandon.cancel();
     while collectors.join_next().await.is_some() {}

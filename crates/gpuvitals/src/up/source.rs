@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpuvitals_queue::Queue;
 use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
@@ -32,7 +33,8 @@ enum Kind {
 
 /// A source at work.
 pub(crate) struct Running {
-    end: watch::Receiver<Option<String>>,
+    /// None while it works; then how it ended. Closed without an end: its thread panicked.
+    end: watch::Receiver<Option<Result<(), String>>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -122,20 +124,22 @@ impl Opened {
         let (queue, topic, stop, progress) = (queue.clone(), topic.to_owned(), stop.clone(), self.progress);
         let work = move || {
             let end = match self.source {
-                Kind::None => return,
+                Kind::None => End::Finished,
                 Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
                 Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
             };
             let described = progress.to_json();
-            match end {
+            tell.send_replace(Some(match end {
                 End::Finished => {
-                    tracing::info!(progress = %described, "the source has handed over everything")
+                    tracing::info!(progress = %described, "the source has handed over everything");
+                    Ok(())
                 }
-                End::Stopped => tracing::info!(progress = %described, "the source was stopped"),
-                End::Failed(reason) => {
-                    tell.send_replace(Some(reason));
+                End::Stopped => {
+                    tracing::info!(progress = %described, "the source was stopped");
+                    Ok(())
                 }
-            }
+                End::Failed(reason) => Err(reason),
+            }));
         };
         let thread = std::thread::Builder::new().name("source".to_owned()).spawn(work);
         if let Err(error) = &thread {
@@ -149,18 +153,24 @@ impl Running {
     /// Waits until the source fails, and says why. A source that merely ends never fails.
     pub(crate) async fn failed(&self) -> String {
         let mut end = self.end.clone();
-        match end.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            Err(_ended_well) => std::future::pending().await,
+        let failure = match end.wait_for(Option::is_some).await {
+            Ok(ended) => ended.clone().and_then(Result::err),
+            Err(_closed) => Some("its thread panicked".to_owned()),
+        };
+        match failure {
+            Some(reason) => reason,
+            None => std::future::pending().await,
         }
     }
 
-    /// Waits for its thread.
-    pub(crate) async fn join(mut self) {
-        if let Some(thread) = self.thread.take()
-            && let Err(error) = tokio::task::spawn_blocking(move || thread.join()).await
-        {
-            tracing::error!(%error, "the source's thread panicked");
+    /// Waits for its thread, for as long as it may take: one that waits for standard input cannot be stopped.
+    pub(crate) async fn join(mut self, grace: Duration) {
+        let Some(thread) = self.thread.take() else { return };
+        let joined = tokio::task::spawn_blocking(move || thread.join().is_ok());
+        match tokio::time::timeout(grace, joined).await {
+            Ok(Ok(true)) => {}
+            Ok(_) => tracing::error!("the source's thread panicked"),
+            Err(_) => tracing::warn!("the source still waits for its input"),
         }
     }
 }
@@ -183,6 +193,14 @@ impl Described for CsvSource {
             "bytes_total": counts.bytes_total,
         })
     }
+
+    fn progress_line(&self) -> Option<String> {
+        let counts = self.counts();
+        let share = counts.bytes_total.filter(|total| *total > 0).map_or(String::new(), |total| {
+            format!(" ({} %)", (counts.bytes_read.saturating_mul(100) / total).min(100))
+        });
+        Some(format!("replayed {} rows{share}, skipped {}", counts.rows_taken, counts.rows_skipped()))
+    }
 }
 
 impl Described for Simulated {
@@ -193,5 +211,9 @@ impl Described for Simulated {
             "hosts": self.hosts(),
             "ticks_skipped": self.skipped_ticks(),
         })
+    }
+
+    fn progress_line(&self) -> Option<String> {
+        None
     }
 }

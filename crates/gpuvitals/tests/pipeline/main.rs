@@ -1,4 +1,10 @@
 //! The whole program as a user runs it: files in, JSON out, kills and full disks in between.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod bad_input;
 mod capture;

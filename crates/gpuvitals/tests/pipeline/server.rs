@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub struct Server {
+pub(crate) struct Server {
     pub child: Child,
     pub url: String,
     pub first_line: String,
 }
 
-pub fn gpuvitals() -> Command {
+pub(crate) fn gpuvitals() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command
@@ -21,12 +21,12 @@ pub fn gpuvitals() -> Command {
 
 impl Server {
     /// Starts it and waits for the line that names its address.
-    pub fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(data_dir: &Path, arguments: &[&str]) -> Self {
         Self::start_fed(data_dir, arguments, b"")
     }
 
     /// The same with an open standard input that begins with these bytes.
-    pub fn start_fed(data_dir: &Path, arguments: &[&str], begin: &[u8]) -> Self {
+    pub(crate) fn start_fed(data_dir: &Path, arguments: &[&str], begin: &[u8]) -> Self {
         let mut child = gpuvitals()
             .args(["up", "--port", "0", "--data-dir"])
             .arg(data_dir)
@@ -55,13 +55,13 @@ impl Server {
         Self { child, url, first_line }
     }
 
-    pub fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let (status, body) = self.raw(path);
         assert!(status < 400, "{path}: {status} {body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    pub fn raw(&self, path: &str) -> (u16, String) {
+    pub(crate) fn raw(&self, path: &str) -> (u16, String) {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(30)))
@@ -75,9 +75,9 @@ impl Server {
     }
 
     /// Blocks until an event of the live stream makes `done` true.
-    pub fn stream(&self, path: &str, mut done: impl FnMut(&Value) -> bool) {
+    pub(crate) fn stream(&self, path: &str, mut done: impl FnMut(&Value) -> bool) {
         let agent: ureq::Agent =
-            ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(60))).build().into();
+            ureq::Agent::config_builder().timeout_global(Some(Duration::from_mins(1))).build().into();
         let response = agent.get(format!("{}{path}", self.url)).call().unwrap();
         let reader: Box<dyn Read> = Box::new(response.into_body().into_reader());
         for line in BufReader::new(reader).lines() {
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Asks until the answer satisfies `done`: for what has no event to wait for from outside.
-    pub fn until(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
         let mut answer = Value::Null;
         for _ in 0..600 {
             let (_, body) = self.raw(path);
@@ -105,13 +105,13 @@ impl Server {
         panic!("{what} never came; last answer: {answer}");
     }
 
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// SIGTERM; gives the exit code.
-    pub fn terminate(mut self) -> Option<i32> {
+    pub(crate) fn terminate(mut self) -> Option<i32> {
         let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(status.success());
         self.child.wait().unwrap().code()
