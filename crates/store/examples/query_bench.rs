@@ -70,7 +70,7 @@ fn main() -> Fallible {
     println!("{rows} rows of {} gauges in {:.1} s", metrics.len(), started.elapsed().as_secs_f64());
     println!("{:?}", store.stats());
     println!("milliseconds:");
-    ask(&store, seconds)
+    ask(&store, gpus, seconds)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench asks the clock")]
@@ -159,8 +159,8 @@ fn time<T>(name: &str, runs: usize, mut question: impl FnMut() -> Fallible<T>) -
     Ok(())
 }
 
-fn ask(store: &Store, seconds: i64) -> Fallible {
-    let one: Vec<Arc<str>> = identity(500)?.key().into_iter().collect();
+fn ask(store: &Store, gpus: u32, seconds: i64) -> Fallible {
+    let one: Vec<Arc<str>> = identity(gpus / 2)?.key().into_iter().collect();
     let page = |gpus: &[Arc<str>]| RangeQuery {
         gpus: gpus.to_vec(),
         start_ns: None,
