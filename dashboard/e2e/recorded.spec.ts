@@ -62,6 +62,12 @@ test.describe("a recorded capture", () => {
     expect(heard).toEqual([]);
   });
 
+  test("a click anywhere in a row opens its GPU", async ({ page }) => {
+    await page.goto(`${RECORDED}/`);
+    await page.locator("tr[data-gpu]").first().locator("td").last().click();
+    await expect(page).toHaveURL(/\/gpus\/.+/);
+  });
+
   test("an unknown GPU is said to be unknown", async ({ page }) => {
     await page.goto(`${RECORDED}/gpus/${encodeURIComponent("../../x")}`);
     await expect(page.getByText("No such GPU")).toBeVisible();

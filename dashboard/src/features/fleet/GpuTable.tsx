@@ -1,10 +1,10 @@
 import { ArrowDown, ArrowUp } from "lucide-react";
-import { memo } from "react";
+import { memo, type MouseEvent } from "react";
 import type { Gpu } from "../../api/client";
 import { Sparkline } from "../../charts/Sparkline";
 import { ABSENT, formatValue, shortId } from "../../shared/format";
 import { MEMORY_USED, POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
-import { Link } from "../../shared/location";
+import { goTo, Link } from "../../shared/location";
 import { formatAge, formatInstant } from "../../shared/time";
 import { Bar, heatColour, SimulatedBadge, StateBadge } from "../gpuLook";
 import { ariaSort, nextSort, type SortColumn } from "./fleetState";
@@ -105,11 +105,19 @@ interface GpuRowProps {
 
 const GpuRow = memo(function GpuRow({ gpu, utilization, power, seen }: GpuRowProps) {
   const row = rowOf(gpu);
+  const path = `/gpus/${encodeURIComponent(gpu.id)}`;
+  // The link is for keyboard, screen reader and new tabs; the rest of the row is a larger target for the same.
+  const open = (event: MouseEvent) => {
+    const selecting = window.getSelection()?.isCollapsed === false;
+    if (!selecting && event.target instanceof Element && event.target.closest("a, button") === null) {
+      goTo(path);
+    }
+  };
   return (
-    <tr className="border-b border-line last:border-0 focus-within:bg-raised hover:bg-raised/60" data-gpu={gpu.id}>
+    <tr className="cursor-pointer border-b border-line last:border-0 focus-within:bg-raised hover:bg-raised/60" data-gpu={gpu.id} onClick={open}>
       <th scope="row" className="px-2 py-1.5 lg:px-3 text-left font-normal">
         <div className="flex items-center gap-2">
-          <Link to={`/gpus/${encodeURIComponent(gpu.id)}`} data-row="" className="group min-w-0 rounded" title={gpu.id}>
+          <Link to={path} data-row="" className="group min-w-0 rounded" title={gpu.id}>
             <span className="block truncate font-medium group-hover:underline">{titleOf(gpu)}</span>
             <span className="block truncate font-mono text-[11px] text-faint">{shortId(gpu.id)}</span>
           </Link>
