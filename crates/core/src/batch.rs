@@ -6,6 +6,7 @@
 
 mod builder;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -50,6 +51,9 @@ pub enum BatchError {
     /// A column every batch has is missing or has another type.
     #[error("column {0} is missing, has nulls or has another type")]
     Required(&'static str),
+    /// Two columns of one name.
+    #[error("column {0:?} is there twice")]
+    Twice(String),
     /// A catalogue or identity column of another type than the catalogue's.
     #[error("column {column} has type {found}, not the catalogue's")]
     Type {
@@ -104,7 +108,8 @@ impl Batch {
     /// Takes columns over as a batch after checking them against the catalogue.
     ///
     /// # Errors
-    /// When time or (in `gpu_events`) `uuid` is missing or has nulls, or a column has not the catalogue's type.
+    /// When time or (in `gpu_events`) `uuid` is missing or has nulls, a column has not the catalogue's type, or two have
+    /// one name.
     pub fn new(
         table: Table,
         records: RecordBatch,
@@ -123,7 +128,11 @@ impl Batch {
             if table == Table::GpuEvents { IdentityColumn::Uuid.name() } else { IdentityColumn::Node.name() },
             &text_type(),
         )?;
+        let mut names = HashSet::with_capacity(records.num_columns());
         for field in records.schema_ref().fields() {
+            if !names.insert(field.name()) {
+                return Err(BatchError::Twice(field.name().clone()));
+            }
             let wanted = if field.name() == INDEX_COLUMN {
                 DataType::Int32
             } else if IdentityColumn::by_name(field.name()).is_some() {

@@ -15,7 +15,8 @@
 //!
 //! Planes of integers hold zigzag differences to the row before, planes of floats the bits as they are: general
 //! compression finds the zeros and the repeated exponents. Only columns with a value are sent. Limits:
-//! [`ROWS_MAX`] rows, [`COLUMNS_MAX`] columns, [`BODY_LEN_MAX`] bytes, [`TEXT_LEN_MAX`] bytes a text.
+//! [`ROWS_MAX`] rows, [`COLUMNS_MAX`] columns, [`BODY_LEN_MAX`] bytes, [`VALUES_LEN_MAX`] bytes of values as they lie in
+//! memory, [`TEXT_LEN_MAX`] bytes a text, [`ABSENCES_MAX`] absences. What is written keeps them, so that it can be read.
 //!
 //! Arrow IPC with the same columns was measured beside it (`examples/wire_size.rs`) and lost in bytes and time.
 
@@ -37,8 +38,12 @@ pub const ROWS_MAX: usize = 65_536;
 pub const COLUMNS_MAX: usize = 512;
 /// Largest body before compression, in bytes.
 pub const BODY_LEN_MAX: usize = 64 << 20;
+/// Largest sum of the values of all columns in memory, in bytes: a value that every row has is sent once.
+pub const VALUES_LEN_MAX: usize = 2 * BODY_LEN_MAX;
 /// Longest text of a column, in bytes.
 pub const TEXT_LEN_MAX: usize = 64 << 10;
+/// Most absences of one frame.
+pub const ABSENCES_MAX: usize = 1 << 20;
 
 pub(crate) const MAGIC: &[u8; 4] = b"GVB1";
 pub(crate) const KIND_I32: u8 = 0;

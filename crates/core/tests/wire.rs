@@ -146,6 +146,81 @@ fn values_that_cannot_be_true_are_refused_on_arrival() {
     assert!(matches!(error, WireError::Range { column: "power_w", .. }), "{error}");
 }
 
+fn varint(body: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        body.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+        value >>= 7;
+    }
+    body.push(u8::try_from(value).unwrap());
+}
+
+fn text(body: &mut Vec<u8>, text: &str) {
+    varint(body, text.len());
+    body.extend(text.as_bytes());
+}
+
+/// A frame of columns that are spelled by hand, each with one value for all rows.
+fn frame(rows: usize, columns: &[(&str, u8, &[u8])]) -> Vec<u8> {
+    let mut body = vec![0];
+    text(&mut body, "n1");
+    body.extend([0; 16]);
+    varint(&mut body, rows);
+    varint(&mut body, columns.len());
+    for (name, kind, value) in columns {
+        text(&mut body, name);
+        body.extend([*kind, 0]);
+        body.extend(*value);
+    }
+    body.push(0);
+    let mut frame = b"GVB1".to_vec();
+    frame.extend(u32::try_from(body.len()).unwrap().to_le_bytes());
+    frame.extend(zstd::bulk::compress(&body, 1).unwrap());
+    frame
+}
+
+const TIME: (&str, u8, &[u8]) = ("timestamp_ns", 1, &[0, 1, 0, 0, 0, 0, 0, 0, 0]);
+const UUID: (&str, u8, &[u8]) = ("uuid", 4, &[1, 1, b'g', 0, 0]);
+
+#[test]
+fn columns_that_no_builder_makes_are_refused() {
+    assert_eq!(decode(&frame(2, &[TIME, UUID])).unwrap().rows(), 2);
+    let check = |columns: &[(&str, u8, &[u8])], words: &str| {
+        let error = decode(&frame(2, columns)).unwrap_err();
+        let text = format!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
+        assert!(text.contains(words), "{text}");
+    };
+    check(&[TIME, UUID, UUID], "\\\"uuid\\\" is there twice");
+    check(&[("timestamp_ns", 1, &[0, 0, 0, 0, 0, 0, 0, 0, 0x80]), UUID], "timestamp_ns has a value outside");
+    check(&[TIME, UUID, ("gpu", 0, &[0, 0xff, 0xff, 0xff, 0xff])], "gpu has a value outside");
+    check(&[TIME, ("uuid", 4, &[1, 0, 0, 0])], "an identity text is empty");
+    check(&[TIME, UUID, ("partition", 4, &[1, 0, 0, 0])], "an identity text is empty");
+}
+
+#[test]
+fn a_small_frame_does_not_become_a_large_batch() {
+    let names: Vec<String> = (0..500).map(|n| format!("x{n}")).collect();
+    let mut columns = vec![TIME, UUID];
+    columns.extend(names.iter().map(|name| (name.as_str(), 3_u8, [0_u8; 9].as_slice())));
+    let frame = frame(65_536, &columns);
+    assert!(frame.len() < 10_000);
+    assert!(matches!(decode(&frame), Err(WireError::Limit { what: "bytes of values", .. })));
+}
+
+#[test]
+fn as_many_absences_as_a_batch_may_have_come_through() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for gpu in 0..600 {
+        let id = builder.intern(&identity(gpu));
+        let row = builder.row(1, id);
+        for (metric, _) in catalogue::gpu_metrics() {
+            builder.absent(row, metric, AbsenceReason::NotSupported);
+        }
+    }
+    let batch = builder.finish(origin(), 1).unwrap();
+    assert!(batch.absences.len() > 65_536);
+    assert_eq!(decode(&encode(&batch).unwrap()).unwrap().absences.len(), batch.absences.len());
+}
+
 #[test]
 fn a_hundred_rows_of_ten_metrics_stay_small() {
     let names = [

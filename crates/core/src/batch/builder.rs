@@ -14,6 +14,7 @@ use super::{Batch, Origin, TIMESTAMP_COLUMN, text_type};
 use crate::absence::{Absence, AbsenceReason};
 use crate::catalogue::{ColumnType, MetricId, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
+use crate::wire::TEXT_LEN_MAX;
 
 /// Most columns a batch may have that the catalogue does not know.
 pub const EXTRA_COLUMNS_MAX: usize = 128;
@@ -80,6 +81,20 @@ pub enum ValueError {
     /// A foreign column name no table can have.
     #[error("column name {0:?} is empty, too long or has control characters")]
     ExtraName(String),
+    /// What should be a number is none.
+    #[error("{column} is no number")]
+    NotNumber {
+        /// Column.
+        column: String,
+    },
+    /// A text longer than [`TEXT_LEN_MAX`].
+    #[error("{column:?} is a text of {len} bytes, more than {TEXT_LEN_MAX}")]
+    TextTooLong {
+        /// Column.
+        column: String,
+        /// Its length in bytes.
+        len: usize,
+    },
     /// A foreign column that held numbers comes with text, or the reverse.
     #[error("column {0:?} holds numbers and text in one batch")]
     Mixed(String),
@@ -332,8 +347,11 @@ impl BatchBuilder {
     /// Sets a text in a column that the catalogue does not know.
     ///
     /// # Errors
-    /// When the name cannot be a column, there are too many, or the column holds numbers.
+    /// When the name cannot be a column, there are too many, the column holds numbers, or the text is too long.
     pub fn set_extra_text(&mut self, row: RowId, name: &str, text: &str) -> Result<(), ValueError> {
+        if text.len() > TEXT_LEN_MAX {
+            return Err(ValueError::TextTooLong { column: name.to_owned(), len: text.len() });
+        }
         let column = self.extra(name, Column::text)?;
         if !matches!(column.values, Values::Text { .. }) {
             return Err(ValueError::Mixed(name.to_owned()));

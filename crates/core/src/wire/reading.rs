@@ -13,13 +13,13 @@ use zstd::bulk::Decompressor;
 
 use super::planes::{join, unzigzag32, unzigzag64};
 use super::{
-    BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT, MAGIC, PLANES,
-    ROWS_MAX, TEXT_LEN_MAX, WireError,
+    ABSENCES_MAX, BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT,
+    MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
 use crate::absence::{Absence, AbsenceReason};
-use crate::batch::{Batch, Origin};
+use crate::batch::{Batch, Origin, TIMESTAMP_COLUMN};
 use crate::catalogue::{self, Table};
-use crate::identity::{Identity, IdentityColumn};
+use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
@@ -44,7 +44,7 @@ pub fn decode(frame: &[u8]) -> Result<Batch, WireError> {
         };
         decompressor.decompress(packed, len).map_err(WireError::Compression)
     })?;
-    let mut cursor = Cursor { rest: &body };
+    let mut cursor = Cursor { rest: &body, values_len: 0 };
     let batch = parse(&mut cursor)?;
     if cursor.rest.is_empty() { Ok(batch) } else { Err(WireError::Damaged("bytes after the end")) }
 }
@@ -79,7 +79,7 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
 }
 
 fn absences(cursor: &mut Cursor<'_>) -> Result<Vec<Absence>, WireError> {
-    let count = cursor.bounded("absences", ROWS_MAX)?;
+    let count = cursor.bounded("absences", ABSENCES_MAX)?;
     let mut absences = Vec::new();
     for _ in 0..count {
         let gpu: Arc<str> = Arc::from(cursor.text()?);
@@ -141,7 +141,8 @@ fn column(cursor: &mut Cursor<'_>, name: &str, rows: usize) -> Result<ArrayRef, 
     })
 }
 
-/// Numbers of a catalogue column lie in its range; numbers of a foreign column are finite.
+/// Numbers of a catalogue column lie in its range, times and indices are not negative, numbers of a foreign column are
+/// finite.
 fn in_range<T: arrow_array::ArrowPrimitiveType>(
     array: arrow_array::PrimitiveArray<T>,
     name: &str,
@@ -149,6 +150,8 @@ fn in_range<T: arrow_array::ArrowPrimitiveType>(
 ) -> Result<arrow_array::PrimitiveArray<T>, WireError> {
     let (column, (min, max)) = match catalogue::by_column(name) {
         Some(id) => (id.metric().column, id.metric().range),
+        None if name == TIMESTAMP_COLUMN => (TIMESTAMP_COLUMN, (0.0, f64::MAX)),
+        None if name == INDEX_COLUMN => (INDEX_COLUMN, (0.0, f64::MAX)),
         None => ("of foreign data", (f64::MIN, f64::MAX)),
     };
     if array.iter().flatten().all(|value| (min..=max).contains(&number(&value))) {
@@ -163,6 +166,7 @@ fn values<T: Clone, const W: usize>(
     rows: usize,
     mut value: impl FnMut([u8; W], bool) -> T,
 ) -> Result<Vec<T>, WireError> {
+    cursor.charge(rows * size_of::<T>())?;
     match cursor.byte()? {
         CONSTANT => Ok(vec![value(cursor.array()?, true); rows]),
         PLANES => {
@@ -185,6 +189,9 @@ fn texts(
     for _ in 0..count {
         let text = cursor.text()?;
         if let Some(column) = identity {
+            if text.is_empty() {
+                return Err(WireError::Damaged("an identity text is empty"));
+            }
             Identity::default().set(column, text)?;
         }
         texts.push(text);
@@ -200,6 +207,8 @@ fn texts(
 
 struct Cursor<'a> {
     rest: &'a [u8],
+    /// Bytes of values so far, as they lie in memory.
+    values_len: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -207,6 +216,16 @@ impl<'a> Cursor<'a> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(WireError::Damaged("it ends early"))?;
         self.rest = rest;
         Ok(head)
+    }
+
+    /// Counts values before there is memory for them.
+    fn charge(&mut self, len: usize) -> Result<(), WireError> {
+        self.values_len += len;
+        let found = self.values_len;
+        if found > VALUES_LEN_MAX {
+            return Err(WireError::Limit { what: "bytes of values", found, max: VALUES_LEN_MAX });
+        }
+        Ok(())
     }
 
     fn array<const W: usize>(&mut self) -> Result<[u8; W], WireError> {

@@ -11,8 +11,8 @@ use zstd::bulk::Compressor;
 
 use super::planes::{split, zigzag32, zigzag64};
 use super::{
-    BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT, MAGIC, PLANES,
-    ROWS_MAX, WireError,
+    ABSENCES_MAX, BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT,
+    MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
 use crate::batch::{Batch, BatchError};
 use crate::catalogue::Table;
@@ -29,11 +29,12 @@ thread_local! {
 /// # Errors
 /// When the batch is over one of the format's limits or has a column of a type the format lacks.
 pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
-    let limit =
-        |what, found, max| if found > max { Err(WireError::Limit { what, found, max }) } else { Ok(()) };
     let records = batch.records();
     limit("rows", batch.rows(), ROWS_MAX)?;
     limit("columns", records.num_columns(), COLUMNS_MAX)?;
+    limit("absences", batch.absences.len(), ABSENCES_MAX)?;
+    let widths = records.columns().iter().map(|array| array.data_type().primitive_width().unwrap_or(4));
+    limit("bytes of values", widths.sum::<usize>() * batch.rows(), VALUES_LEN_MAX)?;
     let mut body = Vec::with_capacity(batch.rows() * 96 + 2048);
     body.push(match batch.table() {
         Table::GpuEvents => 0,
@@ -57,6 +58,10 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
     }
     limit("bytes", body.len(), BODY_LEN_MAX)?;
     compress(&body)
+}
+
+fn limit(what: &'static str, found: usize, max: usize) -> Result<(), WireError> {
+    if found > max { Err(WireError::Limit { what, found, max }) } else { Ok(()) }
 }
 
 fn compress(body: &[u8]) -> Result<Bytes, WireError> {
@@ -140,7 +145,9 @@ fn texts(body: &mut Vec<u8>, name: &str, array: &ArrayRef) -> Result<(), WireErr
     nulls(body, KIND_TEXT, array);
     varint(body, values.len());
     for value in values {
-        text(body, value.unwrap_or_default());
+        let value = value.unwrap_or_default();
+        limit("bytes in a text", value.len(), TEXT_LEN_MAX)?;
+        text(body, value);
     }
     let top = u32::try_from(values.len().saturating_sub(1)).unwrap_or(u32::MAX);
     let keys: Vec<u32> =
