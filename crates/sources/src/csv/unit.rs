@@ -88,6 +88,10 @@ pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
         Unit::Nanosecond => (Dimension::Duration, 1e-9),
         Unit::GigatransfersPerSecond => (Dimension::Transfers, 1.0),
     };
+    // Tools that write MB for memory (amd-smi, old nvidia-smi) count in MiB, and the catalogue takes a header's word so.
+    if column == Unit::Mebibyte && written.eq_ignore_ascii_case("MB") {
+        return Some(1.0);
+    }
     let mut known = UNITS.iter().filter(|(_, d, _)| *d == dimension);
     let (_, _, size) = known
         .clone()
@@ -95,4 +99,19 @@ pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
         .or_else(|| known.find(|(spelling, _, _)| spelling.eq_ignore_ascii_case(written)))?;
     // The same unit must give exactly one: 0.01 / 0.01 does.
     Some(size / column_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn megabytes_of_memory_are_the_same_in_header_and_cell() {
+        assert_eq!(factor("MB", Unit::Mebibyte), Some(1.0));
+        assert_eq!(factor("MiB", Unit::Mebibyte), Some(1.0));
+        assert_eq!(factor("B", Unit::Mebibyte), Some(1.0 / 1_048_576.0));
+        assert_eq!(factor("MB/s", Unit::BytesPerSecond), Some(1e6));
+        assert_eq!(factor("mW", Unit::Watt), Some(1e-3));
+        assert_eq!(factor("W", Unit::Mebibyte), None);
+    }
 }
