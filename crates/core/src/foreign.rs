@@ -1,5 +1,6 @@
 //! What foreign column names mean: the one place where a CSV header or a JSON field meets the catalogue.
 
+use crate::absence::AbsenceReason;
 use crate::catalogue::{self, MetricId};
 use crate::identity::IdentityColumn;
 
@@ -24,6 +25,20 @@ pub enum Meaning {
     Unknown,
 }
 
+/// What a column that tells the GPU may be called, the most telling first: `index` and `id` may number the rows.
+const GPU_NAMES: [&str; 5] = ["gpu_id", "gpu", "gpu_index", "index", "id"];
+
+/// How well a name tells the GPU, if it does at all: of several the smallest is to be believed.
+pub fn gpu_rank(name: &str) -> Option<usize> {
+    let name = folded(name);
+    GPU_NAMES.iter().position(|known| *known == name)
+}
+
+fn folded(name: &str) -> String {
+    let fold = |c| if matches!(c, '-' | ' ' | '.') { '_' } else { c };
+    name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect()
+}
+
 /// What a foreign column or field name means. Case does not count; catalogue and DCGM names come first.
 pub fn meaning(name: &str) -> Meaning {
     let name = name.trim();
@@ -33,10 +48,7 @@ pub fn meaning(name: &str) -> Meaning {
     if let Some((id, factor)) = catalogue::by_dcgm(name) {
         return Meaning::Metric(id, factor);
     }
-    let folded: String = name
-        .chars()
-        .map(|c| if matches!(c, '-' | ' ' | '.') { '_' } else { c.to_ascii_lowercase() })
-        .collect();
+    let folded = folded(name);
     match folded.as_str() {
         "timestamp" | "time" | "ts" | "timestamp_ns" | "datetime" | "date" => Meaning::Time,
         "gpu_id" | "gpu" | "index" | "gpu_index" | "id" => Meaning::Gpu,
@@ -64,6 +76,59 @@ pub fn meaning(name: &str) -> Meaning {
         "labels_raw" | "labels" => Meaning::Labels,
         _ => catalogue::by_alias(name).map_or(Meaning::Unknown, |id| Meaning::Metric(id, 1.0)),
     }
+}
+
+/// The reason, when the text says that there is no value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …
+pub fn absence(text: &str) -> Option<AbsenceReason> {
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if text.is_empty() || is(&["N/A", "NA", "-", "--", "null", "none", "not supported", "unsupported"]) {
+        return Some(AbsenceReason::NotSupported);
+    }
+    if is(&["ERR!"]) {
+        return Some(AbsenceReason::Invalid);
+    }
+    if text.starts_with("<<<") && text.ends_with(">>>") {
+        return Some(AbsenceReason::NotSupported);
+    }
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    let is = |word: &str| inner.eq_ignore_ascii_case(word);
+    Some(if is("insufficient permissions") {
+        AbsenceReason::Denied
+    } else if is("gpu is lost") {
+        AbsenceReason::Gone
+    } else if is("unknown error") || is("gpu requires reset") {
+        AbsenceReason::Invalid
+    } else {
+        AbsenceReason::NotSupported
+    })
+}
+
+/// DCGM's blank integers: blank, not found, not supported, no permission. Those of 32 bits
+/// count only under a name of DCGM's.
+pub fn blank_integer(value: i64, dcgm: bool) -> Option<AbsenceReason> {
+    const BLANK_I64: i64 = 0x7fff_ffff_ffff_fff0;
+    const BLANK_I32: i64 = 0x7fff_fff0;
+    const BLANK_FLOAT: i64 = 1 << 47;
+    [BLANK_I64, BLANK_FLOAT, BLANK_I32]
+        .iter()
+        .filter(|blank| dcgm || **blank != BLANK_I32)
+        .find_map(|blank| value.checked_sub(*blank).filter(|kind| (0..=3).contains(kind)))
+        .map(blank_kind)
+}
+
+/// DCGM's blank floats, and its 64-bit blanks read as floats.
+pub fn blank_float(value: f64) -> Option<AbsenceReason> {
+    const BLANK: f64 = 140_737_488_355_328.0;
+    // As a float, the 64-bit blanks are all 2^63.
+    const BLANK_I64: f64 = 9_223_372_036_854_775_808.0;
+    if (BLANK..BLANK + 4.0).contains(&value) {
+        return Some(blank_kind(if value < BLANK + 3.0 { 0 } else { 3 }));
+    }
+    (value == BLANK_I64).then(|| blank_kind(0))
+}
+
+fn blank_kind(kind: i64) -> AbsenceReason {
+    if kind == 3 { AbsenceReason::Denied } else { AbsenceReason::NotSupported }
 }
 
 /// Vendor as the product name tells it, where it does.

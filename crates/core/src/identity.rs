@@ -1,5 +1,6 @@
 //! Whose row it is.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -113,6 +114,9 @@ pub enum IdentityError {
         /// Column.
         column: &'static str,
     },
+    /// An index below 0.
+    #[error("the GPU index {0} is negative")]
+    Index(i32),
     /// Neither an identity nor an index is given.
     #[error("the row names no GPU")]
     Nobody,
@@ -137,16 +141,45 @@ impl Identity {
         self.texts.get(column as usize).and_then(Option::as_ref)
     }
 
-    /// Sets a column after checking the text. An empty text unsets it.
+    /// Sets a column after checking the text. An empty text unsets it. A PCI address is kept as the kernel spells it,
+    /// whoever gives it: it may become the GPU's identity.
     ///
     /// # Errors
     /// When the text is too long or has characters that the column cannot have.
     pub fn set(&mut self, column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
         check(column, text)?;
+        let text = if column == IdentityColumn::Pci { pci(text) } else { Cow::Borrowed(text) };
         if let Some(slot) = self.texts.get_mut(column as usize) {
             *slot = (!text.is_empty()).then(|| Arc::from(text));
         }
         Ok(())
+    }
+
+    /// What foreign data calls the GPU (`gpu_id`): an integer is the index on the node, anything else names the GPU
+    /// unless a `uuid` does. A name such as `gpu_0` is that of one GPU on each node, so it stands with its node where
+    /// that is known: `gpu_0@node`. To be called when `uuid` and `node` are set.
+    ///
+    /// # Errors
+    /// When the index is negative, or the name is one that no GPU can have, even if it is not needed.
+    pub fn name_gpu(&mut self, text: &str) -> Result<(), IdentityError> {
+        match text.parse::<i32>() {
+            Ok(index) if index < 0 => return Err(IdentityError::Index(index)),
+            Ok(index) => {
+                self.index = Some(index);
+                return Ok(());
+            }
+            Err(_) => check(IdentityColumn::Uuid, text)?,
+        }
+        if self.uuid().is_some() {
+            return Ok(());
+        }
+        match self.node() {
+            Some(node) if !is_worldwide(text) && !names_node(text, node) => {
+                let name = format!("{text}@{node}");
+                self.set(IdentityColumn::Uuid, &name)
+            }
+            _ => self.set(IdentityColumn::Uuid, text),
+        }
     }
 
     /// [`Identity::set`] as a chain.
@@ -205,6 +238,29 @@ impl Identity {
     }
 }
 
+/// Whether no other device has the name: a UUID or serial number, not a word and a count.
+fn is_worldwide(name: &str) -> bool {
+    let bare = ["GPU-", "MIG-", "0x"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let digits = bare.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits >= 12 && bare.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+/// Whether the name says already on which node: `node:gpu3`, `0000:0c:00.0@node`.
+fn names_node(name: &str, node: &str) -> bool {
+    name.strip_prefix(node).is_some_and(|rest| rest.starts_with(':'))
+        || name.strip_suffix(node).is_some_and(|rest| rest.ends_with('@'))
+}
+
+/// `00000000:0C:00.0` as nvidia-smi prints it to the kernel's `0000:0c:00.0`.
+fn pci(text: &str) -> Cow<'_, str> {
+    let short = text.strip_prefix("0000").filter(|rest| rest.len() >= 12).unwrap_or(text);
+    if short.bytes().any(|b| b.is_ascii_uppercase()) {
+        short.to_ascii_lowercase().into()
+    } else {
+        short.into()
+    }
+}
+
 fn check(column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
     let name = column.name();
     if text.len() > TEXT_LEN_MAX {
@@ -248,6 +304,41 @@ mod tests {
         by_index.resolve().unwrap();
         assert_eq!(by_index.uuid(), Some("unknown:gpu3"));
         assert_eq!(Identity::default().resolve(), Err(IdentityError::Nobody));
+    }
+
+    #[test]
+    fn a_foreign_name_is_one_gpu_only_with_its_node() {
+        let check = |node: &str, name: &str, uuid: Option<&str>| {
+            let mut id = Identity::default().with(IdentityColumn::Node, node).unwrap();
+            id.name_gpu(name).unwrap();
+            assert_eq!(id.uuid(), uuid, "{name} on {node}");
+        };
+        check("a", "gpu_0", Some("gpu_0@a"));
+        check("b", "gpu_0", Some("gpu_0@b"));
+        check("", "gpu_0", Some("gpu_0"));
+        check("a", "0000:0c:00.0", Some("0000:0c:00.0@a"));
+        check(
+            "a",
+            "GPU-5fd4f087-86f3-7a43-b711-4771313afc50",
+            Some("GPU-5fd4f087-86f3-7a43-b711-4771313afc50"),
+        );
+        check("a", "0x1a2b3c4d5e6f7788", Some("0x1a2b3c4d5e6f7788"));
+        check("n1", "n1:gpu3", Some("n1:gpu3"));
+        check("n1", "0000:0c:00.0@n1", Some("0000:0c:00.0@n1"));
+        check("a", "3", None);
+        assert_eq!(Identity::default().name_gpu("-1"), Err(IdentityError::Index(-1)));
+        let mut known = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+        known.name_gpu("gpu_0").unwrap();
+        assert_eq!(known.uuid(), Some("GPU-1"));
+        assert!(known.name_gpu("../../x").is_err(), "a hostile name is no good beside a uuid either");
+    }
+
+    #[test]
+    fn a_pci_address_has_one_spelling() {
+        for spelling in ["00000000:0C:00.0", "0000:0C:00.0", "0000:0c:00.0"] {
+            let id = Identity::default().with(IdentityColumn::Pci, spelling).unwrap();
+            assert_eq!(id.get(IdentityColumn::Pci), Some("0000:0c:00.0"));
+        }
     }
 
     #[test]

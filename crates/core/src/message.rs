@@ -5,11 +5,13 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError};
-use crate::catalogue::Table;
-use crate::foreign::{Meaning, meaning, vendor_of};
+use crate::catalogue::{MetricId, Table};
+use crate::foreign::{Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, vendor_of};
 use crate::identity::{Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
+use crate::wire::ROWS_MAX;
 
 /// Largest JSON document in bytes.
 pub const DOCUMENT_LEN_MAX: usize = 4 << 20;
@@ -20,6 +22,9 @@ pub enum MessageError {
     /// Larger than [`DOCUMENT_LEN_MAX`].
     #[error("the document is {0} bytes, more than {DOCUMENT_LEN_MAX}")]
     TooLarge(usize),
+    /// More messages than a batch may have rows.
+    #[error("the document has {0} messages, more than {ROWS_MAX}")]
+    TooMany(usize),
     /// Not JSON, or not a message or an array of them.
     #[error("not a message {{\"timestamp\", \"fields\"}} or an array of them")]
     Shape(#[source] Option<serde_json::Error>),
@@ -48,7 +53,7 @@ pub struct Parsed {
 /// Parses a document into rows of `gpu_events` with `source = "json"` unless it names another.
 ///
 /// # Errors
-/// When it is too large or no JSON of the right shape.
+/// When it is too large, has too many messages or is no JSON of the right shape.
 pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, MessageError> {
     if document.len() > DOCUMENT_LEN_MAX {
         return Err(MessageError::TooLarge(document.len()));
@@ -59,6 +64,9 @@ pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, M
         message @ Json::Object(_) => vec![message],
         _ => return Err(MessageError::Shape(None)),
     };
+    if messages.len() > ROWS_MAX {
+        return Err(MessageError::TooMany(messages.len()));
+    }
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let mut parsed = Parsed::default();
     for (index, message) in messages.into_iter().enumerate() {
@@ -103,31 +111,105 @@ fn add(
         _ => return Err(MessageError::Shape(None)),
     };
     let Some(Json::Object(fields)) = message.get("fields") else { return Err(MessageError::Shape(None)) };
-    let identity = builder.intern(&identity_of(fields)?);
-    let valued = fields.iter().any(|(name, value)| {
-        matches!(meaning(name), Meaning::Metric(..) | Meaning::Unknown) && !matches!(value, Json::Null)
-    });
-    if !valued {
+    let identity = identity_of(fields)?;
+    let cells: Vec<(&str, Cell<'_>)> =
+        fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v)?))).collect();
+    // A row comes into being by its first value: what has none says nothing, not even that the GPU was seen.
+    if !cells.iter().any(|(_, cell)| cell.is_value()) {
+        invalid.extend(cells.iter().filter_map(|(name, cell)| Some((index, cell.refusal(name)?))));
         return Err(MessageError::Empty);
     }
+    let identity = builder.intern(&identity);
     let row = builder.row(timestamp, identity);
-    for (name, value) in fields {
-        let outcome = match (meaning(name), value) {
-            (Meaning::Metric(id, factor), value) => {
-                number_of(value).map(|number| builder.set(row, id, scaled(number, factor)))
+    for (name, cell) in &cells {
+        let outcome = match *cell {
+            Cell::Metric(id, value) => builder.set(row, id, value),
+            Cell::Number(number) => builder.set_extra(row, name, number),
+            Cell::Text(text) => builder.set_extra_text(row, name, text),
+            Cell::Absent(id, reason) => {
+                builder.absent(row, id, reason);
+                cell.refusal(name).map_or(Ok(()), Err)
             }
-            (Meaning::Unknown, Json::String(text)) => match text.trim().parse::<f64>() {
-                Ok(number) => Some(builder.set_extra(row, name, number)),
-                Err(_) => Some(builder.set_extra_text(row, name, text)),
-            },
-            (Meaning::Unknown, value) => number_of(value).map(|n| builder.set_extra(row, name, n.as_f64())),
-            _ => None,
         };
-        if let Some(Err(error)) = outcome {
+        if let Err(error) = outcome {
             invalid.push((index, error));
         }
     }
     Ok(())
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+enum Cell<'a> {
+    Metric(MetricId, Value),
+    Absent(MetricId, AbsenceReason),
+    Number(f64),
+    Text(&'a str),
+}
+
+impl Cell<'_> {
+    fn is_value(&self) -> bool {
+        match *self {
+            Self::Metric(id, value) => {
+                let (min, max) = id.metric().range;
+                (min..=max).contains(&value.as_f64())
+            }
+            Self::Number(number) => number.is_finite(),
+            Self::Text(_) => true,
+            Self::Absent(..) => false,
+        }
+    }
+
+    /// What is wrong with a metric's value that is none.
+    fn refusal(&self, name: &str) -> Option<ValueError> {
+        match *self {
+            Self::Metric(id, value) => {
+                let (column, value, (min, max)) = (id.metric().column, value.as_f64(), id.metric().range);
+                Some(if value.is_finite() {
+                    ValueError::OutOfRange { column, value, min, max }
+                } else {
+                    ValueError::NotFinite { column: column.to_owned() }
+                })
+            }
+            Self::Absent(_, AbsenceReason::Invalid) => {
+                Some(ValueError::NotNumber { column: name.to_owned() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A field's value, if it is one of a metric or of a column that nobody knows.
+fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
+    let text = value.as_str().map(str::trim);
+    match meaning(name) {
+        Meaning::Metric(id, _) if value.is_null() || text.is_some_and(|text| absence(text).is_some()) => {
+            let reason = text.and_then(absence).unwrap_or(AbsenceReason::NotSupported);
+            Some(Cell::Absent(id, reason))
+        }
+        Meaning::Metric(id, factor) => Some(match number_of(value) {
+            None => Cell::Absent(id, AbsenceReason::Invalid),
+            Some(number) => match blank(number, name) {
+                Some(reason) => Cell::Absent(id, reason),
+                None => Cell::Metric(id, scaled(number, factor)),
+            },
+        }),
+        Meaning::Unknown => match text {
+            Some(text) if absence(text).is_some() => None,
+            Some(text) => Some(text.parse::<f64>().map_or(Cell::Text(text), Cell::Number)),
+            None => number_of(value).map(|number| Cell::Number(number.as_f64())),
+        },
+        _ => None,
+    }
+}
+
+/// The reason, when the number is one of DCGM's blanks.
+fn blank(number: Value, name: &str) -> Option<AbsenceReason> {
+    let dcgm = name.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("dcgm"));
+    match number {
+        Value::Int(whole) => blank_integer(whole, dcgm),
+        other => blank_float(other.as_f64()),
+    }
 }
 
 fn scaled(value: Value, factor: f64) -> Value {
@@ -138,7 +220,10 @@ fn scaled(value: Value, factor: f64) -> Value {
 fn number_of(value: &Json) -> Option<Value> {
     match value {
         Json::Number(number) => number.as_i64().map(Value::Int).or_else(|| number.as_f64().map(Value::Float)),
-        Json::String(text) => text.trim().parse().ok().map(Value::Float),
+        Json::String(text) => {
+            let text = text.trim();
+            text.parse().ok().map(Value::Int).or_else(|| text.parse().ok().map(Value::Float))
+        }
         Json::Bool(flag) => Some(Value::Int(i64::from(*flag))),
         _ => None,
     }
@@ -146,21 +231,26 @@ fn number_of(value: &Json) -> Option<Value> {
 
 fn identity_of(fields: &Map<String, Json>) -> Result<Identity, MessageError> {
     let mut identity = Identity::default();
+    let mut gpu: Option<(usize, String)> = None;
     for (name, value) in fields {
         let text = match value {
-            Json::String(text) => text.clone(),
+            Json::String(text) => text.trim().to_owned(),
             Json::Number(number) => number.to_string(),
             _ => continue,
         };
-        match meaning(name) {
-            Meaning::Gpu => match text.parse::<i32>() {
-                Ok(number) => identity.index = Some(number),
-                Err(_) if identity.uuid().is_none() => identity.set(IdentityColumn::Uuid, &text)?,
-                Err(_) => {}
-            },
-            Meaning::Identity(column) => identity.set(column, &text)?,
-            _ => {}
+        if absence(&text).is_some() {
+            continue;
         }
+        if let Some(rank) = gpu_rank(name) {
+            if gpu.as_ref().is_none_or(|(best, _)| rank < *best) {
+                gpu = Some((rank, text));
+            }
+        } else if let Meaning::Identity(column) = meaning(name) {
+            identity.set(column, &text)?;
+        }
+    }
+    if let Some((_, text)) = gpu {
+        identity.name_gpu(&text)?;
     }
     if identity.get(IdentityColumn::Source).is_none() {
         identity.set(IdentityColumn::Source, "json")?;

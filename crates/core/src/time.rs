@@ -3,6 +3,9 @@
 /// Nanoseconds in a second.
 pub const SECOND_NS: i64 = 1_000_000_000;
 
+/// How far ahead of the reader's clock a row may lie: hosts' clocks differ.
+pub const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
+
 /// A text that is no time this program understands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -86,6 +86,48 @@ fn json_messages_from_anyone() {
 }
 
 #[test]
+fn a_message_names_one_gpu_and_has_values() {
+    let parse = |fields: &str| {
+        let document = format!(r#"{{"timestamp": "2026-01-01T00:00:00Z", "fields": {fields}}}"#);
+        message::parse(document.as_bytes(), Origin::default(), 1).unwrap()
+    };
+    let uuid =
+        |fields: &str| parse(fields).batch.and_then(|batch| batch.identity(0).key()).map(|k| k.to_string());
+    let check = |fields: &str, wanted: Option<&str>| assert_eq!(uuid(fields).as_deref(), wanted, "{fields}");
+    // The row's own number is not the GPU, and a name belongs to its host.
+    check(r#"{"gpu_id": 0, "id": 123456, "index": 9, "node": "n1", "power_w": 5}"#, Some("n1:gpu0"));
+    check(r#"{"gpu_id": "gpu_0", "node": "n1", "power_w": 5}"#, Some("gpu_0@n1"));
+    check(r#"{"gpu_id": "gpu_0", "node": "n2", "power_w": 5}"#, Some("gpu_0@n2"));
+    check(r#"{"pci_bus_id": "00000000:0C:00.0", "node": "n1", "power_w": 5}"#, Some("0000:0c:00.0@n1"));
+    check(r#"{"uuid": "N/A", "gpu": 2, "node": "n1", "power_w": 5}"#, Some("n1:gpu2"));
+    check(r#"{"gpu": -1, "node": "n1", "power_w": 5}"#, None);
+    // Nothing that can be stored: no row, so the GPU was not seen.
+    check(r#"{"gpu": 1, "power_w": -5}"#, None);
+    check(r#"{"gpu": 1, "power_w": "N/A", "note": [1]}"#, None);
+    check(r#"{"gpu": 1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 140737488355328.0}"#, None);
+    check(r#"{"gpu": 1, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 2147483632}"#, None);
+    assert_eq!(parse(r#"{"gpu": 1, "power_w": "hot", "temperature": 40}"#).invalid.len(), 1);
+    assert_eq!(parse(r#"{"gpu": 1, "power_w": "[N/A]", "temperature": 40}"#).invalid.len(), 0);
+    let many = format!("[{}0]", "0,".repeat(70_000));
+    let refused = message::parse(many.as_bytes(), Origin::default(), 1);
+    assert!(matches!(refused, Err(message::MessageError::TooMany(70_001))));
+}
+
+#[test]
+fn a_text_is_no_longer_than_the_wire_takes() {
+    use gpuvitals_core::wire::{self, TEXT_LEN_MAX};
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    let row = builder.row(10, id);
+    let long = "x".repeat(TEXT_LEN_MAX + 1);
+    let refused = builder.set_extra_text(row, "note", &long);
+    assert_eq!(refused, Err(ValueError::TextTooLong { column: "note".into(), len: TEXT_LEN_MAX + 1 }));
+    builder.set_extra_text(row, "note", &long[1..]).unwrap();
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    assert!(wire::decode(&wire::encode(&batch).unwrap()).is_ok());
+}
+
+#[test]
 fn foreign_names_mean_what_people_mean() {
     let metric = |column: &str, factor: f64| Meaning::Metric(by_column(column).unwrap(), factor);
     let check = |name: &str, wanted: Meaning| assert_eq!(meaning(name), wanted, "{name}");

@@ -3,6 +3,7 @@
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::{MetricId, Unit};
+use gpuvitals_core::foreign::{absence, blank_float, blank_integer};
 
 use super::unit;
 
@@ -86,31 +87,6 @@ pub(super) fn plain_number(cell: &[u8]) -> Option<f64> {
     short_decimal(cell)
         .map(Value::as_f64)
         .or_else(|| std::str::from_utf8(cell).ok()?.trim().parse().ok().filter(|n: &f64| n.is_finite()))
-}
-
-/// The reason, when the text says that there is no value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …
-pub(super) fn absence(text: &str) -> Option<AbsenceReason> {
-    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if text.is_empty() || is(&["N/A", "NA", "-", "--", "null", "none", "not supported", "unsupported"]) {
-        return Some(AbsenceReason::NotSupported);
-    }
-    if is(&["ERR!"]) {
-        return Some(AbsenceReason::Invalid);
-    }
-    if text.starts_with("<<<") && text.ends_with(">>>") {
-        return Some(AbsenceReason::NotSupported);
-    }
-    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    let is = |word: &str| inner.eq_ignore_ascii_case(word);
-    Some(if is("insufficient permissions") {
-        AbsenceReason::Denied
-    } else if is("gpu is lost") {
-        AbsenceReason::Gone
-    } else if is("unknown error") || is("gpu requires reset") {
-        AbsenceReason::Invalid
-    } else {
-        AbsenceReason::NotSupported
-    })
 }
 
 /// `12`, `-3.25`: exact as long as digits and power of ten are both exact in a 64-bit float (Clinger).
@@ -247,32 +223,6 @@ fn code(text: &str) -> Option<Value> {
     }
     let state = text.strip_prefix('P')?;
     state.parse::<u8>().ok().map(|state| Value::Int(state.into()))
-}
-
-/// DCGM's blank integers: blank, not found, not supported, no permission.
-fn blank_integer(value: i64, dcgm: bool) -> Option<AbsenceReason> {
-    const BLANK_I64: i64 = 0x7fff_ffff_ffff_fff0;
-    const BLANK_I32: i64 = 0x7fff_fff0;
-    const BLANK_FLOAT: i64 = 1 << 47;
-    [BLANK_I64, BLANK_FLOAT, BLANK_I32]
-        .iter()
-        .filter(|blank| dcgm || **blank != BLANK_I32)
-        .find_map(|blank| value.checked_sub(*blank).filter(|kind| (0..=3).contains(kind)))
-        .map(blank_kind)
-}
-
-fn blank_float(value: f64) -> Option<AbsenceReason> {
-    const BLANK: f64 = 140_737_488_355_328.0;
-    // As a float, the 64-bit blanks are all 2^63.
-    const BLANK_I64: f64 = 9_223_372_036_854_775_808.0;
-    if (BLANK..BLANK + 4.0).contains(&value) {
-        return Some(blank_kind(if value < BLANK + 3.0 { 0 } else { 3 }));
-    }
-    (value == BLANK_I64).then(|| blank_kind(0))
-}
-
-fn blank_kind(kind: i64) -> AbsenceReason {
-    if kind == 3 { AbsenceReason::Denied } else { AbsenceReason::NotSupported }
 }
 
 /// `70.5 W` to its number and its unit.

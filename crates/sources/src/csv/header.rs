@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::foreign::{Meaning, meaning};
+use gpuvitals_core::foreign::{Meaning, gpu_rank, meaning};
 use gpuvitals_core::{IdentityColumn, time};
 
 use super::cell::{self, Scale};
@@ -67,12 +67,15 @@ impl Plan {
     pub(super) fn new(names: &[String]) -> Result<Self, Unfit> {
         let meanings: Vec<Meaning> = names.iter().map(|name| meaning(name)).collect();
         let long = meanings.contains(&Meaning::MetricName) && meanings.contains(&Meaning::MetricValue);
+        // Of several that may tell the GPU the best: in id,timestamp,gpu_id the first numbers the rows.
+        let ranked = names.iter().enumerate().filter_map(|(index, name)| Some((gpu_rank(name)?, index)));
+        let gpu = ranked.min().map(|(_, index)| index);
         let mut taken: HashSet<String> = HashSet::new();
         let mut once: Vec<Meaning> = Vec::new();
         let mut columns = Vec::with_capacity(names.len());
         for (index, (name, meaning)) in names.iter().zip(meanings).enumerate() {
             let name = &name.trim().chars().filter(|c| !c.is_control()).collect::<String>();
-            let known = role(name, meaning, long);
+            let known = role(name, meaning, long).filter(|_| meaning != Meaning::Gpu || gpu == Some(index));
             // Of two columns with one meaning the first has it; the other is kept under its own name.
             let single = match &known {
                 Some(Role::Metric(scale)) => Meaning::Metric(scale.id, 1.0),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::{IdentityId, RowId, Value, ValueError};
 use gpuvitals_core::catalogue::MetricId;
-use gpuvitals_core::foreign::{Meaning, meaning};
-use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::foreign::{Meaning, absence, meaning};
+use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, Origin, Table};
 
 use super::cell::{self, Missing, Scale};
@@ -14,9 +14,6 @@ use super::header::{Form, Plan, Role};
 use super::report::{Cause, Ledger, Refusal};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
-
-/// How far ahead of now a row may lie.
-const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
 
 /// Names of metrics remembered; beyond it they are looked up anew.
 const NAMES_MAX: usize = 4096;
@@ -406,7 +403,7 @@ impl Rest {
 
     fn extra(&mut self, name: &Arc<str>, field: &[u8]) {
         let text = std::str::from_utf8(field).unwrap_or_default().trim();
-        if cell::absence(text).is_none() {
+        if absence(text).is_none() {
             let number = cell::plain_number(text.as_bytes());
             self.extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
         }

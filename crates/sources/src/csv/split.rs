@@ -20,8 +20,8 @@ use super::unquote;
 /// Longest record in bytes.
 pub(super) const RECORD_LEN_MAX: usize = 1 << 20;
 
-/// Longest field in bytes.
-pub(super) const FIELD_LEN_MAX: usize = 64 << 10;
+/// Longest field in bytes: what a column of texts can hold.
+pub(super) const FIELD_LEN_MAX: usize = gpuvitals_core::wire::TEXT_LEN_MAX;
 
 /// Bytes asked for at once.
 const CHUNK_LEN: usize = 128 << 10;

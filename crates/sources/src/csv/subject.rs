@@ -1,15 +1,14 @@
 //! Whose row it is: identity columns and labels, worked out once for each GPU and known again by their bytes.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::{IdentityId, RowId};
-use gpuvitals_core::foreign::{Meaning, meaning, vendor_of};
+use gpuvitals_core::foreign::{Meaning, absence, meaning, vendor_of};
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
-use super::cell::{absence, plain_number};
+use super::cell::plain_number;
 use super::header::{Form, Plan, Role};
 use super::labels;
 use super::report::{Cause, Refusal};
@@ -153,27 +152,30 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
         match &column.role {
             Role::Gpu if absence(text).is_none() => gpu = Some((index, text.to_owned())),
             Role::Identity(column) if absence(text).is_none() => {
-                set(&mut identity, *column, text).map_err(refused)?;
+                identity.set(*column, text).map_err(refused)?;
             }
             Role::Extra(name) if plan.form == Form::Long && absence(text).is_none() => {
                 let number = plain_number(text.as_bytes());
                 extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
             }
-            Role::Labels => read_labels(plan, text, &column.name, &mut identity, &mut extras)
-                .map_err(|reason| refusal(index, reason))?,
+            Role::Labels => {
+                let named = read_labels(plan, text, &column.name, &mut identity, &mut extras)
+                    .map_err(|reason| refusal(index, reason))?;
+                gpu = gpu.or(named.map(|name| (index, name)));
+            }
             _ => {}
         }
     }
     if let Some((index, text)) = gpu {
-        set_gpu(&mut identity, &text).map_err(|reason| refusal(index, reason))?;
+        identity.name_gpu(&text).map_err(|error| refusal(index, error.to_string()))?;
     }
     if identity.get(IdentityColumn::Source).is_none() {
-        set(&mut identity, IdentityColumn::Source, "csv").map_err(|e| refusal(0, e.to_string()))?;
+        identity.set(IdentityColumn::Source, "csv").map_err(|e| refusal(0, e.to_string()))?;
     }
     if identity.get(IdentityColumn::Vendor).is_none()
         && let Some(vendor) = identity.get(IdentityColumn::Model).and_then(vendor_of)
     {
-        set(&mut identity, IdentityColumn::Vendor, vendor).map_err(|e| refusal(0, e.to_string()))?;
+        identity.set(IdentityColumn::Vendor, vendor).map_err(|e| refusal(0, e.to_string()))?;
     }
     identity.resolve().map_err(|error| {
         let column = plan.find(|role| matches!(role, Role::Gpu | Role::Identity(IdentityColumn::Uuid)));
@@ -195,53 +197,21 @@ fn refusal(column: usize, reason: String) -> Refusal {
     Refusal { cause: Cause::Identity, column: Some(column), reason }
 }
 
-fn set(identity: &mut Identity, column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
-    match column {
-        IdentityColumn::Pci => identity.set(column, &pci(text)),
-        _ => identity.set(column, text),
-    }
-}
-
-/// `00000000:0C:00.0` as nvidia-smi prints it to the kernel's `0000:0c:00.0`.
-fn pci(text: &str) -> Cow<'_, str> {
-    let short = text.strip_prefix("0000").filter(|rest| rest.len() >= 12).unwrap_or(text);
-    if short.bytes().any(|b| b.is_ascii_uppercase()) {
-        short.to_ascii_lowercase().into()
-    } else {
-        short.into()
-    }
-}
-
-/// `gpu_id`: an integer is the index on the node, anything else names the GPU unless something better does.
-fn set_gpu(identity: &mut Identity, text: &str) -> Result<(), String> {
-    match text.parse::<i32>() {
-        Ok(index) if index < 0 => Err(format!("the GPU index {index} is negative")),
-        Ok(index) => {
-            identity.index = Some(index);
-            Ok(())
-        }
-        Err(_) if identity.uuid().is_none() => {
-            identity.set(IdentityColumn::Uuid, text).map_err(|error| error.to_string())
-        }
-        // Checked all the same: a hostile name is no good beside a uuid either.
-        Err(_) => Identity::default().set(IdentityColumn::Uuid, text).map_err(|error| error.to_string()),
-    }
-}
-
 /// Labels to identity where the row's own columns are silent; what repeats a column is done with, the rest is kept as
-/// text in `label_<name>`.
+/// text in `label_<name>`. Gives back what the labels call the GPU where no column does.
 fn read_labels(
     plan: &Plan,
     text: &str,
     column: &str,
     identity: &mut Identity,
     extras: &mut Vec<ExtraCell>,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let Some(labels) = labels::parse(text) else {
         // No list of labels: kept as it is.
         extras.push(ExtraCell { name: column.into(), number: None, text: text.to_owned() });
-        return Ok(());
+        return Ok(None);
     };
+    let mut gpu = None;
     let has_gpu = plan.columns.iter().any(|c| matches!(c.role, Role::Gpu));
     // The exporter's own pod stands in `pod` when the GPU's is in `exported_pod`.
     let exported = |name: &str| name.starts_with("exported_");
@@ -251,12 +221,12 @@ fn read_labels(
             continue;
         }
         match meaning(name) {
-            Meaning::Gpu if identity.index.is_none() && !has_gpu => set_gpu(identity, value)?,
+            Meaning::Gpu if gpu.is_none() && !has_gpu => gpu = Some(value.as_ref().to_owned()),
             Meaning::Gpu | Meaning::MetricName => {}
             // Prometheus calls the scrape `job`; the batch job has other names.
             Meaning::Identity(column) if !name.eq_ignore_ascii_case("job") => {
                 if identity.get(column).is_none() {
-                    set(identity, column, value).map_err(|error| format!("label {name}: {error}"))?;
+                    identity.set(column, value).map_err(|error| format!("label {name}: {error}"))?;
                 }
             }
             _ => extras.push(ExtraCell {
@@ -266,5 +236,5 @@ fn read_labels(
             }),
         }
     }
-    Ok(())
+    Ok(gpu)
 }

@@ -31,6 +31,21 @@ fn the_wide_form_without_times_is_taken_as_of_now() {
 }
 
 #[test]
+fn a_gpu_is_told_by_its_best_column_and_its_host() {
+    let text = "id,hostname,gpu_id,memory_used [MB]\n1001,a,gpu_0,10 MB\n1002,b,gpu_0,20\n1003,a,gpu_0,30\n";
+    let batches = drain(&mut open(text));
+    let keys: Vec<String> =
+        rows(&batches).iter().filter_map(|row| row.split(' ').nth(1).map(str::to_owned)).collect();
+    assert_eq!(keys, ["gpu_0@a", "gpu_0@b", "gpu_0@a"]);
+    let of = |row: usize, what: &str| rows(&batches)[row].contains(what);
+    assert!(
+        of(0, "memory_used_mb=10 ") && of(1, "memory_used_mb=20 ") && of(2, "id=1003"),
+        "{:?}",
+        rows(&batches)
+    );
+}
+
+#[test]
 fn line_ends_mark_quotes_blanks_and_delimiters_make_no_difference() {
     let expected = rows(&drain(&mut open(WIDE)));
     let quoted = WIDE.replace("gpu_0,61", "\"gpu_0\", 61 ").replace("power_draw", "\"power_draw\"");
