@@ -64,7 +64,7 @@ impl Fleet {
         Self { version, gpus, names }
     }
 
-    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node` or `node:gpuN`.
+    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node`, `node:gpuN` or name on its node.
     pub fn get(&self, id: &str) -> Option<&Arc<GpuState>> {
         let position = (*self.names.get(id)?)?;
         self.gpus.get(usize::try_from(position).ok()?)

@@ -1,7 +1,7 @@
 //! The fleet as rows change it.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -216,28 +216,35 @@ fn index(gpus: &[Arc<GpuState>]) -> (Vec<usize>, Arc<Names>) {
     let in_order = order.iter().filter_map(|&i| gpus.get(i));
     for (position, gpu) in (0_u32..).zip(in_order) {
         names.insert(Arc::clone(&gpu.key), Some(position));
-        let mut alias = |name: &str| {
-            if let Some(taken) = aliases.get_mut(name) {
-                *taken = None;
-            } else {
-                aliases.insert(Arc::from(name), Some(position));
-            }
-        };
-        let identity = &gpu.identity;
-        identity.uuid().into_iter().for_each(&mut alias);
-        let node = identity.node();
-        if let Some(pci) = identity.get(IdentityColumn::Pci) {
-            alias(pci);
-            if let Some(node) = node {
-                alias(&format!("{pci}@{node}"));
-            }
-        }
-        if let (Some(node), Some(index)) = (node, identity.index) {
-            alias(&format!("{node}:gpu{index}"));
+        for alias in aliases_of(&gpu.identity) {
+            aliases.entry(alias).and_modify(|taken| *taken = None).or_insert(Some(position));
         }
     }
     for (name, position) in aliases {
         names.entry(name).or_insert(position);
     }
     (order, Arc::new(names))
+}
+
+/// What a GPU is called beside its key, each name once.
+fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
+    let mut aliases = BTreeSet::new();
+    let node = identity.node();
+    if let Some(uuid) = identity.shared(IdentityColumn::Uuid) {
+        aliases.insert(Arc::clone(uuid));
+        // A name that is one GPU's on each node: `gpu_0@node`.
+        if let Some((name, at)) = uuid.rsplit_once('@')
+            && node == Some(at)
+        {
+            aliases.insert(Arc::from(name));
+        }
+    }
+    if let Some(pci) = identity.shared(IdentityColumn::Pci) {
+        aliases.insert(Arc::clone(pci));
+        aliases.extend(node.map(|node| Arc::from(format!("{pci}@{node}"))));
+    }
+    if let (Some(node), Some(index)) = (node, identity.index) {
+        aliases.insert(Arc::from(format!("{node}:gpu{index}")));
+    }
+    aliases
 }

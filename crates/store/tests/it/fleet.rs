@@ -72,12 +72,17 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
         identity(&[(Uuid, "D"), (Node, "n2"), (Partition, "cpx0")], None),
         identity(&[(Uuid, "D"), (Node, "n2"), (Partition, "cpx1")], None),
         identity(&[(Uuid, "E"), (Node, "n2"), (Partition, "cpx0")], None),
+        identity(&[(Uuid, "gpu_0@n3"), (Node, "n3")], None),
+        identity(&[(Uuid, "gpu_1@n3"), (Node, "n3")], None),
+        identity(&[(Uuid, "gpu_1@n4"), (Node, "n4")], None),
+        identity(&[(Uuid, "0000:0d:00.0@n4"), (Node, "n4"), (Pci, "0000:0d:00.0")], None),
     ];
     let rows = gpus.iter().map(|gpu| one(gpu, HOUR, Some(1.0), None)).collect();
     store.append(rows).await.unwrap();
     let fleet = store.fleet();
     let order: Vec<&str> = fleet.gpus.iter().map(|gpu| gpu.key.as_ref()).collect();
-    assert_eq!(order, ["A", "B", "D:cpx0", "D:cpx1", "E:cpx0", "C"]);
+    assert_eq!(order[..6], ["A", "B", "D:cpx0", "D:cpx1", "E:cpx0", "C"]);
+    assert_eq!(order[6..], ["gpu_0@n3", "gpu_1@n3", "0000:0d:00.0@n4", "gpu_1@n4"]);
     for (name, key) in [
         ("A", Some("A")),
         ("n1:gpu1", Some("B")),
@@ -88,6 +93,10 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
         ("D:cpx1", Some("D:cpx1")),
         ("E", Some("E:cpx0")),
         ("n1", None),
+        ("gpu_0", Some("gpu_0@n3")),
+        ("gpu_1", None),
+        ("gpu_1@n4", Some("gpu_1@n4")),
+        ("0000:0d:00.0", Some("0000:0d:00.0@n4")),
     ] {
         assert_eq!(fleet.get(name).map(|gpu| gpu.key.as_ref()), key, "{name}");
     }
