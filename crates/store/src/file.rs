@@ -92,9 +92,12 @@ pub enum FileError {
 
 impl FileError {
     /// Whether the file itself is at fault, and not the moment (no memory, no file handles, an unplugged disk).
+    /// Parquet reads only what a checksum has proven to be as it was written: what it cannot read is the moment's
+    /// fault, told in its own words, or this program's; the rows are there and the file stays.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
-            Self::Damaged { .. } | Self::Parquet { .. } => true,
+            Self::Damaged { .. } => true,
+            Self::Parquet { .. } => false,
             Self::Io { source, .. } => {
                 matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof)
             }
@@ -164,5 +167,21 @@ impl TableFile {
             offset += want as u64;
         }
         if crc == facts.crc32c { Ok(()) } else { Err(damaged("checksum of a row group")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moment_is_not_the_files_fault() {
+        let path = PathBuf::from("raw/2026-11-20/10h-L0-1.parquet");
+        let no_handles = || std::io::Error::from_raw_os_error(24);
+        let wrapped = parquet::errors::ParquetError::from(no_handles());
+        let inside = FileError::Parquet { action: "reading", path: path.clone(), source: wrapped };
+        let outside = FileError::Io { action: "opening", path: path.clone(), source: no_handles() };
+        assert!(!inside.is_damage() && !outside.is_damage());
+        assert!(FileError::Damaged { path, what: "checksum of a row group" }.is_damage());
     }
 }

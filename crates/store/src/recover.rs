@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,13 +55,17 @@ pub(crate) fn files(
 ) -> Result<(), StoreError> {
     let skip_footers = manifest.files.len().saturating_sub(FOOTERS);
     let mut good = Vec::with_capacity(manifest.files.len());
+    let mut stayed = HashSet::new();
     for (position, entry) in manifest.files.iter().enumerate() {
-        match check(entry, position >= skip_footers) {
-            Ok(()) => good.push(Arc::clone(entry)),
-            Err(reason) => {
+        match check(entry, position >= skip_footers)? {
+            None => good.push(Arc::clone(entry)),
+            Some(reason) => {
                 let place = match directory.quarantine(&entry.path) {
                     Ok(path) => format!("now in {}", path.display()),
-                    Err(error) => format!("not set aside: {error}"),
+                    Err(error) => {
+                        stayed.insert(entry.path.clone());
+                        format!("not set aside: {error}")
+                    }
                 };
                 found.damage.push(format!("{reason}, {} rows, {place}", entry.rows));
             }
@@ -69,25 +74,39 @@ pub(crate) fn files(
     manifest.files = good;
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
-    sweep(directory, manifest, found)
+    sweep(directory, manifest, stayed, found)
 }
 
-fn check(entry: &FileEntry, footer: bool) -> Result<(), String> {
+/// What is wrong with a file, if anything is.
+fn check(entry: &FileEntry, footer: bool) -> Result<Option<String>, StoreError> {
     match fs::metadata(&entry.path) {
         Ok(facts) if facts.len() == entry.bytes => {}
-        Ok(facts) => return Err(format!("{} has {} bytes, not {}", entry.name, facts.len(), entry.bytes)),
-        Err(error) => return Err(format!("{}: {error}", entry.name)),
+        Ok(facts) => {
+            return Ok(Some(format!("{} has {} bytes, not {}", entry.name, facts.len(), entry.bytes)));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(format!("{}: {error}", entry.name)));
+        }
+        // It may be whole: a store without it would be less than what was acknowledged.
+        Err(error) => return Err(StoreError::io("inspecting", &entry.path, error)),
     }
     match footer.then(|| file::open(entry)) {
-        Some(Err(error)) if error.is_damage() => Err(causes(&error)),
-        _ => Ok(()),
+        Some(Err(error)) if error.is_damage() => Ok(Some(causes(&error))),
+        _ => Ok(None),
     }
 }
 
-/// Removes leftovers of writes that did not come to be; names what is not the store's.
-fn sweep(directory: &Directory, manifest: &Manifest, found: &mut Recovered) -> Result<(), StoreError> {
+/// Removes leftovers of writes that did not come to be; names what is not the store's. What is `stayed` stays: it was
+/// to be set aside and could not be.
+fn sweep(
+    directory: &Directory,
+    manifest: &Manifest,
+    stayed: HashSet<PathBuf>,
+    found: &mut Recovered,
+) -> Result<(), StoreError> {
     let root = directory.root();
-    let mut listed: HashSet<PathBuf> = manifest.files.iter().map(|file| file.path.clone()).collect();
+    let mut listed = stayed;
+    listed.extend(manifest.files.iter().map(|file| file.path.clone()));
     let fleet = manifest.fleet.as_ref().map(|fleet| fleet.name.clone());
     listed.extend([root.join(manifest.name())]);
     listed.extend(fleet.map(|name| root.join(name)));
@@ -151,7 +170,10 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
     let mut fleet = LiveFleet::default();
     for entry in &manifest.files {
         if let Err(error) = apply_file(entry, &mut fleet) {
-            entry.condemn(causes(&error));
+            found.damage.push(format!("latest values in {} are not known: {}", entry.name, causes(&error)));
+            if error.is_damage() {
+                entry.condemn(causes(&error));
+            }
         }
     }
     fleet
@@ -200,7 +222,10 @@ pub(crate) fn log(
                 found.records += 1;
                 found.log_rows += arrival.batch.rows() as u64;
                 fleet.apply(&arrival.batch, &arrival.keys);
-                tail.push(arrival.chunk)?;
+                if let Err(error) = tail.push(arrival.chunk) {
+                    // As when they came: they stay apart.
+                    tracing::warn!(error = causes(&error), "rows of the log do not fold");
+                }
             }
             Err(reason) => found.damage.push(reason),
         }

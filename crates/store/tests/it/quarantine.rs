@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::support::{HOUR, Model, SECOND, everything, grid, ingest, model_of, quiet};
+use crate::support::{HOUR, Model, SECOND, assert_is, everything, grid, ingest, model_of, quiet};
 use gpuvitals_core::Status;
-use gpuvitals_store::Store;
+use gpuvitals_store::{Store, StoreError};
 use tempfile::TempDir;
 
 /// A closed store with one file per hour, and the rows of each.
@@ -85,4 +85,35 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
     drop(store);
     let (_, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!((found.damage.len(), found.files), (0, 1));
+}
+
+#[tokio::test]
+async fn a_damaged_file_that_cannot_be_set_aside_stays_where_it_is() {
+    let (dir, files, models) = two_hours().await;
+    std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(100).unwrap();
+    let name = files[0].file_name().unwrap().to_string_lossy();
+    let taken = dir.path().join("quarantine").join(format!("raw_2026-11-20_{name}"));
+    std::fs::create_dir_all(taken.join("by something else")).unwrap();
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert!(found.damage[0].contains("not set aside"), "{found:?}");
+    assert!(files[0].exists(), "what a person may want to look at was removed");
+    let rows = store.range(&everything()).unwrap();
+    assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_looked_at_are_not_taken_for_damaged() {
+    let (dir, _, models) = two_hours().await;
+    let day = dir.path().join("raw/2026-11-20");
+    let away = dir.path().join("raw/away");
+    std::fs::rename(&day, &away).unwrap();
+    std::fs::write(&day, "in the way").unwrap();
+    assert!(matches!(Store::open(quiet(dir.path())), Err(StoreError::Io { .. })));
+    std::fs::remove_file(&day).unwrap();
+    std::fs::rename(&away, &day).unwrap();
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.damage, found.files), (Vec::new(), 2));
+    let mut model = models[0].clone();
+    model.0.extend(models[1].0.clone());
+    assert_is(&store, &model);
 }
