@@ -34,22 +34,37 @@ pub(crate) enum CheckpointError {
 pub(crate) fn write(fleet: &Fleet) -> Result<Vec<u8>, wire::WireError> {
     let mut bytes = Vec::new();
     for gpus in fleet.gpus.chunks(FRAME_GPUS) {
-        let mut frame = Frame {
-            numbers: BatchBuilder::new(Table::GpuEvents),
-            texts: BatchBuilder::new(Table::GpuEvents),
-            done: Vec::new(),
-        };
-        for gpu in gpus {
-            frame.gpu(gpu);
-        }
-        frame.end();
-        for batch in &frame.done {
-            let encoded = wire::encode(batch)?;
-            bytes.extend_from_slice(&u32::try_from(encoded.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend_from_slice(&encoded);
-        }
+        spell(gpus, &mut bytes)?;
     }
     Ok(bytes)
+}
+
+fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireError> {
+    let mut frame = Frame {
+        numbers: BatchBuilder::new(Table::GpuEvents),
+        texts: BatchBuilder::new(Table::GpuEvents),
+        done: Vec::new(),
+    };
+    for gpu in gpus {
+        frame.gpu(gpu);
+    }
+    frame.end();
+    let start = bytes.len();
+    for batch in &frame.done {
+        let encoded = match wire::encode(batch) {
+            // Foreign texts may be long; those of one GPU fit.
+            Err(wire::WireError::Limit { .. }) if gpus.len() > 1 => {
+                bytes.truncate(start);
+                let (one, other) = gpus.split_at(gpus.len() / 2);
+                spell(one, bytes)?;
+                return spell(other, bytes);
+            }
+            encoded => encoded?,
+        };
+        bytes.extend_from_slice(&u32::try_from(encoded.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(&encoded);
+    }
+    Ok(())
 }
 
 /// Takes a spelled fleet in.
@@ -121,4 +136,41 @@ fn row(builder: &mut BatchBuilder, gpu: &GpuState, time: i64, rows: &mut BTreeMa
         let identity = builder.intern(&gpu.identity);
         builder.row(time, identity)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::{Identity, IdentityColumn};
+
+    use super::*;
+    use crate::fleet::Names;
+
+    #[test]
+    fn long_foreign_texts_do_not_keep_a_fleet_from_being_spelled() {
+        let gpus: Vec<_> = (0..20)
+            .map(|gpu| {
+                let key = format!("GPU-{gpu}");
+                let text = |column| format!("{key} {column} {}", "x".repeat(60 << 10)).into();
+                Arc::new(GpuState {
+                    key: Arc::from(key.as_str()),
+                    identity: Identity::default().with(IdentityColumn::Uuid, &key).unwrap(),
+                    first_seen_ns: 1,
+                    last_seen_ns: 2,
+                    latest: Vec::new(),
+                    extras: (0..100)
+                        .map(|column| (format!("text {column}").into(), ExtraValue::Text(text(column)), 2))
+                        .collect(),
+                })
+            })
+            .collect();
+        let bytes = write(&Fleet::new(0, gpus.clone(), Arc::new(Names::default()))).unwrap();
+        let mut read_back = LiveFleet::default();
+        read(&bytes, &mut read_back).unwrap();
+        let found = read_back.snapshot();
+        for gpu in gpus {
+            let found = found.get(&gpu.key).unwrap();
+            assert_eq!(found.extras.len(), gpu.extras.len());
+            assert!(gpu.extras.iter().all(|extra| found.extras.contains(extra)));
+        }
+    }
 }
