@@ -40,7 +40,8 @@ impl Grid {
             return Err(bad());
         }
         let origin_ns = start_ns.div_euclid(step_ns).checked_mul(step_ns).ok_or_else(bad)?;
-        let span_ns = end_ns.abs_diff(origin_ns);
+        // Within what instants are told apart by: no difference of two of them overflows.
+        let span_ns = end_ns.checked_sub(origin_ns).ok_or_else(bad)?.unsigned_abs();
         let buckets = (span_ns / step_ns.unsigned_abs()).saturating_add(1);
         let held = usize::try_from(buckets).ok().filter(|_| buckets <= BUCKETS_MAX);
         let buckets = held.ok_or(QueryError::TooManyBuckets { buckets, max: BUCKETS_MAX })?;
@@ -112,6 +113,17 @@ mod tests {
         assert!(matches!(Grid::new(0, 1, -5), Err(QueryError::Range { .. })));
         assert!(matches!(Grid::new(i64::MIN, 0, 3_600_000_000_000), Err(QueryError::Range { .. })));
         assert!(matches!(Grid::new(0, i64::MAX, 1), Err(QueryError::TooManyBuckets { .. })));
+    }
+
+    #[test]
+    fn ranges_at_the_ends_of_time_are_whole_or_refused() {
+        assert!(matches!(Grid::new(-1, i64::MAX, i64::MAX), Err(QueryError::Range { .. })));
+        assert!(matches!(Grid::new(i64::MIN, i64::MAX, 1 << 62), Err(QueryError::Range { .. })));
+        let late = Grid::new(i64::MAX - 1, i64::MAX, 10).unwrap();
+        assert_eq!(late.stretch(i64::MAX, &[]), (Stretch::Bucket(0), i64::MAX - 1, i64::MAX));
+        let early = Grid::new(i64::MIN, i64::MIN + 1, 1).unwrap();
+        assert_eq!(early.stretch(i64::MIN, &[]), (Stretch::Bucket(0), i64::MIN, i64::MIN));
+        assert_eq!(early.stretch(i64::MAX, &[]).0, Stretch::Outside);
     }
 
     #[test]
