@@ -14,6 +14,7 @@ use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::data_type;
 use gpuvitals_core::catalogue::ColumnType;
 
+use super::POINTS_MAX;
 use super::fold::{Number, fold};
 use super::grid::{Grid, Stretch};
 use crate::merge::{MergeError, widen};
@@ -162,10 +163,12 @@ impl Tally {
         self.window.len()
     }
 
-    /// How many values are kept; one that stands alone in its run counts for eleven, by the memory it takes.
+    /// How many values are kept; one that stands alone in its run counts for eleven, and a cell for three, by the
+    /// memory they take.
     pub(crate) fn values(&self) -> usize {
         let samples = self.counted.iter().flat_map(|counted| &counted.samples);
-        samples.map(|samples| samples.ranks.len() + 10 * samples.runs.len()).sum()
+        let kept: usize = samples.map(|samples| samples.ranks.len() + 10 * samples.runs.len()).sum();
+        kept + self.counted.iter().map(|counted| 3 * counted.cells.len()).sum::<usize>()
     }
 
     fn group(&mut self, name: &Arc<str>) -> u32 {
@@ -175,8 +178,12 @@ impl Tally {
         let group = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         self.names.push(Arc::clone(name));
         self.index.insert(Arc::clone(name), group);
-        for counted in &mut self.counted {
-            counted.cells.resize(self.names.len() * self.window.len(), Cell::EMPTY);
+        let cells = self.names.len() * self.window.len();
+        // Beyond what an answer may have the number of names is enough to refuse it by; its cells are not made.
+        if (cells * self.counted.len()) as u64 <= POINTS_MAX {
+            for counted in &mut self.counted {
+                counted.cells.resize(cells, Cell::EMPTY);
+            }
         }
         group
     }
@@ -353,5 +360,22 @@ impl Sink<'_> {
             samples.ranks.extend(values);
             samples.runs.push(RankRun { group: run.group, bucket: run.bucket, start, len });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuvitals_core::catalogue;
+
+    #[test]
+    fn cells_are_not_made_beyond_what_an_answer_may_have() {
+        let power = catalogue::by_column("power_w").unwrap();
+        let mut tally = Tally::new(&[power, power], 0..10_000, false);
+        for gpu in 0..1_000 {
+            tally.group(&Arc::from(format!("GPU-{gpu}")));
+        }
+        let cells: usize = tally.counted.iter().map(|counted| counted.cells.len()).sum();
+        assert_eq!((tally.names.len(), cells as u64), (1_000, POINTS_MAX));
     }
 }
