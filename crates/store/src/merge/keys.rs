@@ -62,7 +62,8 @@ impl RowKeys {
 
     fn plain(owners: &DictionaryArray<Int32Type>) -> Result<Self, KeylessRow> {
         let texts = texts(owners);
-        let holes = owners.null_count() > 0 || texts.is_none_or(|texts| texts.null_count() > 0);
+        let holes = owners.null_count() > 0
+            || texts.is_none_or(|texts| texts.iter().any(|text| text.is_none_or(str::is_empty)));
         if let Some(row) =
             holes.then(|| (0..owners.len()).find(|&row| text(owners, texts, row).is_none())).flatten()
         {
@@ -124,5 +125,6 @@ fn text<'a>(
 ) -> Option<&'a str> {
     let texts = texts?;
     let key = array.key(row)?;
-    (key < texts.len() && texts.is_valid(key)).then(|| texts.value(key))
+    // An empty text is none, as in `Identity`.
+    (key < texts.len() && texts.is_valid(key)).then(|| texts.value(key)).filter(|text| !text.is_empty())
 }
