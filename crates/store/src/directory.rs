@@ -26,7 +26,7 @@ impl Directory {
     /// # Errors
     /// When it cannot be made, is in use, or has another format.
     pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(root).map_err(|e| StoreError::io("creating", root, e))?;
+        make(root).map_err(|e| StoreError::io("creating", root, e))?;
         let path = root.join("LOCK");
         let lock = OpenOptions::new()
             .create(true)
@@ -93,6 +93,16 @@ impl Directory {
         fs::rename(path, &target)?;
         Ok(target)
     }
+}
+
+/// Makes a directory that is not there, durably, with those it lies in.
+fn make(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
+    fs::create_dir_all(path)?;
+    for parent in missing.iter().filter_map(|path| path.parent()) {
+        sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    }
+    Ok(())
 }
 
 /// Makes entries of a directory durable.
