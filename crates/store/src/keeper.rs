@@ -26,7 +26,8 @@ use crate::step::{Step, Steps};
 use crate::tail::Tail;
 use crate::writer::Event;
 
-/// Jobs that can wait: one flush, one finished merge, one close, inspections beyond which more tell nothing new.
+/// Jobs that can wait: one flush, one finished merge, one inspection, one close. So nobody who tells the keeper
+/// something ever waits for it: the keeper itself waits for the writer, and at the end for a merge.
 pub(crate) const JOBS: usize = 8;
 /// Delays before a failed flush is tried again; the last one repeats.
 const RETRY: [Duration; 5] = [
@@ -77,6 +78,20 @@ pub(crate) struct Keeper {
     pending: Option<Pending>,
 }
 
+/// Says that nothing is written to files any more when the keeper ends by a panic: who waits for room in memory would
+/// wait for ever.
+struct Exit(Arc<Shared>);
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the thread that writes files has ended";
+            self.0.stuck.send_replace(Some(Arc::from(reason)));
+            self.0.board.set(Part::Flush, Some(reason.to_owned()));
+        }
+    }
+}
+
 impl Keeper {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -105,6 +120,7 @@ impl Keeper {
 
     /// Works until told to close.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
+        let _exit = Exit(Arc::clone(&self.shared));
         self.merge_if_due();
         loop {
             let patience = self.pending.as_ref().map_or(Duration::from_hours(1), |pending| {
@@ -116,7 +132,10 @@ impl Keeper {
                     self.flush();
                 }
                 Ok(Job::Merged { inputs, outcome }) => self.merged(&inputs, outcome),
-                Ok(Job::Inspect) => self.inspect(),
+                Ok(Job::Inspect) => {
+                    self.shared.inspecting.store(false, Ordering::Release);
+                    self.inspect();
+                }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -166,7 +185,14 @@ impl Keeper {
         let mut next = self.manifest.clone();
         next.flushed_through = next.flushed_through.max(tail.last_sequence);
         next.files.extend(records.iter().map(|record| Arc::new(FileEntry::new(&root, record.clone()))));
-        match self.write_fleet(&mut next).and_then(|()| self.switch(next, true)) {
+        if let Err(error) = self.write_fleet(&mut next) {
+            // No list names them yet. On a full disk they would take what room there is, try by try.
+            for record in &records {
+                file::discard(&root, record);
+            }
+            return Err(error);
+        }
+        match self.switch(next, true) {
             Ok(()) => {
                 self.truncate_log();
                 Ok(())
@@ -281,7 +307,10 @@ impl Keeper {
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
         let root = self.directory.root().to_owned();
         let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
-            let outcome = compact::merge(&inputs, &root, number, &shared, &steps);
+            let merge = || compact::merge(&inputs, &root, number, &shared, &steps);
+            // A merge that ends without a word would be the last one.
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge))
+                .unwrap_or(Merged::Failed(StoreError::Closed));
             // A keeper that has gone needs no news: the files are as they were.
             let _told = jobs.send(Job::Merged { inputs, outcome });
         });

@@ -47,6 +47,8 @@ pub(crate) struct Port {
     /// One append's records stand together in the log.
     order: Mutex<()>,
     reopening: tokio::sync::Mutex<Backoff>,
+    /// Held while the log is opened anew: closing waits for that, or the directory would be given up under it.
+    opening: Mutex<()>,
     closed: AtomicBool,
     events: SyncSender<Event>,
 }
@@ -68,6 +70,7 @@ impl Port {
             log: ArcSwapOption::from_pointee(log),
             order: Mutex::new(()),
             reopening: tokio::sync::Mutex::default(),
+            opening: Mutex::new(()),
             closed: AtomicBool::new(false),
             events,
         }
@@ -156,6 +159,7 @@ impl Port {
                 tracing::info!("the log is open again");
                 Ok(log)
             }
+            Err(_) if self.closed.load(Ordering::Acquire) => Err(AppendError::Closed),
             Err(error) => {
                 let delay = RETRY.get(backoff.failures).or(RETRY.last()).copied().unwrap_or_default();
                 backoff.failures += 1;
@@ -169,6 +173,10 @@ impl Port {
     /// Opens the log anew. The failed one has answered everybody by now: its writer ends by itself and was the last
     /// to call back.
     fn reopen(&self) -> Result<Arc<Log>, LogError> {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(LogError::Closed);
+        }
         let (log, recovery) = self.machine.open_log(self.config.clone())?;
         let (done, taken) = sync_channel(1);
         if self.events.send(Event::Barrier(done)).is_err() || taken.recv().is_err() {
@@ -209,6 +217,7 @@ impl Port {
     /// What the log says.
     pub(crate) fn close(&self) -> Result<(), LogError> {
         self.closed.store(true, Ordering::Release);
+        let _opened = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         self.log.load_full().map_or(Ok(()), |log| log.close())
     }
 }

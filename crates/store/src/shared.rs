@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) last_applied: AtomicU64,
     /// Reads files for queries.
     pub(crate) reader: Reader,
+    /// An inspection waits in the keeper's queue.
+    pub(crate) inspecting: AtomicBool,
     /// The store is going: merging stops where it is.
     pub(crate) ending: AtomicBool,
 }
@@ -77,6 +79,7 @@ impl Shared {
             counters: Counters::default(),
             last_applied: AtomicU64::new(0),
             reader: Reader::default(),
+            inspecting: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             config,
         }

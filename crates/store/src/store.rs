@@ -102,15 +102,12 @@ impl Store {
             manifest.store(&directory, &steps)?;
             found.damage.push("the log was gone; rows that were not in files are lost".to_owned());
         }
-        let tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
+        let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
         found.gpus = fleet.len();
         let shared = Arc::new(Shared::new(config, fleet));
         shared.last_applied.store(tail.last_sequence.max(manifest.flushed_through), Ordering::Release);
-        if let Ok(held) = u32::try_from(tail.permits.min(shared.room_permits))
-            && let Ok(permit) = shared.room.try_acquire_many(held)
-        {
-            permit.forget();
-        }
+        // Held as far as there are any; no more than that is given back.
+        tail.permits = shared.room.forget_permits(tail.permits);
         if let Some(first) = found.damage.first() {
             let more = found.damage.len() - 1;
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
@@ -255,9 +252,12 @@ impl Inner {
 
     /// Has condemned files set aside.
     fn inspect(&self, partial: &[String]) {
-        if !partial.is_empty() {
-            // A full queue has an inspection in it already, or the next query asks again.
-            let _asked = self.jobs.try_send(Job::Inspect);
+        // One at a time: the keeper's queue has room for everything else.
+        if !partial.is_empty()
+            && !self.shared.inspecting.swap(true, Ordering::AcqRel)
+            && self.jobs.try_send(Job::Inspect).is_err()
+        {
+            self.shared.inspecting.store(false, Ordering::Release);
         }
     }
 

@@ -241,6 +241,8 @@ impl Writer {
         let due = !self.waiting.is_empty()
             || self.tail.rows >= config.flush_rows
             || self.tail.bytes >= config.flush_bytes
+            // Many small appends take room by the permit, not by the byte.
+            || self.tail.permits >= self.shared.room_permits / 3
             || clock::monotonic().saturating_duration_since(self.filling_since) >= config.flush_age;
         if !due {
             return;

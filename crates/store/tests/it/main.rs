@@ -10,6 +10,7 @@
 mod crash;
 mod disk;
 mod fleet;
+mod limits;
 mod model;
 mod quarantine;
 mod restart;

@@ -1,0 +1,102 @@
+//! Bounds hold, and what is at a bound goes on.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet, row};
+use arrow_array::{DictionaryArray, Int64Array, RecordBatch, types::Int32Type};
+use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::{Batch, IdentityColumn, Origin, Table, wire};
+use gpuvitals_store::{AppendError, Ingest, Machine, Step, Store, StoreConfig};
+
+fn machine(dir: &Path, fails: impl Fn(Step, &str) -> bool + Send + Sync + 'static) -> Machine {
+    Machine::new(dir.join("wal")).before_steps(Arc::new(move |step, path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if fails(step, &name) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }))
+}
+
+fn table_files(dir: &Path) -> usize {
+    let days = std::fs::read_dir(dir.join("raw")).unwrap();
+    days.map(|day| std::fs::read_dir(day.unwrap().path()).unwrap().count()).sum()
+}
+
+#[tokio::test]
+async fn many_small_appends_start_a_flush_before_they_have_taken_all_room() {
+    let dir = tempfile::tempdir().unwrap();
+    // Room for 3 × 64 appends, however small: in bytes of columns that is not enough for a flush.
+    let config = StoreConfig { flush_bytes: 64 << 10, ..quiet(dir.path()) };
+    let (store, _) = Store::open(config).unwrap();
+    let mut model = Model::default();
+    for second in 0..400 {
+        let rows = [row("GPU-1", HOUR + second * SECOND, &[("power_w", 100.0)])];
+        store.append(vec![ingest(&rows)]).await.unwrap();
+        model.add(&rows);
+    }
+    store.flush().await.unwrap();
+    assert!(store.stats().flushes > 2, "{:?}", store.stats());
+    assert_is(&store, &model);
+}
+
+#[tokio::test]
+async fn what_the_log_brought_back_does_not_widen_the_bound_of_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let rows = grid(10, HOUR, 0..1_000);
+    store.append(vec![ingest(&rows)]).await.unwrap();
+    let brought = store.stats().tail_bytes;
+    assert!(brought > 200 << 10, "{brought}");
+    drop(store);
+
+    let full = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let disk = Arc::clone(&full);
+    let machine = machine(dir.path(), move |step, _| {
+        step == Step::Create && disk.load(std::sync::atomic::Ordering::Relaxed)
+    });
+    let config = StoreConfig { flush_bytes: 16 << 10, ..quiet(dir.path()) };
+    let (store, _) = Store::open_on(config, machine).unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(store.stats().tail_bytes, 0);
+    full.store(true, std::sync::atomic::Ordering::Relaxed);
+    for second in 1_000..10_000 {
+        let refused = store.append(vec![ingest(&grid(10, HOUR, second..second + 1))]).await.is_err();
+        assert!(store.stats().tail_bytes <= 3 * (16 << 10), "{:?}", store.stats());
+        if refused {
+            return;
+        }
+    }
+    panic!("nothing was refused");
+}
+
+#[tokio::test]
+async fn tries_that_end_before_the_list_of_files_leave_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = machine(dir.path(), |step, name| step == Step::Create && name.starts_with("fleet-"));
+    let (store, _) = Store::open_on(quiet(dir.path()), machine).unwrap();
+    let rows = grid(3, HOUR - 5 * SECOND, 0..10);
+    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.flush().await.unwrap_err();
+    drop(store);
+    assert_eq!(table_files(dir.path()), 0);
+    let mut model = Model::default();
+    model.add(&rows);
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    assert_is(&store, &model);
+}
+
+#[tokio::test]
+async fn an_empty_uuid_names_no_gpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let uuids: DictionaryArray<Int32Type> = ["GPU-1", ""].into_iter().collect();
+    let records = RecordBatch::try_from_iter([
+        (TIMESTAMP_COLUMN, Arc::new(Int64Array::from(vec![HOUR, HOUR])) as _),
+        (IdentityColumn::Uuid.name(), Arc::new(uuids) as _),
+    ]);
+    let batch = Batch::new(Table::GpuEvents, records.unwrap(), Origin::default(), 0).unwrap();
+    let encoded = wire::encode(&batch).unwrap();
+    let error = store.append(vec![Ingest { batch, encoded }]).await.unwrap_err();
+    assert!(matches!(error, AppendError::Nobody { row: 1 }), "{error}");
+    assert!(!error.is_retryable());
+}
