@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::common::{append, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{append, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Disk, Durability, FsDisk, Log, LogConfig, LogError};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Durability, Log, LogError};
 
-use crate::common::tiny;
+use crate::bench::tiny;
 
 /// One thing that a program does with the log; all of them wait for their outcome.
 #[derive(Debug, Clone, Copy)]

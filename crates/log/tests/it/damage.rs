@@ -5,7 +5,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{FaultDisk, SECTOR_LEN};
 use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
 
-use crate::common::{append, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{append, open, open_with, payload, records, reread, sequences, tiny};
 
 const FIRST: &str = "0000000000000001.wal";
 const HEADER_LEN: usize = 1024;

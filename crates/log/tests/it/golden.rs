@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Disk, Durability, LogConfig, Record};
 
-use crate::common::{append, open, open_with, records};
+use crate::bench::{append, open, open_with, records};
 
 const NAMES: [&str; 3] = ["0000000000000001.wal", "0000000000000006.wal", "000000000000000b.wal"];
 

@@ -6,7 +6,7 @@
 )]
 
 mod api;
-mod common;
+mod bench;
 mod crash;
 mod damage;
 mod golden;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::types::Wake;
+use super::terms::Wake;
 use crate::config::QueueConfig;
 use crate::frame::Millis;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::env::Env;
 use super::group::{Group, Lease, Part, PartKey, PartState};
 use super::shelf::Shelf;
-use super::types::{ConsumerId, Delivery, DeliveryId};
+use super::terms::{ConsumerId, Delivery, DeliveryId};
 use crate::frame::Millis;
 
 #[derive(Clone, Copy)]

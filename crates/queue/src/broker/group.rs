@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::env::{Env, Phase};
 use super::shelf::Shelf;
-use super::types::{
+use super::terms::{
     ConsumerId, ConsumerOptions, DeadLetter, DeliveryId, Failure, GroupId, Nack, NackKind, Wake,
 };
 use crate::frame::Millis;

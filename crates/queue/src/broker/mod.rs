@@ -30,14 +30,14 @@ mod group;
 mod ledger;
 mod producers;
 mod shelf;
+mod terms;
 mod topic;
-mod types;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use types::{
+pub use terms::{
     AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,
     Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, SettleError, Start,
     SubscribeError, TopicId, Wake,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::env::Env;
 use super::ledger::Ledger;
-use super::types::{DeadLetter, DeadSelection, GroupId, TopicId, Wake};
+use super::terms::{DeadLetter, DeadSelection, GroupId, TopicId, Wake};
 use crate::frame::{Frame, Millis};
 use crate::rows::Rows;
 

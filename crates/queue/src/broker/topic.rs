@@ -7,7 +7,7 @@ use super::env::Env;
 use super::group::{Group, PartState};
 use super::producers::Producers;
 use super::shelf::{Entry, Shelf};
-use super::types::{
+use super::terms::{
     ConsumerOptions, DeadSelection, Durability, GroupId, PublishError, Receipt, Replayed, Start, TopicId,
     Wake,
 };

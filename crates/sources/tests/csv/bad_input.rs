@@ -6,7 +6,7 @@ use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_sources::csv::{Cause, CsvInput, CsvSource, REPORTS_MAX};
 use proptest::prelude::*;
 
-use crate::common::{NOW, config, drain, open, reader, reports, rows};
+use crate::reading::{NOW, config, drain, open, reader, reports, rows};
 
 #[test]
 fn a_file_that_cannot_be_worked_with_is_refused_at_once() {

@@ -10,7 +10,7 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Tabl
 use gpuvitals_sources::csv::write::{LONG_HEADER, LongWriter, WideWriter, WriteError};
 use gpuvitals_sources::csv::{CsvSource, Form};
 
-use crate::common::{NOW, SECOND_NS, config, drain, reader, rows};
+use crate::reading::{NOW, SECOND_NS, config, drain, reader, rows};
 
 /// What the latest values of each GPU are, whatever rows they came in.
 fn merged(batches: &[Batch]) -> BTreeMap<String, BTreeMap<&'static str, f64>> {

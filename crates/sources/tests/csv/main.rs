@@ -3,5 +3,5 @@
 
 mod bad_input;
 mod capture;
-mod common;
 mod forms;
+mod reading;

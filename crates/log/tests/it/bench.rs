@@ -1,4 +1,4 @@
-//! What the log's tests share.
+//! The bench the log is tested on: small logs on a disk that can fail.
 
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
