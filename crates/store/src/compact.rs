@@ -228,7 +228,8 @@ impl TableFile {
     /// When it does not parse or cannot be read.
     pub(crate) fn read_group(&self, group: usize) -> Result<Vec<RecordBatch>, FileError> {
         let rows = self.row_groups.get(group).and_then(|facts| usize::try_from(facts.rows).ok()).unwrap_or(1);
-        let file = self.file.try_clone().map_err(|source| self.io("opening", source))?;
+        let file = self.handle().and_then(|file| file.try_clone());
+        let file = file.map_err(|source| self.io("opening", source))?;
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_row_groups(vec![group])
             .with_batch_size(rows.max(1))

@@ -10,6 +10,7 @@ mod writing;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use serde::{Deserialize, Serialize};
@@ -46,8 +47,8 @@ pub(crate) struct RowGroupFacts {
 /// An open table file whose footer has been checked and parsed.
 #[derive(Debug)]
 pub(crate) struct TableFile {
-    /// For `ParquetRecordBatchReaderBuilder::new_with_metadata` (clone the handle with `try_clone`).
-    pub(crate) file: File,
+    /// None: it is opened when it is read.
+    file: Option<Arc<File>>,
     /// Footer with page index.
     pub(crate) metadata: ArrowReaderMetadata,
     /// One per row group.
@@ -138,10 +139,23 @@ pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
         .and_then(|json| serde_json::from_str::<Vec<RowGroupFacts>>(json).ok())
         .filter(|groups| groups.len() == metadata.metadata().num_row_groups())
         .ok_or_else(|| damaged("its row groups are not described"))?;
-    Ok(TableFile { file, metadata, row_groups, path: entry.path.clone() })
+    Ok(TableFile { file: Some(Arc::new(file)), metadata, row_groups, path: entry.path.clone() })
 }
 
 impl TableFile {
+    /// The file for reading at offsets.
+    ///
+    /// # Errors
+    /// When it has been let go of and does not open.
+    pub(crate) fn handle(&self) -> std::io::Result<Arc<File>> {
+        self.file.as_ref().map_or_else(|| File::open(&self.path).map(Arc::new), |file| Ok(Arc::clone(file)))
+    }
+
+    /// Keeps no handle of the file from now on.
+    pub(crate) fn let_go(&mut self) {
+        self.file = None;
+    }
+
     pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> FileError {
         FileError::Io { action, path: self.path.clone(), source }
     }
@@ -157,12 +171,13 @@ impl TableFile {
     pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
         let damaged = |what| FileError::Damaged { path: self.path.clone(), what };
         let facts = self.row_groups.get(row_group).ok_or_else(|| damaged("it has fewer row groups"))?;
+        let file = self.handle().map_err(|source| self.io("opening", source))?;
         let mut buffer = vec![0; 1 << 18];
         let (mut offset, end, mut crc) = (facts.offset, facts.offset.saturating_add(facts.len), 0);
         while offset < end {
             let want = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
             let piece = buffer.get_mut(..want).unwrap_or_default();
-            self.file.read_exact_at(piece, offset).map_err(|source| self.io("reading", source))?;
+            file.read_exact_at(piece, offset).map_err(|source| self.io("reading", source))?;
             crc = crc32c::crc32c_append(crc, piece);
             offset += want as u64;
         }

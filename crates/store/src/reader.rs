@@ -18,7 +18,7 @@ mod section;
 use std::sync::Arc;
 
 pub(crate) use contest::contested;
-use files::Files;
+use files::{Files, OPEN_FILES_MAX};
 pub(crate) use parallel::parallel;
 pub(crate) use part::{Columns, Part};
 pub(crate) use scope::{Scope, in_time};
@@ -39,15 +39,16 @@ impl Reader {
     pub(crate) fn parts(&self, snapshot: &Snapshot, scope: &Scope, partial: &mut Vec<String>) -> Vec<Part> {
         self.files.release();
         let mut parts = Vec::new();
-        for entry in snapshot.files.iter() {
-            if !scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns) {
-                continue;
-            }
+        let meets = |entry: &&Arc<FileEntry>| {
+            scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns)
+        };
+        let met: Vec<&Arc<FileEntry>> = snapshot.files.iter().filter(meets).collect();
+        for entry in &met {
             if let Some(reason) = entry.damage() {
                 partial.push(format!("{}: {reason}", entry.path.display()));
                 continue;
             }
-            match self.files.open(entry) {
+            match self.files.open(entry, met.len() > OPEN_FILES_MAX) {
                 Ok(file) => parts.extend(Part::of_file(entry, &file, scope)),
                 Err(error) => partial.push(unreadable(entry, &error)),
             }

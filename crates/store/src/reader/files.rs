@@ -12,7 +12,7 @@ use crate::file::{self, FileError, TableFile};
 use crate::manifest::FileEntry;
 
 /// Most files kept open: a quarter of the usual limit on file handles. Beyond it the one not used for longest goes.
-const OPEN_FILES_MAX: usize = 256;
+pub(crate) const OPEN_FILES_MAX: usize = 256;
 
 /// An open file, which of its row groups have been checked, and where GPUs are in those that were asked for some.
 #[derive(Debug)]
@@ -78,16 +78,21 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The open file of an entry. Files are opened outside the lock: two queries may open one at the same time.
+    /// The open file of an entry. Files are opened outside the lock: two queries may open one at the same time. With
+    /// `brief` it takes no file handle between reads and is not kept: for a query of more files than may be open.
     ///
     /// # Errors
     /// As [`file::open`].
-    pub(crate) fn open(&self, entry: &Arc<FileEntry>) -> Result<Arc<OpenFile>, FileError> {
+    pub(crate) fn open(&self, entry: &Arc<FileEntry>, brief: bool) -> Result<Arc<OpenFile>, FileError> {
         if let Some(file) = self.kept(entry) {
             return Ok(file);
         }
-        let table = file::open(entry)?;
+        let mut table = file::open(entry)?;
         let groups = table.row_groups.iter().map(|_| Group::default()).collect();
+        if brief {
+            table.let_go();
+            return Ok(Arc::new(OpenFile { table, groups }));
+        }
         let file = Arc::new(OpenFile { table, groups });
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.files.len() >= OPEN_FILES_MAX {

@@ -216,7 +216,7 @@ impl Part {
 
     fn read_group(
         &self,
-        file: &Arc<OpenFile>,
+        file: &OpenFile,
         row_group: usize,
         columns: &Columns,
         rows: &[Range<usize>],
@@ -240,8 +240,7 @@ impl Part {
         } else {
             Vec::new()
         };
-        let section =
-            Section::new(Arc::clone(file), ahead).map_err(|e| ParquetError::External(Box::new(e)))?;
+        let section = Section::new(file, ahead).map_err(|e| ParquetError::External(Box::new(e)))?;
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(section, metadata.clone())
             .with_row_groups(vec![row_group])
             .with_projection(ProjectionMask::leaves(metadata.parquet_schema(), leaves))

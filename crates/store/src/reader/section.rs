@@ -16,7 +16,7 @@ use super::files::OpenFile;
 /// not be used by two threads.) What is known to be needed is read ahead in large pieces.
 #[derive(Debug)]
 pub(crate) struct Section {
-    file: Arc<OpenFile>,
+    file: Arc<File>,
     len: u64,
     ahead: Vec<(u64, Bytes)>,
 }
@@ -26,8 +26,9 @@ impl Section {
     ///
     /// # Errors
     /// When the file cannot be read there.
-    pub(crate) fn new(file: Arc<OpenFile>, mut ahead: Vec<Range<u64>>) -> io::Result<Self> {
-        let len = file.table.file.metadata()?.len();
+    pub(crate) fn new(file: &OpenFile, mut ahead: Vec<Range<u64>>) -> io::Result<Self> {
+        let file = file.table.handle()?;
+        let len = file.metadata()?.len();
         ahead.sort_unstable_by_key(|range| range.start);
         let mut joined: Vec<Range<u64>> = Vec::new();
         for range in ahead {
@@ -38,7 +39,7 @@ impl Section {
         }
         let mut pieces = Vec::with_capacity(joined.len());
         for range in joined {
-            pieces.push((range.start, read_at(&file.table.file, range.start, range.end - range.start)?));
+            pieces.push((range.start, read_at(&file, range.start, range.end - range.start)?));
         }
         Ok(Self { file, len, ahead: pieces })
     }
@@ -60,13 +61,13 @@ impl Length for Section {
 /// Reads on from an offset.
 #[derive(Debug)]
 pub(crate) struct From {
-    file: Arc<OpenFile>,
+    file: Arc<File>,
     offset: u64,
 }
 
 impl io::Read for From {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.table.file.read_at(buffer, self.offset)?;
+        let read = self.file.read_at(buffer, self.offset)?;
         self.offset += read as u64;
         Ok(read)
     }
@@ -88,6 +89,6 @@ impl ChunkReader for Section {
                 return Ok(bytes.slice(from..from + length));
             }
         }
-        read_at(&self.file.table.file, start, length as u64).map_err(|e| ParquetError::External(Box::new(e)))
+        read_at(&self.file, start, length as u64).map_err(|e| ParquetError::External(Box::new(e)))
     }
 }

@@ -100,3 +100,23 @@ async fn an_empty_uuid_names_no_gpu() {
     assert!(matches!(error, AppendError::Nobody { row: 1 }), "{error}");
     assert!(!error.is_retryable());
 }
+
+#[tokio::test]
+async fn a_query_of_more_files_than_may_be_open_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let rows: Vec<_> =
+        (0..400).map(|hour| row("GPU-1", HOUR + hour * 3_600 * SECOND, &[("power_w", 1.0)])).collect();
+    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(store.stats().flushed.files, 400);
+    let mut model = Model::default();
+    model.add(&rows);
+    assert_is(&store, &model);
+    // All at once would be more than a process may have; none of them stays open.
+    let mine = dir.path().canonicalize().unwrap();
+    let handles = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = handles.filter_map(|fd| std::fs::read_link(fd.path()).ok()).filter(|to| to.starts_with(&mine));
+    let open = open.count();
+    assert!(open < 50, "{open} files are open");
+}
