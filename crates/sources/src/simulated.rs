@@ -90,7 +90,7 @@ pub struct SimConfig {
     pub seed: u64,
     /// Between ticks, 1 ms to 1 hour.
     pub interval: Duration,
-    /// Time of the first tick, nanoseconds UTC since 1970.
+    /// Time of the first tick, nanoseconds UTC since 1970; taken down to a whole millisecond, where ticks lie.
     pub start_ns: i64,
     /// Live or as fast as possible.
     pub pace: Pace,
@@ -120,6 +120,8 @@ impl Default for SimConfig {
         }
     }
 }
+
+const MILLISECOND_NS: i64 = 1_000_000;
 
 /// Why a fleet cannot be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -183,6 +185,7 @@ impl Simulated {
             config.return_after.map_or(i64::MAX, |after| from_ns.saturating_add(nanoseconds(after)));
         let fleet = Fleet::new(config.seed, &per_host, &config.cluster, Vanishing { from_ns, until_ns })?;
         let started = Origin { node: Arc::from("simulated"), started_ns: config.start_ns };
+        let start_ns = config.start_ns - config.start_ns.rem_euclid(MILLISECOND_NS);
         Ok(Self {
             cursor: fleet.members.len(),
             fleet,
@@ -191,10 +194,10 @@ impl Simulated {
             origin: config.origin.unwrap_or(started),
             pace: config.pace,
             hosts: per_host.len(),
-            start_ns: config.start_ns,
+            start_ns,
             interval_ns: nanoseconds(config.interval),
             ticks: 0,
-            timestamp_ns: config.start_ns,
+            timestamp_ns: start_ns,
             due: Due { slow: true, rare: true },
             sequence: 0,
             skipped: 0,

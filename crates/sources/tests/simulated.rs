@@ -67,6 +67,14 @@ fn all_rows(config: SimConfig) -> Vec<Row> {
     out
 }
 
+#[test]
+fn ticks_lie_on_whole_milliseconds() {
+    let start_ns = 1_795_176_000_700_068_843;
+    let pace = Pace::Unpaced { end_ns: start_ns + SECOND };
+    let rows = all_rows(SimConfig { start_ns, pace, ..config(1, 1, 1, 1) });
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.at % 1_000_000 == 0));
+}
+
 /// Series of one column of one GPU: times and values.
 fn series(rows: &[Row], key: &str, column: &str) -> Vec<(i64, f64)> {
     let own = rows.iter().filter(|row| row.identity.uuid() == Some(key));

@@ -52,7 +52,8 @@ impl Timeline {
             speed,
             pace,
             first: None,
-            anchor: now_ns,
+            // On a whole millisecond, so that recorded ticks on whole milliseconds stay there.
+            anchor: now_ns - now_ns.rem_euclid(1_000_000),
             last: now_ns,
             before: 0,
             step: SECOND_NS,
@@ -150,6 +151,12 @@ mod tests {
         assert_eq!(pass(&mut line), [0, 2 * SECOND_NS, SECOND_NS]);
         line.next_pass(NOW);
         assert_eq!(pass(&mut line)[0], 4 * SECOND_NS);
+    }
+
+    #[test]
+    fn shifted_times_stay_on_whole_milliseconds() {
+        let mut line = Timeline::new(Replay::Shifted, 1.0, Pace::Unthrottled, NOW + 700_068);
+        assert_eq!([10, 11].map(|s| line.publish(s * SECOND_NS)), [NOW, NOW + SECOND_NS]);
     }
 
     #[test]
