@@ -26,9 +26,9 @@ pub struct ApiConfig {
 impl Default for ApiConfig {
     fn default() -> Self {
         Self {
-            stale_after: Duration::from_secs(30),
+            stale_after: Duration::from_secs(90),
             cors: Vec::new(),
-            cache_entries: 1_000,
+            cache_entries: 1_024,
             limits: Limits::default(),
             clock: Clock::system(),
             page: Page::embedded(),

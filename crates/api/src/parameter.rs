@@ -172,10 +172,13 @@ fn is_identity(name: &str) -> bool {
 /// # Errors
 /// When there is no such metric, or it is one of hosts.
 pub(crate) fn gpu_metric(name: &'static str, column: &str) -> Result<MetricId, ApiError> {
-    if let Some(id) = catalogue::by_column(column).filter(|id| id.metric().table == Table::GpuEvents) {
+    let of_gpus = |id: &MetricId| id.metric().table == Table::GpuEvents;
+    if let Some(id) = catalogue::by_column(column).filter(of_gpus) {
         return Ok(id);
     }
-    let near = catalogue::suggest(column).map_or(String::new(), |near| format!("; did you mean {near}?"));
+    let near =
+        catalogue::suggest(column).filter(|near| catalogue::by_column(near).as_ref().is_some_and(of_gpus));
+    let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
     Err(ApiError::parameter(name, column, format!("a metric of GPUs, see GET /api/v1/metrics{near}")))
 }
 
@@ -226,6 +229,14 @@ mod tests {
         check("yesterday", None);
         check("not a time", None);
         check("", None);
+    }
+
+    #[test]
+    fn only_metrics_of_gpus_are_proposed() {
+        let words = |column: &str| gpu_metric("metrics", column).unwrap_err().to_string();
+        assert!(gpu_metric("metrics", "power_w").is_ok());
+        assert!(words("powr_w").ends_with("did you mean power_w?"));
+        assert!(!words("cpu_pct").contains("did you mean"));
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn crashed(panic: Box<dyn Any + Send + 'static>) -> Response {
     ApiError::Crashed.into_response()
 }
 
-/// A listener that accepts no more connections than there may be open.
+/// A listener that serves no more connections than there may be open; one more is accepted and waits.
 #[derive(Debug)]
 struct Bounded {
     listener: TcpListener,
@@ -163,9 +163,9 @@ impl Listener for Bounded {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
-        // The semaphore is never closed.
-        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (stream, address) = Listener::accept(&mut self.listener).await;
+        // After accepting: a permit that waits for a connection would count as one. The semaphore is never closed.
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         // Small answers must not wait for the acknowledgement of what came before them.
         let _set = stream.set_nodelay(true);
         (Connection { stream, _permit: permit }, address)

@@ -776,7 +776,7 @@ export interface components {
         };
         /**
          * @description How a GPU does. The first rule that applies:
-         *     `stale`: the newest row is older than `stale_after` (30 s unless configured);
+         *     `stale`: the newest row is older than `stale_after` (90 s unless configured);
          *     `unhealthy`: one of its latest values, itself no older than `stale_after`, shows a fault of the device: an XID that
          *     applications do not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row that could
          *     not be replaced, the hardware's own thermal slowdown, or a recovery that the driver asks for;

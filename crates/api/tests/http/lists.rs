@@ -96,7 +96,7 @@ async fn a_gpu_says_why_it_is_unhealthy_and_goes_stale_with_time() {
     let world = World::new().await;
     let gpu = world.ok("/api/v1/gpus/GPU-c").await["gpu"].clone();
     assert_eq!((&gpu["state"], &gpu["state_reason"]), (&json!("unhealthy"), &json!("XID 79")));
-    world.set_time(now_ns() + 60 * SECOND_NS);
+    world.set_time(now_ns() + 120 * SECOND_NS);
     assert_eq!(ids(&world.ok("/api/v1/gpus?state=stale&limit=9").await).len(), 5);
 }
 

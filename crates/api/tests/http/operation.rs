@@ -42,6 +42,12 @@ async fn health_is_the_worst_of_the_parts() {
 }
 
 #[tokio::test]
+async fn only_connections_that_are_there_are_counted() {
+    let world = World::new().await;
+    assert_eq!(world.ok("/stats").await["gateway"]["connections"], 1);
+}
+
+#[tokio::test]
 async fn statistics_are_the_queues_with_more_beside_them() {
     let world = World::new().await;
     world.ok("/api/v1/gpus").await;
