@@ -155,14 +155,14 @@ impl Identity {
         Ok(())
     }
 
-    /// What foreign data calls the GPU (`gpu_id`): an integer is the index on the node, anything else names the GPU
-    /// unless a `uuid` does. A name such as `gpu_0` is that of one GPU on each node, so it stands with its node where
+    /// What foreign data calls the GPU (`gpu_id`): an integer (also `0.0`, as tables with gaps spell it) is the index on
+    /// the node, anything else names the GPU unless a `uuid` does. A name such as `gpu_0` is that of one GPU on each node, so it stands with its node where
     /// that is known: `gpu_0@node`. To be called when `uuid` and `node` are set.
     ///
     /// # Errors
     /// When the index is negative, or the name is one that no GPU can have, even if it is not needed.
     pub fn name_gpu(&mut self, text: &str) -> Result<(), IdentityError> {
-        match text.parse::<i32>() {
+        match text.strip_suffix(".0").unwrap_or(text).parse::<i32>() {
             Ok(index) if index < 0 => return Err(IdentityError::Index(index)),
             Ok(index) => {
                 self.index = Some(index);
@@ -326,6 +326,9 @@ mod tests {
         check("n1", "n1:gpu3", Some("n1:gpu3"));
         check("n1", "0000:0c:00.0@n1", Some("0000:0c:00.0@n1"));
         check("a", "3", None);
+        let mut counted = Identity::default();
+        counted.name_gpu("7.0").unwrap();
+        assert_eq!((counted.index, counted.uuid()), (Some(7), None));
         assert_eq!(Identity::default().name_gpu("-1"), Err(IdentityError::Index(-1)));
         let mut known = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
         known.name_gpu("gpu_0").unwrap();
