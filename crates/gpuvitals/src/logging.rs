@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 ///
 /// # Errors
 /// When the level is none.
-pub(crate) fn start(settings: &Log, service: &'static str) -> Result<(), Failure> {
+pub(crate) fn start(settings: &Log, service: &'static str) -> Result<Announcer, Failure> {
     let filter = tracing_subscriber::EnvFilter::builder().parse(&settings.level).map_err(|e| {
         Failure::caused(Exit::Config, format!("configuration: log.level {:?} is no level", settings.level), e)
     })?;
@@ -34,7 +34,38 @@ pub(crate) fn start(settings: &Log, service: &'static str) -> Result<(), Failure
     } else {
         builder.event_format(JsonLines { service }).try_init()
     };
-    started.map_err(|e| Failure::caused(Exit::Bug, "logging was started twice", e))
+    started.map_err(|e| Failure::caused(Exit::Bug, "logging was started twice", e))?;
+    Ok(Announcer { service: (!human).then_some(service) })
+}
+
+/// Tells what the user asked for on standard output, whatever the log level: as a line of text for people, as a
+/// line of JSON where a machine reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Announcer {
+    /// Service of the JSON lines; none: text.
+    service: Option<&'static str>,
+}
+
+impl Announcer {
+    /// Tells it.
+    #[expect(clippy::print_stdout, reason = "the answer to the command")]
+    pub(crate) fn tell(self, message: &str) {
+        match self.service {
+            None => println!("{message}"),
+            Some(service) => println!("{}", serde_json::Value::Object(head("info", service, Some(message)))),
+        }
+    }
+}
+
+fn head(level: &str, service: &str, message: Option<&str>) -> serde_json::Map<String, serde_json::Value> {
+    let mut line = serde_json::Map::new();
+    line.insert("timestamp".to_owned(), crate::clock::now_text().into());
+    line.insert("level".to_owned(), level.into());
+    line.insert("service".to_owned(), service.into());
+    if let Some(message) = message {
+        line.insert("message".to_owned(), message.into());
+    }
+    line
 }
 
 /// One JSON object a line: `timestamp`, `level`, `service`, `message`, and the event's fields beside them.
@@ -53,11 +84,8 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> std::fmt::Result {
-        let mut line = Line(serde_json::Map::new());
         let level = event.metadata().level().as_str().to_lowercase();
-        line.0.insert("timestamp".to_owned(), crate::clock::now_text().into());
-        line.0.insert("level".to_owned(), level.into());
-        line.0.insert("service".to_owned(), self.service.into());
+        let mut line = Line(head(&level, self.service, None));
         line.0.insert("target".to_owned(), event.metadata().target().into());
         event.record(&mut line);
         writeln!(writer, "{}", serde_json::Value::Object(line.0))

@@ -22,6 +22,7 @@ use gpuvitals_core::catalogue;
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
 use config::{Config, Layers, Override};
 use failure::{Exit, Failure};
+use logging::Announcer;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -53,8 +54,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     };
     match cli.command {
         Command::Up(up) => {
-            let config = settled(&layers(up.overrides())?)?;
-            up::run(&config)
+            let (config, announcer) = settled(&layers(up.overrides())?)?;
+            up::run(&config, announcer)
         }
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
@@ -86,9 +87,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
 }
 
 /// Checked settings, with logging started.
-fn settled(layers: &Layers) -> Result<Config, Failure> {
+fn settled(layers: &Layers) -> Result<(Config, Announcer), Failure> {
     let config = layers.check()?;
-    logging::start(&config.log, "up")?;
+    let announcer = logging::start(&config.log, "up")?;
     for (name, near) in &layers.strangers {
         tracing::warn!(
             name,
@@ -96,7 +97,7 @@ fn settled(layers: &Layers) -> Result<Config, Failure> {
             "environment variable names no setting and is ignored"
         );
     }
-    Ok(config)
+    Ok((config, announcer))
 }
 
 fn metrics(format: CatalogueFormat, filter: &str) -> String {

@@ -68,7 +68,7 @@ pub(crate) fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -
     duration(&text_or_number(deserializer)?).map_err(D::Error::custom)
 }
 
-/// Reads [`bytes`] in a configuration.
+/// Reads [`bytes()`] in a configuration.
 ///
 /// # Errors
 /// When the text is no size.

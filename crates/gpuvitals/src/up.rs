@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::collect::{self, chain};
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
+use crate::logging::Announcer;
 use status::Status;
 
 /// The group under which the store's workers take rows.
@@ -29,18 +30,19 @@ const GROUP: &str = "store";
 ///
 /// # Errors
 /// When something cannot be opened, or the source fails.
-pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     let opened = source::open(&config.source)?;
+    announcer.tell(opened.announcement());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let outcome = runtime.block_on(serve(config, opened));
+    let outcome = runtime.block_on(serve(config, opened, announcer));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn serve(config: &Config, opened: source::Opened) -> Result<(), Failure> {
+async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
     let listener = listen(&config.api).await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
     let store = open_store(&config.store)?;
@@ -48,8 +50,7 @@ async fn serve(config: &Config, opened: source::Opened) -> Result<(), Failure> {
     let workers = subscribe(config, &queue)?;
     let status = Arc::new(Status::new(queue.clone(), opened.progress(), opened.kind()));
 
-    opened.announce();
-    announce(&format!("dashboard and API: http://{address}/"));
+    announcer.tell(&format!("dashboard and API: http://{address}/"));
 
     let (stop_source, abandon, stop_api) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
@@ -173,10 +174,4 @@ fn open_store(settings: &config::Store) -> Result<Store, Failure> {
         tracing::error!(damage, "something stored is damaged; the rest is served");
     }
     Ok(store)
-}
-
-/// A line for the person who started the program, beside the log.
-#[expect(clippy::print_stdout, reason = "the answer to the command")]
-fn announce(line: &str) {
-    println!("{line}");
 }

@@ -98,9 +98,9 @@ fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
 }
 
 impl Opened {
-    /// Says on the first line what will be seen.
-    pub(crate) fn announce(&self) {
-        super::announce(&self.announcement);
+    /// What will be seen, for the first line.
+    pub(crate) fn announcement(&self) -> &str {
+        &self.announcement
     }
 
     /// Kind, for `/stats`.

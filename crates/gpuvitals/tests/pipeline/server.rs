@@ -40,14 +40,13 @@ impl Server {
             input.write_all(begin).unwrap();
         }
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut first_line = String::new();
+        let first_line = lines.next().unwrap().unwrap();
         let url = loop {
             let line = lines.next().expect("the server ended before it named its address").unwrap();
-            if let Some(url) = line.strip_prefix("dashboard and API: ") {
+            let line: Value = serde_json::from_str(&line).expect("every line of a machine's log is JSON");
+            let message = line["message"].as_str().unwrap();
+            if let Some(url) = message.strip_prefix("dashboard and API: ") {
                 break url.trim_end_matches('/').to_owned();
-            }
-            if first_line.is_empty() && !line.starts_with('{') {
-                first_line = line;
             }
         };
         // Its log goes on; somebody has to read it.
