@@ -13,7 +13,8 @@ pub enum IdentityColumn {
     Cluster,
     /// Host name of the node.
     Node,
-    /// The GPU's identity: NVIDIA UUID, AMD unique id, `pci@node`, or what foreign data calls it. Never null.
+    /// The GPU's identity: NVIDIA UUID, AMD unique id, `pci@node`, or what foreign data calls it, with its node where
+    /// that is known (`gpu_0@node`, see [`Identity::name_gpu`]). Never null.
     Uuid,
     /// `nvidia`, `amd`.
     Vendor,
