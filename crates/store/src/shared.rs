@@ -1,5 +1,6 @@
 //! What the store's threads and handles share.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +16,10 @@ use crate::snapshot::Snapshot;
 
 /// Bytes that one permit of [`Shared::room`] stands for.
 pub(crate) const PERMIT_BYTES: usize = 1024;
+
+/// Names of unknown columns taken from one opening to the next. Rows in memory and in files of one hour are joined,
+/// and every joined row has room for all of them.
+pub(crate) const UNKNOWN_COLUMNS_MAX: usize = 512;
 
 /// How often, how much; all since the store was opened.
 #[derive(Debug, Default)]
@@ -56,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) last_applied: AtomicU64,
     /// Reads files for queries.
     pub(crate) reader: Reader,
+    /// Names of columns that the catalogue does not know.
+    unknown: Mutex<HashSet<Arc<str>>>,
     /// An inspection waits in the keeper's queue.
     pub(crate) inspecting: AtomicBool,
     /// The store is going: merging stops where it is.
@@ -79,10 +86,17 @@ impl Shared {
             counters: Counters::default(),
             last_applied: AtomicU64::new(0),
             reader: Reader::default(),
+            unknown: Mutex::default(),
             inspecting: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             config,
         }
+    }
+
+    /// Whether columns may come under this name: it is known by now, or there are not too many.
+    pub(crate) fn takes_column(&self, name: &str) -> bool {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        unknown.contains(name) || (unknown.len() < UNKNOWN_COLUMNS_MAX && unknown.insert(Arc::from(name)))
     }
 
     /// The fleet as of now; made anew only when it changed since it was last asked for.

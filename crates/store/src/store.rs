@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::{Batch, Health, Table};
 use gpuvitals_log::LogConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
@@ -23,7 +24,7 @@ use crate::manifest::{FileEntry, Manifest};
 use crate::port::Port;
 use crate::query;
 use crate::recover::{self, Recovered};
-use crate::shared::{PERMIT_BYTES, Shared, count};
+use crate::shared::{PERMIT_BYTES, Shared, UNKNOWN_COLUMNS_MAX, count};
 use crate::snapshot::Snapshot;
 use crate::stats::StoreStats;
 use crate::tail::weight;
@@ -106,6 +107,12 @@ impl Store {
         found.gpus = fleet.len();
         let shared = Arc::new(Shared::new(config, fleet));
         shared.last_applied.store(tail.last_sequence.max(manifest.flushed_through), Ordering::Release);
+        for chunk in tail.chunks() {
+            for field in chunk.records.schema_ref().fields().iter().filter(|field| is_unknown(field.name())) {
+                // It was taken once.
+                let _known = shared.takes_column(field.name());
+            }
+        }
         // Held as far as there are any; no more than that is given back.
         tail.permits = shared.room.forget_permits(tail.permits);
         if let Some(first) = found.damage.first() {
@@ -268,6 +275,7 @@ impl Inner {
         while items.peek().is_some() {
             let mut load = Load::default();
             while let Some(item) = items.next_if(|item| load.takes(item)) {
+                self.check_columns(&item.batch)?;
                 load.add(item)?;
             }
             let rows = load.rows;
@@ -275,6 +283,15 @@ impl Inner {
             appended = Appended { rows: appended.rows + rows, sequence, version };
         }
         Ok(appended)
+    }
+
+    fn check_columns(&self, batch: &Batch) -> Result<(), AppendError> {
+        match batch.extras().find(|(name, _)| !self.shared.takes_column(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(AppendError::TooManyColumns { name: name.to_owned(), max: UNKNOWN_COLUMNS_MAX })
+            }
+        }
     }
 
     async fn send(self: &Arc<Self>, load: Load) -> Result<(u64, u64), AppendError> {

@@ -170,7 +170,7 @@ pub(crate) struct Tail {
     chunks: Vec<Arc<Chunk>>,
     /// Rows that came; merging may have made them fewer.
     pub(crate) rows: usize,
-    /// [`weight`] of what came.
+    /// [`weight`] of what is held: folded rows have room for each other's columns.
     pub(crate) bytes: usize,
     /// Number of the newest log record in it; 0: none.
     pub(crate) last_sequence: u64,
@@ -215,6 +215,8 @@ impl Tail {
                 let merged = plan.batch(0..plan.rows())?;
                 let keys = RowKeys::of(&merged).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
                 self.joined += plan.joined() as u64;
+                let before: usize = parts.iter().map(weight).sum();
+                self.bytes = self.bytes.saturating_sub(before).saturating_add(weight(&merged));
                 self.chunks.truncate(first);
                 self.chunks.push(Arc::new(Chunk::sorted(merged, &keys)));
             }

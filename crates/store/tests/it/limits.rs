@@ -120,3 +120,31 @@ async fn a_query_of_more_files_than_may_be_open_is_whole() {
     let open = open.count();
     assert!(open < 50, "{open} files are open");
 }
+
+#[tokio::test]
+async fn columns_under_ever_new_names_are_refused_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = Model::default();
+    for restart in 0..2 {
+        let (store, _) = Store::open(quiet(dir.path())).unwrap();
+        for n in 0..20 {
+            let names: Vec<String> = (0..100).map(|column| format!("new {n} {column}")).collect();
+            let names: Vec<(&'static str, f64)> =
+                names.into_iter().map(|name| (&*Box::leak(name.into_boxed_str()), 1.0)).collect();
+            let rows = [row(format!("GPU-{n:02}"), HOUR + restart * SECOND, &names)];
+            match store.append(vec![ingest(&rows)]).await {
+                Ok(_) => model.add(&rows),
+                Err(error) => {
+                    assert!(n >= 5 && !error.is_retryable(), "{error}");
+                    assert!(matches!(error, AppendError::TooManyColumns { max: 512, .. }), "{error}");
+                }
+            }
+        }
+        assert_eq!(model.0.len(), if restart == 0 { 5 } else { 11 });
+        // Names that are known, and none, are taken all the same.
+        let rows = [row("other", HOUR + restart * SECOND, &[("new 0 7", 2.0), ("power_w", 3.0)])];
+        store.append(vec![ingest(&rows)]).await.unwrap();
+        model.add(&rows);
+        assert_is(&store, &model);
+    }
+}
