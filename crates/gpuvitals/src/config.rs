@@ -142,8 +142,8 @@ pub(crate) struct MessageQueue {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Collector {
-    /// Frames taken at a time.
-    pub batch_size: usize,
+    /// Rows taken at a time.
+    pub batch_size: u32,
     /// Rows in flight per worker.
     pub max_in_flight: u32,
     /// After how many seconds an unacknowledged frame is delivered again.

@@ -81,8 +81,12 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     for (topic, rows) in &drained.left {
         tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
     }
-    if let Err(error) = tokio::time::timeout(config.shutdown.grace, store.close()).await.unwrap_or(Ok(())) {
-        failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+    match tokio::time::timeout(config.shutdown.grace, store.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+        }
+        Err(_) => tracing::warn!("the store still writes; what is not in files is safe in its log"),
     }
     stop_api.cancel();
     if !server.is_finished() && tokio::time::timeout(config.shutdown.grace, &mut server).await.is_err() {
@@ -104,10 +108,9 @@ fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -
 }
 
 fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsumer>, Failure> {
-    let in_flight = NonZeroU32::new(config.collector.max_in_flight).unwrap_or(NonZeroU32::MIN);
     let options = ConsumerOptions {
-        max_in_flight: in_flight,
-        max_batch: Some(in_flight),
+        max_in_flight: NonZeroU32::new(config.collector.max_in_flight).unwrap_or(NonZeroU32::MIN),
+        max_batch: NonZeroU32::new(config.collector.batch_size),
         ack_timeout: Some(Duration::from_secs(config.collector.ack_timeout_seconds)),
         ..ConsumerOptions::default()
     };

@@ -1,0 +1,92 @@
+//! What the program says on the command line when nothing runs.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+        .env_clear()
+        .envs(environment.iter().copied())
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = run(arguments, &[]);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn file(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
+#[test]
+fn help_tells_a_newcomer_where_to_begin() {
+    let help = said(&["--help"]);
+    for word in
+        ["Start here", "up --source simulated", "Exit codes", "query", "metrics", "completions", "config"]
+    {
+        assert!(help.contains(word), "{word} in\n{help}");
+    }
+    for command in [
+        &["up", "--help"][..],
+        &["query", "--help"],
+        &["query", "range", "--help"],
+        &["metrics", "--help"],
+        &["simulate", "--help"],
+        &["config", "--help"],
+    ] {
+        let help = said(command);
+        assert!(help.contains("Usage:") && !help.contains("TODO"), "{command:?}\n{help}");
+    }
+    assert!(said(&["--version"]).starts_with("gpuvitals "));
+}
+
+#[test]
+fn the_catalogue_prints_in_three_forms() {
+    assert_eq!(said(&["metrics", "--format", "markdown"]), file("docs/metrics.md"));
+    let json: serde_json::Value = serde_json::from_str(&said(&["metrics", "--json"])).unwrap();
+    let power = json.as_array().unwrap().iter().find(|metric| metric["column"] == "power_w").unwrap();
+    assert_eq!(power["unit"], "W");
+    let table = said(&["metrics", "power_w"]);
+    assert!(table.contains("power_w") && !table.contains("fan_speed_pct"), "{table}");
+}
+
+#[test]
+fn the_defaults_are_the_commented_file() {
+    assert_eq!(said(&["config", "default"]), file("configs/config.yaml"));
+    assert!(said(&["config", "check"]).contains("valid"));
+}
+
+#[test]
+fn show_says_what_is_in_force_and_check_names_strangers() {
+    let shown = run(&["config", "show"], &[("GPUVITALS_API_PORT", "7000")]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("port: 7000"));
+    let checked = run(&["config", "check"], &[("GPUVITALS_API_PROT", "7000")]);
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("did you mean GPUVITALS_API_PORT?"));
+}
+
+#[test]
+fn completions_are_written_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(said(&["completions", shell]).contains("gpuvitals"), "{shell}");
+    }
+}
+
+#[test]
+fn the_same_seed_writes_the_same_recording() {
+    let arguments = ["simulate", "--gpus", "3", "--hosts", "1", "--duration", "5s", "--seed", "9"];
+    let first = said(&arguments);
+    assert_eq!(first.lines().count(), 1 + 3 * 5);
+    assert_eq!(first, said(&arguments));
+    assert!(
+        first.lines().skip(1).all(|line| line.contains(",simulated,")),
+        "every row says that it is simulated"
+    );
+    let long = said(&["simulate", "--gpus", "2", "--hosts", "1", "--duration", "1s", "--form", "dcgm"]);
+    assert!(long.starts_with("timestamp,metric_name,gpu_id,"));
+    assert!(long.contains("DCGM_FI_DEV_GPU_UTIL") && long.contains("simulated"));
+}
