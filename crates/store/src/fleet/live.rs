@@ -25,13 +25,16 @@ const PASSING: [IdentityColumn; 5] = [
     IdentityColumn::Source,
 ];
 
+/// What the order of GPUs and the names they answer to are made of, beside the index. The rest may change every second.
+const NAMING: [IdentityColumn; 3] = [IdentityColumn::Node, IdentityColumn::Uuid, IdentityColumn::Pci];
+
 /// Latest state of every GPU, changed in place; what a snapshot holds is copied first.
 #[derive(Debug, Default)]
 pub(crate) struct LiveFleet {
     version: u64,
     ordinals: HashMap<Arc<str>, usize, RandomState>,
     gpus: Vec<Arc<GpuState>>,
-    /// Order of presentation and names, as long as nobody changed identity.
+    /// Order of presentation and names, as long as nobody changed what they are made of.
     index: Option<(Vec<usize>, Arc<Names>)>,
 }
 
@@ -133,7 +136,7 @@ impl LiveFleet {
     }
 }
 
-/// Takes over what a newest row says of the GPU; whether that changed anything.
+/// Takes over what a newest row says of the GPU; whether that changed its place or its names.
 fn describe(gpu: &mut GpuState, columns: &Columns<'_>, row: usize, time: i64) -> bool {
     let mut changed = false;
     for (column, array) in &columns.texts {
@@ -142,9 +145,11 @@ fn describe(gpu: &mut GpuState, columns: &Columns<'_>, row: usize, time: i64) ->
             continue;
         }
         match text {
-            Some(text) => changed |= gpu.identity.set(*column, text).is_ok(),
+            Some(text) => {
+                changed |= gpu.identity.set(*column, text).is_ok() && NAMING.contains(column);
+            }
             None if time > gpu.last_seen_ns && PASSING.contains(column) => {
-                changed |= gpu.identity.set(*column, "").is_ok();
+                let _an_empty_text_is_always_taken = gpu.identity.set(*column, "");
             }
             None => {}
         }
