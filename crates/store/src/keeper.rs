@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -156,6 +156,9 @@ impl Keeper {
                 self.merging_rests = false;
                 self.shared.stuck.send_replace(None);
                 self.shared.board.set(Part::Flush, None);
+                if !pending.replies.is_empty() {
+                    self.settle();
+                }
                 for reply in pending.replies {
                     let _gone = reply.send(Ok(()));
                 }
@@ -173,6 +176,15 @@ impl Keeper {
                 pending.failures += 1;
                 self.pending = Some(pending);
             }
+        }
+    }
+
+    /// Waits until the writer shows what it has been told: who asked for a flush finds the rows in files.
+    fn settle(&self) {
+        let (done, shown) = sync_channel(1);
+        if self.events.send(Event::Barrier(done)).is_ok() {
+            // A writer that has ended shows nothing more.
+            let _shown = shown.recv();
         }
     }
 
@@ -279,7 +291,6 @@ impl Keeper {
             return;
         }
         for file in bad {
-            count(&self.shared.counters.quarantined, 1);
             let reason = file.damage().map_or("", AsRef::as_ref).to_owned();
             let moved = self.directory.quarantine(&file.path);
             let place = moved.map_or_else(|error| error.to_string(), |path| path.display().to_string());
@@ -288,6 +299,7 @@ impl Keeper {
                 Part::Damage,
                 Some(format!("{} with {rows} rows is damaged ({reason}), now in {place}", file.name)),
             );
+            count(&self.shared.counters.quarantined, 1);
         }
     }
 
