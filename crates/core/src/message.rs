@@ -78,27 +78,6 @@ pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, M
     Ok(parsed)
 }
 
-/// The message of one row of a batch: its identity and its values by column name.
-pub fn render(batch: &Batch, row: usize) -> Json {
-    let mut fields = Map::new();
-    let identity = batch.identity(row);
-    for column in IdentityColumn::ALL {
-        if let Some(text) = identity.get(column) {
-            fields.insert(column.name().to_owned(), text.into());
-        }
-    }
-    if let Some(index) = identity.index {
-        fields.insert(crate::identity::INDEX_COLUMN.to_owned(), index.into());
-    }
-    for (id, column) in batch.metrics() {
-        if let Some(value) = column.value(row) {
-            fields.insert(id.metric().column.to_owned(), value.to_json());
-        }
-    }
-    let timestamp = batch.timestamps().get(row).copied().map(time::format);
-    serde_json::json!({ "timestamp": timestamp, "fields": fields })
-}
-
 fn add(
     builder: &mut BatchBuilder,
     message: &Json,

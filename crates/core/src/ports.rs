@@ -28,6 +28,7 @@ pub trait Source: Send {
     /// When the source cannot go on: the file is gone, the device list cannot be read.
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error>;
 
-    /// Every batch up to and with this sequence number is durable downstream; the position may move.
+    /// Every batch up to and with this sequence number was taken by the sink, as durably as the sink promises (a queue
+    /// in memory: for the life of the process); the position may move.
     fn settle(&mut self, sequence: u64);
 }

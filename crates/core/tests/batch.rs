@@ -79,9 +79,8 @@ fn json_messages_from_anyone() {
     assert_eq!(batch.rows(), 2);
     assert_eq!(batch.identity(0).uuid(), Some("gpu_0"));
     assert_eq!(batch.identity(1).uuid(), Some("n1:gpu3"));
-    let rendered = message::render(&batch, 0);
-    assert_eq!(rendered["fields"]["power_w"], 402.25);
-    assert_eq!(rendered["fields"]["source"], "json");
+    assert_eq!(batch.metric(by_column("power_w").unwrap()).unwrap().value(0), Some(Value::Float32(402.25)));
+    assert_eq!(batch.identity(0).get(IdentityColumn::Source), Some("json"));
     assert!(message::parse(b"not json", Origin::default(), 1).is_err());
 }
 

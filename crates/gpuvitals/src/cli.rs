@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run everything in one process: source, queue, store, API and dashboard
     Up(Up),
-    /// Ask a running gpuvitals, or a data directory, about GPUs and their history
+    /// Ask a running gpuvitals about GPUs and their history
     Query(Query),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names
     Metrics {
@@ -95,31 +95,31 @@ pub(crate) struct Up {
     /// Where rows come from
     #[arg(long, value_enum)]
     pub source: Option<SourceKind>,
-    /// Times of replayed rows: as recorded, or shifted so that the first is now
+    /// Times of replayed rows: as recorded, or shifted so that the first is now [default: recorded]
     #[arg(long, value_enum)]
     pub times: Option<Times>,
     /// With --times now: how many times faster than recorded
     #[arg(long, value_name = "FACTOR")]
     pub speed: Option<f64>,
-    /// Replay at this many rows a second
+    /// Replay recorded times at this many rows a second [default: as fast as they are stored]
     #[arg(long, value_name = "ROWS/S")]
     pub rate: Option<f64>,
     /// Begin again at the end of the file
     #[arg(long = "loop")]
     pub looped: bool,
-    /// Size of the simulated fleet
+    /// Size of the simulated fleet [default: 64]
     #[arg(long, value_name = "N")]
     pub gpus: Option<u32>,
-    /// Hosts of the simulated fleet
+    /// Hosts of the simulated fleet [default: 8]
     #[arg(long, value_name = "N")]
     pub hosts: Option<u32>,
-    /// Seed of the simulated fleet: same seed, same data
+    /// Seed of the simulated fleet: same seed, same data [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Time between two samples of a simulated GPU: 1s, 100ms
+    /// Time between two samples of a simulated GPU: 1s, 100ms [default: 1s]
     #[arg(long, value_name = "DURATION")]
     pub interval: Option<String>,
-    /// Where history is kept
+    /// Where history is kept [default: data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Address to listen on [default: 127.0.0.1]

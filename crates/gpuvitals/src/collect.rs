@@ -5,10 +5,10 @@
 //! fills and the source slows down. What can never be stored goes to the dead letters with its reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::time::FUTURE_MAX_NS;
 use gpuvitals_core::{Batch, Health, Origin, Status, message, wire};
 use gpuvitals_queue::{
     Consumer, ContentType, Delivery, DeliveryId, InProcessConsumer, Nack, NackKind, SettleError,
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 
-/// A row may be this far ahead of our clock; hosts' clocks differ.
-const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
+/// Refused messages of one document that are logged one by one; all are counted.
+const REFUSALS_LOGGED: usize = 5;
 /// First and longest pause between two tries to store.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -35,6 +35,8 @@ pub(crate) struct Progress {
     /// Tries to store that failed.
     pub store_failures: AtomicU64,
     health: Mutex<Health>,
+    /// Since when and why no more rows will come.
+    source_broken: OnceLock<Health>,
 }
 
 impl Progress {
@@ -46,12 +48,28 @@ impl Progress {
             messages_refused: AtomicU64::new(0),
             store_failures: AtomicU64::new(0),
             health: Mutex::new(Health::healthy(clock::now_ns())),
+            source_broken: OnceLock::new(),
         }
+    }
+
+    /// Notes that the source broke off; that does not pass.
+    pub(crate) fn source_broke(&self, reason: &str) {
+        let mut health = Health::healthy(0);
+        health.observe(Status::Degraded, format!("the source broke off: {reason}"), clock::now_ns());
+        self.source_broken.get_or_init(|| health);
     }
 
     /// How the collector is.
     pub(crate) fn health(&self) -> Health {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match self.source_broken.get() {
+            Some(broken) if storing.status == Status::Healthy => broken.clone(),
+            _ => storing,
+        }
+    }
+
+    fn storing(&self) -> Status {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).status
     }
 
     fn observe(&self, status: Status, reason: String) {
@@ -162,7 +180,7 @@ fn open(delivery: &Delivery, latest_ns: i64, progress: &Progress) -> Result<Opti
         ContentType::Json => {
             let origin = Origin { node: Arc::clone(&delivery.topic), started_ns: 0 };
             let parsed = message::parse(payload, origin, delivery.id.offset).map_err(|e| chain(&e))?;
-            for (index, error) in &parsed.refused {
+            for (index, error) in parsed.refused.iter().take(REFUSALS_LOGGED) {
                 tracing::warn!(offset = delivery.id.offset, index, %error, "message refused");
             }
             progress.messages_refused.fetch_add(parsed.refused.len() as u64, Ordering::Relaxed);
@@ -212,7 +230,7 @@ async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persis
         let error = match store.append(items.to_vec()).await {
             Ok(_) => {
                 progress.rows_stored.fetch_add(rows as u64, Ordering::Relaxed);
-                if progress.health().status != Status::Healthy {
+                if progress.storing() != Status::Healthy {
                     tracing::info!("the store takes rows again");
                     progress.observe(Status::Healthy, String::new());
                 }

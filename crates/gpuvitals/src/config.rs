@@ -16,6 +16,8 @@ use crate::quantity::{deserialize_bytes, deserialize_duration};
 pub(crate) const DEFAULTS: &str = include_str!("../../../configs/config.yaml");
 
 const ENVIRONMENT_PREFIX: &str = "GPUVITALS_";
+/// Variables of the command line itself, which are no settings.
+const OWN_VARIABLES: [&str; 2] = ["GPUVITALS_CONFIG", "GPUVITALS_URL"];
 
 /// All settings, checked.
 #[derive(Debug, Clone, Deserialize)]
@@ -229,8 +231,11 @@ impl Layers {
         let mut strangers = Vec::new();
         for (name, value) in environment.filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)) {
             match paths.iter().find(|path| variable_of(path) == name) {
-                Some(path) => set(&mut tree, path, scalar(&value)),
-                None if name == "GPUVITALS_CONFIG" => {}
+                Some(path) => {
+                    let value = typed(&value, get(&tree, path));
+                    set(&mut tree, path, value);
+                }
+                None if OWN_VARIABLES.contains(&name.as_str()) => {}
                 None => {
                     let nearest = nearest(&name, paths.iter().map(|path| variable_of(path)));
                     strangers.push((name, nearest));
@@ -288,6 +293,7 @@ fn section_of(section: &str, value: &Value) -> Result<(), serde_json::Error> {
         "collector" => Collector::deserialize(value).map(drop),
         "store" => Store::deserialize(value).map(drop),
         "api" => Api::deserialize(value).map(drop),
+        "shutdown" => Shutdown::deserialize(value).map(drop),
         _ => Ok(()),
     }
 }
@@ -295,31 +301,57 @@ fn section_of(section: &str, value: &Value) -> Result<(), serde_json::Error> {
 impl Config {
     fn consistent(&self) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: {text}")));
-        if self.source.kind == SourceKind::Csv && self.source.csv.is_empty() {
+        let source = &self.source;
+        if source.kind == SourceKind::Csv && source.csv.is_empty() {
             return refuse("source.kind is csv but source.csv names no file".to_owned());
         }
-        if !(self.source.speed.is_finite() && self.source.speed > 0.0) {
-            return refuse(format!("source.speed is {}, it must be above 0", self.source.speed));
+        if source.kind == SourceKind::Csv && source.times == Times::Now && source.rate > 0.0 {
+            return refuse(
+                "source.rate is for recorded times; with times: now the speed is source.speed".to_owned(),
+            );
         }
-        if !(self.source.rate.is_finite() && self.source.rate >= 0.0) {
-            return refuse(format!("source.rate is {}, it must be 0 or more", self.source.rate));
+        if source.kind == SourceKind::Csv
+            && source.looped
+            && source.times == Times::Recorded
+            && source.rate == 0.0
+        {
+            return refuse(
+                "source.loop with recorded times and no rate would send the same rows without pause; \
+                 add --times now to replay as if live, or --rate"
+                    .to_owned(),
+            );
         }
-        if self.source.gpus == 0 || self.source.hosts == 0 {
-            return refuse("source.gpus and source.hosts must be at least 1".to_owned());
+        crate::logging::filter(&self.log.level)?;
+        let some = |there: bool| f64::from(u8::from(there));
+        let above_zero = [
+            ("source.speed", source.speed),
+            ("source.gpus", source.gpus.into()),
+            ("source.hosts", source.hosts.into()),
+            ("source.interval", source.interval.as_secs_f64()),
+            ("message_queue.messages_max", some(self.message_queue.messages_max > 0)),
+            ("message_queue.bytes_max", some(self.message_queue.bytes_max > 0)),
+            ("collector.ack_timeout_seconds", some(self.collector.ack_timeout_seconds > 0)),
+            ("collector.worker_count", some(self.collector.worker_count > 0)),
+            ("collector.batch_size", self.collector.batch_size.into()),
+            ("collector.max_in_flight", self.collector.max_in_flight.into()),
+            ("store.flush_rows", some(self.store.flush_rows > 0)),
+            ("store.flush_bytes", some(self.store.flush_bytes > 0)),
+            ("store.flush_age", self.store.flush_age.as_secs_f64()),
+            ("shutdown.grace", self.shutdown.grace.as_secs_f64()),
+        ];
+        if let Some((name, value)) =
+            above_zero.into_iter().find(|(_, value)| !(value.is_finite() && *value > 0.0))
+        {
+            return refuse(format!("{name} is {value}, it must be above 0"));
+        }
+        if !(source.rate.is_finite() && source.rate >= 0.0) {
+            return refuse(format!("source.rate is {}, it must be 0 or more", source.rate));
         }
         if self.message_queue.address != "inproc:" {
             return refuse(format!(
                 "message_queue.address is {:?}; this version has the queue in the same process only: \"inproc:\"",
                 self.message_queue.address
             ));
-        }
-        if self.collector.worker_count == 0
-            || self.collector.batch_size == 0
-            || self.collector.max_in_flight == 0
-        {
-            return refuse(
-                "collector.worker_count, batch_size and max_in_flight must be at least 1".to_owned(),
-            );
         }
         Ok(())
     }
@@ -406,9 +438,20 @@ fn variable_of(path: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", path.replace('.', "_").to_uppercase())
 }
 
-/// A value from the environment, typed as YAML would type it.
-fn scalar(text: &str) -> Value {
-    serde_saphyr::from_str::<Value>(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+fn get<'a>(tree: &'a Value, path: &str) -> &'a Value {
+    path.split('.').try_fold(tree, |place, key| place.get(key)).unwrap_or(&Value::Null)
+}
+
+/// A value from the environment, of the type that the default has: `2024` is a directory where a text is expected.
+fn typed(text: &str, default: &Value) -> Value {
+    match default {
+        Value::String(_) => Value::String(text.to_owned()),
+        Value::Array(_) if !text.trim_start().starts_with('[') => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            items.map(|item| Value::String(item.to_owned())).collect()
+        }
+        _ => serde_saphyr::from_str::<Value>(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+    }
 }
 
 #[cfg(test)]
@@ -447,6 +490,40 @@ mod tests {
         assert!(error.contains("section store") && error.contains("soon"), "{error}");
         assert!(load("source:\n  speed: -1\n", &[], vec![]).unwrap_err().contains("source.speed"));
         assert!(load("api: 5\n", &[], vec![]).unwrap_err().contains("wrong shape"));
+        assert!(load("shutdown:\n  grace: later\n", &[], vec![]).unwrap_err().contains("section shutdown"));
+        assert!(load("log:\n  level: nonsense=loud\n", &[], vec![]).unwrap_err().contains("log.level"));
+        for zero in [
+            "collector:\n  ack_timeout_seconds: 0\n",
+            "message_queue:\n  messages_max: 0\n",
+            "source:\n  interval: 0\n",
+        ] {
+            assert!(load(zero, &[], vec![]).unwrap_err().contains("must be above 0"), "{zero}");
+        }
+    }
+
+    #[test]
+    fn replays_that_would_flood_or_invent_the_future_are_refused() {
+        let csv = "source:\n  kind: csv\n  csv: x.csv\n";
+        assert!(load(&format!("{csv}  loop: true\n"), &[], vec![]).unwrap_err().contains("--times now"));
+        assert!(
+            load(&format!("{csv}  times: now\n  rate: 5\n"), &[], vec![])
+                .unwrap_err()
+                .contains("source.speed")
+        );
+        assert!(load(&format!("{csv}  times: now\n  loop: true\n"), &[], vec![]).is_ok());
+    }
+
+    #[test]
+    fn the_environment_has_the_type_of_the_default() {
+        let environment = [
+            ("GPUVITALS_MESSAGE_QUEUE_ADDRESS", "inproc:"),
+            ("GPUVITALS_STORE_DIR", "2024"),
+            ("GPUVITALS_LOG_LEVEL", "off"),
+            ("GPUVITALS_API_CORS", "https://a.b, https://c.d"),
+        ];
+        let config = load("", &environment, vec![]).unwrap();
+        assert_eq!(config.store.dir, PathBuf::from("2024"));
+        assert_eq!(config.api.cors, ["https://a.b", "https://c.d"]);
     }
 
     #[test]

@@ -23,6 +23,13 @@ pub(crate) enum Exit {
     Config = 78,
 }
 
+impl Exit {
+    /// The code of an I/O error: a missing right has its own.
+    pub(crate) fn of(error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::PermissionDenied { Self::Permission } else { Self::Io }
+    }
+}
+
 /// A failure: what, and what to do.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -48,8 +55,7 @@ impl Failure {
 
     /// An I/O failure; a missing right has its own exit code.
     pub(crate) fn io(message: impl Into<String>, source: std::io::Error) -> Self {
-        let exit =
-            if source.kind() == std::io::ErrorKind::PermissionDenied { Exit::Permission } else { Exit::Io };
+        let exit = Exit::of(&source);
         Self::caused(exit, message, source)
     }
 

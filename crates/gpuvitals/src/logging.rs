@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
@@ -16,9 +17,7 @@ use crate::failure::{Exit, Failure};
 /// # Errors
 /// When the level is none.
 pub(crate) fn start(settings: &Log, service: &'static str) -> Result<Announcer, Failure> {
-    let filter = tracing_subscriber::EnvFilter::builder().parse(&settings.level).map_err(|e| {
-        Failure::caused(Exit::Config, format!("configuration: log.level {:?} is no level", settings.level), e)
-    })?;
+    let filter = filter(&settings.level)?;
     let human = match settings.format {
         LogFormat::Human => true,
         LogFormat::Json => false,
@@ -36,6 +35,16 @@ pub(crate) fn start(settings: &Log, service: &'static str) -> Result<Announcer, 
     };
     started.map_err(|e| Failure::caused(Exit::Bug, "logging was started twice", e))?;
     Ok(Announcer { service: (!human).then_some(service) })
+}
+
+/// The levels a text names.
+///
+/// # Errors
+/// When it names none.
+pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::builder().parse(level).map_err(|e| {
+        Failure::caused(Exit::Config, format!("configuration: log.level {level:?} is no level"), e)
+    })
 }
 
 /// Tells what the user asked for on standard output, whatever the log level: as a line of text for people, as a

@@ -48,7 +48,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let layers = |flags: Vec<Override>| {
         Layers::load(
             cli.config.as_deref(),
-            std::env::vars(),
+            environment(),
             flags.into_iter().chain(log_level.clone()).collect(),
         )
     };
@@ -84,6 +84,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
             print(&String::from_utf8_lossy(&script))
         }
     }
+}
+
+/// Variables that are text; others name no setting of ours.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Checked settings, with logging started.

@@ -40,6 +40,9 @@ impl Progress {
     /// As JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let mut json = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if json.is_null() {
+            json = serde_json::json!({});
+        }
         if let Some(object) = json.as_object_mut() {
             object.insert("rows_published".to_owned(), self.rows_published.load(Ordering::Relaxed).into());
         }

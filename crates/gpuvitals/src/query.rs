@@ -30,7 +30,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Range { .. } => range_path(&query.what)?,
         QueryWhat::Health => "/health".to_owned(),
     };
-    let answer = ask(&query.url, &path)?;
+    let answer = ask(&query.url, &path, matches!(query.what, QueryWhat::Health))?;
     let text = if query.json { format!("{answer:#}\n") } else { print::table(&query.what, &answer) };
     crate::print(&text)?;
     if matches!(query.what, QueryWhat::Health) && answer["status"] != "healthy" {
@@ -65,7 +65,8 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
     ))
 }
 
-fn ask(url: &str, path: &str) -> Result<Value, Failure> {
+/// `health` answers with 503 when it has something to say.
+fn ask(url: &str, path: &str, health: bool) -> Result<Value, Failure> {
     let unreachable = |error: ureq::Error| {
         Failure::caused(
             Exit::Unavailable,
@@ -87,9 +88,13 @@ fn ask(url: &str, path: &str) -> Result<Value, Failure> {
     let answer: Value = serde_json::from_slice(&body).map_err(|e| {
         Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals?"), e)
     })?;
-    if let Some(message) = answer.get("message").and_then(Value::as_str).filter(|_| status.is_client_error())
-    {
-        let exit = if status == 404 { Exit::Data } else { Exit::Usage };
+    if !status.is_success() && !health {
+        let message = answer["message"].as_str().unwrap_or("no reason given");
+        let exit = match status.as_u16() {
+            404 => Exit::Data,
+            500.. => Exit::Unavailable,
+            _ => Exit::Usage,
+        };
         return Err(Failure::new(exit, message));
     }
     Ok(answer)

@@ -21,10 +21,15 @@ use crate::collect::{self, chain};
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+use source::Broken;
 use status::Status;
 
 /// The group under which the store's workers take rows.
 const GROUP: &str = "store";
+/// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
+const SOURCE_SHARE: u32 = 8;
+/// Part of the grace that the queue may take to drain; the rest is the store's and the API's.
+const QUEUE_SHARE: u32 = 2;
 
 /// Runs until a signal, or until what it was asked to do cannot be done.
 ///
@@ -51,6 +56,9 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let status = Arc::new(Status::new(queue.clone(), opened.progress(), opened.kind()));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "everyone who reaches this address can read everything: there is no login yet");
+    }
 
     let (stop_source, abandon, stop_api) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
@@ -62,26 +70,39 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
         let progress = Arc::clone(status.collector());
         collectors.spawn(collect::work(consumer, store.clone(), progress, ack_timeout, abandon.clone()));
     }
+    let mut source_broken = false;
     let source_thread = opened.spawn(&queue, &config.message_queue.topic, &stop_source);
 
-    let mut failure = tokio::select! {
-        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
-        end = source_thread.failed() => Some(Failure::new(Exit::Data, format!("the source failed: {end}"))),
-        ended = &mut server => Some(server_ended(ended)),
-        Some(ended) = collectors.join_next() => {
-            Some(Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")))
+    let mut failure = loop {
+        tokio::select! {
+            signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); break None }
+            broken = source_thread.failed(), if !source_broken => match broken {
+                Broken::Panicked => break Some(Failure::new(Exit::Bug, "the source's thread panicked")),
+                // What was read is worth serving.
+                Broken::Input(reason) => {
+                    source_broken = true;
+                    tracing::error!(reason, "the source broke off; what was read is served");
+                    status.collector().source_broke(&reason);
+                }
+            },
+            ended = &mut server => break Some(server_ended(ended)),
+            Some(ended) = collectors.join_next() => {
+                break Some(Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")))
+            }
         }
     };
 
+    // One deadline for all of it, since whoever sent the signal has one.
+    let deadline = tokio::time::Instant::now() + config.shutdown.grace;
     stop_source.cancel();
-    source_thread.join(config.shutdown.grace).await;
+    source_thread.join(config.shutdown.grace / SOURCE_SHARE).await;
     let drained = queue.shutdown().await;
     abandon.cancel();
     while collectors.join_next().await.is_some() {}
     for (topic, rows) in &drained.left {
         tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
     }
-    match tokio::time::timeout(config.shutdown.grace, store.close()).await {
+    match tokio::time::timeout_at(deadline, store.close()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
@@ -89,7 +110,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
         Err(_) => tracing::warn!("the store still writes; what is not in files is safe in its log"),
     }
     stop_api.cancel();
-    if !server.is_finished() && tokio::time::timeout(config.shutdown.grace, &mut server).await.is_err() {
+    if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
         tracing::warn!("the API still had open connections");
     }
     tracing::info!("stopped");
@@ -129,7 +150,7 @@ fn queue_config(config: &Config) -> QueueConfig {
             config::WhenFull::Wait => WhenFull::Refuse,
             config::WhenFull::DropOldest => WhenFull::DropOldest,
         },
-        drain_timeout: config.shutdown.grace,
+        drain_timeout: config.shutdown.grace / QUEUE_SHARE,
         ..QueueConfig::default()
     }
 }
@@ -166,7 +187,11 @@ fn open_store(settings: &config::Store) -> Result<Store, Failure> {
         ..StoreConfig::new(&settings.dir)
     };
     let (store, recovered) = Store::open(config).map_err(|error| {
-        let exit = if matches!(error, StoreError::Locked(_)) { Exit::Unavailable } else { Exit::Io };
+        let exit = match &error {
+            StoreError::Locked(_) => Exit::Unavailable,
+            StoreError::Io { source, .. } => Exit::of(source),
+            _ => Exit::Io,
+        };
         Failure::caused(exit, format!("cannot open the data directory {}", settings.dir.display()), error)
     })?;
     tracing::info!(

@@ -70,6 +70,18 @@ fn show_says_what_is_in_force_and_check_names_strangers() {
 }
 
 #[test]
+fn an_environment_that_is_no_text_does_no_harm() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(&[0xff, 0xfe]);
+    let output = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+        .env("ODD", odd)
+        .args(["config", "check"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn completions_are_written_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(said(&["completions", shell]).contains("gpuvitals"), "{shell}");

@@ -117,7 +117,8 @@ fn footer(answer: &Value, what: &str) -> String {
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        // Texts of foreign columns may hold what a terminal obeys.
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
         other => other.to_string(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_queue::Queue;
-use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -29,6 +29,14 @@ enum Kind {
     None,
     Csv(Box<CsvSource>),
     Simulated(Box<Simulated>),
+}
+
+/// Why a source works no more.
+pub(crate) enum Broken {
+    /// Its input broke off, for this reason. What was read is kept.
+    Input(String),
+    /// A bug.
+    Panicked,
 }
 
 /// A source at work.
@@ -93,8 +101,13 @@ fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
         ..CsvConfig::default()
     };
     let input = CsvInput::from(Path::new(&settings.csv));
-    CsvSource::open(input, config, now_ns)
-        .map_err(|e| Failure::new(Exit::Data, format!("cannot replay {}: {}", settings.csv, chain(&e))))
+    CsvSource::open(input, config, now_ns).map_err(|error| {
+        let exit = match &error {
+            CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
+            _ => Exit::Data,
+        };
+        Failure::new(exit, format!("cannot replay {}", chain(&error)))
+    })
 }
 
 impl Opened {
@@ -150,15 +163,15 @@ impl Opened {
 }
 
 impl Running {
-    /// Waits until the source fails, and says why. A source that merely ends never fails.
-    pub(crate) async fn failed(&self) -> String {
+    /// Waits until the source fails. A source that merely ends never fails.
+    pub(crate) async fn failed(&self) -> Broken {
         let mut end = self.end.clone();
-        let failure = match end.wait_for(Option::is_some).await {
-            Ok(ended) => ended.clone().and_then(Result::err),
-            Err(_closed) => Some("its thread panicked".to_owned()),
+        let broken = match end.wait_for(Option::is_some).await {
+            Ok(ended) => ended.clone().and_then(Result::err).map(Broken::Input),
+            Err(_closed) => Some(Broken::Panicked),
         };
-        match failure {
-            Some(reason) => reason,
+        match broken {
+            Some(broken) => broken,
             None => std::future::pending().await,
         }
     }

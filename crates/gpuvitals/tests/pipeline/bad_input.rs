@@ -1,5 +1,6 @@
 //! Input that is not what it should be is refused or skipped, counted, and the program stays up.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use crate::server::{Server, gpuvitals};
@@ -33,7 +34,7 @@ fn a_file_that_is_no_capture_is_refused_with_its_reason() {
 fn a_missing_file_says_which() {
     let output = gpuvitals().args(["up", "--port", "0", "--csv", "/no/such.csv"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.csv"));
-    assert!(!output.status.success());
+    assert_eq!(output.status.code(), Some(74));
 }
 
 #[test]
@@ -67,6 +68,28 @@ fn bad_rows_are_skipped_and_counted_and_the_rest_arrives() {
     assert_eq!(server.get("/api/v1/gpus")["total"], 1);
     assert_eq!(server.get("/health")["status"], "healthy");
     assert!(!Path::new("/x").exists());
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_file_that_breaks_off_leaves_the_program_up_with_what_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("rows.csv");
+    let mut rows = String::from("timestamp,gpu_id,temperature\n");
+    for n in 0..2000 {
+        writeln!(rows, "{},gpu_0,{}", 1_767_225_600 + n, n % 90).unwrap();
+    }
+    std::fs::write(&plain, rows).unwrap();
+    let packed = std::process::Command::new("gzip").arg("-k").arg(&plain).status().unwrap();
+    assert!(packed.success());
+    let cut = folder.path().join("cut.csv.gz");
+    let whole = std::fs::read(folder.path().join("rows.csv.gz")).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+
+    let server = Server::start(&folder.path().join("data"), &["--csv", cut.to_str().unwrap()]);
+    let health = server.until("/health", "degraded", |health| health["collector"]["status"] == "degraded");
+    let reason = health["collector"]["reason"].as_str().unwrap();
+    assert!(reason.contains("broke off") && reason.contains("cut.csv.gz"), "{reason}");
     assert_eq!(server.terminate(), Some(0));
 }
 
