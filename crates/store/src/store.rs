@@ -234,6 +234,9 @@ impl Store {
     /// # Errors
     /// When the last flush failed or the log is poisoned; acknowledged rows are in the log.
     pub async fn close(&self) -> Result<(), StoreError> {
+        // Once while the log is open, so that it can let go of what is in files; below once more for what came since.
+        // If this one fails so does that one.
+        drop(self.flush().await);
         let inner = Arc::clone(&self.0);
         let closed =
             tokio::task::spawn_blocking(move || inner.port.close()).await.map_err(|_| StoreError::Closed)?;

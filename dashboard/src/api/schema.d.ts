@@ -771,6 +771,8 @@ export interface components {
             gpu: string | null;
             /** @description The host, where the series is of one host or GPU. */
             hostname: string | null;
+            /** @description `true` where values of a simulated GPU are among them; absent where all were measured. */
+            simulated?: boolean;
             /** @description One value a step; `null` where nothing was read. */
             values: (number | null)[];
         };
@@ -831,6 +833,8 @@ export interface components {
             };
             /** @description When the values were taken. */
             timestamp: components["schemas"]["Moment"];
+            /** @description `true` where the values were made up by a simulation; absent where they were measured. */
+            simulated?: boolean;
         };
         /** @description Some of the rows. */
         TelemetryList: {

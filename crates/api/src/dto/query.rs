@@ -43,6 +43,10 @@ pub(crate) struct Series<'a> {
     /// The host, where the series is of one host or GPU.
     #[schema(required)]
     pub(crate) hostname: Option<&'a str>,
+    /// `true` where values of a simulated GPU are among them; absent where all were measured.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) simulated: bool,
     /// One value a step; `null` where nothing was read.
     #[schema(value_type = Vec<Option<f64>>)]
     pub(crate) values: Values<'a>,

@@ -26,6 +26,10 @@ pub(crate) struct TelemetryEntry<'a> {
     pub(crate) metrics: RowMetrics<'a>,
     /// When the values were taken.
     pub(crate) timestamp: Moment,
+    /// `true` where the values were made up by a simulation; absent where they were measured.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) simulated: bool,
 }
 
 /// Some of the rows.

@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::{IdentityColumn, MetricId};
-use gpuvitals_store::{Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GroupBy};
+use gpuvitals_store::{Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupBy};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -153,10 +153,11 @@ impl QueryAsk {
                 group_by: self.group_by,
             })?,
         };
+        let simulated = self.simulated(&fleet);
         let answer = QueryAnswer {
             times: buckets.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
             step_ms: step_ns / MILLISECOND_NS,
-            series: buckets.series.iter().map(|series| self.show(series, &fleet)).collect(),
+            series: buckets.series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
             partial: &buckets.partial,
         };
         Ok(serde_json::to_vec(&answer)?)
@@ -207,7 +208,19 @@ impl QueryAsk {
         Ok(())
     }
 
-    fn show<'a>(&self, series: &'a BucketSeries, fleet: &'a Fleet) -> Series<'a> {
+    /// Groups that have a simulated GPU.
+    fn simulated<'a>(&self, fleet: &'a Fleet) -> HashSet<&'a str> {
+        let simulated = fleet.gpus.iter().filter(|gpu| gpu.identity.is_simulated());
+        let group = |gpu: &'a GpuState| match self.group_by {
+            GroupBy::Gpu => Some(gpu.key.as_ref()),
+            GroupBy::Node => gpu.identity.node(),
+            GroupBy::Model => gpu.identity.get(IdentityColumn::Model),
+            GroupBy::All => Some("all"),
+        };
+        simulated.filter_map(|gpu| group(gpu)).collect()
+    }
+
+    fn show<'a>(&self, series: &'a BucketSeries, fleet: &'a Fleet, simulated: &HashSet<&str>) -> Series<'a> {
         let metric = series.metric.metric();
         let group = series.group.as_ref();
         let (gpu, hostname) = match self.group_by {
@@ -224,6 +237,7 @@ impl QueryAsk {
             group,
             gpu,
             hostname,
+            simulated: simulated.contains(group),
             values: Values {
                 values: &series.values,
                 single: !counts && metric.column_type == ColumnType::F32,

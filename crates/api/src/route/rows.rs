@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use arrow_array::DictionaryArray;
 use arrow_array::types::Int32Type;
 use gpuvitals_core::batch::text_at;
+use gpuvitals_core::identity::SIMULATED;
 use gpuvitals_core::{Batch, IdentityColumn};
 
 use crate::dto::{Columns, Moment, RowMetrics, TelemetryEntry};
@@ -16,6 +17,7 @@ pub(crate) struct GpuRows<'a> {
     uuids: &'a DictionaryArray<Int32Type>,
     partitions: Option<&'a DictionaryArray<Int32Type>>,
     nodes: Option<&'a DictionaryArray<Int32Type>>,
+    sources: Option<&'a DictionaryArray<Int32Type>>,
     columns: Columns<'a>,
 }
 
@@ -27,6 +29,7 @@ impl<'a> GpuRows<'a> {
             uuids: batch.identity_column(IdentityColumn::Uuid)?,
             partitions: batch.identity_column(IdentityColumn::Partition),
             nodes: batch.identity_column(IdentityColumn::Node),
+            sources: batch.identity_column(IdentityColumn::Source),
             columns: Columns::of(batch, wanted),
         })
     }
@@ -45,6 +48,10 @@ impl<'a> GpuRows<'a> {
         text_at(self.nodes?, row)
     }
 
+    fn simulated(&self, row: usize) -> bool {
+        self.sources.and_then(|sources| text_at(sources, row)) == Some(SIMULATED)
+    }
+
     /// The rows, in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = TelemetryEntry<'_>> {
         self.times.iter().enumerate().map(|(row, time)| TelemetryEntry {
@@ -52,6 +59,7 @@ impl<'a> GpuRows<'a> {
             hostname: self.hostname(row),
             metrics: RowMetrics { columns: &self.columns, row },
             timestamp: Moment(*time),
+            simulated: self.simulated(row),
         })
     }
 }

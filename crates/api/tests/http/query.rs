@@ -23,7 +23,7 @@ async fn a_series_has_everything_a_chart_needs() {
         found,
         [json!({
             "metric": "utilization_pct", "unit": "%", "aggregate": "mean", "group": "GPU-a", "gpu": "GPU-a",
-            "hostname": "sim-node-01", "values": [90.5, 97.0, null]
+            "hostname": "sim-node-01", "simulated": true, "values": [90.5, 97.0, null]
         })]
     );
 }

@@ -24,13 +24,13 @@ async fn an_append_reaches_those_who_listen() {
     assert_eq!(
         data[2],
         json!({"gpu_id": "GPU-a", "hostname": "sim-node-01", "metrics": {"power_w": 598.1, "room_c": 21.5},
-               "timestamp": "2026-11-20T16:00:00Z"})
+               "timestamp": "2026-11-20T16:00:00Z", "simulated": true})
     );
     let (_, data) = one.event().await.unwrap();
     assert_eq!(
         data,
         json!([{"gpu_id": "GPU-b", "hostname": "sim-node-01", "metrics": {"power_w": 70.0},
-                "timestamp": "2026-11-20T15:59:59Z"}])
+                "timestamp": "2026-11-20T15:59:59Z", "simulated": true}])
     );
     let (_, data) = host.event().await.unwrap();
     assert_eq!((data.as_array().unwrap().len(), &data[0]["gpu_id"]), (1, &json!("GPU-d")));

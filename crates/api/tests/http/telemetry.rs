@@ -14,7 +14,7 @@ fn seconds(list: &Value) -> Vec<&str> {
 async fn rows_have_their_values_newest_first() {
     let world = World::new().await;
     let list = world.ok("/api/v1/gpus/GPU-a/telemetry").await;
-    let row = |metrics: Value, timestamp: &str| json!({"gpu_id": "GPU-a", "hostname": "sim-node-01", "metrics": metrics, "timestamp": timestamp});
+    let row = |metrics: Value, timestamp: &str| json!({"gpu_id": "GPU-a", "hostname": "sim-node-01", "metrics": metrics, "timestamp": timestamp, "simulated": true});
     assert_eq!(
         list,
         json!({

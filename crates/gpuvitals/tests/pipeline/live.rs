@@ -15,6 +15,7 @@ fn a_watcher_sees_new_rows_and_that_they_are_simulated() {
     let mut seen = std::collections::BTreeSet::new();
     server.stream("/api/v1/stream", |samples| {
         for sample in samples.as_array().unwrap() {
+            assert_eq!(sample["simulated"], true);
             seen.insert((sample["gpu_id"].to_string(), sample["timestamp"].to_string()));
         }
         seen.len() >= 24
