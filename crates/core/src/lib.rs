@@ -5,6 +5,7 @@
 pub mod absence;
 pub mod batch;
 pub mod catalogue;
+mod causes;
 pub mod foreign;
 pub mod health;
 pub mod identity;
@@ -16,5 +17,6 @@ pub mod wire;
 pub use absence::{Absence, AbsenceReason};
 pub use batch::{Batch, BatchBuilder, Origin, RowId, ValueError};
 pub use catalogue::{Metric, MetricId, Table};
+pub use causes::causes;
 pub use health::{Health, Status};
 pub use identity::{Identity, IdentityColumn, IdentityError};

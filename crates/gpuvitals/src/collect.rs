@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::time::FUTURE_MAX_NS;
-use gpuvitals_core::{Batch, Health, Origin, Status, message, wire};
+use gpuvitals_core::{Batch, Health, Origin, Status, causes, message, wire};
 use gpuvitals_queue::{
     Consumer, ContentType, Delivery, DeliveryId, InProcessConsumer, Nack, NackKind, SettleError,
 };
@@ -174,12 +174,12 @@ fn open(delivery: &Delivery, latest_ns: i64, progress: &Progress) -> Result<Opti
     let payload = &delivery.frame.payload;
     let (batch, encoded) = match delivery.frame.content_type {
         ContentType::Batch => {
-            let batch = wire::decode(payload).map_err(|e| chain(&e))?;
+            let batch = wire::decode(payload).map_err(|e| causes(&e))?;
             (batch, Some(payload.clone()))
         }
         ContentType::Json => {
             let origin = Origin { node: Arc::clone(&delivery.topic), started_ns: 0 };
-            let parsed = message::parse(payload, origin, delivery.id.offset).map_err(|e| chain(&e))?;
+            let parsed = message::parse(payload, origin, delivery.id.offset).map_err(|e| causes(&e))?;
             for (index, error) in parsed.refused.iter().take(REFUSALS_LOGGED) {
                 tracing::warn!(offset = delivery.id.offset, index, %error, "message refused");
             }
@@ -193,7 +193,7 @@ fn open(delivery: &Delivery, latest_ns: i64, progress: &Progress) -> Result<Opti
     let Some(kept) = without_future(&batch, latest_ns, progress) else { return Ok(None) };
     let encoded = match encoded {
         Some(encoded) if kept.rows() == batch.rows() => encoded,
-        _ => wire::encode(&kept).map_err(|e| chain(&e))?,
+        _ => wire::encode(&kept).map_err(|e| causes(&e))?,
     };
     Ok(Some(Ingest { batch: kept, encoded }))
 }
@@ -237,14 +237,14 @@ async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persis
                 return Persisted::Durable;
             }
             Err(AppendError::Closed) => return Persisted::Closed,
-            Err(error) if !error.is_retryable() => return Persisted::Refused(chain(&error)),
+            Err(error) if !error.is_retryable() => return Persisted::Refused(causes(&error)),
             Err(error) => error,
         };
         progress.store_failures.fetch_add(1, Ordering::Relaxed);
-        let reason = format!("rows cannot be stored: {}", chain(&error));
+        let reason = format!("rows cannot be stored: {}", causes(&error));
         if progress.health().reason != reason {
             tracing::error!(
-                error = chain(&error),
+                error = causes(&error),
                 "rows cannot be stored; nothing is acknowledged, trying again"
             );
         }
@@ -265,16 +265,4 @@ async fn keep_leases(consumer: &InProcessConsumer, ids: &[DeliveryId], ack_timeo
             }
         }
     }
-}
-
-/// An error with its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -68,12 +68,10 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        let mut cause: Option<&dyn Error> = self.source.as_deref().map(|e| e as &dyn Error);
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
+        match &self.source {
+            None => Ok(()),
+            Some(source) => write!(f, ": {}", gpuvitals_core::causes(source.as_ref())),
         }
-        Ok(())
     }
 }
 

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::wire;
+use gpuvitals_core::{causes, wire};
 use gpuvitals_queue::{ContentType, Frame, PublishError, Queue};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::collect::chain;
 
 /// A source that can say how far it is, for people.
 pub(crate) trait Described: Source {
@@ -96,7 +95,7 @@ pub(crate) fn run<S: Described>(
                 let count = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
                 let frame = match wire::encode(&batch) {
                     Ok(payload) => Frame::new(ContentType::Batch, count, payload),
-                    Err(error) => break End::Failed(chain(&error)),
+                    Err(error) => break End::Failed(causes(&error)),
                 };
                 match runtime.block_on(queue.publish_wait(topic, frame, stop)) {
                     Ok(_) => {
@@ -105,7 +104,7 @@ pub(crate) fn run<S: Described>(
                         source.settle(batch.sequence);
                     }
                     Err(PublishError::Closed | PublishError::Cancelled) => break End::Stopped,
-                    Err(error) => break End::Failed(chain(&error)),
+                    Err(error) => break End::Failed(causes(&error)),
                 }
             }
             Ok(Poll::NotBefore(at_ns)) => {
@@ -121,7 +120,7 @@ pub(crate) fn run<S: Described>(
                 }
             }
             Ok(Poll::End) => break End::Finished,
-            Err(error) => break End::Failed(chain(&error)),
+            Err(error) => break End::Failed(causes(&error)),
         }
     };
     progress.describe(source.describe());

@@ -3,12 +3,11 @@
 use std::io::{BufWriter, Write, stdout};
 
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, catalogue, time};
+use gpuvitals_core::{Batch, catalogue, causes, time};
 use gpuvitals_sources::csv::write::{LongWriter, WideWriter, WriteError};
 use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
 
 use crate::cli::{CsvForm, Simulate};
-use crate::collect::chain;
 use crate::failure::{Exit, Failure};
 use crate::quantity;
 
@@ -32,7 +31,7 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
         pace: Pace::Unpaced { end_ns: start_ns.saturating_add(span_ns) },
         ..SimConfig::default()
     };
-    let mut fleet = Simulated::new(config).map_err(|e| usage(chain(&e)))?;
+    let mut fleet = Simulated::new(config).map_err(|e| usage(causes(&e)))?;
     let out = BufWriter::new(stdout().lock());
     let written = match settings.form {
         CsvForm::Wide => {

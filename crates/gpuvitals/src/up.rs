@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, ServeError};
+use gpuvitals_core::causes;
 use gpuvitals_queue::{Clock, ConsumerOptions, InProcessConsumer, Queue, QueueConfig, WhenFull};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::collect::{self, chain};
+use crate::collect;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
@@ -138,7 +139,9 @@ fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsumer>, F
     (0..config.collector.worker_count)
         .map(|_| queue.subscribe(&config.message_queue.topic, GROUP, &options))
         .collect::<Result<_, _>>()
-        .map_err(|e| Failure::new(Exit::Config, format!("configuration: message_queue.topic: {}", chain(&e))))
+        .map_err(|e| {
+            Failure::new(Exit::Config, format!("configuration: message_queue.topic: {}", causes(&e)))
+        })
 }
 
 fn queue_config(config: &Config) -> QueueConfig {

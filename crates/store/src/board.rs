@@ -60,15 +60,3 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).health.clone()
     }
 }
-
-/// An error with its causes, in one line.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}

@@ -216,7 +216,7 @@ impl Cursor {
 
 fn condemn(entry: &FileEntry, error: FileError) -> StoreError {
     if error.is_damage() {
-        entry.condemn(crate::board::causes(&error));
+        entry.condemn(gpuvitals_core::causes(&error));
     }
     StoreError::File(error)
 }

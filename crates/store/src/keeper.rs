@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::board::{Part, causes};
+use crate::board::Part;
 use crate::compact::{self, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
@@ -25,6 +25,7 @@ use crate::shared::{Shared, count};
 use crate::step::{Step, Steps};
 use crate::tail::Tail;
 use crate::writer::Event;
+use gpuvitals_core::causes;
 
 /// Jobs that can wait: one flush, one finished merge, one inspection, one close. So nobody who tells the keeper
 /// something ever waits for it: the keeper itself waits for the writer, and at the end for a merge.

@@ -15,13 +15,14 @@ use gpuvitals_core::wire;
 use gpuvitals_log::{Durability, Log, LogConfig, LogError, Record, Stats};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::board::{Part, causes};
+use crate::board::Part;
 use crate::clock;
 use crate::directory::Directory;
 use crate::error::AppendError;
 use crate::machine::Machine;
 use crate::shared::Shared;
 use crate::writer::{Arrival, Event};
+use gpuvitals_core::causes;
 
 /// Kind of a log record that is the wire form of rows of `gpu_events`.
 pub(crate) const KIND_GPU_EVENTS: u8 = 1;

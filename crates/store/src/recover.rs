@@ -10,7 +10,6 @@ use std::sync::Arc;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_log::Recovery;
 
-use crate::board::causes;
 use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::file;
@@ -20,6 +19,7 @@ use crate::merge::RowKeys;
 use crate::port;
 use crate::shared::PERMIT_BYTES;
 use crate::tail::Tail;
+use gpuvitals_core::causes;
 
 /// Newest files whose footers are read when the store is opened; the others are checked when they are first read.
 const FOOTERS: usize = 64;

@@ -13,7 +13,7 @@ use gpuvitals_log::LogConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use crate::ask::{BucketQuery, Buckets, QueryError, RangeQuery, Rows};
-use crate::board::{Part, causes};
+use crate::board::Part;
 use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
@@ -29,6 +29,7 @@ use crate::snapshot::Snapshot;
 use crate::stats::StoreStats;
 use crate::tail::weight;
 use crate::writer::{Arrival, EVENTS, Event, Writer};
+use gpuvitals_core::causes;
 
 /// Encoded bytes that are on their way into the log at most. The log's own queue takes twice as much, so that it never
 /// has to refuse.

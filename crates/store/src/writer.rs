@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use gpuvitals_core::Batch;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::board::{Part, causes};
+use crate::board::Part;
 use crate::clock;
 use crate::error::StoreError;
 use crate::fleet::LiveFleet;
@@ -24,6 +24,7 @@ use crate::merge::RowKeys;
 use crate::shared::{Shared, count};
 use crate::snapshot::Snapshot;
 use crate::tail::{Chunk, Tail, TailSnapshot};
+use gpuvitals_core::causes;
 
 /// Events that wait for the writer at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::causes;
 use gpuvitals_queue::Queue;
 use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
@@ -13,7 +14,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::collect::chain;
 use crate::config::{Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::pipe::{self, Described, End, Progress};
@@ -73,7 +73,7 @@ pub(crate) fn open(settings: &Source) -> Result<Opened, Failure> {
                 ..SimConfig::default()
             };
             let simulated = Simulated::new(config)
-                .map_err(|e| Failure::new(Exit::Config, format!("configuration: source: {}", chain(&e))))?;
+                .map_err(|e| Failure::new(Exit::Config, format!("configuration: source: {}", causes(&e))))?;
             let text = format!(
                 "simulating {} GPUs on {} hosts (seed {}); nothing here is measured",
                 simulated.gpus(),
@@ -106,7 +106,7 @@ fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
             CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
             _ => Exit::Data,
         };
-        Failure::new(exit, format!("cannot replay {}", chain(&error)))
+        Failure::new(exit, format!("cannot replay {}", causes(&error)))
     })
 }
 
@@ -137,7 +137,10 @@ impl Opened {
         let (queue, topic, stop, progress) = (queue.clone(), topic.to_owned(), stop.clone(), self.progress);
         let work = move || {
             let end = match self.source {
-                Kind::None => End::Finished,
+                Kind::None => {
+                    tell.send_replace(Some(Ok(())));
+                    return;
+                }
                 Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
                 Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
             };
