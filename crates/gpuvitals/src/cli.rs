@@ -10,7 +10,8 @@ use crate::config::{Override, SourceKind, Times};
 
 /// What are my GPUs doing?
 ///
-/// Records what AMD and NVIDIA GPUs do, keeps it, and shows it: from one workstation to a fleet.
+/// Takes what GPUs report, keeps it, and shows it. This version replays captures (CSV of any shape, dcgm-exporter series)
+/// and simulates fleets; reading the GPUs of this machine comes next.
 #[derive(Debug, Parser)]
 #[command(
     name = "gpuvitals",
