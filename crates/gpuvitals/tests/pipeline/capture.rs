@@ -1,5 +1,6 @@
 //! The main job: a capture of a fleet goes in, all of it can be asked for, and a kill loses nothing.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -109,4 +110,37 @@ fn values_in(capture: &Path, id: &str) -> Vec<(&'static str, f64)> {
         .collect();
     assert_eq!(values.len(), 10);
     values
+}
+
+#[test]
+fn what_was_said_to_be_stored_is_there_after_a_kill_in_the_middle() {
+    const ROWS: u64 = 40_000;
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = String::from("timestamp,uuid,power_w\n");
+    for row in 0..ROWS {
+        let (second, milli, gpu) = (1_767_225_600 + row / 100, row / 10 % 10 * 100, row % 10);
+        writeln!(rows, "{second}.{milli:03},GPU-{gpu},{}.{}", 100 + row % 500, row % 7).unwrap();
+    }
+    let capture = folder.path().join("rows.csv");
+    std::fs::write(&capture, rows).unwrap();
+    let data = folder.path().join("data");
+    let total = |server: &Server| server.get("/api/v1/telemetry?limit=1")["total"].as_u64().unwrap();
+    // Slow enough to be killed in the middle, again and again; each start begins the file anew.
+    let arguments = ["--csv", capture.to_str().unwrap(), "--rate", "20000"];
+    let mut before = 0;
+    for wanted in [2_000, 9_000, 21_000] {
+        let server = Server::start(&data, &arguments);
+        let stats =
+            server.until("/stats", "rows", |stats| stats["source"]["rows_stored"].as_u64() >= Some(wanted));
+        let stored = stats["source"]["rows_stored"].as_u64().unwrap();
+        server.kill();
+        let server = Server::start(&data, &[]);
+        let after = total(&server);
+        assert!(after >= stored.max(before) && after <= ROWS, "{after} rows of {stored}, {before} before");
+        before = after;
+        server.kill();
+    }
+    let server = Server::start(&data, &["--csv", capture.to_str().unwrap()]);
+    server.until("/stats", "the whole file", |stats| stats["source"]["rows_stored"].as_u64() == Some(ROWS));
+    assert_eq!(total(&server), ROWS, "all of it, once");
 }
