@@ -44,8 +44,13 @@ pub(crate) enum Merged {
     Failed(StoreError),
 }
 
-/// The files to merge next, oldest arrival first, if any are due: all those of one hour.
-pub(crate) fn due(files: &[Arc<FileEntry>], config: &StoreConfig) -> Option<Vec<Arc<FileEntry>>> {
+/// The files to merge next, oldest arrival first, if any are due: all those of one hour. The hour that failed last comes
+/// after all others, so that it cannot hold them up.
+pub(crate) fn due(
+    files: &[Arc<FileEntry>],
+    config: &StoreConfig,
+    failed_hour: Option<i64>,
+) -> Option<Vec<Arc<FileEntry>>> {
     let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
     let mut hours: BTreeMap<i64, Vec<&Arc<FileEntry>>> = BTreeMap::new();
     for file in files {
@@ -63,7 +68,8 @@ pub(crate) fn due(files: &[Arc<FileEntry>], config: &StoreConfig) -> Option<Vec<
     };
     let (_, found) = hours
         .into_iter()
-        .find(|(hour, files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))?;
+        .filter(|(hour, files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))
+        .min_by_key(|(hour, _)| (Some(*hour) == failed_hour, *hour))?;
     let mut found: Vec<_> = found.into_iter().cloned().collect();
     found.sort_by_key(|file| (file.order, file.level));
     Some(found)
@@ -238,5 +244,41 @@ impl TableFile {
         reader.collect::<Result<_, _>>().map_err(|source| {
             self.parquet("reading", parquet::errors::ParquetError::ArrowError(source.to_string()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::FileRecord;
+
+    fn file(hour: i64, order: u64) -> Arc<FileEntry> {
+        let record = FileRecord {
+            name: format!("raw/{hour}-{order}"),
+            level: 0,
+            order,
+            rows: 1,
+            bytes: 1000,
+            min_timestamp_ns: hour * HOUR_NS,
+            max_timestamp_ns: hour * HOUR_NS,
+            min_key: "a".to_owned(),
+            max_key: "a".to_owned(),
+            footer_offset: 4,
+            footer_crc32c: 0,
+        };
+        Arc::new(FileEntry::new(Path::new("store"), record))
+    }
+
+    #[test]
+    fn an_hour_that_fails_does_not_hold_up_the_others() {
+        let files: Vec<_> =
+            [(1, 1), (1, 2), (5, 3), (5, 4), (90, 5)].into_iter().map(|(h, o)| file(h, o)).collect();
+        let hour = |failed: Option<i64>| {
+            due(&files, &StoreConfig::new("store"), failed).map(|found| found[0].hour())
+        };
+        assert_eq!(hour(None), Some(1));
+        assert_eq!(hour(Some(1)), Some(5));
+        assert_eq!(hour(Some(5)), Some(1));
+        assert_eq!(due(&files[..2], &StoreConfig::new("store"), None).map(|found| found.len()), None);
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct Keeper {
     merging: Option<JoinHandle<()>>,
     /// A merge failed: none is begun before a flush has shown that the disk takes files again.
     merging_rests: bool,
+    /// The hour whose merge failed last.
+    failed_hour: Option<i64>,
     pending: Option<Pending>,
 }
 
@@ -115,6 +117,7 @@ impl Keeper {
             orphans,
             merging,
             merging_rests,
+            failed_hour: None,
             pending,
         }
     }
@@ -314,7 +317,9 @@ impl Keeper {
         {
             return;
         }
-        let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config) else { return };
+        let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config, self.failed_hour) else {
+            return;
+        };
         let number = self.manifest.next_order;
         self.manifest.next_order += 1;
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
@@ -348,6 +353,7 @@ impl Keeper {
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
                 self.merging_rests = true;
+                self.failed_hour = inputs.first().map(|input| input.hour());
                 self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
             }
         }
