@@ -37,6 +37,7 @@ const QUEUE_SHARE: u32 = 2;
 /// # Errors
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+    raise_file_limit();
     let opened = source::open(&config.source)?;
     announcer.tell(opened.announcement());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,6 +47,16 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
     let outcome = runtime.block_on(serve(config, opened, announcer));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
+}
+
+/// Connections and table files together may be more than the usual 1,024; the hard limit is the administrator's.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
+        tracing::warn!(%error, current = limit.current, "the limit of open files stays as it is");
+    }
 }
 
 async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
