@@ -266,3 +266,57 @@ async fn keep_leases(consumer: &InProcessConsumer, ids: &[DeliveryId], ack_timeo
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_queue::{Clock, ConsumerOptions, Frame, Queue, QueueConfig};
+    use gpuvitals_store::StoreConfig;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn json_is_stored_and_what_is_no_row_goes_to_the_dead_letters() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
+        let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+        let consumer = queue.subscribe("gpus", "store", &ConsumerOptions::default()).unwrap();
+        let progress = Arc::new(Progress::new());
+        let worker = tokio::spawn(work(
+            consumer,
+            store.clone(),
+            Arc::clone(&progress),
+            Duration::from_secs(5),
+            CancellationToken::new(),
+        ));
+        let document = br#"[
+          {"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_draw": 402.25}},
+          {"timestamp": "yesterday", "fields": {"uuid": "GPU-1", "power_draw": 1}},
+          {"timestamp": "2126-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_draw": 2}}
+        ]"#;
+        let frame = |kind, count, payload: &'static [u8]| Frame::new(kind, count, payload);
+        queue.publish("gpus", frame(ContentType::Json, 3, document)).unwrap();
+        queue.publish("gpus", frame(ContentType::Json, 1, b"not json")).unwrap();
+        queue.publish("gpus", frame(ContentType::Batch, 1, b"GVB1 but no batch")).unwrap();
+        let drained = queue.shutdown().await;
+        worker.await.unwrap();
+
+        assert!(drained.left.is_empty(), "everything was settled: {drained:?}");
+        let fleet = store.fleet();
+        let gpu = fleet.get("GPU-1").unwrap();
+        let power = gpuvitals_core::catalogue::by_column("power_w").unwrap();
+        let latest = gpu.latest.iter().find(|(id, _)| *id == power).map(|(_, latest)| latest.value.as_f64());
+        assert_eq!(latest, Some(402.25));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        assert_eq!((count(&progress.rows_stored), count(&progress.rows_future)), (1, 1));
+        assert_eq!(count(&progress.messages_refused), 3);
+        let reasons: Vec<String> = queue
+            .dead_letters("gpus", 0, 10)
+            .unwrap()
+            .iter()
+            .map(|letter| letter.reason.to_string())
+            .collect();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(reasons.iter().all(|reason| reason.starts_with("rejected by consumer: ")), "{reasons:?}");
+        store.close().await.unwrap();
+    }
+}
