@@ -214,10 +214,15 @@ impl Batch {
     ///
     /// # Panics
     /// When `keep` has not one value a row.
+    #[expect(
+        clippy::expect_used,
+        reason = "the mask has the batch's length; None must mean that no row was kept"
+    )]
     pub fn filter(&self, keep: &[bool]) -> Option<Self> {
         assert_eq!(keep.len(), self.rows(), "one decision a row");
         let mask = arrow_array::BooleanArray::from(keep.to_vec());
-        let records = arrow_select::filter::filter_record_batch(&self.records, &mask).ok()?;
+        let records =
+            arrow_select::filter::filter_record_batch(&self.records, &mask).expect("one decision a row");
         (records.num_rows() > 0).then(|| Self { records, ..self.clone() })
     }
 

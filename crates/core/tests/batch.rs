@@ -141,3 +141,27 @@ fn foreign_names_mean_what_people_mean() {
     check("metric_name", Meaning::MetricName);
     check("fan_noise_db", Meaning::Unknown);
 }
+
+#[test]
+#[should_panic(expected = "identities are resolved")]
+fn rows_of_nobody_are_a_bug_and_not_lost_in_silence() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let mut unresolved = Identity::default();
+    unresolved.index = Some(3);
+    let id = builder.intern(&unresolved);
+    let row = builder.row(10, id);
+    builder.set(row, by_column("power_w").unwrap(), Value::Float(1.0)).unwrap();
+    drop(builder.finish(Origin::default(), 1));
+}
+
+#[test]
+fn a_filter_keeps_what_it_is_told_to() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    for time in [10, 20, 30] {
+        builder.row(time, id);
+    }
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    assert_eq!(batch.filter(&[true, false, true]).unwrap().timestamps(), [10, 30]);
+    assert!(batch.filter(&[false; 3]).is_none());
+}

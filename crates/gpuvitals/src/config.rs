@@ -253,23 +253,14 @@ impl Layers {
     /// # Errors
     /// When a value has the wrong type or cannot be.
     pub(crate) fn check(&self) -> Result<Config, Failure> {
-        let mut config: Option<Config> = None;
-        let mut problem = None;
-        for (section, value) in self.tree.as_object().into_iter().flatten() {
-            if let Err(error) = section_of(section, value) {
-                problem =
-                    Some(Failure::new(Exit::Config, format!("configuration: section {section}: {error}")));
-                break;
-            }
-        }
-        if problem.is_none() {
-            config = Some(
-                Config::deserialize(&self.tree)
-                    .map_err(|e| Failure::new(Exit::Config, format!("configuration: {e}")))?,
-            );
-        }
-        let config =
-            config.ok_or_else(|| problem.unwrap_or_else(|| Failure::new(Exit::Bug, "no configuration")))?;
+        let config: Config = serde_path_to_error::deserialize(&self.tree).map_err(|error| {
+            let path = error.path().to_string();
+            let place = match path.split_once('.') {
+                Some((section, key)) => format!("section {section}: {key}"),
+                None => format!("section {path}"),
+            };
+            Failure::new(Exit::Config, format!("configuration: {place}: {}", error.inner()))
+        })?;
         config.consistent()?;
         Ok(config)
     }
@@ -282,19 +273,6 @@ impl Layers {
             format!("{section}:\n{}", lines.concat())
         });
         sections.collect()
-    }
-}
-
-fn section_of(section: &str, value: &Value) -> Result<(), serde_json::Error> {
-    match section {
-        "log" => Log::deserialize(value).map(drop),
-        "source" => Source::deserialize(value).map(drop),
-        "message_queue" => MessageQueue::deserialize(value).map(drop),
-        "collector" => Collector::deserialize(value).map(drop),
-        "store" => Store::deserialize(value).map(drop),
-        "api" => Api::deserialize(value).map(drop),
-        "shutdown" => Shutdown::deserialize(value).map(drop),
-        _ => Ok(()),
     }
 }
 

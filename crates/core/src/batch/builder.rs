@@ -8,7 +8,7 @@ use arrow_array::{
     ArrayRef, DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
 use super::{Batch, Origin, TIMESTAMP_COLUMN, text_type};
 use crate::absence::{Absence, AbsenceReason};
@@ -386,6 +386,14 @@ impl BatchBuilder {
     }
 
     /// The batch, or `None` if there is no row. The builder is empty afterwards and can be filled again.
+    ///
+    /// # Panics
+    /// When a row's identity has no uuid in `gpu_events`, or no node in `system_events`: a source that does not
+    /// resolve its identities would lose rows without a word otherwise.
+    #[expect(
+        clippy::expect_used,
+        reason = "documented; columns have one length and the catalogue's type by construction"
+    )]
     pub fn finish(&mut self, origin: Origin, sequence: u64) -> Option<Batch> {
         let mut full = std::mem::replace(self, Self::new(self.table));
         let rows = full.rows();
@@ -408,9 +416,9 @@ impl BatchBuilder {
             fields.push(Field::new(name.as_ref(), array_type(&array), true));
             arrays.push(array);
         }
-        let records: Result<RecordBatch, ArrowError> =
-            RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
-        let mut batch = Batch::new(full.table, records.ok()?, origin, sequence).ok()?;
+        let records =
+            RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("columns of one length");
+        let mut batch = Batch::new(full.table, records, origin, sequence).expect("identities are resolved");
         batch.absences = full
             .absences
             .into_iter()
