@@ -23,6 +23,11 @@ use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 /// Name of the time column: nanoseconds UTC since 1970 when the value was taken.
 pub const TIMESTAMP_COLUMN: &str = "timestamp_ns";
 
+/// Name of the column with the monotonic clock (nanoseconds since the host booted) that recordings carry: durations
+/// and energy are integrated over it, since the wall clock may step. It means nothing on another host, so the wire
+/// leaves it out.
+pub const MONOTONIC_COLUMN: &str = "monotonic_ns";
+
 /// Which process made the batch. With the sequence it names a batch for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Origin {
@@ -133,7 +138,9 @@ impl Batch {
             if !names.insert(field.name()) {
                 return Err(BatchError::Twice(field.name().clone()));
             }
-            let wanted = if field.name() == INDEX_COLUMN {
+            let wanted = if field.name() == MONOTONIC_COLUMN {
+                DataType::Int64
+            } else if field.name() == INDEX_COLUMN {
                 DataType::Int32
             } else if IdentityColumn::by_name(field.name()).is_some() {
                 text_type()
@@ -177,6 +184,12 @@ impl Batch {
     /// Time of each row, nanoseconds UTC since 1970.
     pub fn timestamps(&self) -> &[i64] {
         self.records.column_by_name(TIMESTAMP_COLUMN).map_or(&[], |c| c.as_primitive::<Int64Type>().values())
+    }
+
+    /// Monotonic clock of each row in nanoseconds, where the source gave it to every row.
+    pub fn monotonic(&self) -> Option<&[i64]> {
+        let column = self.records.column_by_name(MONOTONIC_COLUMN)?;
+        Some(column.as_primitive_opt::<Int64Type>().filter(|a| a.null_count() == 0)?.values())
     }
 
     /// A textual identity column, if any row has one.
@@ -255,6 +268,7 @@ pub fn text_at(array: &DictionaryArray<Int32Type>, row: usize) -> Option<&str> {
 /// Whether a column is neither time, identity nor of the catalogue.
 pub fn is_unknown(name: &str) -> bool {
     name != TIMESTAMP_COLUMN
+        && name != MONOTONIC_COLUMN
         && name != INDEX_COLUMN
         && IdentityColumn::by_name(name).is_none()
         && catalogue::by_column(name).is_none()

@@ -53,10 +53,46 @@ static JOINED: [Metric; LENGTH] = {
 pub struct MetricId(pub u16);
 
 impl MetricId {
+    /// The metric of a column, found while compiling: a misspelt name does not build.
+    ///
+    /// # Panics
+    /// When no metric has the column.
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::panic,
+        reason = "evaluated by the compiler, which would refuse to build"
+    )]
+    pub const fn of(column: &str) -> Self {
+        let mut at = 0;
+        while at < JOINED.len() {
+            if same(JOINED[at].column.as_bytes(), column.as_bytes()) {
+                return Self(at as u16);
+            }
+            at += 1;
+        }
+        panic!("no metric has this column")
+    }
+
     /// The row of the catalogue this id stands for.
     pub fn metric(self) -> &'static Metric {
         lookup::metric(self)
     }
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, within the lengths compared first")]
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 /// Which of the sister tables holds the column.

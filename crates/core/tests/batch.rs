@@ -4,7 +4,9 @@
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::foreign::{Meaning, meaning};
-use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, IdentityColumn, Origin, Table, message};
+use gpuvitals_core::{
+    AbsenceReason, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, message, wire,
+};
 
 fn gpu(uuid: &str) -> Identity {
     Identity::default().with(IdentityColumn::Uuid, uuid).unwrap()
@@ -164,4 +166,24 @@ fn a_filter_keeps_what_it_is_told_to() {
     let batch = builder.finish(Origin::default(), 1).unwrap();
     assert_eq!(batch.filter(&[true, false, true]).unwrap().timestamps(), [10, 30]);
     assert!(batch.filter(&[false; 3]).is_none());
+}
+
+#[test]
+fn the_monotonic_clock_stays_on_its_host() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    for tick in 1..=2 {
+        let row = builder.row_at(tick * 10, tick, id);
+        builder.set(row, MetricId::of("power_w"), Value::Float(1.5)).unwrap();
+    }
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    assert_eq!(batch.monotonic(), Some(&[1, 2][..]));
+    let sent = wire::decode(&wire::encode(&batch).unwrap()).unwrap();
+    assert_eq!(sent.monotonic(), None);
+    assert_eq!(sent.timestamps(), batch.timestamps());
+    assert_eq!(sent.extras().count(), 0);
+    let id = builder.intern(&gpu("GPU-1"));
+    builder.row_at(1, 1, id);
+    builder.row(2, id);
+    assert_eq!(builder.finish(Origin::default(), 2).unwrap().monotonic(), None);
 }

@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub log: Log,
     /// Where rows come from.
     pub source: Source,
+    /// How GPUs and host are read.
+    pub sampling: crate::sampling::Sampling,
     /// The queue between source and store.
     pub message_queue: MessageQueue,
     /// From queue to store.
@@ -300,6 +302,7 @@ impl Config {
             );
         }
         crate::logging::filter(&self.log.level)?;
+        self.sampling.check()?;
         let some = |there: bool| f64::from(u8::from(there));
         let above_zero = [
             ("source.speed", source.speed),

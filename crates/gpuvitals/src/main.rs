@@ -9,6 +9,7 @@ mod logging;
 mod pipe;
 mod quantity;
 mod query;
+mod sampling;
 mod signal;
 mod simulate;
 mod up;

@@ -17,7 +17,9 @@ const STAR: &[(&str, &[&str])] = &[
     ("sources", &["core", "log"]),
     ("store", &["core", "log"]),
     ("api", &["core", "store"]),
-    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api"]),
+    ("analysis", &["core"]),
+    ("exposition", &["core", "analysis"]),
+    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition"]),
 ];
 
 /// Licences compatible with Apache-2.0 that have come in so far.

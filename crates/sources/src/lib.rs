@@ -1,4 +1,16 @@
-//! Where rows come from: recorded files and the simulated fleet.
+//! Where rows come from: the GPUs and the host of this machine, recorded files, the simulated fleet.
+//!
+//! [`registry::discover`] finds what a [`machine::Machine`] has, as [`probe::Probe`]s; [`sampler::Sampler`] reads them,
+//! each on its own thread, into batches.
 
+pub mod attribution;
+pub mod clocks;
 pub mod csv;
+pub mod dialect;
+pub mod machine;
+pub mod probe;
+pub mod processes;
+pub mod recorder;
+pub mod registry;
+pub mod sampler;
 pub mod simulated;

@@ -10,7 +10,7 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema};
 
-use super::{Batch, Origin, TIMESTAMP_COLUMN, text_type};
+use super::{Batch, MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN, text_type};
 use crate::absence::{Absence, AbsenceReason};
 use crate::catalogue::{ColumnType, MetricId, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
@@ -235,6 +235,8 @@ fn dictionary(keys: Int32Array, texts: &[Arc<str>]) -> ArrayRef {
 pub struct BatchBuilder {
     table: Table,
     timestamps: Vec<i64>,
+    /// Empty, or one value a row.
+    monotonic: Vec<i64>,
     row_identity: Vec<u32>,
     identities: Vec<Arc<Identity>>,
     identity_index: HashMap<Arc<Identity>, u32, foldhash::fast::RandomState>,
@@ -250,6 +252,7 @@ impl BatchBuilder {
         Self {
             table,
             timestamps: Vec::new(),
+            monotonic: Vec::new(),
             row_identity: Vec::new(),
             identities: Vec::new(),
             identity_index: HashMap::default(),
@@ -291,6 +294,13 @@ impl BatchBuilder {
         self.timestamps.push(timestamp_ns);
         self.row_identity.push(identity.0);
         RowId(row)
+    }
+
+    /// Adds a row that carries the monotonic clock ([`MONOTONIC_COLUMN`]) as well. The column is there if every row of
+    /// the batch was added in this way.
+    pub fn row_at(&mut self, timestamp_ns: i64, monotonic_ns: i64, identity: IdentityId) -> RowId {
+        self.monotonic.push(monotonic_ns);
+        self.row(timestamp_ns, identity)
     }
 
     /// Sets a metric of a row, in the column unit. A value that cannot be true is not taken and counted as an
@@ -403,6 +413,10 @@ impl BatchBuilder {
         let mut fields = vec![Field::new(TIMESTAMP_COLUMN, DataType::Int64, false)];
         let mut arrays: Vec<ArrayRef> =
             vec![Arc::new(Int64Array::from(std::mem::take(&mut full.timestamps)))];
+        if full.monotonic.len() == rows {
+            fields.push(Field::new(MONOTONIC_COLUMN, DataType::Int64, false));
+            arrays.push(Arc::new(Int64Array::from(std::mem::take(&mut full.monotonic))));
+        }
         full.finish_identity(&mut fields, &mut arrays);
         for (index, column) in full.columns.into_iter().enumerate() {
             if let (Some(column), Ok(id)) = (column, u16::try_from(index)) {

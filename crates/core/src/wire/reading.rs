@@ -17,7 +17,7 @@ use super::{
     MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
 use crate::absence::{Absence, AbsenceReason};
-use crate::batch::{Batch, Origin, TIMESTAMP_COLUMN};
+use crate::batch::{Batch, MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN};
 use crate::catalogue::{self, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 
@@ -68,6 +68,9 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
     for _ in 0..columns {
         let name = cursor.text()?.to_owned();
         let array = column(cursor, &name, rows)?;
+        if name == MONOTONIC_COLUMN {
+            continue; // a foreign host's clock
+        }
         fields.push(Field::new(name, array.data_type().clone(), array.nulls().is_some()));
         arrays.push(array);
     }

@@ -14,7 +14,7 @@ use super::{
     ABSENCES_MAX, BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT,
     MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
-use crate::batch::{Batch, BatchError};
+use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN};
 use crate::catalogue::Table;
 
 /// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
@@ -44,8 +44,11 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
     body.extend_from_slice(&batch.origin.started_ns.to_le_bytes());
     body.extend_from_slice(&batch.sequence.to_le_bytes());
     varint(&mut body, batch.rows());
-    varint(&mut body, records.num_columns());
-    for (field, array) in records.schema_ref().fields().iter().zip(records.columns()) {
+    let schema = records.schema_ref();
+    let columns = schema.fields().iter().zip(records.columns());
+    let sent = || columns.clone().filter(|(field, _)| field.name() != MONOTONIC_COLUMN);
+    varint(&mut body, sent().count());
+    for (field, array) in sent() {
         text(&mut body, field.name());
         column(&mut body, field.name(), array)?;
     }

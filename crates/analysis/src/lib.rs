@@ -1,0 +1,1 @@
+//! What batches say when looked at together: windows, integrals, summaries. Pure: time comes with the rows.

@@ -1,0 +1,202 @@
+//! How GPUs and host of a machine are read: the settings, the flags over them, and what they find.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gpuvitals_core::Origin;
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::Driver;
+use gpuvitals_sources::registry::{self, Found};
+use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::clock;
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+use crate::quantity::deserialize_duration;
+
+/// Slowest rate: once an hour.
+const RATE_MIN_HZ: f64 = 1.0 / 3600.0;
+
+/// Section `sampling`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sampling {
+    /// Ways to read; empty: the cheapest that works.
+    drivers: Vec<DriverName>,
+    /// Samples of a GPU a second.
+    pub rate: f64,
+    /// Samples of the host a second.
+    pub system_rate: f64,
+    /// Between two readings of the slow tier.
+    #[serde(deserialize_with = "deserialize_duration")]
+    slow_interval: Duration,
+    /// Between two readings of the rare tier.
+    #[serde(deserialize_with = "deserialize_duration")]
+    rare_interval: Duration,
+    /// `/sys`.
+    sysfs: PathBuf,
+    /// `/proc`.
+    procfs: PathBuf,
+    /// `/dev`.
+    dev: PathBuf,
+    /// Name of the host.
+    node: String,
+}
+
+/// A driver as it is spelled in settings and flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DriverName {
+    /// AMD by files of sysfs
+    AmdSysfs,
+    /// AMD by ioctls on the render node
+    AmdIoctl,
+    /// AMD by the rocm-smi command
+    RocmSmi,
+    /// NVIDIA by NVML
+    Nvml,
+    /// NVIDIA by the nvidia-smi command
+    NvidiaSmi,
+    /// The host by files of procfs
+    Procfs,
+}
+
+impl From<DriverName> for Driver {
+    fn from(name: DriverName) -> Self {
+        match name {
+            DriverName::AmdSysfs => Self::AmdSysfs,
+            DriverName::AmdIoctl => Self::AmdIoctl,
+            DriverName::RocmSmi => Self::RocmSmi,
+            DriverName::Nvml => Self::Nvml,
+            DriverName::NvidiaSmi => Self::NvidiaSmi,
+            DriverName::Procfs => Self::Procfs,
+        }
+    }
+}
+
+/// Flags that say which machine is read, and how.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MachineFlags {
+    /// Read GPUs this way only; may be given several times [default: the cheapest that works]
+    #[arg(long = "driver", value_enum, value_name = "DRIVER", value_delimiter = ',')]
+    pub drivers: Vec<DriverName>,
+    /// Directory in place of /sys: a captured tree
+    #[arg(long, value_name = "DIR")]
+    pub sysfs: Option<PathBuf>,
+    /// Directory in place of /proc
+    #[arg(long, value_name = "DIR")]
+    pub procfs: Option<PathBuf>,
+    /// Directory in place of /dev
+    #[arg(long, value_name = "DIR")]
+    pub dev: Option<PathBuf>,
+    /// Name of this host in every row [default: NODE_NAME, or the host name]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+}
+
+impl MachineFlags {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.to_string_lossy()));
+        let names = self.drivers.iter().filter_map(ValueEnum::to_possible_value);
+        let drivers: Vec<Value> = names.map(|name| name.get_name().into()).collect();
+        [
+            ("sampling.drivers", (!drivers.is_empty()).then_some(Value::Array(drivers))),
+            ("sampling.sysfs", path(&self.sysfs)),
+            ("sampling.procfs", path(&self.procfs)),
+            ("sampling.dev", path(&self.dev)),
+            ("sampling.node", self.node.as_deref().map(Value::from)),
+        ]
+        .into_iter()
+        .filter_map(|(path, value)| Some((path, value?)))
+        .collect()
+    }
+}
+
+impl Sampling {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        for (name, rate) in [("rate", self.rate), ("system_rate", self.system_rate)] {
+            if !(RATE_MIN_HZ..=RATE_MAX_HZ).contains(&rate) {
+                return Err(Failure::new(
+                    Exit::Config,
+                    format!(
+                        "configuration: sampling.{name} is {rate}; between once an hour and {RATE_MAX_HZ} a second is possible"
+                    ),
+                ));
+            }
+        }
+        for (name, interval) in [("slow_interval", self.slow_interval), ("rare_interval", self.rare_interval)]
+        {
+            if interval < Duration::from_millis(100) {
+                return Err(Failure::new(
+                    Exit::Config,
+                    format!(
+                        "configuration: sampling.{name} is {interval:?}; these readings are dear, 100ms is the least"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine to read.
+    ///
+    /// # Errors
+    /// When a directory that was asked for is not there.
+    pub(crate) fn machine(&self) -> Result<Machine, Failure> {
+        for (name, path) in [("sysfs", &self.sysfs), ("procfs", &self.procfs)] {
+            if !path.is_dir() {
+                return Err(Failure::new(
+                    Exit::Config,
+                    format!("configuration: sampling.{name}: {} is no directory", path.display()),
+                ));
+            }
+        }
+        Ok(Machine {
+            sysfs: self.sysfs.clone(),
+            procfs: self.procfs.clone(),
+            dev: self.dev.clone(),
+            node: self.node().into(),
+        })
+    }
+
+    /// Name of the host: as set, or what Kubernetes says, or what the kernel does.
+    pub(crate) fn node(&self) -> String {
+        let given = Some(self.node.clone()).filter(|name| !name.is_empty());
+        let node_name = || std::env::var("NODE_NAME").ok().filter(|name| !name.is_empty());
+        let host = || {
+            let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+        };
+        given.or_else(node_name).or_else(host).unwrap_or_else(|| "localhost".to_owned())
+    }
+
+    /// The devices of the machine.
+    ///
+    /// # Errors
+    /// As [`Sampling::machine`].
+    pub(crate) fn discover(&self) -> Result<Found, Failure> {
+        Ok(registry::discover(&self.machine()?, &self.forced()))
+    }
+
+    /// The ways that were asked for; empty: any.
+    pub(crate) fn forced(&self) -> Vec<Driver> {
+        self.drivers.iter().map(|&name| name.into()).collect()
+    }
+
+    /// The sampler's settings.
+    pub(crate) fn sampler(&self) -> SamplerConfig {
+        SamplerConfig {
+            interval: Duration::from_secs_f64(1.0 / self.rate),
+            system_interval: Duration::from_secs_f64(1.0 / self.system_rate),
+            slow: self.slow_interval,
+            rare: self.rare_interval,
+            origin: Origin { node: self.node().into(), started_ns: clock::now_ns() },
+            ..SamplerConfig::default()
+        }
+    }
+}

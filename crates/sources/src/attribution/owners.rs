@@ -1,0 +1,122 @@
+//! The present owners of the node's GPUs, shared between who asks and who samples.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuvitals_core::{Identity, IdentityColumn};
+
+/// What an owner's record calls a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum GpuName {
+    /// UUID, MIG UUID or unique id.
+    Uuid(Arc<str>),
+    /// PCI address as the kernel spells it.
+    Pci(Arc<str>),
+    /// Index on the node.
+    Index(i32),
+}
+
+/// Who holds a GPU. What is not known is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Kubernetes pod.
+    pub pod: Option<Arc<str>>,
+    /// Its namespace.
+    pub namespace: Option<Arc<str>>,
+    /// Container in the pod.
+    pub container: Option<Arc<str>>,
+    /// Batch job.
+    pub job: Option<Arc<str>>,
+}
+
+/// The owners as last asked. Who samples looks at the generation alone until it changes.
+#[derive(Debug, Default)]
+pub struct Owners {
+    generation: AtomicU64,
+    known: Mutex<Arc<Vec<(GpuName, Owner)>>>,
+}
+
+impl Owners {
+    /// Nobody holds anything.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Changes whenever the owners do.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Replaces all owners. The same again changes nothing.
+    pub fn replace(&self, owners: Vec<(GpuName, Owner)>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if **known != owners {
+            *known = Arc::new(owners);
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The identity with its present owners in it; the same one where there is none. Several records of one GPU fill each other
+    /// up; of two that contradict each other (time slicing) the first counts.
+    pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {
+        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut attributed: Option<Identity> = None;
+        for (_, owner) in known.iter().filter(|(name, _)| is_named(identity, name)) {
+            let into = attributed.get_or_insert_with(|| Identity::clone(identity));
+            let texts = [
+                (IdentityColumn::Pod, &owner.pod),
+                (IdentityColumn::Namespace, &owner.namespace),
+                (IdentityColumn::Container, &owner.container),
+                (IdentityColumn::Job, &owner.job),
+            ];
+            for (column, text) in texts {
+                if let Some(text) = text
+                    && into.get(column).is_none()
+                {
+                    // A name that is none is left out: the orchestrator checks its names, and a metric is worth more than a label.
+                    let _refused = into.set(column, text);
+                }
+            }
+        }
+        attributed.map_or_else(|| Arc::clone(identity), Arc::new)
+    }
+}
+
+fn is_named(identity: &Identity, name: &GpuName) -> bool {
+    match name {
+        GpuName::Uuid(uuid) => identity.uuid() == Some(uuid) || identity.key().as_deref() == Some(uuid),
+        GpuName::Pci(pci) => identity.get(IdentityColumn::Pci) == Some(pci),
+        GpuName::Index(index) => identity.index == Some(*index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_found_by_any_name_and_fill_each_other_up() {
+        let mut gpu = Identity::default()
+            .with(IdentityColumn::Uuid, "GPU-1")
+            .and_then(|i| i.with(IdentityColumn::Pci, "0000:0c:00.0"))
+            .unwrap();
+        gpu.index = Some(3);
+        let gpu = Arc::new(gpu);
+        let owners = Owners::new();
+        assert!(Arc::ptr_eq(&owners.attribute(&gpu), &gpu));
+        let pod = Owner { pod: Some("train-0".into()), namespace: Some("ml".into()), ..Owner::default() };
+        let job = Owner { job: Some("4711".into()), pod: Some("other".into()), ..Owner::default() };
+        owners.replace(vec![
+            (GpuName::Pci("0000:0c:00.0".into()), pod),
+            (GpuName::Index(3), job),
+            (GpuName::Uuid("GPU-2".into()), Owner::default()),
+        ]);
+        assert_eq!(owners.generation(), 1);
+        let attributed = owners.attribute(&gpu);
+        assert_eq!(attributed.get(IdentityColumn::Pod), Some("train-0"));
+        assert_eq!(attributed.get(IdentityColumn::Job), Some("4711"));
+        owners.replace(Vec::new());
+        owners.replace(Vec::new());
+        assert_eq!(owners.generation(), 2);
+    }
+}

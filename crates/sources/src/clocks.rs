@@ -1,0 +1,1 @@
+//! Locking clocks for measurements, and giving them back.

@@ -1,0 +1,275 @@
+//! The seam between the sampler and the dialects: a probe reads, the sampler says when.
+//!
+//! A probe is what one worker thread drives: a GPU with its partitions, the host, or a tool that answers for all GPUs
+//! at once. It is opened cheaply (names and addresses only); what may hang or cost is done in [`Probe::read`], on its
+//! own thread, so that a sick device costs nobody else anything.
+//!
+//! Rules for a `read`:
+//! - the fast tier is always due; read it first, and stamp the row with [`Row::taken`] where the reading itself takes
+//!   long;
+//! - nothing is allocated in the steady state, no file is opened, no text is formatted;
+//! - what is not there for good (`NotSupported`, `Denied`) is told when the rare tier is due and not asked again; what
+//!   is missing this time is told each time;
+//! - a value is set in its column unit, once; a sentinel is an absence.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
+
+/// How a device is reached. Its spelling is the `source` column of every row and the value of `--driver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Driver {
+    /// AMD through files of sysfs.
+    AmdSysfs,
+    /// AMD through ioctls on the render node.
+    AmdIoctl,
+    /// AMD through the `rocm-smi` command.
+    RocmSmi,
+    /// NVIDIA through NVML, loaded at run time.
+    Nvml,
+    /// NVIDIA through the `nvidia-smi` command.
+    NvidiaSmi,
+    /// The host through files of procfs.
+    Procfs,
+}
+
+impl Driver {
+    /// Every way, cheapest of a vendor first.
+    pub const ALL: [Self; 6] =
+        [Self::AmdSysfs, Self::AmdIoctl, Self::RocmSmi, Self::Nvml, Self::NvidiaSmi, Self::Procfs];
+
+    /// Spelling.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AmdSysfs => "amd-sysfs",
+            Self::AmdIoctl => "amd-ioctl",
+            Self::RocmSmi => "rocm-smi",
+            Self::Nvml => "nvml",
+            Self::NvidiaSmi => "nvidia-smi",
+            Self::Procfs => "procfs",
+        }
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which tiers are due at a tick; the fast one always is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Due {
+    /// What is read once a second.
+    pub slow: bool,
+    /// What is read every 30 to 60 seconds.
+    pub rare: bool,
+}
+
+impl Due {
+    /// Everything, as at the first tick.
+    pub const ALL: Self = Self { slow: true, rare: true };
+
+    /// Whether a tier is due.
+    pub fn has(self, tier: Tier) -> bool {
+        match tier {
+            Tier::Fast => true,
+            Tier::Slow => self.slow,
+            Tier::Rare => self.rare,
+        }
+    }
+}
+
+/// Why a whole device gives nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProbeError {
+    /// The device or its driver is gone (`ENODEV`, GPU lost); it is looked for again slowly.
+    #[error("gone: {0}")]
+    Gone(String),
+    /// The right to read it is missing.
+    #[error("denied: {0}")]
+    Denied(String),
+    /// It did not answer, or not sensibly, this time.
+    #[error("failed: {0}")]
+    Failed(String),
+}
+
+impl ProbeError {
+    /// The reason in the words of absences.
+    pub fn reason(&self) -> AbsenceReason {
+        match self {
+            Self::Gone(_) => AbsenceReason::Gone,
+            Self::Denied(_) => AbsenceReason::Denied,
+            Self::Failed(_) => AbsenceReason::Invalid,
+        }
+    }
+}
+
+/// Reads one device, the host, or all GPUs of a tool. See the module for the rules.
+pub trait Probe: Send {
+    /// Which table its rows belong to.
+    fn table(&self) -> Table {
+        Table::GpuEvents
+    }
+
+    /// How it reads.
+    fn driver(&self) -> Driver;
+
+    /// Whose rows it gives, as far as it knows now; resolved identities ([`Identity::resolve`]) with `node`, `vendor` and
+    /// `source` set. May grow with the first reading (partitions, the GPUs of a tool).
+    fn targets(&self) -> Vec<Arc<Identity>>;
+
+    /// Shortest sensible time between two fast readings: below it a rate is refused with the reason.
+    fn interval_min(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    /// How long a reading may take before the device counts as stuck.
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Reads what is due into rows.
+    ///
+    /// # Errors
+    /// When the whole device gives nothing. The sampler calls again at the next tick, or ever more slowly while the device
+    /// is gone; reopening is the probe's own business.
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError>;
+}
+
+/// The rows of one tick. Kept and reused, so that a tick allocates nothing.
+#[derive(Debug, Default)]
+pub struct Reading {
+    rows: Vec<Row>,
+    used: usize,
+}
+
+/// One row under construction.
+#[derive(Debug)]
+pub struct Row {
+    identity: Arc<Identity>,
+    values: Vec<(MetricId, Value)>,
+    absences: Vec<(MetricId, AbsenceReason)>,
+    snapshot: Option<u64>,
+    down: Option<(AbsenceReason, &'static str)>,
+    taken_ns: Option<i64>,
+}
+
+impl Reading {
+    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake.
+    #[expect(clippy::expect_used, reason = "pushed just before where it was missing")]
+    pub fn row(&mut self, identity: &Arc<Identity>) -> &mut Row {
+        if self.used == self.rows.len() {
+            self.rows.push(Row {
+                identity: Arc::clone(identity),
+                values: Vec::with_capacity(64),
+                absences: Vec::with_capacity(16),
+                snapshot: None,
+                down: None,
+                taken_ns: None,
+            });
+        }
+        let row = self.rows.get_mut(self.used).expect("there is such a row");
+        self.used += 1;
+        if !Arc::ptr_eq(&row.identity, identity) {
+            row.identity = Arc::clone(identity);
+        }
+        row.clear();
+        row
+    }
+
+    /// The rows so far.
+    pub fn rows(&self) -> &[Row] {
+        self.rows.get(..self.used).unwrap_or_default()
+    }
+
+    /// Forgets the rows, keeps the memory.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+}
+
+impl Row {
+    fn clear(&mut self) {
+        self.values.clear();
+        self.absences.clear();
+        self.snapshot = None;
+        self.down = None;
+        self.taken_ns = None;
+    }
+
+    /// Whose row it is.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// Sets an integer, in the column unit.
+    pub fn int(&mut self, metric: MetricId, value: impl Into<i64>) {
+        self.values.push((metric, Value::Int(value.into())));
+    }
+
+    /// Sets a 32-bit float, in the column unit.
+    pub fn float(&mut self, metric: MetricId, value: f32) {
+        self.values.push((metric, Value::Float32(value)));
+    }
+
+    /// Sets a 64-bit float, in the column unit.
+    pub fn double(&mut self, metric: MetricId, value: f64) {
+        self.values.push((metric, Value::Float(value)));
+    }
+
+    /// Says that a metric has no value, and why.
+    pub fn absent(&mut self, metric: MetricId, reason: AbsenceReason) {
+        self.absences.push((metric, reason));
+    }
+
+    /// Names the driver's snapshot the values come from (its own clock or count): the same again is a repeat.
+    pub fn snapshot(&mut self, id: u64) {
+        self.snapshot = Some(id);
+    }
+
+    /// When the values were taken (nanoseconds UTC since 1970), where that is not when the reading began: a tool that
+    /// takes a second, a driver's own stamp.
+    pub fn taken(&mut self, timestamp_ns: i64) {
+        self.taken_ns = Some(timestamp_ns);
+    }
+
+    /// This GPU gives nothing now, while others of the same probe may: asleep (`Suspended`), lost (`Gone`) …
+    pub fn down(&mut self, reason: AbsenceReason, detail: &'static str) {
+        self.down = Some((reason, detail));
+    }
+
+    /// The value set for a metric, if any: for what is derived from others. Of two the later.
+    pub fn get(&self, metric: MetricId) -> Option<Value> {
+        self.values.iter().rev().find(|(id, _)| *id == metric).map(|(_, value)| *value)
+    }
+
+    /// Values in the order they were set; of one metric the last holds.
+    pub fn values(&self) -> &[(MetricId, Value)] {
+        &self.values
+    }
+
+    /// What is missing.
+    pub fn absences(&self) -> &[(MetricId, AbsenceReason)] {
+        &self.absences
+    }
+
+    /// The driver's snapshot, where it names them.
+    pub fn snapshot_id(&self) -> Option<u64> {
+        self.snapshot
+    }
+
+    /// When taken, where that is not the tick.
+    pub fn taken_ns(&self) -> Option<i64> {
+        self.taken_ns
+    }
+
+    /// Why this GPU gives nothing.
+    pub fn is_down(&self) -> Option<(AbsenceReason, &'static str)> {
+        self.down
+    }
+}

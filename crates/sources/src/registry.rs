@@ -1,0 +1,100 @@
+//! Which devices a machine has, and by which driver each is read.
+//!
+//! Discovery is cheap: it lists names and addresses. Whether a device can really be read shows at its first reading,
+//! on its own worker.
+
+use std::fmt;
+
+use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
+use crate::machine::Machine;
+use crate::probe::{Driver, Probe};
+use crate::processes::ProcessTable;
+
+/// What was looked for: devices, and what `doctor` tells about them.
+#[derive(Default)]
+pub struct Found {
+    /// Ready to be sampled.
+    pub probes: Vec<Box<dyn Probe>>,
+    /// Who can list the processes on them.
+    pub processes: Vec<Box<dyn ProcessTable>>,
+    /// What was seen on the way.
+    pub findings: Vec<Finding>,
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found").field("probes", &self.probes.len()).field("findings", &self.findings).finish()
+    }
+}
+
+/// How good a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// Works; worth knowing.
+    Note,
+    /// Part of the values will be missing.
+    Partial,
+    /// Keeps this from being sampled.
+    Broken,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How good.
+    pub verdict: Verdict,
+    /// What: `amd-sysfs card0 (0000:0c:00.0)`, `nvml`.
+    pub subject: String,
+    /// What was seen: driver version, what is missing, on which file or call.
+    pub text: String,
+    /// What to do about it: which right, version or package gives it.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    /// A finding that asks for nothing.
+    pub fn new(verdict: Verdict, subject: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { verdict, subject: subject.into(), text: text.into(), remedy: None }
+    }
+
+    /// With what to do.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// Finds the devices of a machine. Of each vendor the first way that finds any is taken, cheapest first; with `forced`
+/// only those ways are tried.
+pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
+    let mut found = Found::default();
+    for ways in WAYS {
+        let tried = ways.iter().filter(|(driver, _)| forced.is_empty() || forced.contains(driver));
+        for (_, find) in tried {
+            let way = find(machine);
+            let is_enough = !way.probes.is_empty();
+            found.probes.extend(way.probes);
+            found.processes.extend(way.processes);
+            found.findings.extend(way.findings);
+            if is_enough {
+                break;
+            }
+        }
+    }
+    found
+}
+
+type Find = fn(&Machine) -> Found;
+
+/// Vendor by vendor, the ways to read it.
+const WAYS: &[&[(Driver, Find)]] = &[
+    &[
+        (Driver::AmdSysfs, amd_sysfs::find),
+        (Driver::AmdIoctl, amd_ioctl::find),
+        (Driver::RocmSmi, rocm_smi::find),
+    ],
+    &[(Driver::Nvml, nvml::find), (Driver::NvidiaSmi, nvidia_smi::find)],
+    &[(Driver::Procfs, procfs::find)],
+];

@@ -1,0 +1,260 @@
+//! The sampler: a worker thread per device, absolute deadlines, bounded hand-off.
+//!
+//! A worker ticks on the grid of its interval, lets its [`Probe`] read what is due, and fills a batch. Full or aged
+//! batches go to one bounded hand-off; when nobody takes them the oldest goes, counted. A worker that waits for a sick
+//! device holds up nobody: its targets read [`Condition::Stuck`] from the deadline of its probe on, and the same thread
+//! goes on when the device answers. No second thread is ever sent after it.
+
+mod clock;
+mod handoff;
+mod schedule;
+mod state;
+mod stop;
+mod worker;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::ports::{Poll, Source};
+use gpuvitals_core::{Batch, BatchBuilder, Origin};
+
+use crate::attribution::Owners;
+use crate::probe::{Driver, Probe};
+use handoff::{Handoff, Taken};
+use stop::Stop;
+use worker::{Terms, Worker};
+
+pub use clock::Moment;
+pub use state::{Condition, Lateness, TargetState, WorkerStats};
+
+/// Fastest rate there is.
+pub const RATE_MAX_HZ: f64 = 1_000.0;
+/// Batches that wait for a taker at most: minutes at usual rates, some 30 MiB at the fastest.
+const BATCHES_MAX: usize = 256;
+/// Stack of a worker; a reading needs a few kilobytes.
+const STACK_LEN: usize = 512 << 10;
+/// How long [`Source::poll`] waits for a batch at most, so that a stop is seen.
+const POLL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How to sample.
+#[derive(Debug, Clone)]
+pub struct SamplerConfig {
+    /// Time between two samples of a GPU: 1 ms at least.
+    pub interval: Duration,
+    /// Time between two samples of the host.
+    pub system_interval: Duration,
+    /// Time between two readings of the slow tier.
+    pub slow: Duration,
+    /// Time between two readings of the rare tier.
+    pub rare: Duration,
+    /// Oldest a row may get before its batch is handed on.
+    pub hand_on: Duration,
+    /// Whether rows carry the monotonic clock as well.
+    pub monotonic: bool,
+    /// Who samples.
+    pub origin: Origin,
+}
+
+impl Default for SamplerConfig {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            system_interval: Duration::from_secs(1),
+            slow: Duration::from_secs(1),
+            rare: Duration::from_secs(30),
+            hand_on: Duration::from_secs(1),
+            monotonic: false,
+            origin: Origin::default(),
+        }
+    }
+}
+
+/// Why sampling cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplerError {
+    /// The interval is shorter than a driver stands.
+    #[error("{driver} cannot be read every {interval:?}: once in {interval_min:?} at most")]
+    TooFast {
+        /// How the device is read.
+        driver: Driver,
+        /// As asked.
+        interval: Duration,
+        /// Shortest sensible one.
+        interval_min: Duration,
+    },
+    /// No thread could be had.
+    #[error("cannot start a sampling thread")]
+    Thread(#[source] io::Error),
+}
+
+/// Running workers.
+#[derive(Debug)]
+pub struct Sampler {
+    config: SamplerConfig,
+    owners: Arc<Owners>,
+    handoff: Arc<Handoff>,
+    stop: Arc<Stop>,
+    workers: Mutex<Vec<(Arc<state::WorkerState>, JoinHandle<()>)>>,
+}
+
+impl Sampler {
+    /// Starts a worker for each probe. Without a probe it ends at once.
+    ///
+    /// # Errors
+    /// When a probe cannot be read so often, or no thread can be had.
+    pub fn start(
+        probes: Vec<Box<dyn Probe>>,
+        config: SamplerConfig,
+        owners: Arc<Owners>,
+    ) -> Result<Self, SamplerError> {
+        for probe in &probes {
+            let interval = interval_of(probe.as_ref(), &config);
+            if interval < probe.interval_min() {
+                let (driver, interval_min) = (probe.driver(), probe.interval_min());
+                return Err(SamplerError::TooFast { driver, interval, interval_min });
+            }
+        }
+        let sampler = Self {
+            config,
+            owners,
+            handoff: Arc::new(Handoff::new(0, BATCHES_MAX)),
+            stop: Arc::default(),
+            workers: Mutex::default(),
+        };
+        for probe in probes {
+            sampler.add(probe)?;
+        }
+        Ok(sampler)
+    }
+
+    /// Starts a worker for one more probe: a device that has come.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn add(&self, probe: Box<dyn Probe>) -> Result<(), SamplerError> {
+        let state = Arc::new(state::WorkerState::new(
+            probe.table(),
+            probe.driver(),
+            interval_of(probe.as_ref(), &self.config).max(probe.interval_min()),
+            probe.deadline(),
+        ));
+        for identity in probe.targets() {
+            state.know(&self.owners.attribute(&identity), Moment::now());
+        }
+        self.handoff.joined();
+        let worker = Worker {
+            state: Arc::clone(&state),
+            handoff: Arc::clone(&self.handoff),
+            owners: Arc::clone(&self.owners),
+            stop: Arc::clone(&self.stop),
+            terms: Terms {
+                slow: self.config.slow,
+                rare: self.config.rare,
+                hand_on: self.config.hand_on,
+                monotonic: self.config.monotonic,
+                origin: self.config.origin.clone(),
+            },
+            builder: BatchBuilder::new(probe.table()),
+            faces: Vec::new(),
+            generation: self.owners.generation(),
+            probe,
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("sample-{}", state.driver))
+            .stack_size(STACK_LEN)
+            .spawn(move || worker.run())
+            .map_err(SamplerError::Thread)?;
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push((state, thread));
+        Ok(())
+    }
+
+    /// The next batch; none when nothing came within this time, or nothing will come any more ([`Sampler::is_over`]).
+    pub fn next(&self, patience: Duration) -> Option<Batch> {
+        match self.handoff.take(patience) {
+            Taken::Batch(batch) => Some(batch),
+            Taken::Nothing | Taken::End => None,
+        }
+    }
+
+    /// Whether all workers have ended. What they handed over may still wait to be taken.
+    pub fn is_over(&self) -> bool {
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.iter().all(|(state, _)| state.has_ended())
+    }
+
+    /// All targets as they are now. Never waits for a device.
+    pub fn states(&self) -> Vec<TargetState> {
+        let now = Moment::now();
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.iter().flat_map(|(state, _)| state.states(now)).collect()
+    }
+
+    /// The counts of all workers. Never waits for a device.
+    pub fn stats(&self) -> Vec<WorkerStats> {
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.iter().map(|(state, _)| state.stats()).collect()
+    }
+
+    /// Rows dropped because nobody took them in time.
+    pub fn rows_dropped(&self) -> u64 {
+        self.handoff.rows_dropped()
+    }
+
+    /// Ends sampling: workers finish the tick they are in and hand over what they have. Waits for them so long at most, and says
+    /// who is still out: a worker that waits for a sick device cannot be ended, only left.
+    pub fn stop(&self, patience: Duration) -> Vec<TargetState> {
+        self.stop.set();
+        let deadline = Moment::now().mono_ns.saturating_add(clock::nanos(patience));
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        while clock::mono_ns() < deadline && !workers.iter().all(|(state, _)| state.has_ended()) {
+            clock::sleep_until(clock::mono_ns() + 1_000_000);
+        }
+        let mut out = Vec::new();
+        for (state, thread) in workers.drain(..) {
+            if state.has_ended() {
+                // A panic was noted by the worker itself when it ended.
+                let _panicked = thread.join();
+            } else {
+                out.extend(state.states(Moment::now()));
+            }
+        }
+        out
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.set();
+    }
+}
+
+fn interval_of(probe: &dyn Probe, config: &SamplerConfig) -> Duration {
+    match probe.table() {
+        Table::GpuEvents => config.interval,
+        Table::SystemEvents => config.system_interval,
+    }
+}
+
+/// A sampler as a source: what was handed over is gone, so settling moves nothing.
+impl Source for Sampler {
+    type Error = std::convert::Infallible;
+
+    fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
+        Ok(match self.handoff.take(POLL_PATIENCE) {
+            Taken::Batch(batch) => Poll::Ready(batch),
+            Taken::Nothing => Poll::NotBefore(now_ns),
+            Taken::End => Poll::End,
+        })
+    }
+
+    fn settle(&mut self, _: u64) {}
+}
+
+/// The distinct drivers among probes, for people.
+pub fn drivers(probes: &[Box<dyn Probe>]) -> Vec<Driver> {
+    probes.iter().map(|probe| probe.driver()).collect::<BTreeSet<_>>().into_iter().collect()
+}

@@ -1,0 +1,347 @@
+//! What a worker tells about itself while it works; read by scrapes without asking the worker.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::{AbsenceReason, Identity, Table};
+
+use super::clock::{Moment, nanos};
+use crate::probe::Driver;
+
+/// How a GPU (or the host) does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// No reading has ended yet.
+    Starting,
+    /// The last reading gave a row.
+    Up,
+    /// The last reading gave nothing.
+    Down {
+        /// Why, in the words of absences.
+        reason: AbsenceReason,
+        /// What the driver said.
+        detail: String,
+    },
+    /// A reading has not come back within its deadline and holds its thread.
+    Stuck {
+        /// How long it has been out, nanoseconds.
+        for_ns: i64,
+    },
+}
+
+/// A GPU (or the host) as its worker last saw it.
+#[derive(Debug, Clone)]
+pub struct TargetState {
+    /// Who, with the present attribution.
+    pub identity: Arc<Identity>,
+    /// Which table its rows are of.
+    pub table: Table,
+    /// How it is read.
+    pub driver: Driver,
+    /// How it does.
+    pub condition: Condition,
+    /// When the condition last changed (UTC nanoseconds); a stuck one: since when its reading is out.
+    pub since_ns: i64,
+    /// Time of its last row, nanoseconds UTC; none before the first.
+    pub last_row_ns: Option<i64>,
+    /// How often the driver's values really change, as seen so far; never finer than the sampling interval.
+    pub update_interval: Option<Duration>,
+}
+
+/// Counts of one worker since it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Keys of its targets.
+    pub targets: Vec<Arc<str>>,
+    /// How it reads.
+    pub driver: Driver,
+    /// Its sampling interval.
+    pub interval: Duration,
+    /// Readings that ended.
+    pub ticks: u64,
+    /// Ticks that were skipped because a reading took too long or the thread came too late.
+    pub ticks_missed: u64,
+    /// Rows handed on.
+    pub rows: u64,
+    /// Rows left out because the driver's snapshot was the same as before.
+    pub repeats: u64,
+    /// Readings that gave nothing, by reason.
+    pub failures: Vec<(AbsenceReason, u64)>,
+    /// Values that could not be true.
+    pub invalid: u64,
+    /// Time spent reading, nanoseconds.
+    pub read_ns: u64,
+    /// Longest reading, nanoseconds.
+    pub read_max_ns: u64,
+    /// How late ticks began: bounds and counts, see [`Lateness`].
+    pub lateness: Lateness,
+}
+
+/// Buckets of an octave.
+const STEPS: u32 = 4;
+/// Number of buckets: up to 2^30 ns and beyond.
+const BUCKETS: usize = 31 * STEPS as usize;
+
+/// How late ticks began, as a histogram with four buckets an octave, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lateness(Vec<u64>);
+
+impl Lateness {
+    /// Lateness below which this share (0 to 1) of the ticks began, as the upper bound of its bucket; none without ticks.
+    #[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let total: u64 = self.0.iter().sum();
+        let wanted = share.clamp(0.0, 1.0) * total as f64;
+        let mut seen = 0;
+        for (bucket, count) in self.0.iter().enumerate() {
+            seen += count;
+            if *count > 0 && seen as f64 >= wanted {
+                return Some(Duration::from_nanos(upper_bound(bucket)));
+            }
+        }
+        None
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "bucket numbers are small")]
+fn upper_bound(bucket: usize) -> u64 {
+    let (octave, step) = (bucket as u32 / STEPS, bucket as u64 % u64::from(STEPS));
+    let base = 1_u64 << octave;
+    base + base * (step + 1) / u64::from(STEPS)
+}
+
+fn bucket_of(ns: u64) -> usize {
+    let ns = ns.max(1);
+    let octave = ns.ilog2();
+    let step = (u128::from(ns - (1 << octave)) * u128::from(STEPS)) >> octave;
+    (octave as usize * STEPS as usize + usize::try_from(step).unwrap_or(0)).min(BUCKETS - 1)
+}
+
+/// What a worker and its readers share.
+#[derive(Debug)]
+pub(crate) struct WorkerState {
+    pub(crate) table: Table,
+    pub(crate) driver: Driver,
+    pub(crate) interval: Duration,
+    deadline: Duration,
+    /// Monotonic and wall time at which the reading began that is out now; 0: none is.
+    out_since: AtomicI64,
+    out_since_wall: AtomicI64,
+    ended: AtomicBool,
+    pub(crate) ticks: AtomicU64,
+    pub(crate) ticks_missed: AtomicU64,
+    pub(crate) rows: AtomicU64,
+    pub(crate) repeats: AtomicU64,
+    pub(crate) invalid: AtomicU64,
+    failures: [AtomicU64; AbsenceReason::ALL.len()],
+    read_ns: AtomicU64,
+    read_max_ns: AtomicU64,
+    lateness: [AtomicU64; BUCKETS],
+    targets: Mutex<Targets>,
+}
+
+#[derive(Debug, Default)]
+struct Targets {
+    order: Vec<Arc<str>>,
+    by_key: HashMap<Arc<str>, Target>,
+}
+
+#[derive(Debug)]
+struct Target {
+    identity: Arc<Identity>,
+    condition: Condition,
+    since_ns: i64,
+    last_row_ns: Option<i64>,
+    update_ns: Option<i64>,
+}
+
+impl WorkerState {
+    pub(crate) fn new(table: Table, driver: Driver, interval: Duration, deadline: Duration) -> Self {
+        Self {
+            table,
+            driver,
+            interval,
+            deadline,
+            out_since: AtomicI64::new(0),
+            out_since_wall: AtomicI64::new(0),
+            ended: AtomicBool::new(false),
+            ticks: AtomicU64::new(0),
+            ticks_missed: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            repeats: AtomicU64::new(0),
+            invalid: AtomicU64::new(0),
+            failures: [const { AtomicU64::new(0) }; AbsenceReason::ALL.len()],
+            read_ns: AtomicU64::new(0),
+            read_max_ns: AtomicU64::new(0),
+            lateness: [const { AtomicU64::new(0) }; BUCKETS],
+            targets: Mutex::default(),
+        }
+    }
+
+    /// A reading begins, so much after it was due.
+    pub(crate) fn begins(&self, now: Moment, late_ns: i64) {
+        self.out_since_wall.store(now.wall_ns, Ordering::Relaxed);
+        self.out_since.store(now.mono_ns.max(1), Ordering::Release);
+        if let Some(bucket) = self.lateness.get(bucket_of(late_ns.max(0).unsigned_abs())) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The reading has come back.
+    pub(crate) fn came_back(&self, mono_ns: i64) {
+        let took = (mono_ns - self.out_since.swap(0, Ordering::AcqRel)).max(0).unsigned_abs();
+        self.read_ns.fetch_add(took, Ordering::Relaxed);
+        self.read_max_ns.fetch_max(took, Ordering::Relaxed);
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The worker's thread ends.
+    pub(crate) fn ends(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn failed(&self, reason: AbsenceReason) {
+        if let Some(count) = self.failures.get(reason as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn targets(&self) -> std::sync::MutexGuard<'_, Targets> {
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a target known, or gives it its present identity.
+    pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) {
+        let Some(key) =
+            identity.key().or_else(|| identity.shared(gpuvitals_core::IdentityColumn::Node).cloned())
+        else {
+            return;
+        };
+        let mut targets = self.targets();
+        if let Some(target) = targets.by_key.get_mut(&key) {
+            target.identity = Arc::clone(identity);
+            return;
+        }
+        targets.order.push(Arc::clone(&key));
+        let target = Target {
+            identity: Arc::clone(identity),
+            condition: Condition::Starting,
+            since_ns: now.wall_ns,
+            last_row_ns: None,
+            update_ns: None,
+        };
+        targets.by_key.insert(key, target);
+    }
+
+    /// A target gave a row (`Up`) or nothing, and how often its values change.
+    pub(crate) fn observe(
+        &self,
+        identity: &Arc<Identity>,
+        condition: Condition,
+        row_ns: Option<i64>,
+        update_ns: Option<i64>,
+        now: Moment,
+    ) {
+        let mut targets = self.targets();
+        for target in targets.by_key.values_mut() {
+            if Arc::ptr_eq(&target.identity, identity) || *target.identity == **identity {
+                if std::mem::discriminant(&target.condition) != std::mem::discriminant(&condition) {
+                    target.since_ns = now.wall_ns;
+                }
+                target.condition = condition;
+                target.last_row_ns = row_ns.or(target.last_row_ns);
+                target.update_ns = update_ns.or(target.update_ns);
+                return;
+            }
+        }
+    }
+
+    /// All targets are in this condition.
+    pub(crate) fn observe_all(&self, condition: &Condition, now: Moment) {
+        for target in self.targets().by_key.values_mut() {
+            if std::mem::discriminant(&target.condition) != std::mem::discriminant(condition) {
+                target.since_ns = now.wall_ns;
+            }
+            target.condition = condition.clone();
+        }
+    }
+
+    /// The targets as they are at `now`.
+    pub(crate) fn states(&self, now: Moment) -> Vec<TargetState> {
+        let out_since = self.out_since.load(Ordering::Acquire);
+        let stuck = (out_since != 0)
+            .then(|| now.mono_ns - out_since)
+            .filter(|&for_ns| for_ns > nanos(self.deadline))
+            .map(|for_ns| (for_ns, self.out_since_wall.load(Ordering::Relaxed)));
+        let targets = self.targets();
+        let state = |key| {
+            let target: &Target = targets.by_key.get(key)?;
+            let (condition, since_ns) = match stuck {
+                Some((for_ns, since_ns)) => (Condition::Stuck { for_ns }, since_ns),
+                None => (target.condition.clone(), target.since_ns),
+            };
+            Some(TargetState {
+                identity: Arc::clone(&target.identity),
+                table: self.table,
+                driver: self.driver,
+                condition,
+                since_ns,
+                last_row_ns: target.last_row_ns,
+                update_interval: target
+                    .update_ns
+                    .and_then(|ns| u64::try_from(ns).ok())
+                    .map(Duration::from_nanos),
+            })
+        };
+        targets.order.iter().filter_map(state).collect()
+    }
+
+    pub(crate) fn stats(&self) -> WorkerStats {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        WorkerStats {
+            targets: self.targets().order.clone(),
+            driver: self.driver,
+            interval: self.interval,
+            ticks: load(&self.ticks),
+            ticks_missed: load(&self.ticks_missed),
+            rows: load(&self.rows),
+            repeats: load(&self.repeats),
+            failures: AbsenceReason::ALL
+                .into_iter()
+                .zip(self.failures.iter().map(load))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+            invalid: load(&self.invalid),
+            read_ns: load(&self.read_ns),
+            read_max_ns: load(&self.read_max_ns),
+            lateness: Lateness(self.lateness.iter().map(load).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_bounds_what_lies_in_it() {
+        for ns in [1, 2, 3, 5, 7, 8, 999, 1_000, 50_000, 123_456_789, 1 << 30] {
+            let bucket = bucket_of(ns);
+            assert!(ns <= upper_bound(bucket), "{ns}");
+            assert!(bucket == 0 || ns >= upper_bound(bucket - 1), "{ns}");
+        }
+        let mut counts = vec![0; BUCKETS];
+        counts[bucket_of(1_000)] = 99;
+        counts[bucket_of(1_000_000)] = 1;
+        let lateness = Lateness(counts);
+        assert!(lateness.quantile(0.5).unwrap() < Duration::from_nanos(1_300));
+        assert!(lateness.quantile(1.0).unwrap() >= Duration::from_millis(1));
+        assert_eq!(Lateness(vec![0; BUCKETS]).quantile(0.5), None);
+    }
+}

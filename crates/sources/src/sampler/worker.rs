@@ -1,0 +1,294 @@
+//! A worker: one thread, one probe, one batch under construction.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gpuvitals_core::batch::{IdentityId, Value};
+use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, MetricId, Origin};
+
+use super::clock::{Moment, mono_ns, nanos, sleep_until};
+use super::handoff::Handoff;
+use super::schedule::{Schedule, stamp};
+use super::state::{Condition, WorkerState};
+use super::stop::Stop;
+use crate::attribution::Owners;
+use crate::probe::{Due, Probe, ProbeError, Reading, Row};
+
+/// Rows after which a batch is handed on, whatever its age.
+const ROWS_MAX: usize = 512;
+/// A wait longer than this can be ended early by a stop; the rest before the deadline is slept exactly.
+const EXACT_NS: i64 = 4_000_000;
+/// From this interval on the kernel's timer slack (50 µs) is worth having away.
+const EXACT_INTERVAL: Duration = Duration::from_millis(20);
+/// Shortest and longest pause before a device that is gone is asked again.
+const GONE_PAUSE_NS: (i64, i64) = (1_000_000_000, 30_000_000_000);
+/// A driver whose snapshots have not moved for so long may have stopped naming them: its rows are taken again.
+const MOVING_NS: i64 = 2_000_000_000;
+/// What drivers without named snapshots are watched by.
+const WATCHED: MetricId = MetricId::of("power_w");
+
+/// What a worker is told once.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) slow: Duration,
+    pub(crate) rare: Duration,
+    pub(crate) hand_on: Duration,
+    pub(crate) monotonic: bool,
+    pub(crate) origin: Origin,
+}
+
+/// The loop of one worker and what it owns.
+pub(crate) struct Worker {
+    pub(crate) probe: Box<dyn Probe>,
+    pub(crate) state: Arc<WorkerState>,
+    pub(crate) handoff: Arc<Handoff>,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) terms: Terms,
+    pub(crate) builder: BatchBuilder,
+    pub(crate) faces: Vec<Face>,
+    pub(crate) generation: u64,
+}
+
+/// A target as the worker keeps it between rows.
+pub(crate) struct Face {
+    /// As the probe names it.
+    probed: Arc<Identity>,
+    /// With its owners.
+    attributed: Arc<Identity>,
+    /// In the batch under construction.
+    in_batch: Option<IdentityId>,
+    /// Driver's snapshot (or the watched value) of the last row and when it last changed, monotonic.
+    seen: Option<u64>,
+    changed_ns: i64,
+    /// Whether a named snapshot has ever moved.
+    moves: bool,
+    /// Shortest time between two changes lately.
+    update_ns: Option<i64>,
+}
+
+impl Worker {
+    /// Ticks until told to stop.
+    pub(crate) fn run(mut self) {
+        let interval_ns = nanos(self.state.interval);
+        if self.state.interval <= EXACT_INTERVAL {
+            // Without it a tick is merely later.
+            let _kept = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        }
+        let started = Moment::now();
+        for identity in self.probe.targets() {
+            self.state.know(&self.owners.attribute(&identity), started);
+        }
+        let mut schedule = Schedule::new(interval_ns, started);
+        let (mut slow_ns, mut rare_ns) = (started.mono_ns, started.mono_ns);
+        let mut batch_since_ns = None;
+        let mut pause = Pause::default();
+        let mut reading = Reading::default();
+        while self.wait(schedule.next_ns()) {
+            let begin = Moment::now();
+            if pause.until_ns > begin.mono_ns {
+                schedule.advance(begin);
+                continue;
+            }
+            let due = Due {
+                slow: is_due(&mut slow_ns, self.terms.slow, begin.mono_ns),
+                rare: is_due(&mut rare_ns, self.terms.rare, begin.mono_ns),
+            };
+            self.state.begins(begin, begin.mono_ns - schedule.next_ns());
+            reading.clear();
+            let result = self.probe.read(due, &mut reading);
+            self.state.came_back(mono_ns());
+            self.take_rows(&reading, due, begin, stamp(begin.wall_ns, interval_ns));
+            pause.after(&result, begin.mono_ns);
+            if let Err(error) = result {
+                self.state.failed(error.reason());
+                let condition = Condition::Down { reason: error.reason(), detail: error.to_string() };
+                self.state.observe_all(&condition, begin);
+                // What is new when it comes back is told at once.
+                (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
+            }
+            let since = *batch_since_ns.get_or_insert(begin.mono_ns);
+            let next_in_ns = (schedule.next_ns() + interval_ns) - since;
+            if self.builder.rows() >= ROWS_MAX || next_in_ns > nanos(self.terms.hand_on) {
+                self.hand_on();
+                batch_since_ns = None;
+            }
+            let missed = schedule.advance(Moment::now());
+            self.state.ticks_missed.fetch_add(missed, Ordering::Relaxed);
+        }
+        self.hand_on();
+    }
+
+    /// Waits for a monotonic instant; false when it is time to stop.
+    fn wait(&self, until_ns: i64) -> bool {
+        let left = until_ns - mono_ns();
+        if left > EXACT_NS && self.stop.wait(left - EXACT_NS / 2) {
+            return false;
+        }
+        if self.stop.is_set() {
+            return false;
+        }
+        sleep_until(until_ns);
+        true
+    }
+
+    fn take_rows(&mut self, reading: &Reading, due: Due, begin: Moment, timestamp_ns: i64) {
+        let generation = self.owners.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            for face in &mut self.faces {
+                face.attributed = self.owners.attribute(&face.probed);
+                face.in_batch = None;
+                self.state.know(&face.attributed, begin);
+            }
+        }
+        for row in reading.rows() {
+            let at = self.face_of(row.identity(), begin);
+            if let Some((reason, detail)) = row.is_down() {
+                self.state.failed(reason);
+                let condition = Condition::Down { reason, detail: detail.to_owned() };
+                self.observe(at, condition, None, begin);
+                continue;
+            }
+            let is_new = self.faces.get_mut(at).is_none_or(|face| face.is_new(row, begin.mono_ns));
+            if is_new || due.slow {
+                let taken_ns = row.taken_ns().unwrap_or(timestamp_ns);
+                self.add(at, row, taken_ns, begin);
+                self.observe(at, Condition::Up, Some(taken_ns), begin);
+            } else {
+                self.state.repeats.fetch_add(1, Ordering::Relaxed);
+                self.observe(at, Condition::Up, None, begin);
+            }
+        }
+    }
+
+    fn observe(&self, at: usize, condition: Condition, row_ns: Option<i64>, now: Moment) {
+        if let Some(face) = self.faces.get(at) {
+            self.state.observe(&face.attributed, condition, row_ns, face.update_ns, now);
+        }
+    }
+
+    /// Index of the face of an identity; a new one is made known.
+    fn face_of(&mut self, identity: &Arc<Identity>, now: Moment) -> usize {
+        let known = self.faces.iter().position(|face| Arc::ptr_eq(&face.probed, identity));
+        known.unwrap_or_else(|| {
+            let attributed = self.owners.attribute(identity);
+            self.state.know(&attributed, now);
+            // A probe that renames a target (a driver update, a new partition layout) leaves no crowd of old faces behind.
+            self.faces.retain(|face| face.probed.key() != identity.key());
+            self.faces.push(Face {
+                probed: Arc::clone(identity),
+                attributed,
+                in_batch: None,
+                seen: None,
+                changed_ns: now.mono_ns,
+                moves: false,
+                update_ns: None,
+            });
+            self.faces.len() - 1
+        })
+    }
+
+    fn add(&mut self, at: usize, row: &Row, timestamp_ns: i64, begin: Moment) {
+        let Some(face) = self.faces.get_mut(at) else { return };
+        let builder = &mut self.builder;
+        let id = *face.in_batch.get_or_insert_with(|| builder.add_identity(&face.attributed));
+        let place = if self.terms.monotonic {
+            builder.row_at(timestamp_ns, begin.mono_ns, id)
+        } else {
+            builder.row(timestamp_ns, id)
+        };
+        for (metric, value) in row.values() {
+            if builder.set(place, *metric, *value).is_err() {
+                self.state.invalid.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        for (metric, reason) in row.absences() {
+            builder.absent(place, *metric, *reason);
+        }
+        self.state.rows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn hand_on(&mut self) {
+        for face in &mut self.faces {
+            face.in_batch = None;
+        }
+        if let Some(batch) = self.builder.finish(self.terms.origin.clone(), 0) {
+            self.handoff.give(batch);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Also when the probe panics: nobody waits for a worker that is no more.
+        self.state.ends();
+        if std::thread::panicking() {
+            let detail = "a bug: its worker panicked".to_owned();
+            let condition = Condition::Down { reason: AbsenceReason::Gone, detail };
+            self.state.observe_all(&condition, Moment::now());
+        }
+        self.handoff.left();
+    }
+}
+
+impl Face {
+    /// Whether the row says anything new. Where the driver names its snapshots and they move, the same one again does not;
+    /// else every row is new. Learns on the way how often values change.
+    fn is_new(&mut self, row: &Row, now_ns: i64) -> bool {
+        let named = row.snapshot_id();
+        let watched = || match row.get(WATCHED)? {
+            Value::Int(v) => Some(v.cast_unsigned()),
+            Value::Float32(v) => Some(u64::from(v.to_bits())),
+            Value::Float(v) => Some(v.to_bits()),
+        };
+        let Some(seen) = named.or_else(watched) else { return true };
+        match self.seen.replace(seen) {
+            Some(before) if before == seen => {
+                named.is_none() || !self.moves || now_ns - self.changed_ns > MOVING_NS
+            }
+            Some(_) => {
+                let since_ns = now_ns - self.changed_ns;
+                // The shortest time counts, since a value may well stay the same; forgotten slowly, so that one early change does
+                // not count for ever.
+                let before = self.update_ns.map_or(since_ns, |ns| ns + ns / 64);
+                self.update_ns = Some(since_ns.min(before));
+                self.changed_ns = now_ns;
+                self.moves |= named.is_some();
+                true
+            }
+            None => {
+                self.changed_ns = now_ns;
+                true
+            }
+        }
+    }
+}
+
+/// The pause before a device that is gone is asked again: twice as long each time.
+#[derive(Debug, Default)]
+struct Pause {
+    until_ns: i64,
+    length_ns: i64,
+}
+
+impl Pause {
+    fn after(&mut self, result: &Result<(), ProbeError>, now_ns: i64) {
+        if matches!(result, Err(ProbeError::Gone(_) | ProbeError::Denied(_))) {
+            let (shortest, longest) = GONE_PAUSE_NS;
+            self.length_ns = (self.length_ns * 2).clamp(shortest, longest);
+            self.until_ns = now_ns + self.length_ns;
+        } else {
+            self.length_ns = 0;
+        }
+    }
+}
+
+fn is_due(next_ns: &mut i64, every: Duration, now_ns: i64) -> bool {
+    if now_ns < *next_ns {
+        return false;
+    }
+    *next_ns = now_ns + nanos(every) - nanos(every) / 64;
+    true
+}
