@@ -23,7 +23,10 @@ pub struct Found {
 
 impl fmt::Debug for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found").field("probes", &self.probes.len()).field("findings", &self.findings).finish()
+        f.debug_struct("Found")
+            .field("probes", &self.probes.len())
+            .field("findings", &self.findings)
+            .finish_non_exhaustive()
     }
 }
 
