@@ -1,0 +1,360 @@
+//! A vendor's tool is run: without a shell, with an end to its time and to its output.
+
+use std::ffi::OsStr;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Access;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use crate::probe::ProbeError;
+use crate::sampler::Moment;
+
+/// Most bytes of a tool's standard output that a caller should ask for: the full query of 16 GPUs has some 200 KiB.
+pub const STDOUT_LEN_MAX: usize = 64 << 20;
+/// Bytes of standard error that are kept.
+const STDERR_LEN_MAX: usize = 64 << 10;
+/// Size of one read: a pipe's usual capacity.
+const CHUNK_LEN: usize = 64 << 10;
+/// Reads in a row from one pipe, before the clock is looked at again.
+const READS_MAX: usize = 16;
+/// Where the kernel cannot tell of an exit (`pidfd_open` came with 5.3), it is asked so often.
+const ASK_NS: i64 = 10_000_000;
+
+/// What a tool said until it ended.
+#[derive(Debug, Clone)]
+pub struct ToolOutput {
+    /// How it ended. Some tools fail and yet print what they know: `rocm-smi` ends with 2 where any value is missing.
+    pub status: ExitStatus,
+    /// Standard output, at most as long as asked for.
+    pub stdout: Vec<u8>,
+    /// Bytes of standard output beyond that.
+    pub stdout_cut_len: u64,
+    /// Standard error, at most 64 KiB.
+    pub stderr: Vec<u8>,
+    /// Bytes of standard error beyond that.
+    pub stderr_cut_len: u64,
+}
+
+/// Why a tool gave no output.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// It is not on `PATH`, or not executable.
+    #[error("{program} is not installed, or not on PATH")]
+    NotInstalled {
+        /// As asked for.
+        program: String,
+    },
+    /// It is there, and does not start: no right, its interpreter is missing, no process or descriptor left.
+    #[error("cannot start {program}")]
+    Start {
+        /// Where it is.
+        program: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It was killed at its deadline, with all its children.
+    #[error("{program} has not ended within {deadline:?} and was killed")]
+    TimedOut {
+        /// As asked for.
+        program: String,
+        /// How long it had.
+        deadline: Duration,
+    },
+    /// Its output or its end could not be read.
+    #[error("cannot read what {program} says")]
+    Read {
+        /// As asked for.
+        program: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl From<ToolError> for ProbeError {
+    fn from(error: ToolError) -> Self {
+        let text = gpuvitals_core::causes(&error);
+        match &error {
+            ToolError::NotInstalled { .. } => Self::Gone(text),
+            ToolError::Start { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Self::Denied(text)
+            }
+            ToolError::Start { .. } | ToolError::TimedOut { .. } | ToolError::Read { .. } => {
+                Self::Failed(text)
+            }
+        }
+    }
+}
+
+/// Where a program lies: a name is looked for in the absolute folders of `PATH`, a path is taken as it is. None where
+/// nothing executable is found.
+pub fn find_tool(program: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let program = program.as_ref();
+    let is_executable = |path: &PathBuf| path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(is_executable);
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(program))
+        .find(is_executable)
+}
+
+/// Runs a program to its end, with nothing on its standard input, in the C locale, in a process group of its own. At the
+/// deadline the whole group is killed; so is what it leaves behind when it ends. Returns only when it is reaped: one that
+/// the kernel cannot kill, since it waits for a sick device, holds the caller, and no second one is sent after it.
+///
+/// # Errors
+/// When it cannot be found or started, or does not end in time.
+pub fn run_tool(
+    program: impl AsRef<OsStr>,
+    args: &[impl AsRef<OsStr>],
+    deadline: Duration,
+    output_max: usize,
+) -> Result<ToolOutput, ToolError> {
+    let program = program.as_ref();
+    let name = || program.display().to_string();
+    let path = find_tool(program).ok_or_else(|| ToolError::NotInstalled { program: name() })?;
+    let until_ns =
+        Moment::now().mono_ns.saturating_add(i64::try_from(deadline.as_nanos()).unwrap_or(i64::MAX));
+    let mut running = Running::start(&path, args, output_max)
+        .map_err(|source| ToolError::Start { program: path.display().to_string(), source })?;
+    let is_over = running.follow(until_ns).map_err(|source| ToolError::Read { program: name(), source })?;
+    if !is_over {
+        return Err(ToolError::TimedOut { program: name(), deadline });
+    }
+    running.finish().map_err(|source| ToolError::Read { program: name(), source })
+}
+
+/// A process group that is killed and reaped when it is let go.
+struct Running {
+    child: Child,
+    exit: Option<OwnedFd>,
+    stdout: Capture,
+    stderr: Capture,
+}
+
+impl Running {
+    fn start(path: &Path, args: &[impl AsRef<OsStr>], output_max: usize) -> io::Result<Self> {
+        let (stdout, stdout_end) = Capture::open(output_max)?;
+        let (stderr, stderr_end) = Capture::open(STDERR_LEN_MAX)?;
+        let child = Command::new(path)
+            .args(args)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(stdout_end)
+            .stderr(stderr_end)
+            .process_group(0)
+            .spawn()?;
+        let exit = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        Ok(Self { child, exit, stdout, stderr })
+    }
+
+    /// Takes in what it says until it ends; false when it has not by then.
+    fn follow(&mut self, until_ns: i64) -> io::Result<bool> {
+        let mut chunk = vec![0; CHUNK_LEN];
+        loop {
+            let has_ended = self.has_ended()?;
+            if has_ended {
+                // Before the last look, so that children it left cannot go on talking.
+                self.kill();
+            }
+            self.stdout.take_in(&mut chunk)?;
+            self.stderr.take_in(&mut chunk)?;
+            if has_ended {
+                return Ok(true);
+            }
+            let left_ns = until_ns.saturating_sub(Moment::now().mono_ns);
+            if left_ns <= 0 {
+                return Ok(false);
+            }
+            self.wait(left_ns)?;
+        }
+    }
+
+    /// Waits until something is said or it ends, so long at most.
+    fn wait(&self, left_ns: i64) -> io::Result<()> {
+        let wait_ns = if self.exit.is_some() { left_ns } else { left_ns.min(ASK_NS) };
+        let timeout = Timespec { tv_sec: wait_ns / 1_000_000_000, tv_nsec: wait_ns % 1_000_000_000 };
+        let pipes = [&self.stdout.pipe, &self.stderr.pipe].into_iter().flatten().map(AsFd::as_fd);
+        let fds = pipes.chain(self.exit.iter().map(AsFd::as_fd));
+        let mut polled: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether it has ended. It is not reaped by the question, so that its group keeps its number.
+    fn has_ended(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.child)), options) {
+            Ok(status) => Ok(status.is_some()),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn finish(mut self) -> io::Result<ToolOutput> {
+        Ok(ToolOutput {
+            status: self.child.wait()?,
+            stdout: std::mem::take(&mut self.stdout.kept),
+            stdout_cut_len: self.stdout.cut_len,
+            stderr: std::mem::take(&mut self.stderr.kept),
+            stderr_cut_len: self.stderr.cut_len,
+        })
+    }
+
+    fn kill(&self) {
+        // Only who runs with other rights (setuid) is out of reach, and ends by itself.
+        let _reached = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.kill();
+        }
+        let _reaped = self.child.wait();
+    }
+}
+
+/// One pipe's output, up to a length.
+struct Capture {
+    /// None when the other end is closed.
+    pipe: Option<PipeReader>,
+    kept: Vec<u8>,
+    len_max: usize,
+    cut_len: u64,
+}
+
+impl Capture {
+    /// With the end that the tool writes to.
+    fn open(len_max: usize) -> io::Result<(Self, PipeWriter)> {
+        let (reader, writer) = io::pipe()?;
+        rustix::io::ioctl_fionbio(&reader, true)?;
+        Ok((Self { pipe: Some(reader), kept: Vec::new(), len_max, cut_len: 0 }, writer))
+    }
+
+    /// Takes what is there, without waiting for more.
+    fn take_in(&mut self, chunk: &mut [u8]) -> io::Result<()> {
+        for _ in 0..READS_MAX {
+            let Some(pipe) = &self.pipe else { return Ok(()) };
+            match rustix::io::read(pipe, &mut *chunk) {
+                Ok(0) => self.pipe = None,
+                Ok(len) => {
+                    let room = self.len_max.saturating_sub(self.kept.len()).min(len);
+                    self.kept.extend_from_slice(chunk.get(..room).unwrap_or_default());
+                    self.cut_len += (len - room) as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn sh(script: &str, deadline: Duration, output_max: usize) -> Result<ToolOutput, ToolError> {
+        run_tool("sh", &["-c", script], deadline, output_max)
+    }
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn output_and_exit_code_both_count() {
+        let said = sh("echo $LC_ALL; echo warning >&2; cat; exit 2", LONG, 100).unwrap();
+        assert_eq!(said.status.code(), Some(2));
+        assert_eq!((text(&said.stdout), text(&said.stderr)), ("C\n", "warning\n"));
+        assert_eq!((said.stdout_cut_len, said.stderr_cut_len), (0, 0));
+    }
+
+    #[test]
+    fn an_argument_is_no_script() {
+        let said = run_tool("echo", &["$HOME; `id`"], LONG, 100).unwrap();
+        assert_eq!(text(&said.stdout), "$HOME; `id`\n");
+    }
+
+    #[test]
+    fn a_tool_that_hangs_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pids");
+        let script = format!("sleep 1000 & echo $! $$ > {}; wait", pids.display());
+        let before = Moment::now().mono_ns;
+        let error = sh(&script, Duration::from_secs(1), 100).unwrap_err();
+        let took = Moment::now().mono_ns - before;
+        assert!(matches!(&error, ToolError::TimedOut { .. }), "{error}");
+        assert!((1_000_000_000..10_000_000_000).contains(&took), "{took} ns");
+        for pid in std::fs::read_to_string(&pids).unwrap().split_whitespace() {
+            assert!(is_gone(pid), "{pid} lives");
+        }
+    }
+
+    #[test]
+    fn what_a_tool_leaves_behind_neither_delays_its_answer_nor_lives_on() {
+        let before = Moment::now().mono_ns;
+        let said = sh("sleep 1000 & echo $!", LONG, 100).unwrap();
+        assert!(Moment::now().mono_ns - before < 10_000_000_000);
+        assert!(is_gone(text(&said.stdout).trim()));
+    }
+
+    /// Killed, and at most not yet reaped by init.
+    fn is_gone(pid: &str) -> bool {
+        let until_ns = Moment::now().mono_ns + 5_000_000_000;
+        loop {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if stat.is_empty() || stat.contains(") Z") {
+                return true;
+            }
+            if Moment::now().mono_ns > until_ns {
+                return false;
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    #[test]
+    fn output_beyond_its_bound_is_counted_and_not_kept() {
+        let script = "head -c 300000 /dev/zero; head -c 100000 /dev/zero >&2";
+        let said = sh(script, LONG, 1000).unwrap();
+        assert_eq!((said.stdout.len(), said.stdout_cut_len), (1000, 299_000));
+        assert_eq!((said.stderr.len(), said.stderr_cut_len), (STDERR_LEN_MAX, 100_000 - 65_536));
+        assert!(matches!(sh("yes", Duration::from_millis(200), 10), Err(ToolError::TimedOut { .. })));
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_told_from_one_that_does_not_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("nvidia-smi");
+        let error = run_tool(&missing, &[""; 0], LONG, 10).unwrap_err();
+        assert!(matches!(ProbeError::from(error), ProbeError::Gone(_)));
+        std::fs::write(&missing, "not executable").unwrap();
+        assert_eq!(find_tool(&missing), None);
+        assert_eq!(find_tool("no-such-tool-anywhere"), None);
+        assert!(find_tool("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(find_tool(dir.path()), None, "a folder is no program");
+    }
+
+    #[test]
+    fn a_tool_killed_by_a_signal_has_no_exit_code() {
+        let said = sh("echo partly; kill -ABRT $$", LONG, 100).unwrap();
+        assert_eq!((said.status.code(), text(&said.stdout)), (None, "partly\n"));
+    }
+}
