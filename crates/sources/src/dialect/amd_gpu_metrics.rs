@@ -1,1 +1,147 @@
 //! The binary table `gpu_metrics` of amdgpu: raw fields by name, every version.
+//!
+//! amdgpu gives one consistent snapshot of a GPU in `device/gpu_metrics`: little-endian, a header of `u16` size, `u8`
+//! format and `u8` content revision, then fields at offsets that each revision fixes anew (1.x discrete GPUs, 2.x and 3.x
+//! APUs); only v1.9 describes itself. What the driver does not know is all ones. This module says where a field lies and
+//! whether it was filled; what it means and in which unit is the reader's, by [`Version`].
+//!
+//! A table is refused as a whole when its header does not fit the bytes or the revision is unknown, because fields move
+//! between revisions. Layouts are from the kernel's `kgd_pp_interface.h`.
+
+mod apu;
+mod described;
+mod discrete;
+mod field;
+mod layout;
+mod value;
+
+use std::fmt;
+
+pub use field::Field;
+use layout::{LAYOUTS, Slots};
+pub use value::Elements;
+
+/// Partitions (XCPs) that a table has room for.
+pub const XCP_MAX: usize = 8;
+
+/// Which table it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// 1 discrete GPUs, 2 and 3 APUs.
+    pub format: u8,
+    /// Revision within the format.
+    pub content: u8,
+    /// Bytes of the table by its header.
+    pub size: u16,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}.{} ({} bytes)", self.format, self.content, self.size)
+    }
+}
+
+/// Why bytes are no table that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Fewer bytes than a header has.
+    #[error("{len} bytes, too few for a header")]
+    NoHeader {
+        /// Bytes there are.
+        len: usize,
+    },
+    /// The driver never filled it.
+    #[error("the header says 0 bytes: never filled")]
+    Unfilled,
+    /// The header promises more than was read.
+    #[error("{version}, but {len} bytes were read")]
+    Truncated {
+        /// What the header says.
+        version: Version,
+        /// Bytes there are.
+        len: usize,
+    },
+    /// A revision whose layout is not known.
+    #[error("{0} is not known")]
+    Unknown(Version),
+    /// A revision that is known, but with another size.
+    #[error("{0} is known, but not with this size")]
+    WrongSize(Version),
+    /// A self-describing table with an impossible number of attributes.
+    #[error("{version} with {count} attributes")]
+    AttributeCount {
+        /// What the header says.
+        version: Version,
+        /// What the table says.
+        count: i32,
+    },
+}
+
+/// A table whose header was understood, over the bytes it was read into. Making one allocates nothing.
+#[derive(Debug, Clone)]
+pub struct GpuMetrics<'a> {
+    version: Version,
+    bytes: &'a [u8],
+    slots: Slots,
+}
+
+impl<'a> GpuMetrics<'a> {
+    /// Reads the header and finds the layout. Bytes behind the table are left alone.
+    ///
+    /// # Errors
+    /// When the header does not fit the bytes, or the revision is not known with this size.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Refused> {
+        let Some(&[low, high, format, content]) = bytes.first_chunk() else {
+            return Err(Refused::NoHeader { len: bytes.len() });
+        };
+        let version = Version { format, content, size: u16::from_le_bytes([low, high]) };
+        if version.size == 0 {
+            return Err(Refused::Unfilled);
+        }
+        let Some(bytes) = bytes.get(..usize::from(version.size)) else {
+            return Err(Refused::Truncated { version, len: bytes.len() });
+        };
+        let slots = if (format, content) == (1, 9) {
+            described::slots(version, bytes)?
+        } else {
+            match LAYOUTS.iter().find(|layout| layout.version == version) {
+                Some(layout) => layout.slots.clone(),
+                None if LAYOUTS
+                    .iter()
+                    .any(|it| (it.version.format, it.version.content) == (format, content)) =>
+                {
+                    return Err(Refused::WrongSize(version));
+                }
+                None => return Err(Refused::Unknown(version)),
+            }
+        };
+        Ok(Self { version, bytes, slots })
+    }
+
+    /// Which table it is: with it the unit of a field is known.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The field, of an array its first element. `None`: this version has no such field, or the driver did not fill it
+    /// (all ones), or it is above `i64::MAX`, which no counter reaches.
+    pub fn get(&self, field: Field) -> Option<i64> {
+        self.all(field).next().flatten()
+    }
+
+    /// The elements of a field (of the first partition, where it is a partition's), each as [`GpuMetrics::get`] gives it.
+    /// None at all where this version has no such field.
+    pub fn all(&self, field: Field) -> Elements<'a> {
+        self.xcp(0, field)
+    }
+
+    /// The elements of a field of one partition, as [`GpuMetrics::all`]. Tables without partitions, and fields of the
+    /// whole package, have partition 0 only.
+    pub fn xcp(&self, partition: usize, field: Field) -> Elements<'a> {
+        let slot = self.slots.of(field);
+        if partition > 0 && (slot.stride == 0 || partition >= XCP_MAX) {
+            return Elements::NONE;
+        }
+        Elements::of(self.bytes, usize::from(slot.offset) + partition * usize::from(slot.stride), slot)
+    }
+}

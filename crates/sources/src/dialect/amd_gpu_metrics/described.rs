@@ -1,0 +1,106 @@
+//! v1.9, which describes itself.
+//!
+//! At 4 an `i32` number of attributes, then one after the other, unaligned: a `u64` encoding and its values. Encoding:
+//! bits 31-24 unit, 23-20 type, 19-10 attribute, 9-0 number of values. The unit is fixed by the attribute so far, and left
+//! alone. An unknown attribute is stepped over by type and number; where a type is unknown or values would lie behind the
+//! end, the walk ends and what came before holds.
+
+use super::field::Field;
+use super::layout::{Slot, Slots};
+use super::value::Kind;
+use super::{Refused, Version};
+
+/// Attributes looked at: more than there are numbers for.
+const ATTRIBUTES_MAX: usize = 1024;
+
+/// The attributes by their number.
+const ATTRIBUTES: [Field; 52] = [
+    Field::TemperatureHotspot,
+    Field::TemperatureMem,
+    Field::TemperatureVrsoc,
+    Field::CurrentSocketPower,
+    Field::AverageGfxActivity,
+    Field::AverageUmcActivity,
+    Field::MemMaxBandwidth,
+    Field::EnergyAccumulator,
+    Field::SystemClockCounter,
+    Field::AccumulationCounter,
+    Field::ProchotResidencyAcc,
+    Field::PptResidencyAcc,
+    Field::SocketThmResidencyAcc,
+    Field::VrThmResidencyAcc,
+    Field::HbmThmResidencyAcc,
+    Field::GfxclkLockStatus,
+    Field::PcieLinkWidth,
+    Field::PcieLinkSpeed,
+    Field::XgmiLinkWidth,
+    Field::XgmiLinkSpeed,
+    Field::GfxActivityAcc,
+    Field::MemActivityAcc,
+    Field::PcieBandwidthAcc,
+    Field::PcieBandwidthInst,
+    Field::PcieL0ToRecovCountAcc,
+    Field::PcieReplayCountAcc,
+    Field::PcieReplayRoverCountAcc,
+    Field::PcieNakSentCountAcc,
+    Field::PcieNakRcvdCountAcc,
+    Field::XgmiReadDataAcc,
+    Field::XgmiWriteDataAcc,
+    Field::XgmiLinkStatus,
+    Field::FirmwareTimestamp,
+    Field::CurrentGfxclk,
+    Field::CurrentSocclk,
+    Field::CurrentVclk0,
+    Field::CurrentDclk0,
+    Field::CurrentUclk,
+    Field::NumPartition,
+    Field::PcieLcPerfOtherEndRecovery,
+    Field::XcpGfxBusyInst,
+    Field::XcpJpegBusy,
+    Field::XcpVcnBusy,
+    Field::XcpGfxBusyAcc,
+    Field::XcpGfxBelowHostLimitPptAcc,
+    Field::XcpGfxBelowHostLimitThmAcc,
+    Field::XcpGfxLowUtilizationAcc,
+    Field::XcpGfxBelowHostLimitTotalAcc,
+    Field::TemperatureHbm,
+    Field::TemperatureMid,
+    Field::TemperatureAid,
+    Field::TemperatureXcd,
+];
+
+/// Where the fields of a table lie, by its own description.
+pub(super) fn slots(version: Version, bytes: &[u8]) -> Result<Slots, Refused> {
+    let Some(count) = bytes.get(4..).and_then(<[u8]>::first_chunk) else {
+        return Err(Refused::Truncated { version, len: bytes.len() });
+    };
+    let count = i32::from_le_bytes(*count);
+    let Ok(attributes) = usize::try_from(count) else {
+        return Err(Refused::AttributeCount { version, count });
+    };
+    let mut slots = Slots::EMPTY;
+    let mut at = 8;
+    for _ in 0..attributes.min(ATTRIBUTES_MAX) {
+        let Some((attribute, slot)) = record(bytes, at) else { break };
+        at = usize::from(slot.offset) + usize::from(slot.count) * usize::from(slot.kind.width());
+        if let Some(field) = ATTRIBUTES.get(attribute) {
+            slots.set(*field, slot);
+        }
+    }
+    Ok(slots)
+}
+
+/// The number of an attribute and where its values lie, unless they end behind the table.
+fn record(bytes: &[u8], at: usize) -> Option<(usize, Slot)> {
+    let encoding = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+    let bits = |shift: u32, mask: u64| u16::try_from(encoding >> shift & mask).ok();
+    let kind = Kind::by_code(usize::from(bits(20, 0xf)?))?;
+    let count = bits(0, 0x3ff)?;
+    let offset = at + 8;
+    let end = offset + usize::from(count) * usize::from(kind.width());
+    bytes.get(offset..end)?;
+    Some((
+        usize::from(bits(10, 0x3ff)?),
+        Slot { offset: u16::try_from(offset).ok()?, count, stride: 0, kind },
+    ))
+}

@@ -1,0 +1,116 @@
+//! Where the fields of a table lie. The tables become an index by field while compiling, so that a lookup is one load.
+
+use super::field::Field;
+use super::value::Kind;
+use super::{Version, XCP_MAX, apu, discrete};
+
+/// A field, its offset in bytes, the type and number of its elements.
+pub(super) type Row = (Field, u16, Kind, u16);
+
+/// Where a field lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) offset: u16,
+    /// Elements; 0 where the table has no such field.
+    pub(super) count: u16,
+    /// Bytes from one partition's to the next one's; 0 for a field of the whole package.
+    pub(super) stride: u16,
+    pub(super) kind: Kind,
+}
+
+/// The slots of all fields.
+#[derive(Debug, Clone)]
+pub(super) struct Slots([Slot; Field::ALL.len()]);
+
+impl Slots {
+    pub(super) const EMPTY: Self =
+        Self([Slot { offset: 0, count: 0, stride: 0, kind: Kind::U8 }; Field::ALL.len()]);
+
+    /// Where a field lies.
+    #[expect(clippy::indexing_slicing, reason = "there is a slot for each field")]
+    pub(super) fn of(&self, field: Field) -> Slot {
+        self.0[field as usize]
+    }
+
+    /// Puts a field somewhere.
+    #[expect(clippy::indexing_slicing, reason = "there is a slot for each field")]
+    pub(super) const fn set(&mut self, field: Field, slot: Slot) {
+        self.0[field as usize] = slot;
+    }
+}
+
+/// Rows that lie somewhere in a table, once or for each partition.
+struct Part {
+    rows: &'static [Row],
+    at: u16,
+    /// 0: once.
+    stride: u16,
+}
+
+const fn once(rows: &'static [Row]) -> Part {
+    Part { rows, at: 0, stride: 0 }
+}
+
+const fn per_xcp(rows: &'static [Row], at: u16, stride: u16) -> Part {
+    Part { rows, at, stride }
+}
+
+/// A version and where its fields lie.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) version: Version,
+    pub(super) slots: Slots,
+}
+
+/// The layout of a version: of the parts what lies within its size, as a version may be the beginning of the next.
+#[expect(clippy::indexing_slicing, reason = "runs while compiling only")]
+const fn layout(format: u8, content: u8, size: u16, parts: &[Part]) -> Layout {
+    let mut slots = Slots::EMPTY;
+    let mut part = 0;
+    while part < parts.len() {
+        let Part { rows, at, stride } = parts[part];
+        let mut row = 0;
+        while row < rows.len() {
+            let (field, offset, kind, count) = rows[row];
+            if at + offset < size {
+                let last = at as usize + (XCP_MAX - 1) * stride as usize + offset as usize;
+                let end = last + count as usize * kind.width() as usize;
+                assert!(end <= size as usize, "a field ends behind the table");
+                slots.set(field, Slot { offset: at + offset, count, stride, kind });
+            }
+            row += 1;
+        }
+        part += 1;
+    }
+    Layout { version: Version { format, content, size }, slots }
+}
+
+/// Every table of fixed layout.
+pub(super) static LAYOUTS: [Layout; 16] = [
+    layout(1, 0, 80, &[once(discrete::V1_0)]),
+    layout(1, 1, 96, &[once(discrete::V1_3)]),
+    layout(1, 2, 104, &[once(discrete::V1_3)]),
+    layout(1, 3, 120, &[once(discrete::V1_3)]),
+    layout(1, 4, 288, &[once(discrete::V1_4)]),
+    layout(1, 5, 360, &[once(discrete::V1_5)]),
+    layout(1, 6, 384, &[once(discrete::V1_6_EARLY)]),
+    layout(1, 6, 1664, &[once(discrete::V1_6), per_xcp(discrete::XCP_1_6, 312, 168)]),
+    layout(
+        1,
+        7,
+        2208,
+        &[once(discrete::V1_7), per_xcp(discrete::XCP_1_7, 344, 232), once(discrete::V1_7_END)],
+    ),
+    layout(
+        1,
+        8,
+        3872,
+        &[once(discrete::V1_7), per_xcp(discrete::XCP_1_8, 344, 440), once(discrete::V1_8_END)],
+    ),
+    layout(2, 0, 120, &[once(apu::V2_0)]),
+    layout(2, 1, 120, &[once(apu::V2_4)]),
+    layout(2, 2, 128, &[once(apu::V2_4)]),
+    layout(2, 3, 152, &[once(apu::V2_4)]),
+    layout(2, 4, 168, &[once(apu::V2_4)]),
+    layout(3, 0, 264, &[once(apu::V3_0)]),
+];
