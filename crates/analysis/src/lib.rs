@@ -1,1 +1,5 @@
 //! What batches say when looked at together: windows, integrals, summaries. Pure: time comes with the rows.
+
+pub mod integral;
+pub mod sketch;
+pub mod window;

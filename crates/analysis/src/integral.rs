@@ -1,0 +1,194 @@
+//! Totals over time: integrals of what is sampled, rises of what the hardware counts.
+//!
+//! Times are nanoseconds of one clock, best the monotonic one; totals are in the value's unit times seconds. What
+//! nobody saw is not made up: a gap between two samples that is longer than the caller allows adds nothing.
+
+const SECOND: f64 = 1e9;
+
+/// How often something comes, learnt from when it came: what is a pause at 100 Hz is usual at one a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    usual_ns: i64,
+}
+
+impl Pace {
+    /// Shortest distance that is told from none: nobody minds a pause of a few seconds.
+    const FLOOR_NS: i64 = 1_000_000_000;
+    /// A distance so many times the usual one is a gap.
+    const PATIENCE: i64 = 5;
+
+    /// Begins with a guess of the usual distance.
+    pub fn new(usual_ns: i64) -> Self {
+        Self { usual_ns: usual_ns.max(Self::FLOOR_NS) }
+    }
+
+    /// Learns from a distance: at once when it is shorter, by doubling when it is longer, so that one outage is not
+    /// taken for a habit.
+    pub fn step(&mut self, distance_ns: i64) {
+        if distance_ns > 0 {
+            self.usual_ns = distance_ns.clamp(Self::FLOOR_NS, self.usual_ns.saturating_mul(2));
+        }
+    }
+
+    /// Longest distance that is no gap: five times the usual one, 5 s at least.
+    pub fn limit_ns(self) -> i64 {
+        self.usual_ns.saturating_mul(Self::PATIENCE)
+    }
+}
+
+/// Where a reading stands in time against the one before it.
+enum Order {
+    /// So many nanoseconds after it.
+    After(i64),
+    /// At the same instant, or before it by no more than the gap: it came late, and its time is accounted for.
+    Late,
+    /// Far before it: the clock was set back.
+    Reset,
+}
+
+fn order(last_ns: i64, time_ns: i64, gap_max_ns: i64) -> Order {
+    match time_ns.saturating_sub(last_ns) {
+        distance if distance > 0 => Order::After(distance),
+        distance if distance.saturating_neg() <= gap_max_ns => Order::Late,
+        _ => Order::Reset,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "distances are far below 2^52 nanoseconds")]
+fn seconds(distance_ns: i64) -> f64 {
+    distance_ns as f64 / SECOND
+}
+
+/// Integral of a sampled value over time.
+#[derive(Debug, Clone, Default)]
+pub struct Integral {
+    last: Option<(i64, f64)>,
+    total: f64,
+}
+
+impl Integral {
+    /// A sample: between it and the one before the value went straight (trapezoid rule).
+    pub fn sample(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        self.add(time_ns, value, gap_max_ns, f64::midpoint);
+    }
+
+    /// A mean over the time since the sample before.
+    pub fn mean(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        self.add(time_ns, value, gap_max_ns, |_, mean| mean);
+    }
+
+    fn add(&mut self, time_ns: i64, value: f64, gap_max_ns: i64, between: fn(f64, f64) -> f64) {
+        if !value.is_finite() {
+            return;
+        }
+        if let Some((last_ns, last)) = self.last {
+            match order(last_ns, time_ns, gap_max_ns) {
+                Order::After(distance) if distance <= gap_max_ns => {
+                    self.total += between(last, value) * seconds(distance);
+                }
+                Order::After(_) | Order::Reset => {}
+                Order::Late => return,
+            }
+        }
+        self.last = Some((time_ns, value));
+    }
+
+    /// The integral so far; none before the first sample.
+    pub fn total(&self) -> Option<f64> {
+        self.last.map(|_| self.total)
+    }
+}
+
+/// How much a counter of the hardware has risen since it was first read. A counter that falls was reset with its
+/// driver, or errs; what it counted in between is not known, so it adds nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Rise {
+    last: Option<(i64, f64)>,
+    total: f64,
+    falls: u64,
+}
+
+impl Rise {
+    /// A reading.
+    pub fn read(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        if !value.is_finite() {
+            return;
+        }
+        if let Some((last_ns, last)) = self.last {
+            if matches!(order(last_ns, time_ns, gap_max_ns), Order::Late) {
+                return;
+            }
+            if value < last {
+                self.falls += 1;
+            } else {
+                self.total += value - last;
+            }
+        }
+        self.last = Some((time_ns, value));
+    }
+
+    /// The rise so far; none before the first reading.
+    pub fn total(&self) -> Option<f64> {
+        self.last.map(|_| self.total)
+    }
+
+    /// How often the counter fell.
+    pub fn falls(&self) -> u64 {
+        self.falls
+    }
+}
+
+/// What a total comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A counter of the hardware.
+    Counter,
+    /// Integration of samples.
+    Integrated,
+}
+
+/// A total that the hardware counts where it can, and that is integrated where it does not. It goes over to the counter
+/// when that is first read and never back; it never falls.
+#[derive(Debug, Clone, Default)]
+pub struct Meter {
+    rise: Rise,
+    integral: Integral,
+}
+
+impl Meter {
+    /// A reading of the hardware's counter.
+    pub fn read(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        self.rise.read(time_ns, value, gap_max_ns);
+    }
+
+    /// A sample of the quantity whose integral the counter would be.
+    pub fn sample(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        if self.rise.total().is_none() {
+            self.integral.sample(time_ns, value, gap_max_ns);
+        }
+    }
+
+    /// Its mean over the time since the sample before.
+    pub fn mean(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
+        if self.rise.total().is_none() {
+            self.integral.mean(time_ns, value, gap_max_ns);
+        }
+    }
+
+    /// The total so far; none before the first reading or sample.
+    pub fn total(&self) -> Option<f64> {
+        match (self.rise.total(), self.integral.total()) {
+            (Some(rise), Some(integral)) => Some(rise + integral),
+            (rise, integral) => rise.or(integral),
+        }
+    }
+
+    /// Where the total comes from now.
+    pub fn origin(&self) -> Option<Origin> {
+        if self.rise.total().is_some() {
+            Some(Origin::Counter)
+        } else {
+            self.integral.total().map(|_| Origin::Integrated)
+        }
+    }
+}
