@@ -1,0 +1,269 @@
+//! Pods that hold GPUs, as the kubelet of the node tells: its pod-resources socket.
+//!
+//! gRPC over a Unix socket, service `v1.PodResourcesLister`, method `List`; the few messages stand here by hand. The
+//! kubelet answers 100 times a second at most: ask every 10 to 30 s. It makes the socket anew when it restarts, so the
+//! *folder* is what a container mounts, and a broken connection is opened again at the next asking. Pods that have ended
+//! may stay in the list for a while.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::{Identity, IdentityColumn};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use super::{GpuName, Owner};
+
+/// Where the kubelet has its socket unless told otherwise.
+pub const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
+
+const LIST: &str = "/v1.PodResourcesLister/List";
+/// Connecting and answering together.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest answer that is taken; 250 pods with their devices are some 100 KiB.
+const ANSWER_LEN_MAX: usize = 16 << 20;
+/// Most records of one answer; a node has some hundred devices at most.
+const RECORDS_MAX: usize = 8192;
+
+/// Why the kubelet's list is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeletError {
+    /// The socket's path is none that can be connected to.
+    #[error("{} cannot be the path of a socket", .path.display())]
+    Path {
+        /// As given.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// It refused or did not answer properly.
+    #[error("the kubelet did not answer on {}: {message}", .path.display())]
+    Refused {
+        /// Its socket.
+        path: PathBuf,
+        /// gRPC's word for it: `Unavailable` when nobody listens, `PermissionDenied` …
+        code: Code,
+        /// What was said.
+        message: String,
+    },
+    /// It did not answer in time.
+    #[error("the kubelet did not answer on {} within {PATIENCE:?}", .path.display())]
+    Late {
+        /// Its socket.
+        path: PathBuf,
+    },
+}
+
+/// A kubelet that can be asked.
+#[derive(Debug)]
+pub struct Kubelet {
+    path: PathBuf,
+    channel: Channel,
+}
+
+impl Kubelet {
+    /// The kubelet behind a socket. Connects at the first asking, and again whenever the connection broke. To be called in an
+    /// asynchronous runtime.
+    ///
+    /// # Errors
+    /// When the path is no text.
+    pub fn new(path: &Path) -> Result<Self, KubeletError> {
+        let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))
+            .map_err(|source| KubeletError::Path { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), channel: endpoint.connect_lazy() })
+    }
+
+    /// Which containers hold which GPUs now, sorted, so that the same holders give the same answer.
+    ///
+    /// # Errors
+    /// When it refuses, or does not answer within 5 s.
+    pub async fn owners(&self) -> Result<Vec<(GpuName, Owner)>, KubeletError> {
+        let asked = tokio::time::timeout(PATIENCE, async {
+            match self.list().await {
+                // A connection that the kubelet closed when it restarted is noticed by using it.
+                Err(status) if matches!(status.code(), Code::Unavailable | Code::Unknown) => {
+                    self.list().await
+                }
+                answer => answer,
+            }
+        });
+        match asked.await {
+            Ok(Ok(answer)) => Ok(owners_in(answer)),
+            Ok(Err(status)) => Err(KubeletError::Refused {
+                path: self.path.clone(),
+                code: status.code(),
+                message: gpuvitals_core::causes(&status),
+            }),
+            Err(_) => Err(KubeletError::Late { path: self.path.clone() }),
+        }
+    }
+
+    async fn list(&self) -> Result<message::ListPodResourcesResponse, Status> {
+        let mut client = Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_LEN_MAX);
+        client.ready().await.map_err(|error| Status::unavailable(gpuvitals_core::causes(&error)))?;
+        let codec =
+            ProstCodec::<message::ListPodResourcesRequest, message::ListPodResourcesResponse>::default();
+        let request = Request::new(message::ListPodResourcesRequest {});
+        Ok(client.unary(request, PathAndQuery::from_static(LIST), codec).await?.into_inner())
+    }
+}
+
+fn owners_in(answer: message::ListPodResourcesResponse) -> Vec<(GpuName, Owner)> {
+    let mut owners = Vec::new();
+    for pod in answer.pod_resources {
+        let (name, namespace) = (text(pod.name), text(pod.namespace));
+        for container in pod.containers {
+            let owner = Owner {
+                pod: name.clone(),
+                namespace: namespace.clone(),
+                container: text(container.name),
+                job: None,
+            };
+            let devices = container.devices.iter().filter(|devices| is_gpu(&devices.resource_name));
+            let names = devices.flat_map(|devices| &devices.device_ids).filter_map(|id| gpu_name(id));
+            owners.extend(names.map(|gpu| (gpu, owner.clone())));
+        }
+    }
+    // One GPU in several slices of one container is one record; among several holders the first counts, always the same.
+    owners.sort_by_cached_key(|(gpu, owner)| (format!("{gpu:?}"), order(owner)));
+    owners.dedup();
+    owners.truncate(RECORDS_MAX);
+    owners
+}
+
+fn order(owner: &Owner) -> [Option<Arc<str>>; 3] {
+    [owner.namespace.clone(), owner.pod.clone(), owner.container.clone()]
+}
+
+fn text(text: String) -> Option<Arc<str>> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+/// Whether the resource is a GPU or a part of one: `nvidia.com/gpu`, `nvidia.com/gpu.shared`, `nvidia.com/mig-1g.10gb`,
+/// `amd.com/gpu`, and AMD's partitions such as `amd.com/cpx_nps4`.
+fn is_gpu(resource: &str) -> bool {
+    resource.starts_with("nvidia.com/gpu")
+        || resource.starts_with("nvidia.com/mig-")
+        || resource.starts_with("amd.com/")
+}
+
+/// What a device plugin's id names: `GPU-…` or `MIG-…`, also as a slice of time (`GPU-…::3`); `nvidia0`, `nvidia0/vgpu2`
+/// as GKE spells them; a PCI address. A MIG instance by number (`nvidia0/gi1`) and AMD's `amdgpu_xcp_3` name a part that
+/// no UUID is given of: none.
+fn gpu_name(id: &str) -> Option<GpuName> {
+    let whole = id.split_once("::").map_or(id, |(whole, _slice)| whole);
+    if ["GPU-", "MIG-"].iter().any(|prefix| whole.starts_with(prefix)) {
+        return Some(GpuName::Uuid(whole.into()));
+    }
+    if let Some(rest) = whole.strip_prefix("nvidia") {
+        let index = rest.split_once("/vgpu").map_or(rest, |(index, _slice)| index);
+        return index
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| index.parse().ok())
+            .flatten()
+            .map(GpuName::Index);
+    }
+    is_pci(whole).then_some(())?;
+    let named = Identity::default().with(IdentityColumn::Pci, whole).ok()?;
+    named.shared(IdentityColumn::Pci).map(|pci| GpuName::Pci(Arc::clone(pci)))
+}
+
+/// `0000:0c:00.0`.
+fn is_pci(text: &str) -> bool {
+    let mut parts = text.split([':', '.']);
+    let mut hex = |lengths: std::ops::RangeInclusive<usize>| {
+        parts
+            .next()
+            .is_some_and(|part| lengths.contains(&part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    hex(4..=8) && hex(2..=2) && hex(2..=2) && hex(1..=1) && parts.next().is_none()
+}
+
+/// The messages, as far as they are read; `k8s.io/kubelet/pkg/apis/podresources/v1/api.proto`.
+mod message {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ListPodResourcesRequest {}
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ListPodResourcesResponse {
+        #[prost(message, repeated, tag = "1")]
+        pub pod_resources: Vec<PodResources>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PodResources {
+        #[prost(string, tag = "1")]
+        pub name: String,
+        #[prost(string, tag = "2")]
+        pub namespace: String,
+        #[prost(message, repeated, tag = "3")]
+        pub containers: Vec<ContainerResources>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ContainerResources {
+        #[prost(string, tag = "1")]
+        pub name: String,
+        #[prost(message, repeated, tag = "2")]
+        pub devices: Vec<ContainerDevices>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ContainerDevices {
+        #[prost(string, tag = "1")]
+        pub resource_name: String,
+        #[prost(string, repeated, tag = "2")]
+        pub device_ids: Vec<String>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_plugin_s_spelling_names_a_gpu_or_nothing() {
+        let uuid = |uuid: &str| Some(GpuName::Uuid(uuid.into()));
+        let pci = |pci: &str| Some(GpuName::Pci(pci.into()));
+        for (id, name) in [
+            ("GPU-5fd4f087-86f3-7a43-b711-4771313afc50", uuid("GPU-5fd4f087-86f3-7a43-b711-4771313afc50")),
+            ("GPU-5fd4f087::3", uuid("GPU-5fd4f087")),
+            ("MIG-3c8a1b::7", uuid("MIG-3c8a1b")),
+            ("MIG-GPU-5fd4/1/0", uuid("MIG-GPU-5fd4/1/0")),
+            ("nvidia3", Some(GpuName::Index(3))),
+            ("nvidia0/vgpu2", Some(GpuName::Index(0))),
+            ("nvidia0/gi1", None),
+            ("nvidia", None),
+            ("0000:0C:00.0", pci("0000:0c:00.0")),
+            ("00000000:0c:00.0", pci("0000:0c:00.0")),
+            ("amdgpu_xcp_3", None),
+            ("0000:0c:00", None),
+            ("", None),
+            ("::", None),
+        ] {
+            assert_eq!(gpu_name(id), name, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn only_gpus_are_resources_of_ours() {
+        for (resource, is) in [
+            ("nvidia.com/gpu", true),
+            ("nvidia.com/gpu.shared", true),
+            ("nvidia.com/mig-1g.10gb", true),
+            ("amd.com/gpu", true),
+            ("amd.com/cpx_nps4", true),
+            ("nvidia.com/hostdev", false),
+            ("intel.com/sriov", false),
+            ("hugepages-2Mi", false),
+        ] {
+            assert_eq!(is_gpu(resource), is, "{resource}");
+        }
+    }
+}

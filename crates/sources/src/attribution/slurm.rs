@@ -1,0 +1,179 @@
+//! Batch jobs that hold GPUs, found through their processes.
+//!
+//! Slurm puts every process of a job into a cgroup named after it: `…/slurm/uid_1000/job_4711/step_0` (version 1, also
+//! `slurm_NODE`), `…/slurmstepd.scope/job_4711/step_0` (version 2, also `NODE_slurmstepd.scope`). Where it does not manage
+//! cgroups, the process's environment has `SLURM_JOB_ID`, for who may read it (the same user, or `CAP_SYS_PTRACE`).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{GpuName, Owner};
+use crate::processes::GpuProcess;
+
+/// Most of a process's environment or cgroup that is read; the kernel's own bound of an environment is 2 MiB.
+const FILE_LEN_MAX: u64 = 256 << 10;
+/// Longest job number; Slurm's are 32 bits.
+const JOB_LEN_MAX: usize = 20;
+const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
+
+/// Finds the jobs of processes in a procfs.
+#[derive(Debug, Clone)]
+pub struct Slurm {
+    procfs: PathBuf,
+}
+
+impl Slurm {
+    /// With this `/proc`.
+    pub fn new(procfs: &Path) -> Self {
+        Self { procfs: procfs.to_owned() }
+    }
+
+    /// The jobs that hold the GPUs these processes are on. Of several jobs on one GPU the one whose processes hold the most
+    /// memory comes first.
+    pub fn owners(&self, processes: &[GpuProcess]) -> Vec<(GpuName, Owner)> {
+        let mut jobs: Vec<(Arc<str>, Arc<str>, i64)> = Vec::new();
+        for process in processes {
+            let Some(job) = self.job(process.pid) else { continue };
+            let memory = process.memory_mb.unwrap_or(0);
+            match jobs.iter_mut().find(|(gpu, known, _)| *gpu == process.gpu && **known == *job) {
+                Some((_, _, sum)) => *sum += memory,
+                None => jobs.push((Arc::clone(&process.gpu), job.into(), memory)),
+            }
+        }
+        jobs.sort_by(|a, b| (&a.0, -a.2, &a.1).cmp(&(&b.0, -b.2, &b.1)));
+        let owner = |job| Owner { job: Some(job), ..Owner::default() };
+        jobs.into_iter().map(|(gpu, job, _)| (GpuName::Uuid(gpu), owner(job))).collect()
+    }
+
+    /// The job of a process; none when it has none, has ended, or nothing of it may be read.
+    pub fn job(&self, pid: u32) -> Option<String> {
+        let process = self.procfs.join(pid.to_string());
+        let from_cgroup = || job_in_cgroup(&String::from_utf8_lossy(&read(&process.join("cgroup"))?));
+        let from_environment = || job_in_environment(&read(&process.join("environ"))?);
+        from_cgroup().or_else(from_environment)
+    }
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path).ok()?.take(FILE_LEN_MAX).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+/// The job that `/proc/<pid>/cgroup` names: `hierarchy:controllers:path` a line.
+fn job_in_cgroup(text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let path = line.splitn(3, ':').nth(2)?;
+        let parts = path.split('/');
+        let below =
+            parts.skip_while(|part| !(part.starts_with("slurm") || part.ends_with("slurmstepd.scope")));
+        below.skip(1).find_map(|part| job_number(part.strip_prefix("job_")?))
+    })
+}
+
+/// The job that `/proc/<pid>/environ` names: `NAME=value`, each ended by a zero byte. Nothing else of it is looked at.
+fn job_in_environment(bytes: &[u8]) -> Option<String> {
+    let value = bytes.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(VARIABLE))?;
+    job_number(std::str::from_utf8(value).ok()?)
+}
+
+fn job_number(text: &str) -> Option<String> {
+    let is_number = !text.is_empty() && text.len() <= JOB_LEN_MAX && text.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::processes::ProcessKind;
+
+    fn process(gpu: &str, pid: u32, memory_mb: Option<i64>) -> GpuProcess {
+        GpuProcess {
+            gpu: gpu.into(),
+            pid,
+            name: "python".into(),
+            kind: ProcessKind::Compute,
+            memory_mb,
+            utilization_pct: None,
+            memory_utilization_pct: None,
+            encoder_utilization_pct: None,
+            decoder_utilization_pct: None,
+        }
+    }
+
+    #[test]
+    fn a_cgroup_of_either_version_names_its_job() {
+        for (text, job) in [
+            ("0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n", Some("4711")),
+            ("0::/system.slice/n1_slurmstepd.scope/job_12/step_batch/user\n", Some("12")),
+            ("11:devices:/slurm/uid_1000/job_815/step_0/task_3\n1:name=systemd:/x\n", Some("815")),
+            ("4:memory:/\n3:cpuset:/slurm_node7/uid_0/job_9/step_extern\n", Some("9")),
+            ("0::/user.slice/user-1000.slice/session-3.scope\n", None),
+            ("0::/home/job_7/slurm\n", None),
+            ("0::/slurm/uid_1/job_/step_0\n", None),
+            ("0::/slurm/uid_1/job_7x/step_0\n", None),
+            ("0::/kubepods.slice/pod1/slurmd/job_5\n", Some("5")),
+            ("garbage", None),
+            ("", None),
+        ] {
+            assert_eq!(job_in_cgroup(text).as_deref(), job, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_environment_names_its_job_and_nothing_that_only_looks_so() {
+        for (bytes, job) in [
+            (&b"PATH=/bin\0SLURM_JOB_ID=4711\0HOME=/\0"[..], Some("4711")),
+            (b"SLURM_JOB_ID=4711", Some("4711")),
+            (b"OLD_SLURM_JOB_ID=1\0X=SLURM_JOB_ID=2\0", None),
+            (b"SLURM_JOB_ID=\0", None),
+            (b"SLURM_JOB_ID=\xff\xfe\0", None),
+            (b"SLURM_JOB_ID=123456789012345678901234567890\0", None),
+            (b"", None),
+        ] {
+            assert_eq!(job_in_environment(bytes).as_deref(), job, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_job_that_holds_most_of_a_gpu_comes_first() {
+        let procfs = tempfile::tempdir().unwrap();
+        let write = |pid: u32, file: &str, text: &str| {
+            let dir = procfs.path().join(pid.to_string());
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join(file), text).unwrap();
+        };
+        write(10, "cgroup", "0::/system.slice/slurmstepd.scope/job_1/step_0\n");
+        write(11, "cgroup", "0::/user.slice\n");
+        write(11, "environ", "SLURM_JOB_ID=2\0");
+        write(12, "environ", "SLURM_JOB_ID=2\0");
+        write(13, "cgroup", "0::/user.slice\n");
+        let slurm = Slurm::new(procfs.path());
+        let owners = slurm.owners(&[
+            process("GPU-a", 10, Some(500)),
+            process("GPU-a", 11, Some(300)),
+            process("GPU-a", 12, Some(300)),
+            process("GPU-b", 10, None),
+            process("GPU-b", 13, Some(9000)),
+            process("GPU-c", 99, Some(1)),
+        ]);
+        let job = |gpu: &str, job: &str| {
+            (GpuName::Uuid(gpu.into()), Owner { job: Some(job.into()), ..Owner::default() })
+        };
+        assert_eq!(owners, [job("GPU-a", "2"), job("GPU-a", "1"), job("GPU-b", "1")]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_invent_a_job(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let found = [job_in_cgroup(&String::from_utf8_lossy(&bytes)), job_in_environment(&bytes)];
+            for job in found.into_iter().flatten() {
+                prop_assert!(job.bytes().all(|b| b.is_ascii_digit()) && job.len() <= JOB_LEN_MAX);
+            }
+        }
+    }
+}

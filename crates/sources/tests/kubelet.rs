@@ -1,0 +1,200 @@
+//! The kubelet's pod-resources socket, played by a real gRPC server.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use gpuvitals_sources::attribution::kubelet::{Kubelet, KubeletError};
+use gpuvitals_sources::attribution::{GpuName, Owner};
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::{Code, Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+/// What any protobuf message is to who does not look into it: here the bytes are written by hand, so that the client's own
+/// field numbers are not what it is tested against.
+#[derive(Clone, Default, PartialEq)]
+struct Raw(Vec<u8>);
+
+impl prost::Message for Raw {
+    fn encode_raw(&self, buffer: &mut impl prost::bytes::BufMut) {
+        buffer.put_slice(&self.0);
+    }
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: prost::encoding::WireType,
+        buffer: &mut impl prost::bytes::Buf,
+        context: prost::encoding::DecodeContext,
+    ) -> Result<(), prost::DecodeError> {
+        prost::encoding::skip_field(wire_type, tag, buffer, context)
+    }
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// A field that is text or a message: tag, length, bytes.
+fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![tag << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        bytes.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    bytes.push(u8::try_from(length).unwrap());
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+fn devices(resource: &str, ids: &[&str]) -> Vec<u8> {
+    let ids = ids.iter().flat_map(|id| field(2, id.as_bytes()));
+    // Topology, which nobody asks for here: { nodes: [{ ID: 1 }] }.
+    field(1, resource.as_bytes()).into_iter().chain(ids).chain(field(3, &field(1, &[8, 1]))).collect()
+}
+
+fn container(name: &str, all: &[Vec<u8>]) -> Vec<u8> {
+    let all = all.iter().flat_map(|devices| field(2, devices));
+    field(1, name.as_bytes()).into_iter().chain(all).collect()
+}
+
+fn pod(name: &str, namespace: &str, containers: &[Vec<u8>]) -> Vec<u8> {
+    let containers = containers.iter().flat_map(|container| field(3, container));
+    let inner: Vec<u8> = field(1, name.as_bytes())
+        .into_iter()
+        .chain(field(2, namespace.as_bytes()))
+        .chain(containers)
+        .collect();
+    field(1, &inner)
+}
+
+fn owner(pod: &str, namespace: &str, container: &str) -> Owner {
+    let text = |text: &str| Some(Arc::from(text));
+    Owner { pod: text(pod), namespace: text(namespace), container: text(container), job: None }
+}
+
+/// Answers every `List` with the same.
+#[derive(Clone)]
+struct Stub(Result<Raw, Code>);
+
+impl Service<http::Request<Body>> for Stub {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let answer = self.0.clone();
+        Box::pin(async move {
+            assert_eq!(request.uri().path(), "/v1.PodResourcesLister/List");
+            let answer = answer.map(Response::new).map_err(|code| Status::new(code, "as the test says"));
+            let mut grpc = tonic::server::Grpc::new(ProstCodec::<Raw, Raw>::default());
+            let answer = Answer(answer);
+            Ok(grpc.unary(answer, request).await)
+        })
+    }
+}
+
+struct Answer(Result<Response<Raw>, Status>);
+
+impl tonic::server::UnaryService<Raw> for Answer {
+    type Response = Raw;
+    type Future = std::future::Ready<Result<Response<Raw>, Status>>;
+
+    fn call(&mut self, _: Request<Raw>) -> Self::Future {
+        std::future::ready(std::mem::replace(&mut self.0, Err(Status::internal("asked twice"))))
+    }
+}
+
+/// Serves as long as the runtime lives.
+fn serve(path: &Path, answer: Result<Vec<u8>, Code>) -> JoinHandle<()> {
+    let listener = UnixListener::bind(path).unwrap();
+    let incoming = async_stream::stream! {
+        loop {
+            yield listener.accept().await.map(|(stream, _)| stream);
+        }
+    };
+    let server = tonic::transport::Server::builder();
+    let served = server.serve_with_incoming(Stub(answer.map(Raw)), incoming);
+    tokio::spawn(async move { served.await.unwrap() })
+}
+
+#[tokio::test]
+async fn containers_with_gpus_are_found_under_every_resource() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.sock");
+    let answer = [
+        pod(
+            "train-0",
+            "ml",
+            &[
+                container("main", &[devices("nvidia.com/gpu", &["GPU-b", "GPU-a::1", "GPU-a::2"])]),
+                container("sidecar", &[devices("hugepages-2Mi", &["GPU-no"])]),
+            ],
+        ),
+        pod("mig", "ml", &[container("c", &[devices("nvidia.com/mig-1g.10gb", &["MIG-1"])])]),
+        pod("rocm", "hpc", &[container("c", &[devices("amd.com/gpu", &["0000:0C:00.0", "amdgpu_xcp_1"])])]),
+        pod("idle", "web", &[]),
+    ]
+    .concat();
+    let _server = serve(&path, Ok(answer));
+    let kubelet = Kubelet::new(&path).unwrap();
+    let owners = kubelet.owners().await.unwrap();
+    let expected = [
+        (GpuName::Pci("0000:0c:00.0".into()), owner("rocm", "hpc", "c")),
+        (GpuName::Uuid("GPU-a".into()), owner("train-0", "ml", "main")),
+        (GpuName::Uuid("GPU-b".into()), owner("train-0", "ml", "main")),
+        (GpuName::Uuid("MIG-1".into()), owner("mig", "ml", "c")),
+    ];
+    assert_eq!(owners, expected);
+}
+
+#[tokio::test]
+async fn a_kubelet_that_restarts_is_asked_again_on_its_new_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubelet.sock");
+    let kubelet = Kubelet::new(&path).unwrap();
+    let Err(KubeletError::Refused { code: Code::Unavailable, .. }) = kubelet.owners().await else {
+        panic!("nobody listens yet");
+    };
+    let answer =
+        |name: &str| Ok(pod(name, "ml", &[container("c", &[devices("nvidia.com/gpu", &["GPU-a"])])]));
+    let kubelet_process = tokio::runtime::Runtime::new().unwrap();
+    {
+        let _inside = kubelet_process.enter();
+        let _server = serve(&path, answer("before"));
+    }
+    assert_eq!(kubelet.owners().await.unwrap()[0].1.pod.as_deref(), Some("before"));
+    // With the runtime all its connections end, as with a process.
+    kubelet_process.shutdown_background();
+    std::fs::remove_file(&path).unwrap();
+    let _second = serve(&path, answer("after"));
+    assert_eq!(kubelet.owners().await.unwrap()[0].1.pod.as_deref(), Some("after"));
+}
+
+#[tokio::test]
+async fn refusals_and_malformed_answers_are_errors_that_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, answer, code, words) in [
+        ("denied", Err(Code::PermissionDenied), Code::PermissionDenied, "as the test says"),
+        ("cut", Ok(vec![0x0a, 0x7f, 0x0a]), Code::Internal, "decode"),
+        ("not-text", Ok(field(1, &field(1, &[0xff, 0xfe]))), Code::Internal, "UTF-8"),
+    ] {
+        let path = dir.path().join(name);
+        let _server = serve(&path, answer);
+        let error = Kubelet::new(&path).unwrap().owners().await.unwrap_err();
+        assert!(error.to_string().contains(words), "{name}: {error}");
+        let KubeletError::Refused { code: found, .. } = error else { panic!("{name}: {error}") };
+        assert_eq!(found, code, "{name}");
+    }
+}
