@@ -1,0 +1,111 @@
+//! What `doctor` tells about AMD GPUs: what is there, what is missing, and what gives it. Looks at names and rights, and
+//! opens no sensor.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::card::{Card, names, read_text, unbound};
+use crate::machine::Machine;
+use crate::probe::Driver;
+use crate::registry::{Finding, Verdict};
+
+/// The findings of a machine with these cards.
+pub(super) fn of_machine(machine: &Machine, cards: &[Card]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = cards.iter().flat_map(of_card).collect();
+    findings.extend(unbound(machine).into_iter().map(|(address, driver)| of_unbound(&address, driver)));
+    if findings.is_empty() {
+        let text = format!("no AMD GPU in {}", machine.sysfs.join("class/drm").display());
+        findings.push(Finding::new(Verdict::Note, Driver::AmdSysfs.as_str(), text));
+    }
+    findings
+}
+
+fn of_card(card: &Card) -> Vec<Finding> {
+    let subject = format!("{} {}", Driver::AmdSysfs, card.subject());
+    let driver = card.driver.as_deref().unwrap_or("unknown driver");
+    let version = card.driver_version.as_deref().unwrap_or("of unknown version");
+    let mut text = format!("{}, {driver} {version}", card.model);
+    if let Some(vbios) = &card.vbios {
+        text.push_str(", VBIOS ");
+        text.push_str(vbios);
+    }
+    let mut findings = vec![Finding::new(Verdict::Good, &subject, text)];
+    let mut tell = |verdict, text: String, remedy: &str| {
+        findings.push(Finding::new(verdict, &subject, text).remedy(remedy));
+    };
+    if card.driver.as_deref() == Some("radeon") {
+        tell(
+            Verdict::Partial,
+            "bound to radeon, which tells temperature, fan and clock only".to_owned(),
+            "boot with amdgpu.si_support=1 radeon.si_support=0 (or cik_support, by generation)",
+        );
+    }
+    if let Some(status) = asleep(card) {
+        tell(
+            Verdict::Note,
+            format!("{status}: left alone until something else wakes it"),
+            "to keep it awake: echo on > power/control in its device folder",
+        );
+    }
+    if hwmon(&card.device).is_none() {
+        tell(
+            Verdict::Partial,
+            "no hwmon: power, fan, temperatures and limits only as far as gpu_metrics has them".to_owned(),
+            "a virtual function in a guest has none; the host's driver has",
+        );
+    }
+    let is_amdgpu = card.driver.as_deref() != Some("radeon");
+    if is_amdgpu && !card.device.join("gpu_metrics").exists() {
+        tell(
+            Verdict::Note,
+            "no gpu_metrics: values come one by one from hwmon and pp_dpm files".to_owned(),
+            "Linux 5.10 or newer has it for Vega12 and newer GPUs",
+        );
+    }
+    if let Some(file) = denied(card) {
+        tell(
+            Verdict::Partial,
+            format!("no right to read {}", file.display()),
+            "run as root, or make the file readable (0444 by default; a container needs /sys mounted readable)",
+        );
+    }
+    findings
+}
+
+fn of_unbound(address: &str, driver: Option<String>) -> Finding {
+    let subject = format!("{} {address}", Driver::AmdSysfs);
+    match driver {
+        Some(driver) => Finding::new(Verdict::Note, subject, format!("held by {driver}, not by amdgpu"))
+            .remedy("nothing where it is passed to a virtual machine; else bind it to amdgpu"),
+        None => Finding::new(Verdict::Broken, subject, "an AMD GPU that no driver has")
+            .remedy("modprobe amdgpu; dmesg tells why it does not start"),
+    }
+}
+
+/// The state of a GPU that power management has put to sleep.
+fn asleep(card: &Card) -> Option<String> {
+    let power = card.device.join("power");
+    read_text(&power.join("control")).filter(|control| control == "auto")?;
+    read_text(&power.join("runtime_status")).filter(|status| status.starts_with("suspend"))
+}
+
+/// The folder of the GPU's own hardware monitor.
+pub(super) fn hwmon(device: &Path) -> Option<PathBuf> {
+    let folder = device.join("hwmon");
+    names(&folder).into_iter().find(|name| name.starts_with("hwmon")).map(|name| folder.join(name))
+}
+
+/// The first file of those that matter most that is there and must not be read.
+fn denied(card: &Card) -> Option<PathBuf> {
+    let mut files: Vec<PathBuf> = ["gpu_metrics", "gpu_busy_percent", "mem_info_vram_used", "pp_dpm_sclk"]
+        .iter()
+        .map(|name| card.device.join(name))
+        .collect();
+    if let Some(hwmon) = hwmon(&card.device) {
+        files.extend(["power1_average", "power1_input", "temp1_input"].iter().map(|name| hwmon.join(name)));
+    }
+    files.into_iter().find(|path| {
+        path.exists() && rustix::fs::access(path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS)
+    })
+}
