@@ -40,6 +40,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run everything in one process: source, queue, store, API and dashboard
     Up(Up),
+    /// Print rows of the GPUs (and host) of this machine as they are sampled
+    Sample(crate::sample::Sample),
     /// Ask a running gpuvitals about GPUs and their history
     Query(Query),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names

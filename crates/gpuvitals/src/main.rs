@@ -9,6 +9,7 @@ mod logging;
 mod pipe;
 mod quantity;
 mod query;
+mod sample;
 mod sampling;
 mod signal;
 mod simulate;
@@ -58,6 +59,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let (config, announcer) = settled(&layers(up.overrides())?)?;
             up::run(&config, announcer)
         }
+        Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => print(&metrics(

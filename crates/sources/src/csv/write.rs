@@ -110,6 +110,11 @@ impl<W: Write> WideWriter<W> {
         Ok(())
     }
 
+    /// The output, to be emptied while it is written.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// The output; what is buffered in it must be flushed there.
     pub fn into_inner(self) -> W {
         self.out

@@ -199,6 +199,7 @@ impl WorkerState {
 
     /// The worker's thread ends.
     pub(crate) fn ends(&self) {
+        self.out_since.store(0, Ordering::Release);
         self.ended.store(true, Ordering::Release);
     }
 

@@ -99,7 +99,6 @@ impl Worker {
             reading.clear();
             let result = self.probe.read(due, &mut reading);
             self.state.came_back(mono_ns());
-            self.take_rows(&reading, due, begin, stamp(begin.wall_ns, interval_ns));
             pause.after(&result, begin.mono_ns);
             if let Err(error) = result {
                 self.state.failed(error.reason());
@@ -107,10 +106,13 @@ impl Worker {
                 self.state.observe_all(&condition, begin);
                 // What is new when it comes back is told at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
+            } else {
+                self.take_rows(&reading, due, begin, stamp(begin.wall_ns, interval_ns));
             }
             let since = *batch_since_ns.get_or_insert(begin.mono_ns);
-            let next_in_ns = (schedule.next_ns() + interval_ns) - since;
-            if self.builder.rows() >= ROWS_MAX || next_in_ns > nanos(self.terms.hand_on) {
+            // What would be too old at the next tick goes now.
+            let age_then_ns = begin.mono_ns + interval_ns - since;
+            if self.builder.rows() >= ROWS_MAX || age_then_ns > nanos(self.terms.hand_on) {
                 self.hand_on();
                 batch_since_ns = None;
             }

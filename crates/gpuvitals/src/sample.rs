@@ -1,0 +1,199 @@
+//! `gpuvitals sample`: rows of every device to the terminal.
+
+mod print;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, Table};
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::registry::{Finding, Found, Verdict};
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, SamplerError, TargetState};
+
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+use crate::quantity;
+use crate::sampling::{MachineFlags, Sampling};
+use print::Printer;
+
+/// How long a wait for rows lasts at most before the devices are looked at.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// `gpuvitals sample`
+#[derive(Debug, Args)]
+pub(crate) struct Sample {
+    /// How rows are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// End after so many rows of each device [default: go on until interrupted]
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<u64>,
+    /// Time between two rows of a device: 1s, 100ms, 1ms at least [default: sampling.rate of the configuration, 1s]
+    #[arg(long, short = 'i', value_name = "DURATION")]
+    interval: Option<String>,
+    /// Print the host's rows in place of the GPUs', or beside them where the format allows it
+    #[arg(long)]
+    host: bool,
+    #[command(flatten)]
+    machine: MachineFlags,
+}
+
+/// Form of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line a device for people
+    Table,
+    /// A JSON object a row, with the column names of the table
+    Jsonl,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+impl Sample {
+    /// The settings these flags change.
+    ///
+    /// # Errors
+    /// When the interval is none.
+    pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
+        let mut set = self.machine.overrides();
+        if let Some(text) = &self.interval {
+            let interval = quantity::duration(text)
+                .map_err(|e| Failure::new(Exit::Usage, format!("--interval: {e}")))?;
+            let rate = 1.0 / interval.as_secs_f64().max(1e-9);
+            set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
+        }
+        Ok(set)
+    }
+
+    /// Whether rows of that table are printed: CSV has one header, and so one table.
+    fn wants(&self, table: Table) -> bool {
+        match table {
+            Table::GpuEvents => !(self.host && self.format == Format::Csv),
+            Table::SystemEvents => self.host,
+        }
+    }
+}
+
+/// Prints rows until there are enough, or the reader goes away.
+///
+/// # Errors
+/// When there is nothing to sample, or standard output fails.
+pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
+    let mut found = sampling.discover()?;
+    found.probes.retain(|probe| flags.wants(probe.table()));
+    if found.probes.is_empty() {
+        return Err(nothing_to_sample(&found));
+    }
+    warn(&found.findings);
+    let config = SamplerConfig { hand_on: Duration::ZERO, ..sampling.sampler() };
+    let sampler = Sampler::start(found.probes, config, Owners::new()).map_err(refused)?;
+    let mut printer = Printer::new(flags.format);
+    match print_rows(&sampler, flags.count, &mut printer) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::io("cannot write to standard output", error)),
+        Ok(given) if given == 0 && flags.count != Some(0) => Err(gave_nothing(&sampler.states())),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Says how many rows were printed.
+fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> io::Result<u64> {
+    let mut given: HashMap<Arc<str>, u64> = HashMap::new();
+    let mut out = io::stdout().lock();
+    let enough = |given: &HashMap<Arc<str>, u64>, states: &[TargetState]| {
+        count.is_some_and(|count| {
+            states.iter().all(|state| match &state.condition {
+                Condition::Starting => false,
+                Condition::Up => given.get(&name_of(state)).copied().unwrap_or(0) >= count,
+                Condition::Down { .. } | Condition::Stuck { .. } => true,
+            })
+        })
+    };
+    loop {
+        if let Some(batch) = sampler.next(PATIENCE) {
+            let rows = (0..batch.rows()).filter(|&row| {
+                let identity = batch.identity(row);
+                let name = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());
+                let printed = given.entry(name.unwrap_or_default()).or_insert(0);
+                *printed += 1;
+                count.is_none_or(|count| *printed <= count)
+            });
+            for row in rows.collect::<Vec<_>>() {
+                printer.print(&mut out, &batch, row)?;
+            }
+            out.flush()?;
+        } else if sampler.is_over() {
+            break;
+        }
+        if count.is_some() && enough(&given, &sampler.states()) {
+            break;
+        }
+    }
+    let printed = given.values().map(|&rows| count.map_or(rows, |count| rows.min(count))).sum();
+    Ok(printed)
+}
+
+fn name_of(state: &TargetState) -> Arc<str> {
+    let identity = &state.identity;
+    identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned()).unwrap_or_default()
+}
+
+/// Tells on standard error what will be missing.
+fn warn(findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
+        tell(&format!("{}: {}", finding.subject, finding.text));
+    }
+}
+
+fn tell(text: &str) {
+    // Nobody is left to tell when not even this can be written.
+    let _unwritten = writeln!(io::stderr(), "gpuvitals: {text}");
+}
+
+/// No device: what was looked at, and what to do.
+pub(crate) fn nothing_to_sample(found: &Found) -> Failure {
+    let missing = found.findings.iter().filter(|finding| finding.verdict != Verdict::Good).map(|finding| {
+        let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!(" ({remedy})"));
+        format!("\n  {}: {}{remedy}", finding.subject, finding.text)
+    });
+    let text: String = std::iter::once("no GPU was found".to_owned()).chain(missing).collect();
+    Failure::new(Exit::Unavailable, text)
+}
+
+/// Sampling was refused before it began.
+pub(crate) fn refused(error: SamplerError) -> Failure {
+    match error {
+        SamplerError::TooFast { .. } => {
+            Failure::new(Exit::Config, format!("{error}; ask for a lower rate, or another --driver"))
+        }
+        SamplerError::Thread(_) => Failure::caused(Exit::Io, "sampling", error),
+    }
+}
+
+fn gave_nothing(states: &[TargetState]) -> Failure {
+    let is_denied = |state: &TargetState| {
+        matches!(&state.condition, Condition::Down { reason: AbsenceReason::Denied, .. })
+    };
+    let exit = if states.iter().any(is_denied) { Exit::Permission } else { Exit::Unavailable };
+    let lines = states.iter().map(|state| {
+        let why = match &state.condition {
+            Condition::Down { detail, .. } => detail.clone(),
+            Condition::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
+            Condition::Starting | Condition::Up => "no answer yet".to_owned(),
+        };
+        format!("\n  {} by {}: {why}", name_of(state), state.driver)
+    });
+    let text: String = std::iter::once("no device gave a row".to_owned()).chain(lines).collect();
+    Failure::new(exit, text)
+}
+
+/// The batch's table, as rows spell it.
+fn table_name(batch: &Batch) -> &'static str {
+    match batch.table() {
+        Table::GpuEvents => "gpu_events",
+        Table::SystemEvents => "system_events",
+    }
+}

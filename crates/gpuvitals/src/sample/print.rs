@@ -1,0 +1,176 @@
+//! Rows as text.
+
+use std::io::{self, Write};
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::{Table, gpu_metrics, host_metrics};
+use gpuvitals_core::{Batch, IdentityColumn, MetricId, time};
+use gpuvitals_sources::csv::write::{WideWriter, WriteError};
+use serde_json::{Map, Value as Json};
+
+use super::{Format, table_name};
+
+/// Lines after which the heading is printed again.
+const HEADING_EVERY: usize = 24;
+
+/// A column for people: heading, width, what stands in it.
+struct Column {
+    heading: &'static str,
+    width: usize,
+    metric: MetricId,
+    decimals: usize,
+}
+
+const fn column(heading: &'static str, width: usize, column: &str, decimals: usize) -> Column {
+    Column { heading, width, metric: MetricId::of(column), decimals }
+}
+
+const GPU: &[Column] = &[
+    column("busy %", 6, "utilization_pct", 0),
+    column("used MiB", 8, "memory_used_mb", 0),
+    column("mem %", 5, "memory_used_pct", 0),
+    column("W", 6, "power_w", 1),
+    column("cap W", 5, "power_limit_w", 0),
+    column("°C", 4, "temperature_c", 0),
+    column("hot °C", 6, "temperature_junction_c", 0),
+    column("MHz", 5, "gpu_clock_mhz", 0),
+    column("mem MHz", 7, "mem_clock_mhz", 0),
+    column("fan %", 5, "fan_speed_pct", 0),
+    column("throttled", 9, "throttled", 0),
+];
+
+const HOST: &[Column] = &[
+    column("cpu %", 6, "cpu_pct", 1),
+    column("used MiB", 8, "memory_mb", 0),
+    column("load", 6, "load1", 2),
+    column("ctx switches", 14, "ctx_switches", 0),
+    column("page faults", 14, "page_faults", 0),
+    column("irqs", 14, "irqs", 0),
+];
+
+/// Prints rows one by one.
+pub(super) struct Printer {
+    format: Format,
+    /// Table of the heading that was printed last, and the lines since.
+    heading: Option<(Table, usize)>,
+    csv: Option<WideWriter<Vec<u8>>>,
+}
+
+impl Printer {
+    pub(super) fn new(format: Format) -> Self {
+        Self { format, heading: None, csv: None }
+    }
+
+    /// Prints a row.
+    pub(super) fn print(&mut self, out: &mut impl Write, batch: &Batch, row: usize) -> io::Result<()> {
+        match self.format {
+            Format::Table => self.line(out, batch, row),
+            Format::Jsonl => writeln!(out, "{}", json(batch, row)),
+            Format::Csv => self.csv(out, batch, row),
+        }
+    }
+
+    fn line(&mut self, out: &mut impl Write, batch: &Batch, row: usize) -> io::Result<()> {
+        let table = batch.table();
+        let columns = if table == Table::GpuEvents { GPU } else { HOST };
+        let since = match self.heading {
+            Some((before, since)) if before == table && since < HEADING_EVERY => since,
+            _ => {
+                let who = if table == Table::GpuEvents { "gpu" } else { "host" };
+                write!(out, "{:12} {who:>3} {:20}", "time (UTC)", "")?;
+                for column in columns {
+                    write!(out, " {:>width$}", column.heading, width = column.width)?;
+                }
+                writeln!(out)?;
+                0
+            }
+        };
+        self.heading = Some((table, since + 1));
+        let identity = batch.identity(row);
+        let at = batch.timestamps().get(row).copied().unwrap_or_default();
+        let index = identity.index.map_or(String::new(), |index| index.to_string());
+        let name = match table {
+            Table::GpuEvents => identity
+                .get(IdentityColumn::Model)
+                .or_else(|| identity.get(IdentityColumn::Pci))
+                .or_else(|| identity.uuid()),
+            Table::SystemEvents => identity.node(),
+        };
+        let name: String = name.unwrap_or_default().chars().take(20).collect();
+        write!(out, "{:12} {index:>3} {name:20}", clock_time(at))?;
+        for column in columns {
+            let value = batch.metric(column.metric).and_then(|values| values.value(row));
+            let text = value.map_or_else(|| "-".to_owned(), |value| number(value, column.decimals));
+            write!(out, " {text:>width$}", width = column.width)?;
+        }
+        writeln!(out)
+    }
+
+    fn csv(&mut self, out: &mut impl Write, batch: &Batch, row: usize) -> io::Result<()> {
+        let writer = self.csv.get_or_insert_with(|| {
+            let metrics: Vec<MetricId> = match batch.table() {
+                Table::GpuEvents => gpu_metrics().map(|(id, _)| id).collect(),
+                Table::SystemEvents => host_metrics().map(|(id, _)| id).collect(),
+            };
+            WideWriter::with_metrics(Vec::new(), metrics)
+        });
+        let keep: Vec<bool> = (0..batch.rows()).map(|at| at == row).collect();
+        let Some(one) = batch.filter(&keep) else { return Ok(()) };
+        match writer.write(&one) {
+            Ok(()) => {}
+            Err(WriteError::Io(error)) => return Err(error),
+            Err(error) => return Err(io::Error::other(error)),
+        }
+        let lines = std::mem::take(writer.get_mut());
+        out.write_all(&lines)
+    }
+}
+
+/// `12:34:56.789` of a UTC time.
+fn clock_time(timestamp_ns: i64) -> String {
+    let text = time::format(timestamp_ns.div_euclid(1_000_000) * 1_000_000);
+    let clock = text.split('T').nth(1).unwrap_or(&text).trim_end_matches('Z').to_owned();
+    let (seconds, fraction) = clock.split_once('.').unwrap_or((&clock, ""));
+    format!("{seconds}.{fraction:0<3}")
+}
+
+fn number(value: Value, decimals: usize) -> String {
+    match value {
+        Value::Int(v) => v.to_string(),
+        other => format!("{:.decimals$}", other.as_f64()),
+    }
+}
+
+/// The row with the column names of the table; what has no value is not there, `absent` says why.
+fn json(batch: &Batch, row: usize) -> Json {
+    let mut object = Map::new();
+    let at = batch.timestamps().get(row).copied().unwrap_or_default();
+    object.insert("table".to_owned(), table_name(batch).into());
+    object.insert("timestamp".to_owned(), time::format(at).into());
+    object.insert("timestamp_ns".to_owned(), at.into());
+    let identity = batch.identity(row);
+    if let Some(index) = identity.index {
+        object.insert("gpu".to_owned(), index.into());
+    }
+    for column in IdentityColumn::ALL {
+        if let Some(text) = identity.get(column) {
+            object.insert(column.name().to_owned(), text.into());
+        }
+    }
+    for (metric, values) in batch.metrics() {
+        if let Some(value) = values.value(row) {
+            object.insert(metric.metric().column.to_owned(), value.to_json());
+        }
+    }
+    let key = identity.key();
+    let absent: Map<String, Json> = batch
+        .absences
+        .iter()
+        .filter(|absence| Some(&absence.gpu) == key.as_ref())
+        .map(|absence| (absence.metric.metric().column.to_owned(), absence.reason.as_str().into()))
+        .collect();
+    if !absent.is_empty() {
+        object.insert("absent".to_owned(), absent.into());
+    }
+    Json::Object(object)
+}

@@ -1,0 +1,337 @@
+//! The sampler keeps its pace, and a sick device costs nobody else anything.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn, MetricId};
+use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
+use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, SamplerError};
+
+const POWER: MetricId = MetricId::of("power_w");
+const FAN: MetricId = MetricId::of("fan_speed_pct");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Answer = Box<dyn FnMut(Due, &mut gpuvitals_sources::probe::Row) -> Result<(), ProbeError> + Send>;
+
+/// A device whose readings the test decides.
+struct Scripted {
+    identity: Arc<Identity>,
+    deadline: Duration,
+    answer: Answer,
+}
+
+impl Probe for Scripted {
+    fn driver(&self) -> Driver {
+        Driver::AmdSysfs
+    }
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        vec![Arc::clone(&self.identity)]
+    }
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        (self.answer)(due, reading.row(&self.identity))
+    }
+}
+
+fn device(
+    uuid: &str,
+    answer: impl FnMut(Due, &mut gpuvitals_sources::probe::Row) -> Result<(), ProbeError> + Send + 'static,
+) -> Box<dyn Probe> {
+    let identity = Identity::default().with(IdentityColumn::Uuid, uuid).unwrap();
+    let deadline = Duration::from_millis(20);
+    Box::new(Scripted { identity: Arc::new(identity), deadline, answer: Box::new(answer) })
+}
+
+fn every(interval: Duration) -> SamplerConfig {
+    SamplerConfig { interval, hand_on: Duration::ZERO, ..SamplerConfig::default() }
+}
+
+fn start(probes: Vec<Box<dyn Probe>>, interval: Duration) -> Sampler {
+    Sampler::start(probes, every(interval), Owners::new()).unwrap()
+}
+
+fn uuid_of(batch: &Batch) -> String {
+    batch.identity(0).uuid().unwrap().to_owned()
+}
+
+/// Batches until the condition holds of what came so far.
+fn until(sampler: &Sampler, mut enough: impl FnMut(&Batch) -> bool) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    loop {
+        let batch = sampler.next(PATIENCE).expect("a batch within the patience of the test");
+        let done = enough(&batch);
+        batches.push(batch);
+        if done {
+            return batches;
+        }
+    }
+}
+
+fn condition(sampler: &Sampler, uuid: &str) -> Condition {
+    let state = sampler.states().into_iter().find(|state| state.identity.uuid() == Some(uuid));
+    state.unwrap().condition
+}
+
+#[test]
+fn rows_lie_on_the_grid_and_carry_each_tier_in_its_time() {
+    let sampler = start(
+        vec![device("GPU-1", |due, row| {
+            row.float(POWER, 100.0);
+            if due.slow {
+                row.float(FAN, 30.0);
+            }
+            Ok(())
+        })],
+        Duration::from_millis(10),
+    );
+    let mut seen = 0;
+    let batches = until(&sampler, |batch| {
+        seen += batch.rows();
+        seen >= 20
+    });
+    let times: Vec<i64> = batches.iter().flat_map(|batch| batch.timestamps().to_vec()).collect();
+    assert!(times.iter().all(|time| time % 1_000_000 == 0), "whole milliseconds: {times:?}");
+    assert!(times.windows(2).all(|pair| pair[1] > pair[0]));
+    let fans = batches.iter().filter(|batch| batch.metric(FAN).is_some()).count();
+    assert_eq!(fans, 1, "the slow tier is read at the first tick and then a second later");
+    assert_eq!(batches[0].metric(POWER).unwrap().value(0), Some(Value::Float32(100.0)));
+    let stats = &sampler.stats()[0];
+    assert!(stats.ticks >= 20 && stats.lateness.quantile(0.5).is_some());
+}
+
+/// A device that answers only when the test lets it.
+fn gated(uuid: &str) -> (Box<dyn Probe>, SyncSender<()>) {
+    let (open, gate): (SyncSender<()>, Receiver<()>) = sync_channel(1024);
+    let probe = device(uuid, move |_, row| {
+        gate.recv().map_err(|_| ProbeError::Failed("the test is over".to_owned()))?;
+        row.float(POWER, 1.0);
+        Ok(())
+    });
+    (probe, open)
+}
+
+#[test]
+fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
+    let (sick, open) = gated("GPU-sick");
+    let well = device("GPU-well", |_, row| {
+        row.float(POWER, 2.0);
+        Ok(())
+    });
+    let sampler = start(vec![sick, well], Duration::from_millis(5));
+    let mut well_rows = 0;
+    until(&sampler, |batch| {
+        assert_eq!(uuid_of(batch), "GPU-well");
+        well_rows += batch.rows();
+        well_rows >= 50
+    });
+    assert!(matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { for_ns } if for_ns > 20_000_000));
+    assert_eq!(condition(&sampler, "GPU-well"), Condition::Up);
+    let missed = |uuid: &str| {
+        let stats = sampler.stats().into_iter().find(|stats| &*stats.targets[0] == uuid);
+        let stats = stats.unwrap();
+        (stats.ticks, stats.ticks_missed)
+    };
+    assert_eq!(missed("GPU-sick").0, 0, "the reading is still out");
+
+    (0..3).for_each(|_| open.send(()).unwrap());
+    let mut sick_rows = 0;
+    until(&sampler, |batch| {
+        sick_rows += usize::from(uuid_of(batch) == "GPU-sick");
+        sick_rows >= 3
+    });
+    assert!(missed("GPU-sick").1 > 10, "what was missed while it hung is counted, and not made up for");
+    // The fourth reading is out again: the thread cannot be ended, only left, and is named.
+    until(&sampler, |_| matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { .. }));
+    let out = sampler.stop(Duration::from_millis(100));
+    assert_eq!(out.len(), 1);
+    assert_eq!(out[0].identity.uuid(), Some("GPU-sick"));
+}
+
+#[test]
+fn a_device_that_is_gone_is_asked_ever_more_slowly_and_says_why() {
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let gone = device("GPU-gone", move |_, _| {
+        *count.lock().unwrap() += 1;
+        Err(ProbeError::Gone("fell off the bus".to_owned()))
+    });
+    let asleep = device("GPU-asleep", |_, row| {
+        row.down(AbsenceReason::Suspended, "runtime suspended");
+        Ok(())
+    });
+    let well = device("GPU-well", |_, row| {
+        row.float(POWER, 2.0);
+        Ok(())
+    });
+    let sampler = start(vec![gone, asleep, well], Duration::from_millis(2));
+    let mut rows = 0;
+    until(&sampler, |batch| {
+        assert_eq!(uuid_of(batch), "GPU-well", "nothing is made up for the others");
+        rows += 1;
+        rows >= 100
+    });
+    assert!(*asked.lock().unwrap() <= 2, "not at the sampling rate");
+    let detail = "gone: fell off the bus".to_owned();
+    assert_eq!(condition(&sampler, "GPU-gone"), Condition::Down { reason: AbsenceReason::Gone, detail });
+    assert!(matches!(
+        condition(&sampler, "GPU-asleep"),
+        Condition::Down { reason: AbsenceReason::Suspended, .. }
+    ));
+}
+
+#[test]
+fn a_repeated_snapshot_is_no_new_row_once_snapshots_are_known_to_move() {
+    let mut tick = 0_u64;
+    let sampler = start(
+        vec![device("GPU-1", move |due, row| {
+            tick += 1;
+            // The driver takes a snapshot at every fifth tick.
+            row.snapshot(tick / 5);
+            row.int(MetricId::of("gpu_clock_mhz"), i64::try_from(tick / 5).unwrap());
+            if due.slow {
+                row.float(FAN, 30.0);
+            }
+            Ok(())
+        })],
+        Duration::from_millis(2),
+    );
+    let mut rows = 0;
+    let batches = until(&sampler, |_| {
+        rows += 1;
+        rows >= 30
+    });
+    let clocks: Vec<f64> = batches[10..]
+        .iter()
+        .filter(|batch| batch.metric(FAN).is_none())
+        .map(|batch| batch.metric(MetricId::of("gpu_clock_mhz")).unwrap().value(0).unwrap().as_f64())
+        .collect();
+    assert!(clocks.windows(2).all(|pair| pair[1] > pair[0]), "each snapshot once: {clocks:?}");
+    let stats = &sampler.stats()[0];
+    assert!(stats.repeats >= 3 * (rows - 12), "{stats:?}");
+    let update = sampler.states()[0].update_interval.unwrap();
+    assert!(update >= Duration::from_millis(6), "the driver's own rate is seen: {update:?}");
+}
+
+#[test]
+fn a_captured_tree_that_never_moves_still_gives_rows() {
+    let sampler = start(
+        vec![device("GPU-1", |_, row| {
+            row.snapshot(7);
+            row.float(POWER, 1.0);
+            Ok(())
+        })],
+        Duration::from_millis(2),
+    );
+    let mut rows = 0;
+    until(&sampler, |_| {
+        rows += 1;
+        rows >= 20
+    });
+    assert_eq!(sampler.stats()[0].repeats, 0);
+}
+
+#[test]
+fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
+    let sampler = start(
+        vec![device("GPU-1", |_, row| {
+            row.float(POWER, 1.0);
+            Ok(())
+        })],
+        Duration::from_millis(1),
+    );
+    // A batch a millisecond fills the hand-off (256 batches); sampling goes on all the while.
+    while sampler.rows_dropped() < 20 {
+        std::thread::yield_now();
+    }
+    let first = sampler.next(PATIENCE).unwrap();
+    assert!(first.sequence > 20, "the oldest went: {}", first.sequence);
+    sampler.stop(PATIENCE);
+    let mut left = 1;
+    while sampler.next(PATIENCE).is_some() {
+        left += 1;
+    }
+    let rows = sampler.stats();
+    assert!(rows.is_empty(), "stopped workers are gone");
+    assert!(left > 200);
+}
+
+#[test]
+fn what_cannot_be_true_is_left_out_and_counted() {
+    let sampler = start(
+        vec![device("GPU-1", |_, row| {
+            row.float(POWER, f32::NAN);
+            row.absent(FAN, AbsenceReason::NotSupported);
+            Ok(())
+        })],
+        Duration::from_millis(5),
+    );
+    let batch = sampler.next(PATIENCE).unwrap();
+    assert!(batch.metric(POWER).is_none());
+    let reasons: HashMap<_, _> = batch.absences.iter().map(|a| (a.metric, (a.reason, a.count))).collect();
+    assert_eq!(reasons[&POWER], (AbsenceReason::Invalid, 1));
+    assert_eq!(reasons[&FAN], (AbsenceReason::NotSupported, 1));
+    assert!(sampler.stats()[0].invalid >= 1);
+}
+
+#[test]
+fn a_new_owner_is_on_the_next_rows() {
+    let owners = Owners::new();
+    let probe = device("GPU-1", |_, row| {
+        row.float(POWER, 1.0);
+        Ok(())
+    });
+    let sampler = Sampler::start(vec![probe], every(Duration::from_millis(2)), Arc::clone(&owners)).unwrap();
+    let pod = |batch: &Batch| batch.identity(0).get(IdentityColumn::Pod).map(str::to_owned);
+    assert_eq!(pod(&sampler.next(PATIENCE).unwrap()), None);
+    let owner = Owner { pod: Some("train-0".into()), ..Owner::default() };
+    owners.replace(vec![(GpuName::Uuid("GPU-1".into()), owner)]);
+    until(&sampler, |batch| pod(batch).as_deref() == Some("train-0"));
+    assert_eq!(sampler.states().len(), 1, "one device, whoever holds it");
+    assert_eq!(sampler.states()[0].identity.get(IdentityColumn::Pod), Some("train-0"));
+    owners.replace(Vec::new());
+    until(&sampler, |batch| pod(batch).is_none());
+}
+
+#[test]
+fn a_rate_that_a_driver_cannot_stand_is_refused_with_the_reason() {
+    struct Tool(Arc<Identity>);
+    impl Probe for Tool {
+        fn driver(&self) -> Driver {
+            Driver::NvidiaSmi
+        }
+        fn targets(&self) -> Vec<Arc<Identity>> {
+            vec![Arc::clone(&self.0)]
+        }
+        fn interval_min(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+        fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+            Ok(())
+        }
+    }
+    let tool = Tool(Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap()));
+    let refused =
+        Sampler::start(vec![Box::new(tool)], every(Duration::from_millis(10)), Owners::new()).unwrap_err();
+    assert!(matches!(refused, SamplerError::TooFast { .. }));
+    assert_eq!(refused.to_string(), "nvidia-smi cannot be read every 10ms: once in 1s at most");
+}
+
+#[test]
+fn a_probe_that_panics_takes_nobody_with_it() {
+    let broken = device("GPU-broken", |_, _| panic!("a bug of this test's probe"));
+    let well = device("GPU-well", |_, row| {
+        row.float(POWER, 2.0);
+        Ok(())
+    });
+    let sampler = start(vec![broken, well], Duration::from_millis(2));
+    until(&sampler, |_| matches!(condition(&sampler, "GPU-broken"), Condition::Down { .. }));
+    assert!(sampler.next(PATIENCE).is_some());
+    assert!(sampler.stop(PATIENCE).is_empty());
+}
