@@ -1,9 +1,187 @@
-//! AMD GPUs by the `rocm-smi` command.
+//! AMD GPUs by the `rocm-smi` command, any version: one run of the tool answers for all GPUs.
+//!
+//! Dear (a Python process that takes most of a second) and coarse (whole watts and MHz), so the last way. JSON is asked
+//! for; where none comes, text. Versions up to 5.x abort at the deep-sleep level of a clock table, before they print any
+//! JSON; then everything but the clocks is asked for.
+//!
+//! Its numbers are right by its own rules: clocks are those of the starred line of `pp_dpm_*`, power is the average up to
+//! version 5.
 
-use crate::machine::Machine;
-use crate::registry::Found;
+mod report;
+mod values;
 
-/// Finds the devices.
-pub fn find(_machine: &Machine) -> Found {
-    Found::default()
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::{AbsenceReason, Identity};
+
+use crate::machine::{Machine, ToolOutput, find_tool, run_tool};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
+use crate::registry::{Finding, Found, Verdict};
+use crate::sampler::Moment;
+
+pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
+
+/// The tool's name, and where ROCm puts it without touching `PATH`.
+const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];
+/// How long all runs of a reading may take together.
+const DEADLINE: Duration = Duration::from_secs(9);
+/// Most output that is read: 64 partitions with everything asked for have some 200 KiB.
+const OUTPUT_LEN_MAX: usize = 4 << 20;
+
+const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse"];
+const CLOCKS: &str = "--showclocks";
+const SLOW: &[&str] = &["--showmemuse", "--showfan", "--showvoltage"];
+const RARE: &[&str] = &[
+    "--showmaxpower",
+    "--showperflevel",
+    "--showid",
+    "--showuniqueid",
+    "--showbus",
+    "--showproductname",
+    "--showdriverversion",
+];
+
+/// How to ask, best first.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    json: bool,
+    clocks: bool,
+}
+
+const WAYS: [Way; 3] =
+    [Way { json: true, clocks: true }, Way { json: true, clocks: false }, Way { json: false, clocks: true }];
+
+/// Finds the tool. Whether it lists GPUs shows when it runs.
+pub fn find(machine: &Machine) -> Found {
+    let subject = Driver::RocmSmi.as_str();
+    let none = |finding| Found { findings: vec![finding], ..Found::default() };
+    if machine.is_captured() {
+        let text = "asks the kernel of this machine, whatever files are given; not used for a captured tree";
+        return none(Finding::new(Verdict::Note, subject, text));
+    }
+    let Some(program) = PROGRAMS.iter().find_map(find_tool) else {
+        let finding = Finding::new(Verdict::Note, subject, "the command is not installed");
+        return none(finding.remedy("install the package rocm-smi (Debian) or rocm-smi-lib (ROCm)"));
+    };
+    if !machine.sysfs.join("module/amdgpu").is_dir() {
+        let text = "the command is installed, and the kernel driver amdgpu is not loaded";
+        return none(
+            Finding::new(Verdict::Note, subject, text).remedy("modprobe amdgpu, if there is an AMD GPU"),
+        );
+    }
+    let text = format!("reads by {}", program.display());
+    Found {
+        probes: vec![Box::new(RocmSmi::new(program, &machine.node))],
+        findings: vec![Finding::new(Verdict::Good, subject, text)],
+        ..Found::default()
+    }
+}
+
+/// The tool, asked again and again.
+#[derive(Debug)]
+pub struct RocmSmi {
+    program: PathBuf,
+    node: Arc<str>,
+    /// Index of the way that gave cards last.
+    way: usize,
+    /// The tool's number of each card, and whose it is.
+    known: Vec<(u32, Arc<Identity>)>,
+    /// Whether who the cards are is asked for next time.
+    is_unsure: bool,
+}
+
+impl RocmSmi {
+    /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
+    pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
+        Self { program: program.into(), node: Arc::from(node), way: 0, known: Vec::new(), is_unsure: true }
+    }
+
+    /// Asks in the way that worked last, and then in worse ones, until one tells of cards. With when the tool was started.
+    fn ask(&mut self, due: Due) -> Result<(Report, Moment), ProbeError> {
+        let begun = Moment::now();
+        let mut said = String::new();
+        for (at, way) in WAYS.iter().enumerate().skip(self.way) {
+            let started = Moment::now();
+            let spent_ns = u64::try_from(started.mono_ns - begun.mono_ns).unwrap_or_default();
+            let left = DEADLINE.saturating_sub(Duration::from_nanos(spent_ns));
+            let output = run_tool(&self.program, &arguments(*way, due), left, OUTPUT_LEN_MAX)?;
+            let report = if way.json {
+                parse_json(&output.stdout).unwrap_or_default()
+            } else {
+                parse_text(&String::from_utf8_lossy(&output.stdout))
+            };
+            if !report.cards.is_empty() {
+                self.way = at;
+                return Ok((report, started));
+            }
+            said = complaint(&output);
+        }
+        self.way = 0;
+        Err(ProbeError::Gone(format!("{} lists no GPU: {said}", self.program.display())))
+    }
+}
+
+impl Probe for RocmSmi {
+    fn driver(&self) -> Driver {
+        Driver::RocmSmi
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        self.known.iter().map(|(_, identity)| Arc::clone(identity)).collect()
+    }
+
+    fn interval_min(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        let due = Due { rare: due.rare || self.is_unsure, ..due };
+        let (report, started) = self.ask(due)?;
+        if due.rare {
+            for (number, identity) in values::identify(&report, &self.node) {
+                match self.known.iter_mut().find(|(known, _)| *known == number) {
+                    Some((_, known)) if **known == *identity => {}
+                    Some((_, known)) => *known = identity,
+                    None => self.known.push((number, identity)),
+                }
+            }
+        }
+        for (number, identity) in &self.known {
+            let row = reading.row(identity);
+            row.taken(started.wall_ns);
+            match report.cards.iter().find(|card| card.number == *number) {
+                Some(card) => values::fill(card, due, row),
+                None => row.down(AbsenceReason::Gone, "rocm-smi does not list it any more"),
+            }
+        }
+        self.is_unsure =
+            report.cards.iter().any(|card| !self.known.iter().any(|(known, _)| *known == card.number));
+        Ok(())
+    }
+}
+
+fn arguments(way: Way, due: Due) -> Vec<&'static str> {
+    let mut arguments = FAST.to_vec();
+    arguments.extend(way.clocks.then_some(CLOCKS));
+    arguments.extend(if due.slow { SLOW } else { &[] });
+    arguments.extend(if due.rare { RARE } else { &[] });
+    arguments.extend(["--showmeminfo", "vram"]);
+    arguments.extend(if due.slow { &["vis_vram", "gtt"][..] } else { &[] });
+    arguments.extend(way.json.then_some("--json"));
+    arguments
+}
+
+/// How it ended and the last line it said.
+fn complaint(output: &ToolOutput) -> String {
+    let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+    let text = String::from_utf8_lossy(said);
+    let last = text.lines().rev().find(|line| line.chars().any(char::is_alphanumeric)).unwrap_or("nothing");
+    let short: String = last.trim().chars().take(200).collect();
+    format!("{}, {short:?}", output.status)
 }

@@ -1,0 +1,276 @@
+//! What the tool's keys mean: columns, units, identity. Keys of all versions from ROCm 4 to 6.
+
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
+
+use super::report::{Card, Report};
+use crate::probe::{Driver, Due, Row};
+
+/// From the printed text to the value in the column unit, or why there is none.
+type Parse = fn(&str) -> Result<Value, AbsenceReason>;
+
+/// A column and the keys it stands under, each version's own; of several the first that the card has.
+struct Column {
+    metric: MetricId,
+    tier: Tier,
+    keys: &'static [&'static str],
+    parse: Parse,
+}
+
+const fn column(metric: &str, tier: Tier, keys: &'static [&'static str], parse: Parse) -> Column {
+    Column { metric: MetricId::of(metric), tier, keys, parse }
+}
+
+const EDGE: MetricId = MetricId::of("temperature_edge_c");
+const JUNCTION: MetricId = MetricId::of("temperature_junction_c");
+const TEMPERATURE: MetricId = MetricId::of("temperature_c");
+const HBM: MetricId = MetricId::of("temperature_hbm_c");
+const POWER: MetricId = MetricId::of("power_w");
+const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
+const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
+
+const CURRENT_POWER: &str = "current socket graphics package power (w)";
+const AVERAGE_POWER: &str = "average graphics package power (w)";
+const HBM_KEYS: [&str; 4] = [
+    "temperature (sensor hbm 0) (c)",
+    "temperature (sensor hbm 1) (c)",
+    "temperature (sensor hbm 2) (c)",
+    "temperature (sensor hbm 3) (c)",
+];
+
+/// `gfx activity` is left out: where it is a number it is the same for all cards of a machine.
+const COLUMNS: &[Column] = &[
+    column("temperature_edge_c", Tier::Fast, &["temperature (sensor edge) (c)"], number),
+    column("temperature_junction_c", Tier::Fast, &["temperature (sensor junction) (c)"], number),
+    column("temperature_memory_c", Tier::Fast, &["temperature (sensor memory) (c)"], number),
+    column("power_w", Tier::Fast, &[CURRENT_POWER, AVERAGE_POWER], power),
+    column("power_average_w", Tier::Fast, &[AVERAGE_POWER], power),
+    column("utilization_pct", Tier::Fast, &["gpu use (%)"], number),
+    column("gpu_clock_mhz", Tier::Fast, &["sclk clock speed", "sclk clock level"], megahertz),
+    column("mem_clock_mhz", Tier::Fast, &["mclk clock speed", "mclk clock level"], megahertz),
+    column("soc_clock_mhz", Tier::Fast, &["socclk clock speed", "socclk clock level"], megahertz),
+    column("fabric_clock_mhz", Tier::Fast, &["fclk clock speed", "fclk clock level"], megahertz),
+    column("pcie_speed_gtps", Tier::Fast, &["pcie clock level"], link_speed),
+    column("pcie_gen", Tier::Fast, &["pcie clock level"], link_generation),
+    column("pcie_width", Tier::Fast, &["pcie clock level"], link_width),
+    column("memory_total_mb", Tier::Fast, &["vram total memory (b)"], mebibytes),
+    column("memory_used_mb", Tier::Fast, &["vram total used memory (b)"], mebibytes),
+    column("visible_memory_total_mb", Tier::Slow, &["vis_vram total memory (b)"], mebibytes),
+    column("visible_memory_used_mb", Tier::Slow, &["vis_vram total used memory (b)"], mebibytes),
+    column("gtt_total_mb", Tier::Slow, &["gtt total memory (b)"], mebibytes),
+    column("gtt_used_mb", Tier::Slow, &["gtt total used memory (b)"], mebibytes),
+    column(
+        "memory_utilization_pct",
+        Tier::Slow,
+        &["gpu memory read/write activity (%)", "gpu memory use (%)"],
+        number,
+    ),
+    column("fan_speed_pct", Tier::Slow, &["fan speed (%)", "fan level"], fan_share),
+    column("fan_speed_rpm", Tier::Slow, &["fan rpm"], integer),
+    column("voltage_gfx_mv", Tier::Slow, &["voltage (mv)"], integer),
+    column("power_limit_w", Tier::Rare, &["max graphics package power (w)"], number),
+    column("performance_level", Tier::Rare, &["performance level"], performance_level),
+];
+
+/// Fills a row with what the card said; what was due and is missing is absent.
+pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
+    for column in COLUMNS.iter().filter(|column| due.has(column.tier)) {
+        let text = column.keys.iter().find_map(|key| card.text(key));
+        match text.map_or(Err(AbsenceReason::NotSupported), |text| read(text, column.parse)) {
+            Ok(Value::Float32(watt)) if column.metric == POWER && !is_power_of(row.identity(), watt) => {
+                row.absent(POWER, AbsenceReason::Invalid);
+            }
+            Ok(value) => set(row, column.metric, value),
+            Err(reason) => absent(row, column.metric, reason, due),
+        }
+    }
+    let hottest = HBM_KEYS
+        .iter()
+        .filter_map(|key| read(card.text(key)?, number).ok())
+        .max_by(|a, b| a.as_f64().total_cmp(&b.as_f64()));
+    match hottest {
+        Some(value) => set(row, HBM, value),
+        None => absent(row, HBM, AbsenceReason::NotSupported, due),
+    }
+    match row.get(EDGE).or_else(|| row.get(JUNCTION)) {
+        Some(value) => set(row, TEMPERATURE, value),
+        None => absent(row, TEMPERATURE, AbsenceReason::NotSupported, due),
+    }
+    if let (Some(Value::Int(total)), Some(Value::Int(used))) = (row.get(MEMORY_TOTAL), row.get(MEMORY_USED))
+        && (0..=total).contains(&used)
+        && total > 0
+    {
+        row.int(MEMORY_FREE, total - used);
+        row.float(MEMORY_USED_PCT, share(used, total));
+    }
+}
+
+fn set(row: &mut Row, metric: MetricId, value: Value) {
+    match value {
+        Value::Int(value) => row.int(metric, value),
+        Value::Float32(value) => row.float(metric, value),
+        Value::Float(value) => row.double(metric, value),
+    }
+}
+
+fn absent(row: &mut Row, metric: MetricId, reason: AbsenceReason, due: Due) {
+    if reason != AbsenceReason::NotSupported || due.rare {
+        row.absent(metric, reason);
+    }
+}
+
+/// MI325X is known to print 0 to 2 W whatever it draws.
+fn is_power_of(identity: &Identity, watt: f32) -> bool {
+    watt > 2.0 || !identity.get(IdentityColumn::Model).is_some_and(|model| model.contains("MI325"))
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
+fn share(part: i64, whole: i64) -> f32 {
+    (part as f64 / whole as f64 * 100.0) as f32
+}
+
+/// The value, or why there is none: the tool has many words for what a card lacks.
+fn read(text: &str, parse: Parse) -> Result<Value, AbsenceReason> {
+    let word = text.to_ascii_lowercase();
+    let lacks = ["n/a", "none", "unknown", "unsupported", "not supported"];
+    if word.is_empty() || lacks.iter().any(|lack| word.starts_with(lack)) {
+        return Err(AbsenceReason::NotSupported);
+    }
+    parse(text)
+}
+
+fn number(text: &str) -> Result<Value, AbsenceReason> {
+    let number: f32 = text.trim().parse().map_err(|_| AbsenceReason::Invalid)?;
+    if number.is_finite() { Ok(Value::Float32(number)) } else { Err(AbsenceReason::Invalid) }
+}
+
+/// No card draws nothing: 0 is what old versions print for the second die of a package.
+fn power(text: &str) -> Result<Value, AbsenceReason> {
+    match number(text)? {
+        Value::Float32(0.0) => Err(AbsenceReason::NotSupported),
+        value => Ok(value),
+    }
+}
+
+fn integer(text: &str) -> Result<Value, AbsenceReason> {
+    text.trim().parse().map(Value::Int).map_err(|_| AbsenceReason::Invalid)
+}
+
+fn mebibytes(text: &str) -> Result<Value, AbsenceReason> {
+    let bytes: u64 = text.trim().parse().map_err(|_| AbsenceReason::Invalid)?;
+    i64::try_from(bytes >> 20).map(Value::Int).map_err(|_| AbsenceReason::Invalid)
+}
+
+/// `(852Mhz)`, `S: (137Mhz)`, `0 (300Mhz)`.
+fn megahertz(text: &str) -> Result<Value, AbsenceReason> {
+    let clock = in_parentheses(text).to_ascii_lowercase();
+    integer(clock.strip_suffix("mhz").ok_or(AbsenceReason::Invalid)?)
+}
+
+/// `13`, or `33 (13%)` after the level.
+fn fan_share(text: &str) -> Result<Value, AbsenceReason> {
+    number(in_parentheses(text).trim_end_matches('%'))
+}
+
+fn in_parentheses(text: &str) -> &str {
+    let inner = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+    inner.map_or(text, |(inner, _)| inner)
+}
+
+/// `1 (16.0GT/s x16)`: transfers and lanes.
+fn link(text: &str) -> Option<(&str, &str)> {
+    let (speed, lanes) = in_parentheses(text).split_once(' ')?;
+    Some((speed.strip_suffix("GT/s")?, lanes.trim().strip_prefix('x')?))
+}
+
+fn link_speed(text: &str) -> Result<Value, AbsenceReason> {
+    number(link(text).ok_or(AbsenceReason::Invalid)?.0)
+}
+
+fn link_width(text: &str) -> Result<Value, AbsenceReason> {
+    integer(link(text).ok_or(AbsenceReason::Invalid)?.1)
+}
+
+fn link_generation(text: &str) -> Result<Value, AbsenceReason> {
+    let speeds = ["2.5", "5.0", "8.0", "16.0", "32.0", "64.0"];
+    let (speed, _) = link(text).ok_or(AbsenceReason::Invalid)?;
+    let generation = speeds.iter().zip(1..).find(|(known, _)| **known == speed);
+    generation.map(|(_, generation)| Value::Int(generation)).ok_or(AbsenceReason::Invalid)
+}
+
+/// In the order of the codes that the catalogue gives them.
+const PERFORMANCE_LEVELS: [&str; 9] = [
+    "auto",
+    "low",
+    "high",
+    "manual",
+    "profile_standard",
+    "profile_min_sclk",
+    "profile_min_mclk",
+    "profile_peak",
+    "perf_determinism",
+];
+
+fn performance_level(text: &str) -> Result<Value, AbsenceReason> {
+    let word = text.trim().to_ascii_lowercase();
+    let code = PERFORMANCE_LEVELS.iter().zip(0..).find(|(level, _)| **level == word);
+    code.map(|(_, code)| Value::Int(code)).ok_or(AbsenceReason::Invalid)
+}
+
+/// Who the cards are, by the tool's numbers. Cards of one name are partitions of one package, and numbered. A text that no
+/// such column can have is left out; the number always names the card.
+pub(super) fn identify(report: &Report, node: &str) -> Vec<(u32, Arc<Identity>)> {
+    let cards = report.cards.iter();
+    let mut identities: Vec<(u32, Identity)> = cards
+        .filter_map(|card| Some((card.number, identity(card, report.driver.as_deref(), node)?)))
+        .collect();
+    let names: Vec<Option<Arc<str>>> = identities.iter().map(|(_, identity)| identity.key()).collect();
+    for (at, ((_, identity), name)) in identities.iter_mut().zip(&names).enumerate() {
+        if names.iter().filter(|other| *other == name).count() > 1 {
+            let partition = names.iter().take(at).filter(|other| *other == name).count();
+            set_text(identity, IdentityColumn::Partition, Some(&partition.to_string()));
+        }
+    }
+    identities.into_iter().map(|(number, identity)| (number, Arc::new(identity))).collect()
+}
+
+fn identity(card: &Card, driver: Option<&str>, node: &str) -> Option<Identity> {
+    let mut identity = Identity::default();
+    identity.index = i32::try_from(card.number).ok();
+    for (column, text) in [
+        (IdentityColumn::Node, Some(node)),
+        (IdentityColumn::Vendor, Some("amd")),
+        (IdentityColumn::Source, Some(Driver::RocmSmi.as_str())),
+        (IdentityColumn::Driver, driver),
+        (IdentityColumn::Model, model(card)),
+        (IdentityColumn::Pci, card.text("pci bus").filter(|text| text.contains(':'))),
+        (IdentityColumn::Uuid, unique_id(card).as_deref()),
+    ] {
+        set_text(&mut identity, column, text);
+    }
+    identity.resolve().ok()?;
+    Some(identity)
+}
+
+fn set_text(identity: &mut Identity, column: IdentityColumn, text: Option<&str>) {
+    let _fits = identity.set(column, text.unwrap_or_default());
+}
+
+/// `0x2150e7d042a1124` as the kernel prints it: 16 digits.
+fn unique_id(card: &Card) -> Option<String> {
+    let digits = card.text("unique id")?.strip_prefix("0x")?;
+    let id = u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0 && *id != u64::MAX)?;
+    Some(format!("{id:016x}"))
+}
+
+/// The product's name; versions that find none print the vendor's number in its place.
+fn model(card: &Card) -> Option<&str> {
+    let keys = ["card series", "device name", "card model"];
+    let names = keys.iter().filter_map(|key| card.text(key));
+    names.into_iter().find(|name| !name.starts_with("0x") && !name.starts_with("N/A"))
+}

@@ -1,0 +1,116 @@
+//! How the tool is asked, and what comes of its failures.
+
+use std::sync::Arc;
+
+use gpuvitals_core::AbsenceReason;
+use gpuvitals_sources::dialect::rocm_smi::{RocmSmi, find};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError};
+use gpuvitals_sources::registry::Verdict;
+use gpuvitals_sources::sampler::Moment;
+
+use crate::{FakeTool, capture, read};
+
+const FAST: Due = Due { slow: false, rare: false };
+
+#[test]
+fn one_run_answers_for_all_cards_and_identity_is_asked_for_rarely() {
+    let tool = FakeTool::new();
+    tool.says("answer.json", &capture("mi100_rocm571.json"));
+    let mut probe = tool.probe();
+    assert!(probe.targets().is_empty(), "nothing is run before the first reading");
+    let before = Moment::now().wall_ns;
+    let first = read(&mut probe, FAST).unwrap();
+    let taken = first.rows()[0].taken_ns().unwrap();
+    assert!((before..=Moment::now().wall_ns).contains(&taken));
+    let targets = probe.targets();
+    assert_eq!(targets.len(), first.rows().len());
+    let second = read(&mut probe, FAST).unwrap();
+    for (row, target) in second.rows().iter().zip(&targets) {
+        assert!(Arc::ptr_eq(row.identity(), target), "a card keeps its identity");
+        assert_eq!(row.absences(), [], "what is never there is told rarely");
+    }
+    let asked = tool.asked();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[0].contains("--showuniqueid") && asked[0].ends_with("--json"), "{}", asked[0]);
+    let fast = "--showtemp --showpower --showuse --showclocks --showmeminfo vram --json";
+    assert_eq!(asked[1], fast);
+}
+
+#[test]
+fn a_tool_that_aborts_at_the_clocks_is_asked_without_them() {
+    let tool = FakeTool::new();
+    tool.says("abort-on-clocks", "").says("answer.json", r#"{"card0": {"GPU use (%)": "4"}}"#);
+    let mut probe = tool.probe();
+    assert_eq!(read(&mut probe, FAST).unwrap().rows().len(), 1);
+    assert_eq!(tool.asked().len(), 2);
+    read(&mut probe, FAST).unwrap();
+    let asked = tool.asked();
+    assert_eq!(asked.len(), 3, "the way that worked is kept");
+    assert!(!asked[2].contains("--showclocks"));
+}
+
+#[test]
+fn where_no_json_comes_text_is_read() {
+    let tool = FakeTool::new();
+    tool.says("answer.json", "usage: rocm-smi\n").says("answer.txt", &capture("mi300x-x4-showall.txt"));
+    let mut probe = tool.probe();
+    let reading = read(&mut probe, Due::ALL).unwrap();
+    let keys: Vec<_> = reading.rows().iter().map(|row| row.identity().key().unwrap()).collect();
+    let ids = ["8d1457e2c20f59d2", "b4fa34630e85d42a", "e8986800e182538a", "eff71edc82169115"];
+    assert_eq!(keys.iter().map(|key| &**key).collect::<Vec<_>>(), ids);
+}
+
+#[test]
+fn a_card_that_is_no_longer_listed_is_down_and_a_new_one_is_asked_who_it_is() {
+    let tool = FakeTool::new();
+    let card = |number: u32, id: &str| format!(r#""card{number}": {{"Unique ID": "{id}", "Fan RPM": "1"}}"#);
+    tool.says("answer.json", &format!("{{{}, {}}}", card(0, "0xa1"), card(1, "0xb2")));
+    let mut probe = tool.probe();
+    read(&mut probe, FAST).unwrap();
+    tool.says("answer.json", &format!("{{{}, {}}}", card(1, "0xb2"), card(2, "0xc3")));
+    let second = read(&mut probe, FAST).unwrap();
+    assert_eq!(second.rows()[0].is_down().unwrap().0, AbsenceReason::Gone);
+    assert!(second.rows()[1].is_down().is_none());
+    let third = read(&mut probe, FAST).unwrap();
+    assert_eq!(third.rows()[2].identity().uuid(), Some("00000000000000c3"));
+}
+
+#[test]
+fn partitions_of_one_package_are_told_apart() {
+    let tool = FakeTool::new();
+    let card = r#"{"Unique ID": "0x8d1457e2c20f59d2", "Fan RPM": "1"}"#;
+    tool.says("answer.json", &format!(r#"{{"card0": {card}, "card1": {card}}}"#));
+    let reading = read(&mut tool.probe(), FAST).unwrap();
+    let keys: Vec<_> = reading.rows().iter().map(|row| row.identity().key().unwrap()).collect();
+    assert_eq!(keys, ["8d1457e2c20f59d2:0".into(), "8d1457e2c20f59d2:1".into()]);
+}
+
+#[test]
+fn hostile_names_stay_out_of_identities() {
+    let tool = FakeTool::new();
+    let card = r#"{"Unique ID": "../../etc", "PCI Bus": "x:\u0007", "Card Series": "a\nb"}"#;
+    tool.says("answer.json", &format!(r#"{{"card3": {card}}}"#));
+    let reading = read(&mut tool.probe(), FAST).unwrap();
+    assert_eq!(reading.rows()[0].identity().key().as_deref(), Some("node1:gpu3"));
+}
+
+#[test]
+fn a_tool_without_cards_says_what_it_said() {
+    let tool = FakeTool::new();
+    tool.says("answer.json", "").says("answer.txt", "ERROR: Driver not initialized (amdgpu not found)\n");
+    let Err(ProbeError::Gone(text)) = read(&mut tool.probe(), Due::ALL) else { panic!("no error") };
+    assert!(text.contains("Driver not initialized") && text.contains("exit status: 2"), "{text}");
+    let missing = read(&mut RocmSmi::new("/no/such/rocm-smi", "n"), Due::ALL).unwrap_err();
+    assert_eq!(missing, ProbeError::Gone("/no/such/rocm-smi is not installed, or not on PATH".to_owned()));
+}
+
+#[test]
+fn a_captured_tree_is_never_read_by_a_tool_that_asks_this_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = Machine { sysfs: dir.path().into(), ..Machine::local("captured") };
+    let found = find(&machine);
+    assert!(found.probes.is_empty());
+    assert_eq!(found.findings[0].verdict, Verdict::Note);
+    assert_eq!(found.findings[0].subject, Driver::RocmSmi.as_str());
+}
