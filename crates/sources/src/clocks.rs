@@ -18,6 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod amd;
+
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -261,7 +263,7 @@ impl fmt::Debug for ClocksFound {
 type Find = fn(&Machine) -> ClocksFound;
 
 /// The ways to set clocks.
-const WAYS: &[(Driver, Find)] = &[];
+const WAYS: &[(Driver, Find)] = &[(Driver::AmdSysfs, amd::find)];
 
 /// Finds the GPUs whose clocks can be asked for; with `forced` only by those ways.
 pub fn find(machine: &Machine, forced: &[Driver]) -> ClocksFound {

@@ -1,0 +1,412 @@
+//! Clocks of AMD GPUs by files of sysfs: `power_dpm_force_performance_level`, `pp_dpm_sclk`, `pp_dpm_mclk`,
+//! `pp_od_clk_voltage`.
+//!
+//! A frequency is held in the way the part has: by the nearest entry of a fixed list of clocks (GCN, Vega, MI100), by
+//! equal bounds in its overdrive table (RDNA with overdrive enabled, APUs), or by a cap with `perf_determinism` (MI200,
+//! MI300, which refuse equal bounds). Lists of up to three entries are lowest, present and highest clock: only their
+//! ends can be held.
+//!
+//! The way back sets the bounds of the overdrive table to what they were, not the whole table to its defaults, since an
+//! offset or curve of the user's may stand in it too. The mask of a list cannot be read back: on the way back to
+//! `manual` all entries are allowed; every other level allows them by itself.
+
+mod tables;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::Identity;
+
+use super::{ClockControl, ClockError, ClockState, ClocksFound, Level, Lock, Plan, Step};
+use crate::dialect::amd_sysfs;
+use crate::machine::{Machine, PinnedFile};
+use crate::probe::Driver;
+use tables::{ClockList, Overdrive};
+
+const LEVEL: &str = "power_dpm_force_performance_level";
+const GPU_LIST: &str = "pp_dpm_sclk";
+const MEMORY_LIST: &str = "pp_dpm_mclk";
+const OVERDRIVE: &str = "pp_od_clk_voltage";
+/// Overdrive in per cent, of drivers before Vega20.
+const OVERDRIVE_PCT: &str = "pp_sclk_od";
+/// PCI class of processing accelerators: Instinct.
+const CLASS_ACCELERATOR: u32 = 0x12;
+
+/// Finds the AMD GPUs.
+pub fn find(machine: &Machine) -> ClocksFound {
+    let control = |card: amd_sysfs::Card| {
+        let identity = Arc::new(card.identity(machine, Driver::AmdSysfs, None));
+        Box::new(AmdClocks::new(identity, card.device)) as Box<dyn ClockControl>
+    };
+    let controls = amd_sysfs::cards(machine).into_iter().map(control).collect();
+    ClocksFound { controls, ..ClocksFound::default() }
+}
+
+/// The clocks of one AMD GPU.
+#[derive(Debug)]
+pub struct AmdClocks {
+    identity: Arc<Identity>,
+    device: PathBuf,
+}
+
+/// How a GPU clock can be held.
+enum Hold {
+    /// By an entry of the list.
+    Entry(u32),
+    /// By both bounds of the overdrive table, which are these now.
+    Bounds { mhz: u32, before: (u32, u32) },
+    /// By the upper bound, with `perf_determinism`.
+    Cap { mhz: u32, before: (u32, u32) },
+}
+
+impl AmdClocks {
+    /// The clocks of a GPU whose files lie in `device` (`…/card0/device`). Reads nothing yet.
+    pub fn new(identity: Arc<Identity>, device: PathBuf) -> Self {
+        Self { identity, device }
+    }
+
+    fn read(&self, name: &str) -> Result<String, ClockError> {
+        let path = self.device.join(name);
+        read(&path).map_err(|source| ClockError::Unreadable { target: path.display().to_string(), source })
+    }
+
+    fn list(&self, name: &str) -> ClockList {
+        ClockList::parse(&self.read(name).unwrap_or_default())
+    }
+
+    fn overdrive(&self) -> Overdrive {
+        Overdrive::parse(&self.read(OVERDRIVE).unwrap_or_default())
+    }
+
+    fn step(&self, name: &str, text: impl Into<String>) -> Step {
+        Step { target: self.device.join(name).display().to_string(), text: text.into() }
+    }
+
+    /// The level in force, in the driver's word.
+    fn level(&self) -> Result<String, ClockError> {
+        self.read(LEVEL).map_err(|error| {
+            let ClockError::Unreadable { source, .. } = &error else { return error };
+            let why = match source.kind() {
+                io::ErrorKind::NotFound => {
+                    format!("the driver has no {LEVEL} for this GPU (in an SR-IOV guest the host has it)")
+                }
+                io::ErrorKind::PermissionDenied if self.is_asleep() => {
+                    "the GPU is asleep; use it, or write `on` to its power/control".to_owned()
+                }
+                _ => return error,
+            };
+            ClockError::NotSupported { what: "setting clocks".to_owned(), why }
+        })
+    }
+
+    fn is_asleep(&self) -> bool {
+        let status = read(&self.device.join("power/runtime_status"));
+        status.is_ok_and(|status| matches!(status.as_str(), "suspended" | "suspending"))
+    }
+
+    fn is_accelerator(&self) -> bool {
+        let class = self.read("class").ok().and_then(|class| amd_sysfs::parse_hex(&class));
+        let of_uevent = || {
+            let uevent = self.read("uevent").ok()?;
+            let class = uevent.lines().find_map(|line| line.strip_prefix("PCI_CLASS="))?;
+            u32::from_str_radix(class.trim(), 16).ok()
+        };
+        class.or_else(of_uevent).is_some_and(|class| class >> 16 == CLASS_ACCELERATOR)
+    }
+
+    /// Clock of a hwmon sensor (`freq1_input`, Hz), MHz.
+    fn sensor_mhz(&self, name: &str) -> Option<u32> {
+        let folders = std::fs::read_dir(self.device.join("hwmon")).ok()?;
+        let hz: u64 =
+            folders.flatten().find_map(|folder| read(&folder.path().join(name)).ok()?.parse().ok())?;
+        u32::try_from(hz / 1_000_000).ok()
+    }
+
+    fn hold(&self, mhz: u32, level: Option<Level>, notes: &mut Vec<String>) -> Result<Hold, ClockError> {
+        let list = self.list(GPU_LIST);
+        let overdrive = self.overdrive();
+        let is_cap = level == Some(Level::PerfDeterminism);
+        if !is_cap && list.is_fixed() {
+            return entry_of(&list, mhz, "GPU clock", notes).map(Hold::Entry);
+        }
+        if let Some(before) = overdrive.gpu_bounds_mhz {
+            let range = overdrive.gpu_range_mhz.or_else(|| list.range_mhz()).unwrap_or(before);
+            within(mhz, range, "GPU clock")?;
+            if is_cap || self.is_accelerator() {
+                notes.push(format!("the GPU clock is capped at {mhz} MHz by perf_determinism"));
+                return Ok(Hold::Cap { mhz, before });
+            }
+            notes.push(format!("the GPU clock is held at {mhz} MHz by the bounds of its overdrive table"));
+            return Ok(Hold::Bounds { mhz, before });
+        }
+        let ends = list.ends();
+        let near = ends.iter().find(|(_, end)| end.abs_diff(mhz) <= end / 50).map(|(index, _)| *index);
+        if let Some(index) = near.filter(|_| !is_cap) {
+            return Ok(Hold::Entry(index));
+        }
+        let ends: Vec<String> = ends.iter().map(|(_, end)| format!("{end} MHz")).collect();
+        let listed = if ends.is_empty() { "no clock".to_owned() } else { ends.join(" and ") };
+        Err(ClockError::NotSupported {
+            what: format!("a GPU clock of {mhz} MHz"),
+            why: format!(
+                "the driver lists {listed}, and shows no bounds to set \
+                 (overdrive is enabled by the kernel parameter amdgpu.ppfeaturemask); try the levels high or profile_peak"
+            ),
+        })
+    }
+
+    /// The allowed entries of a list: as asked, or the nearest to a memory clock.
+    fn entries(
+        &self,
+        name: &str,
+        asked: &[u32],
+        mhz: Option<u32>,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<u32>, ClockError> {
+        if asked.is_empty() && mhz.is_none() {
+            return Ok(Vec::new());
+        }
+        let list = self.list(name);
+        if list.entries.is_empty() {
+            return Err(ClockError::NotSupported {
+                what: "choosing a clock from the driver's list".to_owned(),
+                why: format!("{name} lists none"),
+            });
+        }
+        if let Some(mhz) = mhz {
+            return Ok(vec![entry_of(&list, mhz, "memory clock", notes)?]);
+        }
+        match asked.iter().find(|index| !list.indices().contains(index)) {
+            Some(index) => {
+                Err(ClockError::Wrong(format!("{name} has no level {index}; it has {}", list.spelled())))
+            }
+            None => Ok(asked.to_vec()),
+        }
+    }
+
+    /// The writes that set bounds of the GPU clock.
+    fn bounds(&self, low: Option<u32>, high: u32) -> Vec<Step> {
+        let low = low.map(|mhz| self.step(OVERDRIVE, format!("s 0 {mhz}\n")));
+        let high = self.step(OVERDRIVE, format!("s 1 {high}\n"));
+        low.into_iter().chain([high, self.step(OVERDRIVE, "c")]).collect()
+    }
+
+    /// The write that allows only these entries of a list.
+    fn mask(&self, name: &str, entries: &[u32]) -> Option<Step> {
+        let numbers: Vec<String> = entries.iter().map(u32::to_string).collect();
+        (!numbers.is_empty()).then(|| self.step(name, format!("{} ", numbers.join(" "))))
+    }
+
+    /// The steps back from a lock that touches the overdrive table or these lists.
+    fn way_back(&self, hold: Option<&Hold>, masked: &[&str]) -> Result<Vec<Step>, ClockError> {
+        let level = Level::by_name(&self.level()?).unwrap_or(Level::Auto);
+        let mut back = Vec::new();
+        if let Some(Hold::Bounds { before: (low, high), .. }) = hold {
+            // The driver takes bounds in `manual` only, so before the level changes.
+            back.extend(self.bounds(Some(*low), *high));
+        }
+        back.push(self.step(LEVEL, level.as_str()));
+        if let Some(Hold::Cap { before: (low, high), .. }) = hold {
+            // Leaving `perf_determinism` lifts its cap; what was there before is set again.
+            match level {
+                Level::Manual => back.extend(self.bounds(Some(*low), *high)),
+                Level::PerfDeterminism => back.extend(self.bounds(None, *high)),
+                _ => {}
+            }
+        }
+        if level == Level::Manual {
+            back.extend(masked.iter().filter_map(|name| self.mask(name, &self.list(name).indices())));
+        }
+        Ok(back)
+    }
+}
+
+impl ClockControl for AmdClocks {
+    fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    fn state(&mut self) -> Result<ClockState, ClockError> {
+        if self.is_asleep() {
+            return Ok(ClockState { is_asleep: true, ..ClockState::default() });
+        }
+        let level = self.level()?;
+        let (gpu, memory, overdrive) = (self.list(GPU_LIST), self.list(MEMORY_LIST), self.overdrive());
+        Ok(ClockState {
+            gpu_mhz: self.sensor_mhz("freq1_input").or(gpu.current_mhz),
+            memory_mhz: self.sensor_mhz("freq2_input").or(memory.current_mhz),
+            is_locked: match Level::by_name(&level) {
+                Some(Level::Auto) => Some(false),
+                // All entries may be allowed; the driver does not tell.
+                Some(Level::Manual) | None => None,
+                Some(_) => Some(true),
+            },
+            level: Some(level),
+            gpu_range_mhz: overdrive.gpu_range_mhz.or_else(|| gpu.range_mhz()),
+            gpu_choices_mhz: gpu.clocks_mhz(),
+            memory_choices_mhz: memory.clocks_mhz(),
+            is_asleep: false,
+        })
+    }
+
+    fn plan(&mut self, lock: &Lock) -> Result<Plan, ClockError> {
+        check(lock)?;
+        let mut notes = Vec::new();
+        let hold = lock.gpu_mhz.map(|mhz| self.hold(mhz, lock.level, &mut notes)).transpose()?;
+        let mut gpu = self.entries(GPU_LIST, &lock.gpu_levels, None, &mut notes)?;
+        if let Some(Hold::Entry(index)) = hold {
+            gpu.push(index);
+        }
+        let memory = self.entries(MEMORY_LIST, &lock.memory_levels, lock.memory_mhz, &mut notes)?;
+        let lists = [(GPU_LIST, gpu), (MEMORY_LIST, memory)];
+        let masks: Vec<Step> = lists.iter().filter_map(|(name, entries)| self.mask(name, entries)).collect();
+        let masked: Vec<&str> =
+            lists.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| *name).collect();
+
+        let level = match (&hold, lock.level) {
+            (Some(Hold::Cap { .. }), _) => Level::PerfDeterminism,
+            (None, Some(level)) if masks.is_empty() => level,
+            _ => Level::Manual,
+        };
+        if level == Level::PerfDeterminism && !masks.is_empty() {
+            return Err(ClockError::Wrong(
+                "this GPU holds its clock by perf_determinism, which leaves the memory clock to the driver"
+                    .to_owned(),
+            ));
+        }
+        let mut forward = vec![self.step(LEVEL, level.as_str())];
+        match hold {
+            Some(Hold::Bounds { mhz, .. }) => forward.extend(self.bounds(Some(mhz), mhz)),
+            Some(Hold::Cap { mhz, .. }) => forward.extend(self.bounds(None, mhz)),
+            Some(Hold::Entry(_)) | None => {}
+        }
+        forward.extend(masks);
+        Ok(Plan { back: self.way_back(hold.as_ref(), &masked)?, forward, notes })
+    }
+
+    fn plan_reset(&mut self) -> Result<Plan, ClockError> {
+        self.level()?;
+        let has_percent = self.device.join(OVERDRIVE_PCT).exists();
+        let percent = has_percent.then(|| self.step(OVERDRIVE_PCT, "0"));
+        let level = self.step(LEVEL, Level::Auto.as_str());
+        Ok(Plan { forward: percent.into_iter().chain([level]).collect(), ..Plan::default() })
+    }
+
+    fn apply(&mut self, step: &Step) -> Result<(), ClockError> {
+        let path = Path::new(&step.target);
+        // Never made, and written in one call: a sysfs file takes a call as a command.
+        let written = OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(step.text.as_bytes()));
+        match written.map_err(|error| refusal(step, error)) {
+            // Drivers that know no overdrive in per cent have the file and refuse it.
+            Err(ClockError::Refused { .. }) if path.ends_with(OVERDRIVE_PCT) => Ok(()),
+            written => written,
+        }
+    }
+
+    fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError> {
+        let level = steps.iter().rev().find(|step| Path::new(&step.target).ends_with(LEVEL));
+        if let Some(step) = level {
+            let seen = self.read(LEVEL)?;
+            if seen != step.text {
+                return Err(no_effect(step, seen));
+            }
+            if seen != Level::Manual.as_str() && seen != Level::PerfDeterminism.as_str() {
+                // Other levels have bounds of their own.
+                return Ok(());
+            }
+        }
+        let Some((low, high)) = self.overdrive().gpu_bounds_mhz else { return Ok(()) };
+        for (bound, seen) in [("s 0 ", low), ("s 1 ", high)] {
+            let asked = steps.iter().rev().find(|step| step.text.starts_with(bound));
+            let seen = format!("{bound}{seen}");
+            if let Some(step) = asked.filter(|step| step.text.trim_end() != seen) {
+                return Err(no_effect(step, seen));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what contradicts itself.
+fn check(lock: &Lock) -> Result<(), ClockError> {
+    let names_gpu_clock = lock.gpu_mhz.is_some() || !lock.gpu_levels.is_empty();
+    let names_memory_clock = lock.memory_mhz.is_some() || !lock.memory_levels.is_empty();
+    let text = match lock.level {
+        None if !names_gpu_clock && !names_memory_clock => {
+            "nothing to lock: name a level, a frequency, or numbers of levels".to_owned()
+        }
+        _ if lock.gpu_mhz.is_some() && !lock.gpu_levels.is_empty() => {
+            "a GPU clock is held by its frequency or by numbers of levels, not by both".to_owned()
+        }
+        _ if lock.memory_mhz.is_some() && !lock.memory_levels.is_empty() => {
+            "a memory clock is held by its frequency or by numbers of levels, not by both".to_owned()
+        }
+        None | Some(Level::Manual) => return Ok(()),
+        Some(Level::PerfDeterminism) if lock.gpu_levels.is_empty() && !names_memory_clock => return Ok(()),
+        Some(_) if !names_gpu_clock && !names_memory_clock => return Ok(()),
+        Some(level) => format!(
+            "with level {} the driver chooses these clocks; leave out the level, or the clocks",
+            level.as_str()
+        ),
+    };
+    Err(ClockError::Wrong(text))
+}
+
+/// The entry nearest to a frequency within the list.
+fn entry_of(list: &ClockList, mhz: u32, what: &str, notes: &mut Vec<String>) -> Result<u32, ClockError> {
+    if let Some(range) = list.range_mhz() {
+        within(mhz, range, what)?;
+    }
+    let nearest = list.entries.iter().min_by_key(|(_, entry)| entry.abs_diff(mhz));
+    let Some(&(index, entry)) = nearest else {
+        let why = "the driver lists no clocks".to_owned();
+        return Err(ClockError::NotSupported { what: format!("a {what} of {mhz} MHz"), why });
+    };
+    if entry != mhz {
+        notes.push(format!("{what}: level {index} ({entry} MHz) is the nearest to {mhz} MHz"));
+    }
+    Ok(index)
+}
+
+fn within(mhz: u32, (low, high): (u32, u32), what: &str) -> Result<(), ClockError> {
+    if (low..=high).contains(&mhz) {
+        return Ok(());
+    }
+    Err(ClockError::Wrong(format!("a {what} of {mhz} MHz is out of range: {low} to {high} MHz")))
+}
+
+fn no_effect(step: &Step, seen: String) -> ClockError {
+    ClockError::NoEffect { target: step.target.clone(), asked: step.text.trim_end().to_owned(), seen }
+}
+
+fn refusal(step: &Step, source: io::Error) -> ClockError {
+    let target = step.target.clone();
+    match source.kind() {
+        io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+            let remedy = "this needs root, or a udev rule that lets your group write this file".to_owned();
+            ClockError::Denied { target, remedy }
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            let remedy = format!(
+                "root is refused too ({source}): a container needs /sys writable, in an SR-IOV guest only the host sets \
+                 clocks, and a GPU that is suspended or in reset takes none"
+            );
+            ClockError::Denied { target, remedy }
+        }
+        io::ErrorKind::NotFound => ClockError::NotSupported {
+            what: format!("writing {target}"),
+            why: "the driver does not have this file for this GPU".to_owned(),
+        },
+        _ => ClockError::Refused { target, text: step.text.clone(), source },
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    PinnedFile::open(path)?.read_text().map(str::to_owned)
+}
