@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use crate::config::{Override, SourceKind, Times};
+use crate::sampling::MachineFlags;
 
 /// What are my GPUs doing?
 ///
@@ -95,7 +96,7 @@ pub(crate) struct Up {
     /// Replay this CSV file (long DCGM form or wide; .gz understood; - is standard input)
     #[arg(long, value_name = "FILE", conflicts_with = "source")]
     pub csv: Option<String>,
-    /// Where rows come from
+    /// Where rows come from [default: auto, the GPUs of this machine if it has any]
     #[arg(long, value_enum)]
     pub source: Option<SourceKind>,
     /// Times of replayed rows: as recorded, or shifted so that the first is now [default: recorded]
@@ -131,12 +132,14 @@ pub(crate) struct Up {
     /// Port of API and dashboard; 0 takes a free one [default: 8081]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+    #[command(flatten)]
+    machine: MachineFlags,
 }
 
 impl Up {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let mut set: Vec<Override> = Vec::new();
+        let mut set: Vec<Override> = self.machine.overrides();
         if let Some(file) = &self.csv {
             set.push(("source.kind", "csv".into()));
             set.push(("source.csv", file.as_str().into()));

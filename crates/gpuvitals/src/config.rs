@@ -67,6 +67,10 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SourceKind {
+    /// The GPUs of this machine if it has any; else what is stored is served.
+    Auto,
+    /// The GPUs of this machine.
+    Machine,
     /// No source: only what is stored is served.
     None,
     /// Replay of a CSV file.

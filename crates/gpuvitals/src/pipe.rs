@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{causes, wire};
+use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_queue::{ContentType, Frame, PublishError, Queue};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,11 @@ pub(crate) trait Described: Source {
 
     /// A line for people while it works, for sources that have an end.
     fn progress_line(&self) -> Option<String>;
+
+    /// What it holds already when it is told to stop; a source that can read its input again holds nothing.
+    fn rest(&mut self) -> Vec<Batch> {
+        Vec::new()
+    }
 }
 
 /// Between two lines of progress.
@@ -92,19 +97,8 @@ pub(crate) fn run<S: Described>(
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {
-                let count = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
-                let frame = match wire::encode(&batch) {
-                    Ok(payload) => Frame::new(ContentType::Batch, count, payload),
-                    Err(error) => break End::Failed(causes(&error)),
-                };
-                match runtime.block_on(queue.publish_wait(topic, frame, stop)) {
-                    Ok(_) => {
-                        progress.rows_published.fetch_add(count.into(), Ordering::Relaxed);
-                        progress.batches_published.fetch_add(1, Ordering::Relaxed);
-                        source.settle(batch.sequence);
-                    }
-                    Err(PublishError::Closed | PublishError::Cancelled) => break End::Stopped,
-                    Err(error) => break End::Failed(causes(&error)),
+                if let Err(end) = hand_over(&mut source, &batch, queue, topic, progress, runtime, stop) {
+                    break end;
                 }
             }
             Ok(Poll::NotBefore(at_ns)) => {
@@ -123,6 +117,40 @@ pub(crate) fn run<S: Described>(
             Err(error) => break End::Failed(causes(&error)),
         }
     };
+    if matches!(end, End::Stopped) {
+        // The workers behind the queue outlive the source, so there is room soon; whoever waits for this thread has a deadline.
+        let never = CancellationToken::new();
+        for batch in source.rest() {
+            if hand_over(&mut source, &batch, queue, topic, progress, runtime, &never).is_err() {
+                break;
+            }
+        }
+    }
     progress.describe(source.describe());
     end
+}
+
+/// Packs a batch and publishes it; the source may move on when the queue has it.
+fn hand_over<S: Described>(
+    source: &mut S,
+    batch: &Batch,
+    queue: &Queue,
+    topic: &str,
+    progress: &Progress,
+    runtime: &Handle,
+    stop: &CancellationToken,
+) -> Result<(), End> {
+    let count = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+    let payload = wire::encode(batch).map_err(|error| End::Failed(causes(&error)))?;
+    let frame = Frame::new(ContentType::Batch, count, payload);
+    match runtime.block_on(queue.publish_wait(topic, frame, stop)) {
+        Ok(_) => {
+            progress.rows_published.fetch_add(count.into(), Ordering::Relaxed);
+            progress.batches_published.fetch_add(1, Ordering::Relaxed);
+            source.settle(batch.sequence);
+            Ok(())
+        }
+        Err(PublishError::Closed | PublishError::Cancelled) => Err(End::Stopped),
+        Err(error) => Err(End::Failed(causes(&error))),
+    }
 }

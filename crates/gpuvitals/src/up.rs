@@ -38,7 +38,7 @@ const QUEUE_SHARE: u32 = 2;
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     raise_file_limit();
-    let opened = source::open(&config.source)?;
+    let opened = source::open(config)?;
     announcer.tell(opened.announcement());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

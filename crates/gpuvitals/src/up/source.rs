@@ -4,9 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::causes;
+use gpuvitals_core::{Batch, Table, causes};
 use gpuvitals_queue::Queue;
+use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::registry::Verdict;
+use gpuvitals_sources::sampler::{Condition, Sampler, WorkerStats, drivers};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -14,9 +17,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::{Source, SourceKind, Times};
+use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::pipe::{self, Described, End, Progress};
+use crate::sample;
+
+/// How long workers may take to end; one that waits for a sick device is left.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
 /// An open source that has not begun.
 pub(crate) struct Opened {
@@ -27,6 +34,7 @@ pub(crate) struct Opened {
 
 enum Kind {
     None,
+    Machine(Box<Sampler>),
     Csv(Box<CsvSource>),
     Simulated(Box<Simulated>),
 }
@@ -49,9 +57,12 @@ pub(crate) struct Running {
 /// Opens what the settings name.
 ///
 /// # Errors
-/// When the file cannot be read or is no CSV of GPUs, or the simulated fleet cannot be.
-pub(crate) fn open(settings: &Source) -> Result<Opened, Failure> {
+/// When the file cannot be read or is no CSV of GPUs, the simulated fleet cannot be, or GPUs were asked for and there are
+/// none.
+pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
+    let settings = &config.source;
     let (source, announcement) = match settings.kind {
+        SourceKind::Auto | SourceKind::Machine => open_machine(config)?,
         SourceKind::None => (Kind::None, "showing what is stored; no source was asked for".to_owned()),
         SourceKind::Csv => {
             let csv = open_csv(settings)?;
@@ -84,6 +95,28 @@ pub(crate) fn open(settings: &Source) -> Result<Opened, Failure> {
         }
     };
     Ok(Opened { source, progress: Arc::default(), announcement })
+}
+
+/// The GPUs of this machine. The host's own values have no place in the store yet.
+fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
+    let mut found = config.sampling.discover()?;
+    found.probes.retain(|probe| probe.table() == Table::GpuEvents);
+    if found.probes.is_empty() {
+        if config.source.kind == SourceKind::Machine {
+            return Err(sample::nothing_to_sample(&found));
+        }
+        let text = "no GPU was found here (gpuvitals doctor says why); showing what is stored";
+        return Ok((Kind::None, text.to_owned()));
+    }
+    for finding in found.findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
+        tracing::warn!(subject = finding.subject, remedy = finding.remedy, "{}", finding.text);
+    }
+    let drivers = drivers(&found.probes);
+    let sampler =
+        Sampler::start(found.probes, config.sampling.sampler(), Owners::new()).map_err(sample::refused)?;
+    let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
+    let text = format!("sampling {} GPUs by {}", sampler.states().len(), names.join(" and "));
+    Ok((Kind::Machine(Box::new(sampler)), text))
 }
 
 fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
@@ -120,6 +153,7 @@ impl Opened {
     pub(crate) fn kind(&self) -> &'static str {
         match self.source {
             Kind::None => "none",
+            Kind::Machine(_) => "machine",
             Kind::Csv(_) => "csv",
             Kind::Simulated(_) => "simulated",
         }
@@ -141,6 +175,7 @@ impl Opened {
                     tell.send_replace(Some(Ok(())));
                     return;
                 }
+                Kind::Machine(sampler) => pipe::run(*sampler, &queue, &topic, &progress, &runtime, &stop),
                 Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
                 Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
             };
@@ -188,6 +223,47 @@ impl Running {
             Ok(_) => tracing::error!("the source's thread panicked"),
             Err(_) => tracing::warn!("the source still waits for its input"),
         }
+    }
+}
+
+impl Described for Sampler {
+    fn describe(&mut self) -> serde_json::Value {
+        let stats = self.stats();
+        let total = |count: fn(&WorkerStats) -> u64| stats.iter().map(count).sum::<u64>();
+        let down: Vec<_> = self
+            .states()
+            .into_iter()
+            .filter_map(|state| {
+                let reason = match state.condition {
+                    Condition::Starting | Condition::Up => return None,
+                    Condition::Down { detail, .. } => detail,
+                    Condition::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
+                };
+                Some(
+                    json!({ "gpu": state.identity.key(), "driver": state.driver.as_str(), "reason": reason }),
+                )
+            })
+            .collect();
+        json!({
+            "ticks": total(|s| s.ticks),
+            "ticks_missed": total(|s| s.ticks_missed),
+            "rows": total(|s| s.rows),
+            "rows_dropped": self.rows_dropped(),
+            "repeats": total(|s| s.repeats),
+            "values_invalid": total(|s| s.invalid),
+            "down": down,
+        })
+    }
+
+    fn progress_line(&self) -> Option<String> {
+        None
+    }
+
+    fn rest(&mut self) -> Vec<Batch> {
+        for state in self.stop(STOP_PATIENCE) {
+            tracing::warn!(gpu = state.identity.key().as_deref(), "left while it waits for its device");
+        }
+        std::iter::from_fn(|| self.next(Duration::ZERO)).collect()
     }
 }
 
