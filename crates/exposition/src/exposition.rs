@@ -1,0 +1,222 @@
+//! Batches in, text out.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{Array as _, DictionaryArray};
+use gpuvitals_core::catalogue::{Series, Table};
+use gpuvitals_core::{Batch, IdentityColumn};
+
+use crate::dcgm::Compat;
+use crate::gpu::Gpu;
+use crate::plan::{FamilyPlan, Line, Plan};
+use crate::reading::host_number;
+use crate::status::{DeviceStatus, Family};
+use crate::text::{Format, Head, Number, write_all, write_label};
+use crate::values::Values;
+
+/// GPUs that are remembered at most; more than any machine has, partitions counted.
+const GPUS_MAX: usize = 1024;
+/// How long after the end of a window its last rows may come in.
+const LATE_NS: i64 = 2_000_000_000;
+
+/// What to show.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpositionConfig {
+    /// Which set of the catalogue's series.
+    pub set: Series,
+    /// Whether DCGM's names come beside our own.
+    pub compat: Compat,
+    /// Length of the windows; they lie on the grid of the wall clock.
+    pub window: Duration,
+}
+
+/// What is shown at `/metrics`: owns latest values, windows and totals. Fed with batches by one thread and rendered
+/// by another, behind a lock of the caller.
+#[derive(Debug)]
+pub struct Exposition {
+    plan: Plan,
+    gpus: HashMap<Arc<str>, Gpu, foldhash::fast::RandomState>,
+    host: Values,
+}
+
+impl Exposition {
+    /// Nothing is known yet.
+    pub fn new(config: ExpositionConfig) -> Self {
+        Self { plan: Plan::new(&config), gpus: HashMap::default(), host: Values::new() }
+    }
+
+    /// Takes a batch of GPU or host rows.
+    pub fn observe(&mut self, batch: &Batch) {
+        if batch.table() == Table::SystemEvents {
+            let rows: Vec<usize> = (0..batch.rows()).collect();
+            self.host.take(batch, &rows);
+            return;
+        }
+        for (key, rows) in rows_by_gpu(batch) {
+            if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, &key) {
+                gpu.take(batch, &rows, &self.plan.channels);
+            }
+        }
+        for absence in &batch.absences {
+            if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, &absence.gpu) {
+                gpu.miss(absence);
+            }
+        }
+    }
+
+    /// Samples that came after their window was closed and are not in it.
+    pub fn late_samples(&self) -> u64 {
+        self.gpus.values().map(|gpu| gpu.windows.late()).sum()
+    }
+
+    /// Writes the whole text into `out`, which is cleared first: the devices given, in their order (one that is given
+    /// twice counts once), the host, then the program's own families. `now_ns` is UTC since 1970.
+    pub fn render(
+        &mut self,
+        format: Format,
+        now_ns: i64,
+        devices: &[DeviceStatus],
+        own: &[Family],
+        out: &mut Vec<u8>,
+    ) {
+        out.clear();
+        let mut known = HashSet::with_capacity(devices.len());
+        let mut shown: Vec<(&DeviceStatus, Arc<str>)> = Vec::with_capacity(devices.len());
+        for status in devices {
+            let Some(key) = status.identity.key().filter(|key| known.insert(Arc::clone(key))) else {
+                continue;
+            };
+            if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, &key) {
+                gpu.know(&status.identity);
+                gpu.windows.close_by(now_ns.saturating_sub(LATE_NS));
+                shown.push((status, key));
+            }
+        }
+        if self.gpus.len() >= GPUS_MAX {
+            self.gpus.retain(|key, _| known.contains(key));
+        }
+        let pairs: Vec<(&DeviceStatus, &Gpu)> =
+            shown.iter().filter_map(|(status, key)| Some((*status, self.gpus.get(key)?))).collect();
+        for family in &self.plan.gpu {
+            write_family(family, format, out, |line, out| {
+                for (status, gpu) in &pairs {
+                    let labels = gpu.labels.text(line.labels);
+                    if let Some(number) = line.reading.number(gpu, status, self.plan.window_ns, now_ns)
+                        && !labels.is_empty()
+                    {
+                        write_line(&line.prefix, labels, number, out);
+                    }
+                }
+            });
+        }
+        let host_is_down = devices.iter().any(|status| status.identity.uuid().is_none() && !status.up);
+        for family in self.plan.host.iter().filter(|_| !host_is_down) {
+            write_family(family, format, out, |line, out| {
+                if let Some(number) = host_number(line.reading, &self.host, now_ns) {
+                    write_line(&line.prefix, &[], number, out);
+                }
+            });
+        }
+        for family in own {
+            write_own(family, format, out);
+        }
+        if format == Format::OpenMetrics {
+            out.extend_from_slice(b"# EOF\n");
+        }
+    }
+}
+
+fn gpu_of<'a>(
+    gpus: &'a mut HashMap<Arc<str>, Gpu, foldhash::fast::RandomState>,
+    plan: &Plan,
+    key: &Arc<str>,
+) -> Option<&'a mut Gpu> {
+    if !gpus.contains_key(key) {
+        if gpus.len() >= GPUS_MAX {
+            return None;
+        }
+        gpus.insert(Arc::clone(key), Gpu::new(plan.window_ns, plan.channels.len()));
+    }
+    gpus.get_mut(key)
+}
+
+/// The rows of each GPU. Whose a row is is told by its dictionary keys, so an identity is read once per GPU.
+fn rows_by_gpu(batch: &Batch) -> Vec<(Arc<str>, Vec<usize>)> {
+    /// Dictionary keys of uuid and partition.
+    type Who = (Option<usize>, Option<usize>);
+    let uuid = batch.identity_column(IdentityColumn::Uuid);
+    let partition = batch.identity_column(IdentityColumn::Partition);
+    let key_at = |column: Option<&DictionaryArray<Int32Type>>, row: usize| {
+        column.filter(|column| column.is_valid(row)).and_then(|column| column.key(row))
+    };
+    let mut found: Vec<(Who, Vec<usize>)> = Vec::new();
+    for row in 0..batch.rows() {
+        let who = (key_at(uuid, row), key_at(partition, row));
+        match found.iter_mut().find(|(other, _)| *other == who) {
+            Some((_, rows)) => rows.push(row),
+            None => found.push((who, vec![row])),
+        }
+    }
+    let named = |rows: Vec<usize>| Some((batch.identity(*rows.first()?).key()?, rows));
+    found.into_iter().filter_map(|(_, rows)| named(rows)).collect()
+}
+
+/// Head and series; nothing if there is no series.
+fn write_family(
+    family: &FamilyPlan,
+    format: Format,
+    out: &mut Vec<u8>,
+    mut write_series: impl FnMut(&Line, &mut Vec<u8>),
+) {
+    let start = out.len();
+    out.extend_from_slice(family.head(format));
+    let head_end = out.len();
+    for line in &family.lines {
+        write_series(line, out);
+    }
+    if out.len() == head_end {
+        out.truncate(start);
+    }
+}
+
+fn write_line(prefix: &[u8], labels: &[u8], number: Number, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(prefix);
+    out.extend_from_slice(labels);
+    if number.write(out) {
+        out.push(b'\n');
+    } else {
+        out.truncate(start);
+    }
+}
+
+fn write_own(family: &Family, format: Format, out: &mut Vec<u8>) {
+    if !family.samples.iter().any(|(_, value)| value.is_finite()) {
+        return;
+    }
+    Head { name: family.name, kind: family.kind, unit: own_unit(family.name), help: family.help }
+        .write(format, out);
+    let mut prefix = Vec::new();
+    for (labels, value) in &family.samples {
+        prefix.clear();
+        write_all(&mut prefix, &[family.name]);
+        if !labels.is_empty() {
+            prefix.push(b'{');
+            for (name, text) in labels {
+                write_label(&mut prefix, name, text);
+            }
+            prefix.push(b'}');
+        }
+        prefix.push(b' ');
+        write_line(&prefix, &[], Number::F64(*value), out);
+    }
+}
+
+/// The unit that a name ends in.
+fn own_unit(name: &str) -> &'static str {
+    let stem = name.strip_suffix("_total").unwrap_or(name);
+    ["seconds", "bytes", "ratio", "hertz"].into_iter().find(|unit| stem.ends_with(unit)).unwrap_or("")
+}

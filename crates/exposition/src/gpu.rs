@@ -1,0 +1,73 @@
+//! What is known of one GPU.
+
+use std::sync::Arc;
+
+use gpuvitals_analysis::window::Windows;
+use gpuvitals_core::{Absence, AbsenceReason, Batch, Identity, MetricId};
+
+use crate::labels::GpuLabels;
+use crate::meters::Meters;
+use crate::values::{Values, number};
+
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    identity: Option<Arc<Identity>>,
+    pub(crate) labels: GpuLabels,
+    pub(crate) values: Values,
+    pub(crate) windows: Windows,
+    pub(crate) meters: Meters,
+    pub(crate) samples: u64,
+    pub(crate) absences: [u64; AbsenceReason::ALL.len()],
+    pub(crate) last_ns: Option<i64>,
+}
+
+impl Gpu {
+    pub(crate) fn new(window_ns: i64, channels: usize) -> Self {
+        Self {
+            identity: None,
+            labels: GpuLabels::default(),
+            values: Values::new(),
+            windows: Windows::new(window_ns, channels),
+            meters: Meters::new(),
+            samples: 0,
+            absences: [0; AbsenceReason::ALL.len()],
+            last_ns: None,
+        }
+    }
+
+    /// Takes these rows of a batch; `channels` are the metrics that have windows.
+    pub(crate) fn take(&mut self, batch: &Batch, rows: &[usize], channels: &[MetricId]) {
+        self.values.take(batch, rows);
+        self.meters.take(batch, rows);
+        let times = batch.timestamps();
+        let columns: Vec<_> =
+            channels.iter().enumerate().filter_map(|(at, id)| Some((at, batch.metric(*id)?))).collect();
+        for &row in rows {
+            let Some(&at_ns) = times.get(row) else { continue };
+            self.samples += 1;
+            self.last_ns = Some(at_ns);
+            if self.windows.enter(at_ns) {
+                for (channel, column) in &columns {
+                    if let Some(value) = number(Some(*column), row) {
+                        self.windows.push(*channel, value);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn miss(&mut self, absence: &Absence) {
+        if let Some(count) = self.absences.get_mut(absence.reason as usize) {
+            *count += u64::from(absence.count);
+        }
+    }
+
+    /// Who it is now. Labels are written anew only when that has changed.
+    pub(crate) fn know(&mut self, identity: &Arc<Identity>) {
+        let same = |known: &Arc<Identity>| Arc::ptr_eq(known, identity) || **known == **identity;
+        if !self.identity.as_ref().is_some_and(same) {
+            self.labels = GpuLabels::new(identity);
+        }
+        self.identity = Some(Arc::clone(identity));
+    }
+}

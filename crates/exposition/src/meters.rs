@@ -1,0 +1,273 @@
+//! What a GPU used up and how long it was busy or held down since it was first seen.
+
+use gpuvitals_analysis::integral::{Integral, Meter, Origin, Pace};
+use gpuvitals_core::batch::MetricColumn;
+use gpuvitals_core::catalogue::gpu_metrics;
+use gpuvitals_core::{Batch, MetricId};
+
+use crate::values::{bits, number};
+
+pub(crate) const ENERGY: MetricId = MetricId::of("energy_j");
+const POWER: MetricId = MetricId::of("power_w");
+const BUSY: MetricId = MetricId::of("utilization_pct");
+const THROTTLED: MetricId = MetricId::of("throttled");
+const REASONS: MetricId = MetricId::of("throttle_reasons");
+const STATUS: MetricId = MetricId::of("throttle_status");
+const BY_POWER: MetricId = MetricId::of("throttled_power_ns");
+const BY_HEAT: MetricId = MetricId::of("throttled_thermal_ns");
+const STEPS: MetricId = MetricId::of("throttle_sample_count");
+/// Steps at the power limit, then those at a limit of heat.
+const RESIDENCIES: [MetricId; 5] = [
+    MetricId::of("throttle_ppt_count"),
+    MetricId::of("throttle_prochot_count"),
+    MetricId::of("throttle_socket_thermal_count"),
+    MetricId::of("throttle_vr_thermal_count"),
+    MetricId::of("throttle_hbm_thermal_count"),
+];
+
+/// NVIDIA's clock event reasons: software power cap, power brake.
+const REASONS_POWER: i64 = 0x4 | 0x80;
+/// Software and hardware thermal slowdown.
+const REASONS_HEAT: i64 = 0x20 | 0x40;
+/// Hardware slowdown, which may be either.
+const REASONS_HARDWARE: i64 = 0x8;
+/// AMD's throttle status: limits of power and current.
+const STATUS_POWER: i64 = 0xffff_ffff;
+/// Limits of temperature.
+const STATUS_HEAT: i64 = 0xffff << 32;
+/// The firmware's step counters have 32 bits and wrap.
+const STEPS_WRAP: i64 = 1 << 32;
+
+/// Family of the driver's throttled times, and so of ours.
+pub(crate) const THROTTLED_FAMILY: &str = "gpu_throttled_seconds_total";
+
+/// A total of a GPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Total {
+    /// Joule.
+    Energy,
+    /// Seconds of full utilisation.
+    Busy,
+    /// Seconds held down for whatever reason.
+    Throttled,
+    /// Seconds under the reason of a column.
+    ThrottledBy(MetricId),
+    /// Seconds that nobody saw.
+    Gap,
+}
+
+/// The totals of one GPU.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    energy: Meter,
+    busy: Integral,
+    throttled: Integral,
+    reasons: Vec<(MetricId, Meter)>,
+    steps: Option<Steps>,
+    row_ns: Option<i64>,
+    pace: Pace,
+    gap_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Steps {
+    count: i64,
+    residencies: [Option<i64>; RESIDENCIES.len()],
+}
+
+/// Shares of the time since the row before, or a state at the row.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    power: f64,
+    heat: f64,
+    any: f64,
+    /// Whether these are means since the row before.
+    mean: bool,
+}
+
+impl Meters {
+    pub(crate) fn new() -> Self {
+        let times = gpu_metrics().filter(|(_, metric)| metric.prometheus == THROTTLED_FAMILY);
+        Self {
+            energy: Meter::default(),
+            busy: Integral::default(),
+            throttled: Integral::default(),
+            reasons: times.map(|(id, _)| (id, Meter::default())).collect(),
+            steps: None,
+            row_ns: None,
+            pace: Pace::new(0),
+            gap_ns: 0,
+        }
+    }
+
+    /// Takes these rows of a batch, over the monotonic clock where they have it.
+    pub(crate) fn take(&mut self, batch: &Batch, rows: &[usize]) {
+        let times = batch.monotonic().unwrap_or_else(|| batch.timestamps());
+        let columns = Columns::of(batch);
+        let counted: Vec<_> = self.reasons.iter().map(|(id, _)| batch.metric(*id)).collect();
+        for &row in rows {
+            let Some(&time_ns) = times.get(row) else { continue };
+            let gap_max_ns = self.passes(time_ns);
+            let shown = |column| number(column, row);
+            for ((_, meter), column) in self.reasons.iter_mut().zip(&counted) {
+                if let Some(ns) = shown(*column) {
+                    meter.read(time_ns, ns / 1e9, gap_max_ns);
+                }
+            }
+            if let Some(joules) = shown(columns.energy) {
+                self.energy.read(time_ns, joules, gap_max_ns);
+            }
+            if let Some(watts) = shown(columns.power) {
+                self.energy.sample(time_ns, watts, gap_max_ns);
+            }
+            if let Some(percent) = shown(columns.busy) {
+                self.busy.sample(time_ns, (percent / 100.0).clamp(0.0, 1.0), gap_max_ns);
+            }
+            self.hold(&columns, row, time_ns, gap_max_ns);
+        }
+    }
+
+    /// A total so far; none if it was never measured.
+    pub(crate) fn total(&self, total: Total) -> Option<f64> {
+        match total {
+            Total::Energy => self.energy.total(),
+            Total::Busy => self.busy.total(),
+            Total::Throttled => self.throttled.total(),
+            Total::ThrottledBy(id) => self.reasons.iter().find(|(reason, _)| *reason == id)?.1.total(),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "gaps are far below 2^52 ns apart from years of them"
+            )]
+            Total::Gap => self.row_ns.map(|_| self.gap_ns as f64 / 1e9),
+        }
+    }
+
+    /// Where the energy comes from.
+    pub(crate) fn energy_origin(&self) -> Option<Origin> {
+        self.energy.origin()
+    }
+
+    /// Time passes to this row. Returns the longest distance that is no gap.
+    fn passes(&mut self, time_ns: i64) -> i64 {
+        let limit_ns = self.pace.limit_ns();
+        let distance_ns = self.row_ns.map_or(0, |row_ns| time_ns.saturating_sub(row_ns));
+        if distance_ns > limit_ns {
+            self.gap_ns = self.gap_ns.saturating_add(distance_ns);
+        }
+        self.pace.step(distance_ns);
+        if !(-limit_ns..0).contains(&distance_ns) {
+            self.row_ns = Some(time_ns);
+        }
+        limit_ns
+    }
+
+    fn hold(&mut self, columns: &Columns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
+        let by_steps = self.shares(columns, row);
+        let held = by_steps.or_else(|| columns.state(row));
+        let flag = number(columns.throttled, row);
+        match (flag, held) {
+            (Some(flag), _) => self.throttled.sample(time_ns, flag, gap_max_ns),
+            (None, Some(held)) => add(&mut self.throttled, held.any, &held, time_ns, gap_max_ns),
+            (None, None) => {}
+        }
+        let Some(held) = held else { return };
+        for (id, meter) in &mut self.reasons {
+            let share = match *id {
+                BY_POWER => held.power,
+                BY_HEAT => held.heat,
+                _ => continue,
+            };
+            if held.mean {
+                meter.mean(time_ns, share, gap_max_ns);
+            } else {
+                meter.sample(time_ns, share, gap_max_ns);
+            }
+        }
+    }
+
+    /// From MI300 on there is no status: the firmware counts the steps it spent under each limit. None before the second
+    /// row, or while it has not counted on.
+    fn shares(&mut self, columns: &Columns<'_>, row: usize) -> Option<Held> {
+        let count = bits(columns.steps, row)?;
+        let residencies = columns.residencies.map(|column| bits(column, row));
+        if residencies.iter().all(Option::is_none) {
+            return None;
+        }
+        let now = Steps { count, residencies };
+        let Some(before) = self.steps else {
+            self.steps = Some(now);
+            return None;
+        };
+        let steps = (now.count - before.count).rem_euclid(STEPS_WRAP);
+        if steps == 0 {
+            return None;
+        }
+        self.steps = Some(now);
+        let mut shares = [0.0_f64; RESIDENCIES.len()];
+        for ((share, now), before) in shares.iter_mut().zip(now.residencies).zip(before.residencies) {
+            if let (Some(now), Some(before)) = (now, before) {
+                let under = (now - before).rem_euclid(STEPS_WRAP);
+                // More steps under a limit than there were: the firmware began anew.
+                if under > steps || steps > STEPS_WRAP / 2 {
+                    return None;
+                }
+                *share = number_of(under) / number_of(steps);
+            }
+        }
+        let [power, heat @ ..] = shares;
+        // Limits may hold at the same time, so the longest is what is certain.
+        let heat = heat.into_iter().fold(0.0, f64::max);
+        Some(Held { power, heat, any: power.max(heat), mean: true })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of 32 bits")]
+fn number_of(count: i64) -> f64 {
+    count as f64
+}
+
+fn add(integral: &mut Integral, share: f64, held: &Held, time_ns: i64, gap_max_ns: i64) {
+    if held.mean {
+        integral.mean(time_ns, share, gap_max_ns);
+    } else {
+        integral.sample(time_ns, share, gap_max_ns);
+    }
+}
+
+struct Columns<'a> {
+    power: Option<MetricColumn<'a>>,
+    energy: Option<MetricColumn<'a>>,
+    busy: Option<MetricColumn<'a>>,
+    throttled: Option<MetricColumn<'a>>,
+    reasons: Option<MetricColumn<'a>>,
+    status: Option<MetricColumn<'a>>,
+    steps: Option<MetricColumn<'a>>,
+    residencies: [Option<MetricColumn<'a>>; RESIDENCIES.len()],
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        Self {
+            power: batch.metric(POWER),
+            energy: batch.metric(ENERGY),
+            busy: batch.metric(BUSY),
+            throttled: batch.metric(THROTTLED),
+            reasons: batch.metric(REASONS),
+            status: batch.metric(STATUS),
+            steps: batch.metric(STEPS),
+            residencies: RESIDENCIES.map(|id| batch.metric(id)),
+        }
+    }
+
+    /// What holds the clocks down in this row, by the driver's bits.
+    fn state(&self, row: usize) -> Option<Held> {
+        let (reasons, status) = (bits(self.reasons, row), bits(self.status, row));
+        reasons.or(status)?;
+        let (reasons, status) = (reasons.unwrap_or(0), status.unwrap_or(0));
+        let power = reasons & REASONS_POWER != 0 || status & STATUS_POWER != 0;
+        let heat = reasons & REASONS_HEAT != 0 || status & STATUS_HEAT != 0;
+        let any = power || heat || reasons & REASONS_HARDWARE != 0;
+        let share = |held: bool| f64::from(u8::from(held));
+        Some(Held { power: share(power), heat: share(heat), any: share(any), mean: false })
+    }
+}

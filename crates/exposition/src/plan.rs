@@ -1,0 +1,345 @@
+//! Which series there are: families with their heads and the fixed part of each series, written once.
+
+use gpuvitals_analysis::integral::Origin;
+use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
+use gpuvitals_core::{AbsenceReason, MetricId};
+
+use crate::dcgm::{self, Compat};
+use crate::exposition::ExpositionConfig;
+use crate::labels::LabelSet;
+use crate::meters::{ENERGY, THROTTLED_FAMILY, Total};
+use crate::reading::{Reading, Stat};
+use crate::text::{Format, Head, Kind, Scale, write_all, write_label};
+
+/// What the sets below `all` have windows of: what most dashboards show first.
+const WINDOWED: [MetricId; 5] = [
+    MetricId::of("utilization_pct"),
+    MetricId::of("power_w"),
+    MetricId::of("memory_used_mb"),
+    MetricId::of("temperature_c"),
+    MetricId::of("gpu_clock_mhz"),
+];
+
+const STATS: [(Stat, &str); 4] =
+    [(Stat::Min, "min"), (Stat::Max, "max"), (Stat::Mean, "mean"), (Stat::P99, "p99")];
+
+/// A series: `name{fixed labels,` and what follows.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) prefix: Box<[u8]>,
+    pub(crate) labels: LabelSet,
+    pub(crate) reading: Reading,
+}
+
+/// A family: its head in either format, and its series, each for every GPU.
+#[derive(Debug)]
+pub(crate) struct FamilyPlan {
+    heads: [Box<[u8]>; 2],
+    pub(crate) lines: Vec<Line>,
+}
+
+impl FamilyPlan {
+    pub(crate) fn new(name: &str, kind: Kind, unit: &str, help: &str) -> Self {
+        let head = Head { name, kind, unit, help };
+        let heads = [Format::Prometheus, Format::OpenMetrics].map(|format| {
+            let mut out = Vec::new();
+            head.write(format, &mut out);
+            out.into()
+        });
+        Self { heads, lines: Vec::new() }
+    }
+
+    pub(crate) fn head(&self, format: Format) -> &[u8] {
+        let [prometheus, open_metrics] = &self.heads;
+        if format == Format::Prometheus { prometheus } else { open_metrics }
+    }
+
+    pub(crate) fn line(mut self, prefix: Box<[u8]>, labels: LabelSet, reading: Reading) -> Self {
+        self.lines.push(Line { prefix, labels, reading });
+        self
+    }
+}
+
+/// `name{` and the fixed labels, each with a comma after it.
+pub(crate) fn prefix(name: &str, fixed: &[(&str, &str)]) -> Box<[u8]> {
+    let mut out = Vec::new();
+    write_all(&mut out, &[name, "{"]);
+    for (label, text) in fixed {
+        write_label(&mut out, label, text);
+        out.push(b',');
+    }
+    out.into()
+}
+
+/// Everything that can be shown.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) gpu: Vec<FamilyPlan>,
+    pub(crate) host: Vec<FamilyPlan>,
+    /// Metrics with windows, by channel.
+    pub(crate) channels: Vec<MetricId>,
+    pub(crate) window_ns: i64,
+}
+
+impl Plan {
+    pub(crate) fn new(config: &ExpositionConfig) -> Self {
+        let channels: Vec<MetricId> = match config.set {
+            Series::Basic | Series::Standard => WINDOWED.to_vec(),
+            Series::All => {
+                let fast =
+                    |metric: &Metric| metric.tier == Tier::Fast && metric.instrument == Instrument::Gauge;
+                catalogue::gpu_metrics().filter(|(_, metric)| fast(metric)).map(|(id, _)| id).collect()
+            }
+        };
+        let mut gpu = about();
+        gpu.extend(measured(config.set));
+        gpu.extend(totals(config.set));
+        gpu.extend(windows(&channels, config));
+        if config.compat != Compat::Off {
+            gpu.extend(dcgm::families(config.compat, config.set));
+        }
+        let window_ns = i64::try_from(config.window.as_nanos()).unwrap_or(i64::MAX).max(1);
+        Self { gpu, host: host(config.set), channels, window_ns }
+    }
+}
+
+/// Who the GPUs are and how they do.
+fn about() -> Vec<FamilyPlan> {
+    use LabelSet::{Attribution, Info, Own};
+    let one = |name, kind, unit, reading, help| {
+        FamilyPlan::new(name, kind, unit, help).line(prefix(name, &[]), Own, reading)
+    };
+    let mut info = FamilyPlan::new(
+        "gpu_info",
+        Kind::Info,
+        "",
+        "The GPU: all that is known of it, and where its energy total comes from.",
+    )
+    .line(prefix("gpu_info", &[]), Info, Reading::EnergyFrom(None));
+    for (origin, text) in [(Origin::Counter, "counter"), (Origin::Integrated, "integrated")] {
+        let fixed = prefix("gpu_info", &[("energy_source", text)]);
+        info = info.line(fixed, Info, Reading::EnergyFrom(Some(origin)));
+    }
+    let attribution = FamilyPlan::new(
+        "gpu_attribution_info",
+        Kind::Info,
+        "",
+        "Who holds the GPU now: pod, namespace and container, or batch job. To be joined by uuid.",
+    )
+    .line(prefix("gpu_attribution_info", &[]), Attribution, Reading::Here);
+    let mut down = FamilyPlan::new(
+        "gpu_down_reason",
+        Kind::Gauge,
+        "",
+        "1 for the reason why the GPU is down; no series while it is up.",
+    )
+    .line(prefix("gpu_down_reason", &[("reason", "stuck")]), Own, Reading::Stuck)
+    .line(prefix("gpu_down_reason", &[("reason", "unknown")]), Own, Reading::DownFor(None));
+    let mut absent = FamilyPlan::new(
+        "gpu_absent_total",
+        Kind::Counter,
+        "",
+        "Values that could not be had since the start, by reason.",
+    );
+    for reason in AbsenceReason::ALL {
+        let fixed = [("reason", reason.as_str())];
+        down = down.line(prefix("gpu_down_reason", &fixed), Own, Reading::DownFor(Some(reason)));
+        absent = absent.line(prefix("gpu_absent_total", &fixed), Own, Reading::Absences(reason));
+    }
+    vec![
+        info,
+        attribution,
+        one("gpu_up", Kind::Gauge, "", Reading::Up, "1 if the last reading of the GPU gave a sample."),
+        down,
+        one(
+            "gpu_state_change_timestamp_seconds",
+            Kind::Gauge,
+            "seconds",
+            Reading::Since,
+            "When gpu_up or its reason last changed, in seconds since 1970.",
+        ),
+        one(
+            "gpu_last_sample_timestamp_seconds",
+            Kind::Gauge,
+            "seconds",
+            Reading::LastSample,
+            "When the last sample was taken, in seconds since 1970.",
+        ),
+        one(
+            "gpu_update_interval_seconds",
+            Kind::Gauge,
+            "seconds",
+            Reading::UpdateInterval,
+            "How often the driver's values really change, as seen so far; sampling faster shows nothing more.",
+        ),
+        one("gpu_samples_total", Kind::Counter, "", Reading::Samples, "Samples taken since the start."),
+        absent,
+    ]
+}
+
+/// The latest values, family by family in the catalogue's order. What has a total of ours is left to it.
+fn measured(set: Series) -> Vec<FamilyPlan> {
+    let kept = catalogue::gpu_metrics().filter(|(id, metric)| {
+        metric.series <= set && *id != ENERGY && metric.prometheus != THROTTLED_FAMILY
+    });
+    grouped(kept.collect())
+        .into_iter()
+        .map(|family| {
+            let mut plan = family_head(&family, "", "");
+            for (id, metric) in family {
+                let reading = Reading::Latest(id, None, Scale::of(metric.factor));
+                plan = plan.line(prefix(metric.prometheus, metric.labels), LabelSet::Own, reading);
+            }
+            plan
+        })
+        .collect()
+}
+
+/// Metrics by family; families in the order of their first metric.
+fn grouped(metrics: Vec<(MetricId, &'static Metric)>) -> Vec<Vec<(MetricId, &'static Metric)>> {
+    let mut families: Vec<Vec<(MetricId, &'static Metric)>> = Vec::new();
+    for (id, metric) in metrics {
+        let of_it = |family: &&mut Vec<(MetricId, &'static Metric)>| {
+            family.first().is_some_and(|(_, first)| first.prometheus == metric.prometheus)
+        };
+        match families.iter_mut().find(of_it) {
+            Some(family) => family.push((id, metric)),
+            None => families.push(vec![(id, metric)]),
+        }
+    }
+    families
+}
+
+/// Head of a family of catalogue metrics; one with several says what each is.
+fn family_head(family: &[(MetricId, &'static Metric)], suffix: &str, before: &str) -> FamilyPlan {
+    let Some((_, first)) = family.first() else { return FamilyPlan::new("", Kind::Gauge, "", "") };
+    let kind = if first.instrument == Instrument::Counter && suffix.is_empty() {
+        Kind::Counter
+    } else {
+        Kind::Gauge
+    };
+    let mut help = before.to_owned();
+    for (at, (_, metric)) in family.iter().enumerate() {
+        if at > 0 {
+            help.push(' ');
+        }
+        if family.len() > 1 {
+            let texts: Vec<&str> = metric.labels.iter().map(|(_, text)| *text).collect();
+            help.push_str(&texts.join(" "));
+            help.push_str(": ");
+        }
+        // The column's unit is not the family's.
+        help.push_str(&metric.help.replace(", in MiB", "").replace(", in ns", ""));
+    }
+    FamilyPlan::new(&format!("{}{suffix}", first.prometheus), kind, first.unit.base(), &help)
+}
+
+fn totals(set: Series) -> Vec<FamilyPlan> {
+    let one = |name, unit, total, help| {
+        FamilyPlan::new(name, Kind::Counter, unit, help).line(
+            prefix(name, &[]),
+            LabelSet::Own,
+            Reading::Total(total),
+        )
+    };
+    let mut families = vec![
+        one(
+            ENERGY.metric().prometheus,
+            "joules",
+            Total::Energy,
+            "Energy used since the start: the rise of the part's own counter where it has one, else power integrated \
+             over time (see energy_source of gpu_info).",
+        ),
+        one(
+            "gpu_busy_seconds_total",
+            "seconds",
+            Total::Busy,
+            "Utilisation integrated over time since the start: seconds of full utilisation.",
+        ),
+        one(
+            "gpu_unobserved_seconds_total",
+            "seconds",
+            Total::Gap,
+            "Time between samples too far apart to be integrated, since the start; the totals leave it out.",
+        ),
+    ];
+    if set >= Series::Standard {
+        let mut throttled = FamilyPlan::new(
+            THROTTLED_FAMILY,
+            Kind::Counter,
+            "seconds",
+            "Time since the start in which the clocks were held down, by reason, of which several may hold at once; any: \
+             by whichever. The driver's own time where it counts it, else integrated from samples.",
+        )
+        .line(
+            prefix(THROTTLED_FAMILY, &[("reason", "any")]),
+            LabelSet::Own,
+            Reading::Total(Total::Throttled),
+        );
+        for (id, metric) in catalogue::gpu_metrics() {
+            if metric.prometheus == THROTTLED_FAMILY && metric.series <= set {
+                let reading = Reading::Total(Total::ThrottledBy(id));
+                throttled = throttled.line(prefix(THROTTLED_FAMILY, metric.labels), LabelSet::Own, reading);
+            }
+        }
+        families.push(throttled);
+    }
+    families
+}
+
+fn windows(channels: &[MetricId], config: &ExpositionConfig) -> Vec<FamilyPlan> {
+    let before = format!(
+        "Over the last complete window of {:?}: smallest, largest and mean sample, and the value that 99 of 100 samples do not \
+         pass, within 1 %. ",
+        config.window
+    );
+    let end = "gpu_window_end_timestamp_seconds";
+    let mut families = vec![
+        FamilyPlan::new(
+            end,
+            Kind::Gauge,
+            "seconds",
+            "End of the window that the _window series are about, in seconds since 1970.",
+        )
+        .line(prefix(end, &[]), LabelSet::Own, Reading::WindowEnd),
+    ];
+    for family in grouped(channels.iter().map(|id| (*id, id.metric())).collect()) {
+        let mut plan = family_head(&family, "_window", &before);
+        for (id, metric) in family {
+            let channel = channels.iter().position(|other| *other == id).unwrap_or(usize::MAX);
+            let name = format!("{}_window", metric.prometheus);
+            for (stat, text) in STATS {
+                let mut fixed = metric.labels.to_vec();
+                fixed.push(("stat", text));
+                let reading = Reading::Window(channel, stat, Scale::of(metric.factor), metric.column_type);
+                plan = plan.line(prefix(&name, &fixed), LabelSet::Own, reading);
+            }
+        }
+        families.push(plan);
+    }
+    families
+}
+
+/// The host has no labels of its own: the scraper knows whom it scrapes.
+fn host(set: Series) -> Vec<FamilyPlan> {
+    let kept =
+        catalogue::host_metrics().filter(|(_, metric)| metric.series <= set && metric.group == Group::Host);
+    grouped(kept.collect())
+        .into_iter()
+        .map(|family| {
+            let mut plan = family_head(&family, "", "");
+            for (id, metric) in family {
+                let mut fixed = Vec::from(prefix(metric.prometheus, metric.labels));
+                // `name{` or `name{label="text",` to `name` or `name{label="text"}`.
+                let open = fixed.pop();
+                fixed.extend_from_slice(if open == Some(b',') { b"} " } else { b" " });
+                plan = plan.line(
+                    fixed.into(),
+                    LabelSet::Own,
+                    Reading::Latest(id, None, Scale::of(metric.factor)),
+                );
+            }
+            plan
+        })
+        .collect()
+}

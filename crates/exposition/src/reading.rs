@@ -1,0 +1,148 @@
+//! Where the number of a series comes from.
+
+use gpuvitals_analysis::integral::Origin;
+use gpuvitals_analysis::window::Summary;
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::{AbsenceReason, MetricId};
+
+use crate::gpu::Gpu;
+use crate::meters::Total;
+use crate::status::DeviceStatus;
+use crate::text::{Number, Scale};
+use crate::values::Values;
+
+/// A figure of a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stat {
+    Min,
+    Max,
+    Mean,
+    P99,
+}
+
+/// Where the number of a series comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reading {
+    /// Always 1.
+    Here,
+    /// 1 while the energy comes from there.
+    EnergyFrom(Option<Origin>),
+    Up,
+    /// 1 while it is down for this reason; none: the driver gave none.
+    DownFor(Option<AbsenceReason>),
+    /// 1 while a reading of it is out past its deadline.
+    Stuck,
+    Since,
+    LastSample,
+    UpdateInterval,
+    Samples,
+    Absences(AbsenceReason),
+    /// The latest value of the first of these metrics that has one.
+    Latest(MetricId, Option<MetricId>, Scale),
+    /// Free memory, which not every driver says.
+    MemoryFree(Scale),
+    Window(usize, Stat, Scale, ColumnType),
+    WindowEnd,
+    Total(Total),
+}
+
+/// How much later than its end a window may still be the last complete one: two windows, and some seconds for what is
+/// on its way.
+const WINDOW_GRACE_NS: i64 = 5_000_000_000;
+
+impl Reading {
+    /// The number to show now, if there is one.
+    pub(crate) fn number(
+        self,
+        gpu: &Gpu,
+        status: &DeviceStatus,
+        window_ns: i64,
+        now_ns: i64,
+    ) -> Option<Number> {
+        let count = |count: u64| Some(Number::Int(i64::try_from(count).unwrap_or(i64::MAX)));
+        let one_if = |it: bool| it.then_some(Number::Int(1));
+        match self {
+            Self::Here => Some(Number::Int(1)),
+            Self::EnergyFrom(origin) => one_if(gpu.meters.energy_origin() == origin),
+            Self::Up => Some(Number::Int(status.up.into())),
+            Self::DownFor(reason) => one_if(!status.up && !status.stuck && status.reason == reason),
+            Self::Stuck => one_if(!status.up && status.stuck),
+            Self::Since => Some(Number::Nanoseconds(status.since_ns)),
+            Self::LastSample => status.last_sample_ns.or(gpu.last_ns).map(Number::Nanoseconds),
+            Self::UpdateInterval => {
+                let interval = status.update_interval.filter(|_| status.up)?;
+                Some(Number::Nanoseconds(i64::try_from(interval.as_nanos()).ok()?))
+            }
+            Self::Samples => count(gpu.samples),
+            Self::Absences(reason) => count(gpu.absences.get(reason as usize).copied().unwrap_or(0)),
+            // From here on: what a GPU that is down has not.
+            _ if !status.up => None,
+            Self::Latest(metric, other, scale) => latest(&gpu.values, metric, other, scale, now_ns),
+            Self::MemoryFree(scale) => memory_free(&gpu.values, now_ns).map(|free| scale.apply(free)),
+            Self::Window(channel, stat, scale, column_type) => {
+                window_end(gpu, window_ns, now_ns)?;
+                Some(stat.number(&gpu.windows.summary(channel)?, scale, column_type))
+            }
+            Self::WindowEnd => window_end(gpu, window_ns, now_ns).map(Number::Nanoseconds),
+            Self::Total(total) => gpu.meters.total(total).map(Number::F64),
+        }
+    }
+}
+
+/// The number of a series of the host.
+pub(crate) fn host_number(reading: Reading, values: &Values, now_ns: i64) -> Option<Number> {
+    match reading {
+        Reading::Latest(metric, other, scale) => latest(values, metric, other, scale, now_ns),
+        _ => None,
+    }
+}
+
+fn latest(
+    values: &Values,
+    metric: MetricId,
+    other: Option<MetricId>,
+    scale: Scale,
+    now_ns: i64,
+) -> Option<Number> {
+    let value = values.fresh(metric, now_ns).or_else(|| values.fresh(other?, now_ns))?;
+    Some(scale.apply(value))
+}
+
+fn memory_free(values: &Values, now_ns: i64) -> Option<Value> {
+    const FREE: MetricId = MetricId::of("memory_free_mb");
+    const TOTAL: MetricId = MetricId::of("memory_total_mb");
+    const USED: MetricId = MetricId::of("memory_used_mb");
+    const RESERVED: MetricId = MetricId::of("memory_reserved_mb");
+    let fresh = |metric| match values.fresh(metric, now_ns) {
+        Some(Value::Int(mib)) => Some(mib),
+        _ => None,
+    };
+    let free = fresh(FREE).or_else(|| {
+        let free = fresh(TOTAL)? - fresh(USED)? - fresh(RESERVED).unwrap_or(0);
+        (free >= 0).then_some(free)
+    })?;
+    Some(Value::Int(free))
+}
+
+fn window_end(gpu: &Gpu, window_ns: i64, now_ns: i64) -> Option<i64> {
+    let age_max_ns = window_ns.saturating_mul(2).saturating_add(WINDOW_GRACE_NS);
+    gpu.windows.end_ns().filter(|end_ns| now_ns.saturating_sub(*end_ns) <= age_max_ns)
+}
+
+impl Stat {
+    fn number(self, summary: &Summary, scale: Scale, column_type: ColumnType) -> Number {
+        let value = match self {
+            Self::Min => summary.min,
+            Self::Max => summary.max,
+            Self::Mean => summary.mean,
+            Self::P99 => summary.p99,
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "the samples were 32-bit floats")]
+        let value = match column_type {
+            ColumnType::F32 => Value::Float32(value as f32),
+            ColumnType::I32 | ColumnType::I64 | ColumnType::F64 => Value::Float(value),
+        };
+        scale.apply(value)
+    }
+}

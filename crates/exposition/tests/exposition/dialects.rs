@@ -1,0 +1,136 @@
+//! dcgm-exporter's names: the right values, units and labels, in either dialect and both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::catalogue::{Series, by_dcgm};
+use gpuvitals_exposition::{Compat, Format};
+
+use crate::fleet::{NOON, batch, everything, exposition, identity, nvidia, text, up};
+use crate::reader::{Sample, read};
+
+fn scrape(compat: Compat) -> Vec<Sample> {
+    let mut exposition = exposition(Series::Standard, compat);
+    exposition.observe(&everything(&nvidia(), NOON));
+    let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&nvidia())], &[]);
+    let samples = read(Format::Prometheus, text.as_bytes());
+    samples.into_iter().filter(|sample| sample.name.starts_with("DCGM")).collect()
+}
+
+fn labels(sample: &Sample) -> Vec<&str> {
+    sample.labels.keys().map(String::as_str).collect()
+}
+
+const SHARED: [&str; 8] =
+    ["UUID", "container", "device", "gpu", "modelName", "namespace", "pci_bus_id", "pod"];
+
+#[test]
+fn either_dialect_has_its_own_labels() {
+    for (compat, own) in [
+        (Compat::DcgmLegacy, ["DCGM_FI_DRIVER_VERSION", "Hostname"]),
+        (Compat::Dcgm, ["DCGM_FI_SYSTEM_DRIVER_VERSION", "hostname"]),
+    ] {
+        let samples = scrape(compat);
+        assert!(samples.len() > 40, "{}", samples.len());
+        for sample in samples {
+            let wanted: BTreeSet<&str> = SHARED.into_iter().chain(own).collect();
+            assert_eq!(labels(&sample), wanted.into_iter().collect::<Vec<_>>(), "{}", sample.name);
+            assert_eq!(sample.labels["device"], "nvidia0");
+            assert_eq!(sample.labels["pci_bus_id"], "00000000:1B:00.0");
+        }
+    }
+}
+
+#[test]
+fn both_dialects_are_the_names_of_either_and_a_shared_one_stands_once_with_the_labels_of_both() {
+    let names =
+        |samples: &[Sample]| samples.iter().map(|sample| sample.name.clone()).collect::<BTreeSet<_>>();
+    let (legacy, modern, both) = (scrape(Compat::DcgmLegacy), scrape(Compat::Dcgm), scrape(Compat::Both));
+    assert_eq!(names(&both), &names(&legacy) | &names(&modern));
+    assert_eq!(both.len(), names(&both).len(), "once each");
+    let shared = &names(&legacy) & &names(&modern);
+    assert!(shared.contains("DCGM_FI_DEV_MIG_MODE") || shared.contains("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"));
+    for sample in &both {
+        let count = usize::from(sample.labels.contains_key("Hostname"))
+            + usize::from(sample.labels.contains_key("hostname"));
+        assert_eq!(count, if shared.contains(&sample.name) { 2 } else { 1 }, "{}", sample.name);
+    }
+}
+
+#[test]
+fn every_value_is_the_columns_in_the_units_of_its_name() {
+    let mut exposition = exposition(Series::All, Compat::Both);
+    let everything = everything(&nvidia(), NOON);
+    exposition.observe(&everything);
+    let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&nvidia())], &[]);
+    let mut checked = 0;
+    for sample in read(Format::Prometheus, text.as_bytes()) {
+        let Some((id, back)) = by_dcgm(&sample.name) else { continue };
+        let column = everything.metric(id).unwrap().value(0).unwrap().as_f64();
+        let found = sample.value * back;
+        assert!((found - column).abs() <= column.abs() * 1e-6, "{}: {found}, not {column}", sample.name);
+        checked += 1;
+    }
+    assert!(checked > 130, "{checked}");
+}
+
+#[test]
+fn an_amd_gpu_has_what_means_the_same() {
+    let mi = identity(
+        4,
+        &[(IdentityColumn::Uuid, "mi"), (IdentityColumn::Vendor, "amd"), (IdentityColumn::Model, "MI300X")],
+    );
+    let mut exposition = exposition(Series::Standard, Compat::DcgmLegacy);
+    exposition.observe(&batch(
+        &mi,
+        &[(
+            NOON,
+            &[
+                ("gpu_clock_mhz", 2_100.0),
+                ("memory_used_mb", 1_000.0),
+                ("memory_total_mb", 196_592.0),
+                ("utilization_pct", 50.0),
+            ],
+        )],
+    ));
+    let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&mi)], &[]);
+    let samples: BTreeMap<String, Sample> = read(Format::Prometheus, text.as_bytes())
+        .into_iter()
+        .map(|sample| (sample.name.clone(), sample))
+        .collect();
+    let value = |name: &str| samples.get(name).map(|sample| sample.value);
+    assert_eq!(value("DCGM_FI_DEV_SM_CLOCK"), Some(2_100.0));
+    assert_eq!(value("DCGM_FI_DEV_FB_FREE"), Some(195_592.0));
+    assert_eq!(value("DCGM_FI_DEV_GPU_UTIL"), Some(50.0));
+    assert_eq!(value("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), None, "nothing on it means that");
+    let sample = &samples["DCGM_FI_DEV_GPU_UTIL"];
+    assert_eq!((sample.labels["device"].as_str(), sample.labels["modelName"].as_str()), ("amd4", "MI300X"));
+    assert!(!sample.labels.contains_key("pod"), "nobody holds it");
+}
+
+/// What dcgm-exporter publishes as it comes has its kind and help line with us too.
+#[test]
+fn the_default_list_of_the_exporter_is_there_with_its_heads() {
+    let mut exposition = exposition(Series::Basic, Compat::DcgmLegacy);
+    exposition.observe(&everything(&nvidia(), NOON));
+    let ours = text(&mut exposition, Format::Prometheus, NOON, &[up(&nvidia())], &[]);
+    let ours: BTreeSet<&str> = ours.lines().collect();
+    let mut found = 0;
+    for list in ["default-counters.csv", "dcp-metrics-included.csv"] {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/nvidia/dcgm-exporter").join(list);
+        for line in std::fs::read_to_string(path).unwrap().lines().filter(|line| !line.starts_with('#')) {
+            let cells: Vec<&str> = line.splitn(3, ',').map(str::trim).collect();
+            let [field, kind @ ("gauge" | "counter"), help] = cells[..] else { continue };
+            // A licence is not a measurement.
+            if field == "DCGM_FI_DEV_VGPU_LICENSE_STATUS" {
+                continue;
+            }
+            assert!(ours.contains(format!("# HELP {field} {help}").as_str()), "{line}");
+            assert!(ours.contains(format!("# TYPE {field} {kind}").as_str()), "{line}");
+            found += 1;
+        }
+    }
+    assert!(found > 40, "{found}");
+}

@@ -1,0 +1,16 @@
+//! What a scrape shows, and what it must never show.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::float_cmp,
+    reason = "a test fails by panicking"
+)]
+
+mod dialects;
+mod fleet;
+mod golden;
+mod hostile;
+mod reader;
+mod scrape;
