@@ -14,3 +14,5 @@ pub mod recorder;
 pub mod registry;
 pub mod sampler;
 pub mod simulated;
+
+pub use recorder::Recorder;

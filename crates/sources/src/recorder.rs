@@ -1,1 +1,382 @@
-//! Recordings: Parquet files that are written as it goes and survive a kill.
+//! The recorder: samples at full rate into Parquet files, and loses next to nothing when it is killed.
+//!
+//! While it runs, every batch is appended to a journal half a second after it was sampled at the latest; journals become
+//! Parquet parts on the way, and the parts one file a table at the end. [`repair`] does the same for a recording whose
+//! process was killed: at most its last second is missing. Nothing is synced on the way but finished parts, so a power
+//! cut costs what the kernel had not written yet, some 30 seconds as a rule.
+//!
+//! ```
+//! use gpuvitals_sources::machine::Machine;
+//! use gpuvitals_sources::recorder::{Recorder, RecorderConfig};
+//!
+//! # let place = tempfile::tempdir()?;
+//! # let directory = place.path().join("telemetry");
+//! let config = RecorderConfig::new(&directory, Machine::local("node1"));
+//! let recorder = Recorder::start(config)?;
+//! recorder.mark("epoch 1")?;
+//! // … what is to be measured …
+//! let recorded = recorder.stop()?;
+//! println!("{} rows of GPUs, {} of the host", recorded.gpu_rows, recorded.system_rows);
+//! for batch in recorded.data()? {
+//!     let batch = batch?;
+//!     println!("{:?}: {} rows", batch.table(), batch.rows());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod data;
+mod directory;
+mod error;
+mod journal;
+mod layout;
+mod marks;
+mod part;
+mod socket;
+mod writer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gpuvitals_core::{Batch, Origin, Table};
+use parquet::file::metadata::KeyValue;
+
+use crate::attribution::Owners;
+use crate::machine::Machine;
+use crate::probe::Driver;
+use crate::registry::{self, Found};
+use crate::sampler::{Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
+use directory::{About, Unfinished};
+use marks::Marks;
+use writer::{Rolling, Tally, Writer};
+
+pub use data::Data;
+pub use error::RecordError;
+pub use marks::{MARK_LEN_MAX, MARKS_MAX};
+pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
+
+/// Oldest a row gets before the kernel has it: half of what a kill may cost.
+const HAND_ON: Duration = Duration::from_millis(500);
+/// How long a worker that waits for its device is waited for at the end.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What to record, and where.
+#[derive(Debug, Clone)]
+pub struct RecorderConfig {
+    /// Where the files go; made if need be.
+    pub directory: PathBuf,
+    /// Whose devices.
+    pub machine: Machine,
+    /// Ways to read them; empty: the cheapest that works.
+    pub drivers: Vec<Driver>,
+    /// Time between two samples of a GPU: 10 ms unless set, 1 ms at least.
+    pub interval: Duration,
+    /// Time between two samples of the host: 100 ms unless set.
+    pub system_interval: Duration,
+    /// Time between two readings of the slow tier: 1 s unless set.
+    pub slow: Duration,
+    /// Time between two readings of the rare tier: 30 s unless set.
+    pub rare: Duration,
+    /// Whether a recording that is there already is replaced.
+    pub overwrite: bool,
+    /// Who holds the GPUs, for the rows' identity columns.
+    pub owners: Arc<Owners>,
+    /// Rows after which a part is sealed; none: as many as are good. For tests.
+    #[doc(hidden)]
+    pub part_rows: Option<u64>,
+}
+
+impl RecorderConfig {
+    /// 100 Hz for GPUs, 10 Hz for the host.
+    pub fn new(directory: &Path, machine: Machine) -> Self {
+        let sampling = SamplerConfig::default();
+        Self {
+            directory: directory.to_owned(),
+            machine,
+            drivers: Vec::new(),
+            interval: Duration::from_millis(10),
+            system_interval: Duration::from_millis(100),
+            slow: sampling.slow,
+            rare: sampling.rare,
+            overwrite: false,
+            owners: Owners::new(),
+            part_rows: None,
+        }
+    }
+}
+
+/// How a recording goes.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    /// Rows of GPUs written.
+    pub gpu_rows: u64,
+    /// Rows of the host written.
+    pub system_rows: u64,
+    /// Marks written.
+    pub marks: u64,
+    /// Marks beyond [`MARKS_MAX`], or that could not be written.
+    pub marks_dropped: u64,
+    /// Rows dropped because the disk did not keep up.
+    pub rows_dropped: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Counts of the workers.
+    pub workers: Vec<WorkerStats>,
+    /// The devices as they are now.
+    pub targets: Vec<TargetState>,
+    /// Whether writing has ended by itself: all workers are gone, or the disk refuses; [`Recorder::stop`] says which.
+    pub is_over: bool,
+}
+
+/// A recording that ended as it should.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Where the files are.
+    pub directory: PathBuf,
+    /// Rows of `gpu_events.parquet`.
+    pub gpu_rows: u64,
+    /// Rows of `system_events.parquet`.
+    pub system_rows: u64,
+    /// Rows of `marks.parquet`.
+    pub marks: u64,
+    /// The last progress; `bytes` is that of the files.
+    pub progress: Progress,
+    /// Devices whose reading had not come back at the end.
+    pub stuck: Vec<TargetState>,
+}
+
+impl Recorded {
+    /// All rows, read back from the files.
+    ///
+    /// # Errors
+    /// When the files cannot be opened.
+    pub fn data(&self) -> Result<Data, RecordError> {
+        Data::open(&self.directory)
+    }
+}
+
+/// A running recording. Dropped, it ends without its files being completed, as if killed: [`repair`] does that.
+#[derive(Debug)]
+pub struct Recorder {
+    // Threads first: when the directory is let go of, nobody writes there any more.
+    running: Running,
+    marks: Arc<Marks>,
+    unfinished: Unfinished,
+}
+
+/// Sampler and writing thread.
+#[derive(Debug)]
+struct Running {
+    sampler: Arc<Sampler>,
+    tally: Arc<Tally>,
+    last: Arc<AtomicBool>,
+    writer: Option<JoinHandle<Result<(), RecordError>>>,
+}
+
+impl Running {
+    /// Ends both. Says who is still waiting for a device.
+    fn halt(&mut self) -> Result<Vec<TargetState>, RecordError> {
+        let stuck = self.sampler.stop(STOP_PATIENCE);
+        self.last.store(true, Ordering::Release);
+        match self.writer.take() {
+            Some(writer) => writer.join().map_err(|_| RecordError::Writer)?.map(|()| stuck),
+            None => Ok(stuck),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ended = self.halt();
+    }
+}
+
+impl Recorder {
+    /// Finds the devices and begins.
+    ///
+    /// # Errors
+    /// When there is nothing to record, the directory holds a recording already or cannot be written, or a device cannot be
+    /// read so often.
+    pub fn start(config: RecorderConfig) -> Result<Self, RecordError> {
+        Self::start_with(registry::discover(&config.machine, &config.drivers), config, |_| {})
+    }
+
+    /// Begins with devices that were found before; each batch is shown once it is written.
+    ///
+    /// # Errors
+    /// As [`Recorder::start`].
+    pub fn start_with(
+        found: Found,
+        config: RecorderConfig,
+        watch: impl FnMut(&Batch) + Send + 'static,
+    ) -> Result<Self, RecordError> {
+        if found.probes.is_empty() {
+            return Err(RecordError::Nothing(found.findings));
+        }
+        let hertz = |interval: Duration| 1.0 / interval.as_secs_f64();
+        let about = About {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: config.machine.node.to_string(),
+            started_ns: Moment::now().wall_ns,
+            rate_hz: hertz(config.interval),
+            system_rate_hz: hertz(config.system_interval),
+        };
+        let sampling = SamplerConfig {
+            interval: config.interval,
+            system_interval: config.system_interval,
+            slow: config.slow,
+            rare: config.rare,
+            hand_on: HAND_ON,
+            monotonic: true,
+            origin: Origin { node: Arc::clone(&config.machine.node), started_ns: about.started_ns },
+        };
+        // The directory first: who is refused it has sampled nothing.
+        let (unfinished, journal) = Unfinished::begin(&config.directory, about, config.overwrite)?;
+        let sampler = match Sampler::start(found.probes, sampling, config.owners) {
+            Ok(sampler) => Arc::new(sampler),
+            Err(error) => {
+                unfinished.abandon()?;
+                return Err(RecordError::Sampler(error));
+            }
+        };
+        // Only now: what could not begin has cost nothing.
+        unfinished.replace()?;
+        let (tally, last) = (Arc::<Tally>::default(), Arc::<AtomicBool>::default());
+        let rolling = |table| Rolling::new(unfinished.path(), table, config.part_rows);
+        let writer = Writer {
+            sampler: Arc::clone(&sampler),
+            last: Arc::clone(&last),
+            tally: Arc::clone(&tally),
+            tables: [rolling(Table::GpuEvents), rolling(Table::SystemEvents)],
+            watch,
+        };
+        let writer = std::thread::Builder::new()
+            .name("record".to_owned())
+            .spawn(move || writer.run())
+            .map_err(RecordError::Thread)?;
+        let running = Running { sampler, tally, last, writer: Some(writer) };
+        Ok(Self { running, marks: Arc::new(Marks::new(journal, MARKS_MAX)), unfinished })
+    }
+
+    /// Notes that something happens now. Beyond [`MARKS_MAX`] it is counted and dropped; a text longer than
+    /// [`MARK_LEN_MAX`] is cut.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn mark(&self, text: &str) -> Result<(), RecordError> {
+        self.marks.put(text, Moment::now()).map(|_| ())
+    }
+
+    /// Opens a socket by which other processes can set marks, until it is dropped.
+    ///
+    /// # Errors
+    /// When no socket can be made.
+    pub fn mark_socket(&self) -> std::io::Result<MarkSocket> {
+        MarkSocket::open(Arc::clone(&self.marks))
+    }
+
+    /// How it goes. Never waits for a device.
+    pub fn progress(&self) -> Progress {
+        let (marks, marks_dropped) = self.marks.counts();
+        let Running { sampler, tally, .. } = &self.running;
+        Progress {
+            gpu_rows: tally.gpu_rows.load(Ordering::Relaxed),
+            system_rows: tally.system_rows.load(Ordering::Relaxed),
+            marks,
+            marks_dropped,
+            rows_dropped: sampler.rows_dropped(),
+            bytes: bytes(&self.unfinished.path()),
+            workers: sampler.stats(),
+            targets: sampler.states(),
+            is_over: tally.ended.load(Ordering::Acquire),
+        }
+    }
+
+    /// The rows so far, read back from the files.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn data(&self) -> Result<Data, RecordError> {
+        Data::open(self.unfinished.directory())
+    }
+
+    /// Ends sampling and completes the files.
+    ///
+    /// # Errors
+    /// When something could not be written, now or before; what was written is there for [`repair`].
+    pub fn stop(mut self) -> Result<Recorded, RecordError> {
+        // Asked before the workers end: their counts go with them.
+        let Progress { workers, targets, .. } = self.progress();
+        let stuck = self.running.halt()?;
+        let mut progress = Progress { workers, targets, ..self.progress() };
+        let directory = self.unfinished.directory().to_owned();
+        let ended = self.unfinished.end("stopped", &update_intervals(&progress.targets))?;
+        progress.bytes = bytes(&directory);
+        Ok(Recorded {
+            directory,
+            gpu_rows: ended.gpu_rows,
+            system_rows: ended.system_rows,
+            marks: ended.marks,
+            progress,
+            stuck,
+        })
+    }
+}
+
+/// What a repair gave back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repaired {
+    /// Rows of `gpu_events.parquet`.
+    pub gpu_rows: u64,
+    /// Rows of `system_events.parquet`.
+    pub system_rows: u64,
+    /// Rows of `marks.parquet`.
+    pub marks: u64,
+    /// Bytes at the ends of journals that were no whole records.
+    pub torn_bytes: u64,
+}
+
+/// Completes a recording whose process was killed. None when there is nothing to do. May itself be killed and run again.
+///
+/// # Errors
+/// When the directory holds no recording, one that is still running, or a part that cannot be read.
+pub fn repair(directory: &Path) -> Result<Option<Repaired>, RecordError> {
+    let Some(unfinished) = Unfinished::take_over(directory)? else {
+        let (whole, _) = directory::state(directory);
+        let path = directory.to_owned();
+        return if whole {
+            Ok(None)
+        } else {
+            Err(RecordError::Directory { path, what: "holds no recording" })
+        };
+    };
+    let ended = unfinished.end("repaired", &[])?;
+    Ok(Some(Repaired {
+        gpu_rows: ended.gpu_rows,
+        system_rows: ended.system_rows,
+        marks: ended.marks,
+        torn_bytes: ended.torn_bytes,
+    }))
+}
+
+/// Bytes of the files in a directory.
+fn bytes(directory: &Path) -> u64 {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file).map(|meta| meta.len()).sum()
+}
+
+/// How often each driver's values really changed, for the files' metadata.
+fn update_intervals(targets: &[TargetState]) -> Vec<KeyValue> {
+    let seen: serde_json::Map<_, _> = targets
+        .iter()
+        .filter_map(|target| {
+            Some((target.identity.key()?.to_string(), target.update_interval?.as_secs_f64().into()))
+        })
+        .collect();
+    let json = serde_json::Value::from(seen).to_string();
+    vec![KeyValue::new("gpuvitals.update_intervals_s".to_owned(), json)]
+}

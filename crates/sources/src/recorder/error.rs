@@ -1,0 +1,103 @@
+//! What keeps a recording from being made or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpuvitals_core::batch::BatchError;
+use gpuvitals_core::wire::WireError;
+use parquet::errors::ParquetError;
+
+use crate::registry::Finding;
+use crate::sampler::SamplerError;
+
+/// Why a recording cannot begin, go on, end or be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// No device was found; what was looked at says why.
+    #[error("there is nothing to record on this machine: no GPU was found, and no host")]
+    Nothing(Vec<Finding>),
+    /// There is a recording already.
+    #[error(
+        "{} holds {} recording already",
+        path.display(),
+        if *unfinished { "an unfinished" } else { "a" }
+    )]
+    Exists {
+        /// Directory.
+        path: PathBuf,
+        /// Whether that one was killed (or still runs).
+        unfinished: bool,
+    },
+    /// Another process records there, or repairs.
+    #[error("{} belongs to a recording that is still running", path.display())]
+    Busy {
+        /// Directory.
+        path: PathBuf,
+    },
+    /// The directory is not what it should be.
+    #[error("{} {what}", path.display())]
+    Directory {
+        /// Directory or file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The sampler does not start.
+    #[error(transparent)]
+    Sampler(SamplerError),
+    /// No thread could be had.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+    /// The writing thread panicked: a bug.
+    #[error("a bug: the writing thread panicked")]
+    Writer,
+    /// A file operation failed.
+    #[error("{action} {}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A batch cannot be written.
+    #[error("a batch has no binary form")]
+    Batch(#[source] WireError),
+    /// A record of a journal is whole but holds no batch.
+    #[error("{} holds a record that is no batch", path.display())]
+    Journal {
+        /// Journal.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: WireError,
+    },
+    /// A file is no Parquet, or cannot become one.
+    #[error("{} as Parquet", path.display())]
+    Parquet {
+        /// File.
+        path: PathBuf,
+        /// What the library said.
+        #[source]
+        source: ParquetError,
+    },
+    /// A Parquet file has other columns than a recording.
+    #[error("{} is no recording", path.display())]
+    Columns {
+        /// File.
+        path: PathBuf,
+        /// Which column.
+        #[source]
+        source: BatchError,
+    },
+}
+
+impl RecordError {
+    /// A failed file operation, for `map_err`.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,149 @@
+//! Marks: what a program says happened in it (a phase, a step, a kernel), with the time on both clocks.
+//!
+//! They are kept in a journal of their own (`unfinished/marks.rows`) whose payload is
+//! `timestamp_ns i64 | monotonic_ns i64 | text`, and become `marks.parquet` at the end.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
+use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::KeyValue;
+
+use super::RecordError;
+use super::journal::{Journal, Records};
+use super::layout::properties;
+use crate::sampler::Moment;
+
+/// Longest text of a mark, in bytes; what is longer is cut.
+pub const MARK_LEN_MAX: usize = 1_024;
+/// Most marks of a recording; what comes after is counted and dropped.
+pub const MARKS_MAX: u64 = 1_000_000;
+/// Rows of a row group of `marks.parquet`.
+const GROUP_ROWS: usize = 16_384;
+
+/// Takes the marks of a running recording.
+#[derive(Debug)]
+pub(super) struct Marks {
+    journal: Mutex<Journal>,
+    taken: AtomicU64,
+    dropped: AtomicU64,
+    most: u64,
+}
+
+impl Marks {
+    pub(super) fn new(journal: Journal, most: u64) -> Self {
+        Self { journal: Mutex::new(journal), taken: AtomicU64::new(0), dropped: AtomicU64::new(0), most }
+    }
+
+    /// Writes a mark down. Beyond the bound it is counted and dropped, and so says the answer.
+    pub(super) fn put(&self, text: &str, now: Moment) -> Result<bool, RecordError> {
+        // Counted under the lock, so that no two pass the bound together.
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.taken.load(Ordering::Relaxed) >= self.most {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let text = &text[..text.floor_char_boundary(MARK_LEN_MAX)];
+        journal
+            .append(&[&now.wall_ns.to_le_bytes(), &now.mono_ns.to_le_bytes(), text.as_bytes()])
+            .inspect_err(|_| {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            })?;
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Marks written down, and marks dropped.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.taken.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+}
+
+/// Turns the journal of marks into a file, durable when this returns. Gives the marks, and the bytes of a torn end.
+pub(super) fn finish(journal: &Path, target: &Path, facts: Vec<KeyValue>) -> Result<(u64, u64), RecordError> {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new(TIMESTAMP_COLUMN, DataType::Int64, false),
+        Field::new(MONOTONIC_COLUMN, DataType::Int64, false),
+        Field::new("text", DataType::Utf8, false),
+    ]));
+    let fresh = target.with_extension("parquet.tmp");
+    let broken = |source| RecordError::Parquet { path: fresh.clone(), source };
+    let file = File::create(&fresh).map_err(RecordError::io("creating", &fresh))?;
+    let mut writer =
+        ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(&schema, facts))).map_err(broken)?;
+    let mut records = Records::open(journal)?;
+    let (mut rows, mut marks) = (Rows::default(), 0);
+    loop {
+        let payload = records.next()?;
+        let is_end = payload.is_none();
+        if let Some(payload) = payload {
+            rows.add(payload)
+                .ok_or_else(|| RecordError::Directory { path: journal.to_owned(), what: "holds no marks" })?;
+            marks += 1;
+        }
+        if rows.times.len() >= GROUP_ROWS || (is_end && !rows.times.is_empty()) {
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(Int64Array::from(std::mem::take(&mut rows.times))),
+                Arc::new(Int64Array::from(std::mem::take(&mut rows.clock))),
+                Arc::new(StringArray::from(std::mem::take(&mut rows.texts))),
+            ];
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(|e| broken(e.into()))?;
+            writer.write(&batch).and_then(|()| writer.flush()).map_err(broken)?;
+        }
+        if is_end {
+            break;
+        }
+    }
+    let file = writer.into_inner().map_err(broken)?;
+    file.sync_all().map_err(RecordError::io("syncing", &fresh))?;
+    fs::rename(&fresh, target).map_err(RecordError::io("renaming", &fresh))?;
+    Ok((marks, records.left()))
+}
+
+#[derive(Default)]
+struct Rows {
+    times: Vec<i64>,
+    clock: Vec<i64>,
+    texts: Vec<String>,
+}
+
+impl Rows {
+    fn add(&mut self, payload: &[u8]) -> Option<()> {
+        let (time, rest) = payload.split_first_chunk::<8>()?;
+        let (clock, text) = rest.split_first_chunk::<8>()?;
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.times.push(i64::from_le_bytes(*time));
+        self.clock.push(i64::from_le_bytes(*clock));
+        self.texts.push(text);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_beyond_the_bound_are_counted_and_long_ones_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("marks.rows");
+        let marks = Marks::new(Journal::create(path.clone()).unwrap(), 2);
+        let now = Moment { wall_ns: 7, mono_ns: 8 };
+        assert!(marks.put(&"ü".repeat(MARK_LEN_MAX), now).unwrap());
+        assert!(marks.put("epoch 1", now).unwrap());
+        assert!(!marks.put("one too many", now).unwrap());
+        assert_eq!(marks.counts(), (2, 1));
+        let mut records = Records::open(&path).unwrap();
+        let mut rows = Rows::default();
+        while let Some(payload) = records.next().unwrap() {
+            rows.add(payload).unwrap();
+        }
+        assert_eq!((rows.times[0], rows.clock[0]), (7, 8));
+        assert_eq!((rows.texts[0].len(), rows.texts[1].as_str()), (MARK_LEN_MAX, "epoch 1"));
+    }
+}

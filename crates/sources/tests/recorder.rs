@@ -1,0 +1,409 @@
+//! The recorder through its public surface: what it writes, what it refuses, what a kill leaves.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow_schema::DataType;
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
+use gpuvitals_sources::recorder::{Data, RecordError, Recorder, RecorderConfig, repair, send_mark};
+use gpuvitals_sources::registry::Found;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+const POWER: MetricId = MetricId::of("power_w");
+const FAN: MetricId = MetricId::of("fan_speed_rpm");
+const CPU: MetricId = MetricId::of("cpu_pct");
+
+/// A device that counts its readings in a value, and after some of them has one value more.
+struct Counting {
+    table: Table,
+    identity: Arc<Identity>,
+    readings: i64,
+    late_from: i64,
+}
+
+impl Counting {
+    fn found(gpus: usize) -> Found {
+        let named = |name: &str| {
+            let identity = Identity::default().with(IdentityColumn::Node, "n1").unwrap();
+            Arc::new(identity.with(IdentityColumn::Uuid, name).unwrap())
+        };
+        let mut found = Found::default();
+        for gpu in 0..gpus {
+            let identity = named(&format!("GPU-{gpu}"));
+            found.probes.push(Box::new(Self {
+                table: Table::GpuEvents,
+                identity,
+                readings: 0,
+                late_from: 40,
+            }));
+        }
+        let identity = Arc::new(Identity::default().with(IdentityColumn::Node, "n1").unwrap());
+        found.probes.push(Box::new(Self { table: Table::SystemEvents, identity, readings: 0, late_from: 0 }));
+        found
+    }
+}
+
+impl Probe for Counting {
+    fn table(&self) -> Table {
+        self.table
+    }
+
+    fn driver(&self) -> Driver {
+        if self.table == Table::GpuEvents { Driver::AmdSysfs } else { Driver::Procfs }
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        vec![Arc::clone(&self.identity)]
+    }
+
+    fn read(&mut self, _: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        let row = reading.row(&self.identity);
+        if self.table == Table::SystemEvents {
+            row.int(CPU, self.readings % 100);
+        } else {
+            row.int(POWER, self.readings % 500);
+            if self.readings >= self.late_from {
+                row.int(FAN, self.readings);
+            }
+        }
+        self.readings += 1;
+        Ok(())
+    }
+}
+
+fn config(directory: &Path) -> RecorderConfig {
+    let mut config = RecorderConfig::new(directory, Machine::local("n1"));
+    config.interval = Duration::from_millis(2);
+    config.system_interval = Duration::from_millis(20);
+    config
+}
+
+/// Records until so many GPU rows have been written.
+fn started(found: Found, config: RecorderConfig, rows: usize) -> Recorder {
+    let (tell, told) = sync_channel(1);
+    let mut left = rows;
+    let watch = move |batch: &Batch| {
+        if batch.table() == Table::GpuEvents {
+            left = left.saturating_sub(batch.rows());
+            if left == 0 {
+                let _already_told = tell.try_send(());
+            }
+        }
+    };
+    let recorder = Recorder::start_with(found, config, watch).unwrap();
+    told.recv_timeout(Duration::from_mins(1)).unwrap();
+    recorder
+}
+
+/// Not a test of its own: the process that the next one kills. Tells on standard output what has been written.
+#[test]
+fn child_that_records_until_it_is_killed() {
+    let Some(directory) = std::env::var_os("RECORDER_TEST_DIRECTORY") else { return };
+    let mut config = config(Path::new(&directory));
+    config.part_rows = Some(150);
+    let mut written = 0;
+    let watch = move |batch: &Batch| {
+        if batch.table() == Table::GpuEvents {
+            written += batch.rows();
+            println!("written {written}");
+        }
+    };
+    let _recorder = Recorder::start_with(Counting::found(2), config, watch).unwrap();
+    std::thread::park();
+}
+
+#[test]
+fn killed_at_any_moment_it_has_every_row_that_was_written() {
+    for nth in [1, 2, 3, 4, 7] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_records_until_it_is_killed", "--nocapture"])
+            .env("RECORDER_TEST_DIRECTORY", dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let told =
+            |line: std::io::Result<String>| line.unwrap().strip_prefix("written ")?.parse::<usize>().ok();
+        let written = lines.filter_map(told).nth(nth).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let under_way = rows(Data::open(dir.path()).unwrap());
+        let repaired = repair(dir.path()).unwrap().unwrap();
+        let all = rows(Data::open(dir.path()).unwrap());
+        assert!(all.len() >= written, "{} of {written} at {nth}", all.len());
+        assert_eq!((all.len() as u64, &all), (repaired.gpu_rows, &under_way));
+        assert_complete(&all, 2);
+        assert_eq!(repair(dir.path()).unwrap(), None);
+    }
+}
+
+/// (GPU, timestamp, monotonic clock, counted value, late value) of every GPU row.
+type Row = (String, i64, i64, f64, Option<f64>);
+
+fn rows(data: Data) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for batch in data.map(Result::unwrap).filter(|batch| batch.table() == Table::GpuEvents) {
+        let number = |metric, row| batch.metric(metric)?.value(row).map(Value::as_f64);
+        for row in 0..batch.rows() {
+            rows.push((
+                batch.identity(row).uuid().unwrap().to_owned(),
+                batch.timestamps()[row],
+                batch.monotonic().unwrap()[row],
+                number(POWER, row).unwrap(),
+                number(FAN, row),
+            ));
+        }
+    }
+    rows
+}
+
+/// Every reading of every GPU is there once, in order, from the first on.
+fn assert_complete(rows: &[Row], gpus: usize) {
+    for gpu in 0..gpus {
+        let of_gpu: Vec<_> = rows.iter().filter(|row| row.0 == format!("GPU-{gpu}")).collect();
+        assert!(!of_gpu.is_empty());
+        for (n, row) in of_gpu.iter().enumerate() {
+            let n = i32::try_from(n).unwrap();
+            assert_eq!((row.3, row.4), (f64::from(n % 500), (n >= 40).then(|| f64::from(n))));
+        }
+        assert!(of_gpu.windows(2).all(|pair| pair[0].1 < pair[1].1 && pair[0].2 < pair[1].2));
+    }
+}
+
+#[test]
+fn a_recording_of_many_parts_is_one_file_with_the_promised_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.part_rows = Some(100);
+    let recorder = started(Counting::found(2), config, 700);
+    recorder.mark("late").unwrap();
+    let so_far = rows(recorder.data().unwrap());
+    assert!(so_far.len() >= 700, "{}", so_far.len());
+    let recorded = recorder.stop().unwrap();
+    let all = rows(recorded.data().unwrap());
+    assert_eq!(all.len() as u64, recorded.gpu_rows);
+    assert_complete(&all, 2);
+    assert_eq!(all[..so_far.len().min(100)], so_far[..so_far.len().min(100)]);
+    assert!(!dir.path().join("unfinished").exists() && !dir.path().join("finished").exists());
+
+    let types = |name: &str| {
+        let file = std::fs::File::open(dir.path().join(name)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let facts = reader.metadata().file_metadata().key_value_metadata().unwrap().clone();
+        (reader.schema().clone(), reader.metadata().num_row_groups(), facts)
+    };
+    let (schema, groups, facts) = types("gpu_events.parquet");
+    assert!(groups > 3, "{groups} parts");
+    for (name, wanted) in [
+        ("timestamp_ns", DataType::Int64),
+        ("monotonic_ns", DataType::Int64),
+        ("gpu_clock_mhz", DataType::Int32),
+        ("mem_clock_mhz", DataType::Int32),
+        ("temperature_c", DataType::Float32),
+        ("power_w", DataType::Float32),
+        ("memory_used_mb", DataType::Int64),
+        ("utilization_pct", DataType::Float32),
+    ] {
+        assert_eq!(schema.field_with_name(name).unwrap().data_type(), &wanted, "{name}");
+    }
+    let fact = |key: &str| {
+        let key = format!("gpuvitals.{key}");
+        facts.iter().find(|fact| fact.key == key).and_then(|fact| fact.value.clone()).unwrap_or_default()
+    };
+    assert_eq!((fact("rate_hz"), fact("node"), fact("ended")), ("500".into(), "n1".into(), "stopped".into()));
+    assert!(fact("update_intervals_s").contains("GPU-0"));
+    let (schema, _, _) = types("system_events.parquet");
+    for (name, wanted) in [
+        ("timestamp_ns", DataType::Int64),
+        ("cpu_pct", DataType::Float32),
+        ("memory_mb", DataType::Int64),
+        ("ctx_switches", DataType::Int64),
+        ("page_faults", DataType::Int64),
+        ("irqs", DataType::Int64),
+    ] {
+        assert_eq!(schema.field_with_name(name).unwrap().data_type(), &wanted, "{name}");
+    }
+    assert_eq!(types("marks.parquet").0.fields().len(), 3);
+    assert_eq!(recorded.marks, 1);
+}
+
+#[test]
+fn without_a_gpu_both_files_are_there_and_one_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tell, told) = sync_channel(1);
+    let watch = move |_: &Batch| {
+        let _already_told = tell.try_send(());
+    };
+    let recorder = Recorder::start_with(Counting::found(0), config(dir.path()), watch).unwrap();
+    told.recv_timeout(Duration::from_mins(1)).unwrap();
+    let recorded = recorder.stop().unwrap();
+    assert_eq!(recorded.gpu_rows, 0);
+    assert!(recorded.system_rows > 0);
+    let file = std::fs::File::open(dir.path().join("gpu_events.parquet")).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    assert!(reader.schema().field_with_name("power_w").is_ok());
+}
+
+#[test]
+fn nothing_to_record_and_nothing_to_overwrite_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = Recorder::start_with(Found::default(), config(dir.path()), |_| {});
+    assert!(matches!(refused, Err(RecordError::Nothing(_))));
+    assert!(matches!(repair(dir.path()), Err(RecordError::Directory { .. })));
+
+    let recorder = started(Counting::found(1), config(dir.path()), 1);
+    let busy = Recorder::start_with(Counting::found(1), config(dir.path()), |_| {});
+    assert!(matches!(busy, Err(RecordError::Exists { unfinished: true, .. })));
+    assert!(matches!(repair(dir.path()), Err(RecordError::Busy { .. })), "it is running");
+    let mut forced = config(dir.path());
+    forced.overwrite = true;
+    let busy = Recorder::start_with(Counting::found(1), forced.clone(), |_| {});
+    assert!(matches!(busy, Err(RecordError::Busy { .. })), "not even when forced");
+    let first = recorder.stop().unwrap();
+
+    let refused = Recorder::start_with(Counting::found(1), config(dir.path()), |_| {});
+    assert!(matches!(refused, Err(RecordError::Exists { unfinished: false, .. })));
+    let mut fast = forced.clone();
+    fast.interval = Duration::from_micros(10);
+    assert!(matches!(Recorder::start_with(Counting::found(1), fast, |_| {}), Err(RecordError::Sampler(_))));
+    assert_eq!(rows(Data::open(dir.path()).unwrap()).len() as u64, first.gpu_rows, "it is still there");
+    let second = started(Counting::found(1), forced, 1).stop().unwrap();
+    assert_eq!(rows(second.data().unwrap()).len() as u64, second.gpu_rows);
+}
+
+#[test]
+fn a_recorder_that_is_no_more_is_repaired_once_and_for_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.part_rows = Some(100);
+    let recorder = started(Counting::found(2), config, 500);
+    let so_far = rows(recorder.data().unwrap());
+    drop(recorder);
+    // A torn record, as a kill leaves it.
+    let unfinished = dir.path().join("unfinished");
+    let mut torn = std::fs::OpenOptions::new().append(true).open(unfinished.join("marks.rows")).unwrap();
+    std::io::Write::write_all(&mut torn, &[9, 0, 0, 0, 1]).unwrap();
+    let repaired = repair(dir.path()).unwrap().unwrap();
+    assert_eq!(repaired.torn_bytes, 5);
+    let all = rows(Data::open(dir.path()).unwrap());
+    assert!(all.len() >= so_far.len());
+    assert_complete(&all, 2);
+    assert_eq!(repair(dir.path()).unwrap(), None, "nothing is left to do");
+}
+
+/// Copies the state that a process left which was killed just now.
+fn photographed(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            photographed(&path, &target);
+        } else {
+            std::fs::copy(path, target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_repair_that_was_killed_between_any_two_steps_is_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("whole");
+    let mut config = config(&at);
+    config.part_rows = Some(60);
+    let recorder = started(Counting::found(1), config, 200);
+    drop(recorder);
+    repaired_copy(&at, dir.path());
+}
+
+fn repaired_copy(at: &Path, place: &Path) {
+    let whole = place.join("done");
+    photographed(at, &whole);
+    let wanted = repair(&whole).unwrap().unwrap();
+    // What a killed repair may leave: temporary files, a sealed part beside its journal, some of the files in place.
+    let leave: [&dyn Fn(&Path); 4] = [
+        &|dir| {
+            for name in ["gpu_events-000000.tmp", "gpu_events-000007.tmp"] {
+                std::fs::write(dir.join("unfinished").join(name), b"half").unwrap();
+            }
+            std::fs::write(dir.join("gpu_events.parquet.tmp"), b"half").unwrap();
+        },
+        &|dir| {
+            std::fs::copy(whole.join("gpu_events.parquet"), dir.join("gpu_events.parquet")).unwrap();
+        },
+        &|dir| {
+            let unfinished = dir.join("unfinished");
+            let sealed = unfinished.join("gpu_events-000000.parquet");
+            if !sealed.exists() {
+                return;
+            }
+            std::fs::write(unfinished.join("gpu_events-000000.rows"), b"left over").unwrap();
+        },
+        &|dir| {
+            std::fs::create_dir(dir.join("finished")).unwrap();
+            std::fs::write(dir.join("finished/lock"), b"").unwrap();
+        },
+    ];
+    for (n, leave) in leave.iter().enumerate() {
+        let copy = place.join(format!("copy{n}"));
+        photographed(at, &copy);
+        leave(&copy);
+        let again = repair(&copy).unwrap().unwrap();
+        assert_eq!((again.gpu_rows, again.system_rows), (wanted.gpu_rows, wanted.system_rows), "{n}");
+        assert_complete(&rows(Data::open(&copy).unwrap()), 1);
+        assert_eq!(std::fs::read_dir(&copy).unwrap().count(), 3, "{n}: nothing is left");
+    }
+}
+
+#[test]
+fn marks_come_from_the_process_and_through_the_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start_with(Counting::found(1), config(dir.path()), |_| {}).unwrap();
+    recorder.mark("from inside").unwrap();
+    let socket = recorder.mark_socket().unwrap();
+    let path = socket.path().to_owned();
+    for n in 0..5 {
+        send_mark(&path, &format!("step {n}\n")).unwrap();
+    }
+    drop(socket);
+    assert!(!path.exists() && send_mark(&path, "too late").is_err());
+    let recorded = recorder.stop().unwrap();
+    assert_eq!((recorded.marks, recorded.progress.marks_dropped), (6, 0));
+    let file = std::fs::File::open(dir.path().join("marks.parquet")).unwrap();
+    let batch =
+        ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().next().unwrap().unwrap();
+    let texts = batch.column_by_name("text").unwrap();
+    let texts: &arrow_array::StringArray = texts.as_any().downcast_ref().unwrap();
+    let texts: Vec<_> = texts.iter().flatten().collect();
+    assert_eq!(texts, ["from inside", "step 0", "step 1", "step 2", "step 3", "step 4"]);
+}
+
+#[test]
+fn what_was_watched_is_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Mutex::new((0, 0)));
+    let watched = Arc::clone(&seen);
+    let (tell, told) = sync_channel(1);
+    let recorder = Recorder::start_with(Counting::found(2), config(dir.path()), move |batch| {
+        let mut seen = watched.lock().unwrap();
+        match batch.table() {
+            Table::GpuEvents => seen.0 += batch.rows() as u64,
+            Table::SystemEvents => seen.1 += batch.rows() as u64,
+        }
+        let _already_told = tell.try_send(());
+    })
+    .unwrap();
+    told.recv_timeout(Duration::from_mins(1)).unwrap();
+    let recorded = recorder.stop().unwrap();
+    assert_eq!((recorded.gpu_rows, recorded.system_rows), *seen.lock().unwrap());
+    assert_eq!((recorded.progress.gpu_rows, recorded.progress.system_rows), *seen.lock().unwrap());
+    assert!(recorded.stuck.is_empty() && recorded.progress.bytes > 0);
+}
