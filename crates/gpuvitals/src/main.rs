@@ -4,6 +4,7 @@ mod cli;
 mod clock;
 mod collect;
 mod config;
+mod doctor;
 mod failure;
 mod logging;
 mod pipe;
@@ -60,6 +61,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             up::run(&config, announcer)
         }
         Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
+        Command::Doctor(flags) => doctor::run(&flags, &layers(flags.overrides())?.check()?),
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => print(&metrics(

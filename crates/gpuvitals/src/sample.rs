@@ -107,7 +107,7 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
         count.is_some_and(|count| {
             states.iter().all(|state| match &state.condition {
                 Condition::Starting => false,
-                Condition::Up => given.get(&name_of(state)).copied().unwrap_or(0) >= count,
+                Condition::Up => given.get(&state.name()).copied().unwrap_or(0) >= count,
                 Condition::Down { .. } | Condition::Stuck { .. } => true,
             })
         })
@@ -134,11 +134,6 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     }
     let printed = given.values().map(|&rows| count.map_or(rows, |count| rows.min(count))).sum();
     Ok(printed)
-}
-
-fn name_of(state: &TargetState) -> Arc<str> {
-    let identity = &state.identity;
-    identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned()).unwrap_or_default()
 }
 
 /// Tells on standard error what will be missing.
@@ -184,7 +179,7 @@ fn gave_nothing(states: &[TargetState]) -> Failure {
             Condition::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
             Condition::Starting | Condition::Up => "no answer yet".to_owned(),
         };
-        format!("\n  {} by {}: {why}", name_of(state), state.driver)
+        format!("\n  {} by {}: {why}", state.name(), state.driver)
     });
     let text: String = std::iter::once("no device gave a row".to_owned()).chain(lines).collect();
     Failure::new(exit, text)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::{AbsenceReason, Identity, Table};
+use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
 
 use super::clock::{Moment, nanos};
 use crate::probe::Driver;
@@ -48,6 +48,17 @@ pub struct TargetState {
     pub last_row_ns: Option<i64>,
     /// How often the driver's values really change, as seen so far; never finer than the sampling interval.
     pub update_interval: Option<Duration>,
+}
+
+impl TargetState {
+    /// Key of the GPU, or the node of a host; as in [`WorkerStats::targets`].
+    pub fn name(&self) -> Arc<str> {
+        name_of(&self.identity).unwrap_or_default()
+    }
+}
+
+fn name_of(identity: &Identity) -> Option<Arc<str>> {
+    identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned())
 }
 
 /// Counts of one worker since it started.
@@ -219,11 +230,7 @@ impl WorkerState {
 
     /// Makes a target known, or gives it its present identity.
     pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) {
-        let Some(key) =
-            identity.key().or_else(|| identity.shared(gpuvitals_core::IdentityColumn::Node).cloned())
-        else {
-            return;
-        };
+        let Some(key) = name_of(identity) else { return };
         let mut targets = self.targets();
         if let Some(target) = targets.by_key.get_mut(&key) {
             target.identity = Arc::clone(identity);

@@ -1,0 +1,274 @@
+//! `gpuvitals doctor`: what is here, what is missing, and what gives it.
+//!
+//! Discovery says what was found; then every device is really read for a moment, on its own thread, since only a
+//! reading shows whether reading works.
+
+mod surroundings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table};
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::registry::{Finding, Verdict};
+use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
+use serde_json::{Value, json};
+
+use crate::config::{Config, Override};
+use crate::failure::{Exit, Failure};
+use crate::sampling::MachineFlags;
+
+/// How long devices have for their first reading; a vendor's tool may take seconds.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// Readings of each device, so that its price is an average.
+const READINGS: u64 = 5;
+/// Wait for one batch before the states are looked at again.
+const STEP: Duration = Duration::from_millis(20);
+
+/// `gpuvitals doctor`
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Name every value that a device does not give, with the reason
+    #[arg(long)]
+    absent: bool,
+    #[command(flatten)]
+    machine: MachineFlags,
+}
+
+impl Doctor {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        self.machine.overrides()
+    }
+}
+
+/// A device that was read for a moment.
+struct Examined {
+    state: TargetState,
+    stats: Option<WorkerStats>,
+    seen: Seen,
+}
+
+/// What a device gave and what not.
+#[derive(Default)]
+struct Seen {
+    values: BTreeSet<MetricId>,
+    absent: BTreeMap<&'static str, AbsenceReason>,
+}
+
+/// Examines and prints.
+///
+/// # Errors
+/// 69 when no GPU can be sampled, or one of those found cannot; 77 when a right is what is missing.
+pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
+    let found = config.sampling.discover()?;
+    let mut findings = found.findings;
+    findings.extend(surroundings::look(config));
+    let mut examined = Vec::new();
+    if !found.probes.is_empty() {
+        let sampler = Sampler::start(Vec::new(), terms(), Owners::new()).map_err(crate::sample::refused)?;
+        for probe in found.probes {
+            sampler.add(probe).map_err(crate::sample::refused)?;
+        }
+        examined = examine(&sampler);
+    }
+    let verdict = verdict(&findings, &examined);
+    let report = if flags.json { as_json(&findings, &examined, &verdict) } else { String::new() };
+    let text = if flags.json { report } else { as_text(&findings, &examined, flags.absent) };
+    crate::print(&text)?;
+    verdict
+}
+
+fn terms() -> SamplerConfig {
+    SamplerConfig {
+        interval: Duration::from_millis(100),
+        system_interval: Duration::from_millis(100),
+        hand_on: Duration::ZERO,
+        ..SamplerConfig::default()
+    }
+}
+
+/// Reads until every device has said something, some times over.
+fn examine(sampler: &Sampler) -> Vec<Examined> {
+    let end_ns = Moment::now().mono_ns.saturating_add(i64::try_from(PATIENCE.as_nanos()).unwrap_or(i64::MAX));
+    let mut seen: BTreeMap<Arc<str>, Seen> = BTreeMap::new();
+    loop {
+        if let Some(batch) = sampler.next(STEP) {
+            note(&batch, &mut seen);
+        }
+        let (states, stats) = (sampler.states(), sampler.stats());
+        let said = states.iter().all(|state| state.condition != Condition::Starting);
+        let enough = stats.iter().all(|stats| stats.ticks >= READINGS || stats.interval > terms().interval);
+        let stuck = states.iter().any(|state| matches!(state.condition, Condition::Stuck { .. }));
+        if (said && (enough || stuck)) || Moment::now().mono_ns > end_ns || sampler.is_over() {
+            let examined = |state: TargetState| {
+                let name = state.name();
+                let stats = stats.iter().find(|stats| stats.targets.contains(&name)).cloned();
+                let seen = seen.remove(&name).unwrap_or_default();
+                Examined { state, stats, seen }
+            };
+            return states.into_iter().map(examined).collect();
+        }
+    }
+}
+
+fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
+    for row in 0..batch.rows() {
+        let identity = batch.identity(row);
+        let key = identity.key().or_else(|| identity.shared(gpuvitals_core::IdentityColumn::Node).cloned());
+        let seen = seen.entry(key.clone().unwrap_or_default()).or_default();
+        for (metric, column) in batch.metrics() {
+            if column.value(row).is_some() {
+                seen.values.insert(metric);
+            }
+        }
+        for absence in batch.absences.iter().filter(|absence| Some(&absence.gpu) == key.as_ref()) {
+            seen.absent.insert(absence.metric.metric().column, absence.reason);
+        }
+    }
+}
+
+/// Whether sampling will work.
+fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
+    let gpus = || examined.iter().filter(|one| one.state.table == Table::GpuEvents);
+    let sick = gpus().filter(|one| one.state.condition != Condition::Up).count();
+    let denied = gpus()
+        .any(|one| matches!(&one.state.condition, Condition::Down { reason: AbsenceReason::Denied, .. }));
+    let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count();
+    if gpus().next().is_none() {
+        return Err(Failure::new(Exit::Unavailable, "no GPU can be sampled here; see above for what to do"));
+    }
+    if sick > 0 {
+        let exit = if denied { Exit::Permission } else { Exit::Unavailable };
+        let text = format!("{sick} of {} GPUs cannot be sampled; see above for what to do", gpus().count());
+        return Err(Failure::new(exit, text));
+    }
+    if broken > 0 {
+        return Err(Failure::new(Exit::Unavailable, "not everything works; see above for what to do"));
+    }
+    Ok(())
+}
+
+fn as_json(findings: &[Finding], examined: &[Examined], verdict: &Result<(), Failure>) -> String {
+    let devices: Vec<Value> = examined
+        .iter()
+        .map(|one| {
+            let (condition, detail) = condition(&one.state.condition);
+            let stats = one.stats.as_ref();
+            json!({
+                "key": &*one.state.name(),
+                "driver": one.state.driver.as_str(),
+                "model": one.state.identity.get(gpuvitals_core::IdentityColumn::Model),
+                "condition": condition,
+                "detail": detail,
+                "values": one.seen.values.len(),
+                "reading_us": stats.and_then(mean_read_us),
+                "reading_max_us": stats.map(|stats| stats.read_max_ns / 1_000),
+                "absent": one.seen.absent.iter().map(|(name, reason)| ((*name).to_owned(), reason.as_str().into()))
+                    .collect::<serde_json::Map<String, Value>>(),
+            })
+        })
+        .collect();
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "verdict": word(finding.verdict),
+                "subject": finding.subject,
+                "text": finding.text,
+                "remedy": finding.remedy,
+            })
+        })
+        .collect();
+    let report = json!({ "works": verdict.is_ok(), "findings": findings, "devices": devices });
+    format!("{report:#}\n")
+}
+
+fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> String {
+    let colour = io::stdout().is_terminal();
+    let mut out = Vec::new();
+    for finding in findings {
+        line(&mut out, colour, finding.verdict, &finding.subject, &finding.text);
+        if let Some(remedy) = &finding.remedy {
+            put(&mut out, &format!("            → {remedy}\n"));
+        }
+    }
+    for one in examined {
+        let (_, detail) = condition(&one.state.condition);
+        let verdict = if one.state.condition == Condition::Up { Verdict::Good } else { Verdict::Broken };
+        let price = one.stats.as_ref().and_then(mean_read_us).map_or(String::new(), |us| {
+            format!("; a reading takes {us:.0} µs on average, slow values included")
+        });
+        let text = match verdict {
+            Verdict::Good => format!("{} values{price}", one.seen.values.len()),
+            _ => detail,
+        };
+        line(&mut out, colour, verdict, &subject(&one.state), &text);
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, reason) in &one.seen.absent {
+            by_reason.entry(reason.as_str()).or_default().push(name);
+        }
+        for (reason, names) in by_reason {
+            let list = if name_absent { format!(": {}", names.join(", ")) } else { String::new() };
+            put(&mut out, &format!("            {} {reason}{list}\n", names.len()));
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn subject(state: &TargetState) -> String {
+    let model = state.identity.get(gpuvitals_core::IdentityColumn::Model);
+    let who = match (state.table, state.identity.index) {
+        (Table::SystemEvents, _) => "host".to_owned(),
+        (_, Some(index)) => format!("GPU {index} {}", model.unwrap_or_default()),
+        (_, None) => state.name().to_string(),
+    };
+    format!("{} by {}", who.trim_end(), state.driver)
+}
+
+fn line(out: &mut Vec<u8>, colour: bool, verdict: Verdict, subject: &str, text: &str) {
+    let (on, off) = match (colour, verdict) {
+        (false, _) => ("", ""),
+        (true, Verdict::Good) => ("\x1b[32m", "\x1b[0m"),
+        (true, Verdict::Note) => ("\x1b[36m", "\x1b[0m"),
+        (true, Verdict::Partial) => ("\x1b[33m", "\x1b[0m"),
+        (true, Verdict::Broken) => ("\x1b[31m", "\x1b[0m"),
+    };
+    put(out, &format!("{on}{:>9}{off}   {subject}: {text}\n", word(verdict)));
+}
+
+fn put(out: &mut Vec<u8>, text: &str) {
+    // A vector takes everything.
+    let _written = out.write_all(text.as_bytes());
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "good",
+        Verdict::Note => "note",
+        Verdict::Partial => "partial",
+        Verdict::Broken => "broken",
+    }
+}
+
+fn condition(condition: &Condition) -> (&'static str, String) {
+    match condition {
+        Condition::Starting => ("starting", "no answer yet".to_owned()),
+        Condition::Up => ("up", String::new()),
+        Condition::Down { reason, detail } => (reason.as_str(), detail.clone()),
+        Condition::Stuck { for_ns } => {
+            ("stuck", format!("no answer for {} s; the driver holds the call", for_ns / 1_000_000_000))
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds for people")]
+fn mean_read_us(stats: &WorkerStats) -> Option<f64> {
+    (stats.ticks > 0).then(|| stats.read_ns as f64 / stats.ticks as f64 / 1_000.0)
+}
