@@ -182,13 +182,105 @@ impl Meter {
             (rise, integral) => rise.or(integral),
         }
     }
+}
 
-    /// Where the total comes from now.
-    pub fn origin(&self) -> Option<Origin> {
-        if self.rise.total().is_some() {
-            Some(Origin::Counter)
-        } else {
-            self.integral.total().map(|_| Origin::Integrated)
+/// Energy: what the part's own counter has risen by, as long as the integrated power bears it out, else that integral.
+/// Some counters run at a wrong rate or stand still. So whenever at least [`EnergyMeter::CHECK_NS`] and
+/// [`EnergyMeter::CHECK_J`] have passed without a gap the two are compared, and a counter that is off by more than
+/// [`EnergyMeter::CREDIT`] times is not believed again. The total never falls.
+#[derive(Debug, Clone, Default)]
+pub struct EnergyMeter {
+    rise: Rise,
+    integral: Integral,
+    /// What was counted before `from`.
+    before: f64,
+    from: Marks,
+    origin: Option<Origin>,
+    refuted: bool,
+    sampled_ns: Option<i64>,
+    /// Where the comparison began.
+    check: Option<(i64, Marks)>,
+}
+
+/// Both totals at one instant.
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks {
+    risen: f64,
+    integrated: f64,
+}
+
+impl EnergyMeter {
+    /// Shortest time over which counter and integral are compared.
+    pub const CHECK_NS: i64 = 60_000_000_000;
+    /// Least energy over which they are compared.
+    pub const CHECK_J: f64 = 1_000.0;
+    /// Sensors that see a part of the time only are off by less.
+    pub const CREDIT: f64 = 3.0;
+
+    /// A reading of the part's counter, in joule.
+    pub fn read(&mut self, time_ns: i64, joules: f64, gap_max_ns: i64) {
+        let falls = self.rise.falls();
+        self.rise.read(time_ns, joules, gap_max_ns);
+        if self.refuted || self.rise.total().is_none() {
+            return;
         }
+        if self.origin != Some(Origin::Counter) {
+            self.go_over(Origin::Counter);
+        }
+        if falls != self.rise.falls() {
+            self.check = None;
+        }
+        let now = self.marks();
+        let (since_ns, since) = *self.check.get_or_insert((time_ns, now));
+        let risen = now.risen - since.risen;
+        let integrated = now.integrated - since.integrated;
+        if time_ns.saturating_sub(since_ns) < Self::CHECK_NS || integrated < Self::CHECK_J {
+            return;
+        }
+        if risen * Self::CREDIT < integrated || risen > integrated * Self::CREDIT {
+            self.refuted = true;
+            self.go_over(Origin::Integrated);
+            // What a counter that stood still kept back.
+            self.before += (integrated - risen).max(0.0);
+        }
+        self.check = Some((time_ns, now));
+    }
+
+    /// A sample of the power, in watt.
+    pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
+        let distance_ns = self.sampled_ns.map_or(0, |sampled_ns| time_ns.saturating_sub(sampled_ns));
+        if distance_ns.saturating_abs() > gap_max_ns {
+            // The counter saw what the integral leaves out.
+            self.check = None;
+        }
+        self.sampled_ns = Some(time_ns);
+        self.integral.sample(time_ns, watts, gap_max_ns);
+        if self.origin.is_none() && self.integral.total().is_some() {
+            self.origin = Some(Origin::Integrated);
+        }
+    }
+
+    /// The energy so far, in joule; none before the first reading or sample.
+    pub fn total(&self) -> Option<f64> {
+        let now = self.marks();
+        Some(match self.origin? {
+            Origin::Counter => self.before + now.risen - self.from.risen,
+            Origin::Integrated => self.before + now.integrated - self.from.integrated,
+        })
+    }
+
+    /// Where it comes from now.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    fn go_over(&mut self, origin: Origin) {
+        self.before = self.total().unwrap_or(0.0);
+        self.from = self.marks();
+        self.origin = Some(origin);
+    }
+
+    fn marks(&self) -> Marks {
+        Marks { risen: self.rise.total().unwrap_or(0.0), integrated: self.integral.total().unwrap_or(0.0) }
     }
 }

@@ -8,7 +8,7 @@ use gpuvitals_core::MetricId;
 use gpuvitals_core::catalogue::{DcgmName, Instrument, Metric, Series, gpu_metrics};
 
 use crate::labels::LabelSet;
-use crate::plan::{FamilyPlan, prefix};
+use crate::plan::{FamilyPlan, base_help, prefix};
 use crate::reading::Reading;
 use crate::text::{Kind, Scale};
 
@@ -77,9 +77,14 @@ fn family(id: MetricId, metric: &Metric, name: &DcgmName, labels: LabelSet) -> F
         MEMORY_FREE => Reading::MemoryFree(scale),
         _ => Reading::Latest(id, None, scale),
     };
+    let counter = metric.instrument == Instrument::Counter;
+    let base = base_help(metric);
     let known = FIELDS.iter().find(|(field, ..)| *field == name.name);
     let (kind, help) = known.map_or_else(
-        || (if metric.instrument == Instrument::Counter { Kind::Counter } else { Kind::Gauge }, metric.help),
+        || {
+            let help = if name.modern { base.as_str() } else { metric.help };
+            (if counter { Kind::Counter } else { Kind::Gauge }, help)
+        },
         |(_, kind, help)| (*kind, *help),
     );
     FamilyPlan::new(name.name, kind, "", help).line(prefix(name.name, &[]), labels, reading)

@@ -1,6 +1,6 @@
 //! What a GPU used up and how long it was busy or held down since it was first seen.
 
-use gpuvitals_analysis::integral::{Integral, Meter, Origin, Pace};
+use gpuvitals_analysis::integral::{EnergyMeter, Integral, Meter, Origin, Pace};
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::gpu_metrics;
 use gpuvitals_core::{Batch, MetricId};
@@ -59,7 +59,7 @@ pub(crate) enum Total {
 /// The totals of one GPU.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    energy: Meter,
+    energy: EnergyMeter,
     busy: Integral,
     throttled: Integral,
     reasons: Vec<(MetricId, Meter)>,
@@ -89,7 +89,7 @@ impl Meters {
     pub(crate) fn new() -> Self {
         let times = gpu_metrics().filter(|(_, metric)| metric.prometheus == THROTTLED_FAMILY);
         Self {
-            energy: Meter::default(),
+            energy: EnergyMeter::default(),
             busy: Integral::default(),
             throttled: Integral::default(),
             reasons: times.map(|(id, _)| (id, Meter::default())).collect(),

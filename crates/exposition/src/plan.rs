@@ -195,6 +195,11 @@ fn measured(set: Series) -> Vec<FamilyPlan> {
         .collect()
 }
 
+/// The catalogue's sentence without the column's unit, which is not that of a series in base units.
+pub(crate) fn base_help(metric: &Metric) -> String {
+    metric.help.replace(", in MiB", "").replace(", in ns", "").replace(", in revolutions per minute", "")
+}
+
 /// Metrics by family; families in the order of their first metric.
 fn grouped(metrics: Vec<(MetricId, &'static Metric)>) -> Vec<Vec<(MetricId, &'static Metric)>> {
     let mut families: Vec<Vec<(MetricId, &'static Metric)>> = Vec::new();
@@ -228,8 +233,7 @@ fn family_head(family: &[(MetricId, &'static Metric)], suffix: &str, before: &st
             help.push_str(&texts.join(" "));
             help.push_str(": ");
         }
-        // The column's unit is not the family's.
-        help.push_str(&metric.help.replace(", in MiB", "").replace(", in ns", ""));
+        help.push_str(&base_help(metric));
     }
     FamilyPlan::new(&format!("{}{suffix}", first.prometheus), kind, first.unit.base(), &help)
 }
@@ -247,8 +251,8 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
             ENERGY.metric().prometheus,
             "joules",
             Total::Energy,
-            "Energy used since the start: the rise of the part's own counter where it has one, else power integrated \
-             over time (see energy_source of gpu_info).",
+            "Energy used since the start: the rise of the part's own counter where it has one that the power bears out, \
+             else power integrated over time (see energy_source of gpu_info).",
         ),
         one(
             "gpu_busy_seconds_total",

@@ -24,14 +24,13 @@ impl Values {
         Self(vec![None; METRICS.len()])
     }
 
-    /// Takes the latest values of these rows of a batch.
+    /// Takes the latest values of these rows of a batch, which are in order of time.
     pub(crate) fn take(&mut self, batch: &Batch, rows: &[usize]) {
         let times = batch.timestamps();
         for (metric, column) in batch.metrics() {
-            for &row in rows {
-                if let (Some(value), Some(&at_ns)) = (column.value(row), times.get(row)) {
-                    self.set(metric, value, at_ns);
-                }
+            let last = rows.iter().rev().find_map(|&row| Some((column.value(row)?, *times.get(row)?)));
+            if let Some((value, at_ns)) = last {
+                self.set(metric, value, at_ns);
             }
         }
     }
