@@ -1,8 +1,15 @@
 //! Which processes use which GPU: names, never arguments.
 
+pub mod amd;
+mod fdinfo;
+mod kfd;
+mod listing;
+
 use std::sync::Arc;
 
 use crate::probe::ProbeError;
+
+pub use fdinfo::{DrmClient, Engine, parse_fdinfo};
 
 /// What a process does on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
 use crate::machine::Machine;
 use crate::probe::{Driver, Probe};
-use crate::processes::ProcessTable;
+use crate::processes::{self, ProcessTable};
 
 /// What was looked for: devices, and what `doctor` tells about them.
 #[derive(Default)]
@@ -19,6 +19,14 @@ pub struct Found {
     pub processes: Vec<Box<dyn ProcessTable>>,
     /// What was seen on the way.
     pub findings: Vec<Finding>,
+}
+
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.probes.extend(other.probes);
+        self.processes.extend(other.processes);
+        self.findings.extend(other.findings);
+    }
 }
 
 impl fmt::Debug for Found {
@@ -78,14 +86,14 @@ pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
         for (_, find) in tried {
             let way = find(machine);
             let is_enough = !way.probes.is_empty();
-            found.probes.extend(way.probes);
-            found.processes.extend(way.processes);
-            found.findings.extend(way.findings);
+            found.add(way);
             if is_enough {
                 break;
             }
         }
     }
+    let gpus = found.probes.iter().flat_map(|probe| probe.targets()).collect();
+    found.add(processes::amd::find(machine, gpus));
     found
 }
 

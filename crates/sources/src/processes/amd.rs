@@ -1,0 +1,253 @@
+//! Processes on AMD GPUs, from two tables of the kernel: the open device files of every process (`fdinfo`: graphics,
+//! video, memory) and the compute driver's own (KFD: memory of ROCm and HIP).
+//!
+//! Work that a process gives the GPU through KFD is in nobody's engine time, so a compute process has no share. Its memory
+//! may stand in both tables; the larger figure counts, never the sum. A client whose file was duplicated or inherited
+//! belongs to the lowest process id that has it.
+//!
+//! Files of other users' processes are seen only with `CAP_SYS_PTRACE`, and process ids of KFD are the host's: both
+//! need the host's procfs in a container.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::{Identity, IdentityColumn};
+
+use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
+use super::listing::numbers;
+use super::{GpuProcess, ProcessKind, ProcessTable, kfd};
+use crate::machine::{Machine, PinnedFile};
+use crate::probe::ProbeError;
+use crate::registry::{Finding, Found, Verdict};
+use crate::sampler::Moment;
+
+/// Process ids listed.
+const PIDS_MAX: usize = 1 << 17;
+/// Processes looked at in one reading beside those known to use a GPU: on a larger machine a new one may show some
+/// readings later, and a reading costs no more.
+const PIDS_PER_READING: usize = 1024;
+/// File descriptors looked at in one process.
+const FDS_MAX: usize = 4096;
+
+/// The table of the processes on these GPUs, where there is an AMD GPU among them, with what it will not see.
+pub fn find(machine: &Machine, gpus: Vec<Arc<Identity>>) -> Found {
+    let gpus: Vec<_> =
+        gpus.into_iter().filter(|gpu| gpu.get(IdentityColumn::Vendor) == Some("amd")).collect();
+    // The processes of this machine are not on the GPUs of a captured tree.
+    let is_elsewhere = machine.is_captured() && machine.procfs == Path::new("/proc");
+    if gpus.is_empty() || is_elsewhere {
+        return Found::default();
+    }
+    let mut found = Found::default();
+    if std::fs::read_dir(machine.procfs.join("1/fd")).is_err() {
+        let text = "processes of other users show only if they compute, and only their device memory";
+        let finding = Finding::new(Verdict::Partial, "amd processes", text);
+        found.findings.push(finding.remedy("run as root, or with CAP_SYS_PTRACE and the host's /proc"));
+    }
+    found.processes.push(Box::new(AmdProcesses::new(machine, gpus)));
+    found
+}
+
+/// Lists the processes on AMD GPUs.
+#[derive(Debug)]
+pub struct AmdProcesses {
+    procfs: PathBuf,
+    sysfs: PathBuf,
+    gpus: Vec<(Arc<Identity>, Arc<str>)>,
+    /// Who used a GPU at the reading before.
+    known: BTreeSet<u32>,
+    /// Where the look at all others goes on.
+    next_pid: u32,
+    /// Engine times of the reading before, by GPU and client, and when it was.
+    before: HashMap<(usize, u64), BTreeMap<String, Engine>>,
+    before_ns: i64,
+}
+
+/// What a process uses of a GPU.
+#[derive(Default)]
+struct Use {
+    /// Device memory in the table of KFD.
+    kfd_bytes: Option<u64>,
+    drm_bytes: u64,
+    /// Engines used since the client was opened.
+    engines: BTreeSet<String>,
+    /// Share of each engine since the reading before, %; none while no client of the process was there before.
+    shares: Option<BTreeMap<String, f32>>,
+}
+
+impl AmdProcesses {
+    /// Of these GPUs; identities without a PCI address are left out. Nothing is read yet.
+    pub fn new(machine: &Machine, gpus: Vec<Arc<Identity>>) -> Self {
+        let keyed = gpus.into_iter().filter_map(|gpu| Some((Arc::clone(&gpu), gpu.key()?)));
+        Self {
+            procfs: machine.procfs.clone(),
+            sysfs: machine.sysfs.clone(),
+            gpus: keyed.collect(),
+            known: BTreeSet::new(),
+            next_pid: 0,
+            before: HashMap::new(),
+            before_ns: 0,
+        }
+    }
+
+    /// The processes at an instant of the monotonic clock.
+    ///
+    /// # Errors
+    /// When processes cannot be listed.
+    pub fn read_at(&mut self, mono_ns: i64) -> Result<Vec<GpuProcess>, ProbeError> {
+        let failed = |error| ProbeError::Failed(format!("{}: {error}", self.procfs.display()));
+        let pids = numbers(&self.procfs, PIDS_MAX).map_err(failed)?;
+        let kfd_gpus = kfd::gpus(&self.sysfs);
+        let mut uses: BTreeMap<(u32, usize), Use> = BTreeMap::new();
+        for (pid, gpu_id, bytes) in kfd::memory(&self.sysfs, &kfd_gpus) {
+            let gpu =
+                kfd_gpus.iter().find(|gpu| gpu.id == gpu_id).and_then(|gpu| self.gpu_of(&gpu.node.address));
+            if let Some(gpu) = gpu {
+                let held = &mut uses.entry((pid, gpu)).or_default().kfd_bytes;
+                *held = Some(held.unwrap_or(0).saturating_add(bytes));
+            }
+        }
+        let mut seen = HashMap::new();
+        for pid in self.candidates(&pids, &uses) {
+            for (minor, client) in clients(&self.procfs.join(pid.to_string())) {
+                let of_minor = kfd_gpus.iter().find(|gpu| gpu.node.render_minor == minor && minor.is_some());
+                let address = of_minor.map(|gpu| gpu.node.address.as_str()).or(client.pci.as_deref());
+                let Some(gpu) = address.and_then(|address| self.gpu_of(address)) else { continue };
+                if seen.contains_key(&(gpu, client.id)) {
+                    continue;
+                }
+                let shares = self.shares(gpu, &client, mono_ns);
+                uses.entry((pid, gpu)).or_default().add(&client, shares.as_ref());
+                seen.insert((gpu, client.id), client.engines);
+            }
+        }
+        self.before = seen;
+        self.before_ns = mono_ns;
+        self.known = uses.keys().map(|(pid, _)| *pid).collect();
+        Ok(uses.iter().filter_map(|((pid, gpu), used)| self.process(*pid, *gpu, used)).collect())
+    }
+
+    /// Who is looked at: all who are known to use a GPU, and the next of all others.
+    fn candidates(&mut self, pids: &[u32], uses: &BTreeMap<(u32, usize), Use>) -> BTreeSet<u32> {
+        let start = pids.partition_point(|pid| *pid < self.next_pid);
+        let (head, tail) = pids.split_at(start);
+        let others: Vec<u32> = tail.iter().chain(head).copied().take(PIDS_PER_READING).collect();
+        self.next_pid = others.last().map_or(0, |pid| pid.saturating_add(1));
+        let known = self.known.iter().copied().chain(uses.keys().map(|(pid, _)| *pid));
+        known.chain(others).collect()
+    }
+
+    /// The GPU at an address. In partition mode the last digit is the number of the partition, and the device itself is
+    /// function 0.
+    fn gpu_of(&self, address: &str) -> Option<usize> {
+        let (bare, function) = address.rsplit_once('.')?;
+        let of = |pci: &str, partition: Option<&str>| {
+            let is_it =
+                |gpu: &Identity| gpu.get(IdentityColumn::Pci) == Some(pci) && partition_of(gpu) == partition;
+            self.gpus.iter().position(|(gpu, _)| is_it(gpu))
+        };
+        let whole = format!("{bare}.0");
+        of(&whole, Some(function)).or_else(|| of(address, None)).or_else(|| of(&whole, None))
+    }
+
+    /// Share of each engine since the reading before; none for a client that is new, or whose count fell back.
+    fn shares(&self, gpu: usize, client: &DrmClient, mono_ns: i64) -> Option<BTreeMap<String, f32>> {
+        let before = self.before.get(&(gpu, client.id))?;
+        let wall_ns = mono_ns.checked_sub(self.before_ns).filter(|ns| *ns > 0)?;
+        let mut shares = BTreeMap::new();
+        for (name, engine) in &client.engines {
+            let busy_before = before.get(name).map_or(0, |engine| engine.busy_ns);
+            let busy_ns = engine.busy_ns.checked_sub(busy_before)?;
+            shares.insert(name.clone(), share(busy_ns, wall_ns, engine.capacity));
+        }
+        Some(shares)
+    }
+
+    fn process(&self, pid: u32, gpu: usize, used: &Use) -> Option<GpuProcess> {
+        let computes = used.kfd_bytes.is_some() || used.engines.contains("compute");
+        let draws = used.engines.contains("gfx");
+        if used.kfd_bytes.is_none() && used.drm_bytes == 0 && used.engines.is_empty() {
+            // It has opened the device and done nothing with it.
+            return None;
+        }
+        let bytes = used.drm_bytes.max(used.kfd_bytes.unwrap_or(0));
+        let busiest = |is_one: fn(&str) -> bool| {
+            let shares = used.shares.as_ref()?.iter().filter(|(name, _)| is_one(name));
+            shares.map(|(_, share)| share.min(100.0)).max_by(f32::total_cmp)
+        };
+        let utilization_pct = match &used.shares {
+            Some(_) if used.kfd_bytes.is_none() => {
+                Some(busiest(|name| matches!(name, "gfx" | "compute")).unwrap_or(0.0))
+            }
+            _ => None,
+        };
+        Some(GpuProcess {
+            gpu: Arc::clone(&self.gpus.get(gpu)?.1),
+            pid,
+            name: name_of(&self.procfs.join(pid.to_string()))?,
+            kind: match (computes, draws) {
+                (true, true) => ProcessKind::ComputeGraphics,
+                (true, false) => ProcessKind::Compute,
+                (false, true) => ProcessKind::Graphics,
+                (false, false) => ProcessKind::Unknown,
+            },
+            memory_mb: i64::try_from(bytes >> 20).ok(),
+            utilization_pct,
+            memory_utilization_pct: None,
+            encoder_utilization_pct: busiest(|name| name.starts_with("enc")),
+            decoder_utilization_pct: busiest(|name| name.starts_with("dec")),
+        })
+    }
+}
+
+impl ProcessTable for AmdProcesses {
+    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+        self.read_at(Moment::now().mono_ns)
+    }
+}
+
+impl Use {
+    fn add(&mut self, client: &DrmClient, shares: Option<&BTreeMap<String, f32>>) {
+        self.drm_bytes = self.drm_bytes.saturating_add(client.vram_bytes.unwrap_or(0));
+        let used = client.engines.iter().filter(|(_, engine)| engine.busy_ns > 0);
+        self.engines.extend(used.map(|(name, _)| name.clone()));
+        if let Some(shares) = shares {
+            let sums = self.shares.get_or_insert_default();
+            for (name, share) in shares {
+                *sums.entry(name.clone()).or_insert(0.0) += share;
+            }
+        }
+    }
+}
+
+/// Number of the partition, however it is spelt: `3`, `xcp3`.
+fn partition_of(gpu: &Identity) -> Option<&str> {
+    let name = gpu.get(IdentityColumn::Partition)?;
+    let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    name.get(word.len()..).filter(|number| !number.is_empty())
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
+fn share(busy_ns: u64, wall_ns: i64, capacity: u64) -> f32 {
+    (busy_ns as f64 / wall_ns as f64 / capacity as f64 * 100.0) as f32
+}
+
+/// The clients a process has opened, each file once, with the minor number of its render node.
+fn clients(process: &Path) -> Vec<(Option<u32>, DrmClient)> {
+    let mut clients = Vec::new();
+    for fd in numbers(&process.join("fd"), FDS_MAX).unwrap_or_default() {
+        let Ok(link) = std::fs::read_link(process.join(format!("fd/{fd}"))) else { continue };
+        let Ok(node) = link.strip_prefix("/dev/dri") else { continue };
+        let Ok(mut file) = PinnedFile::open(&process.join(format!("fdinfo/{fd}"))) else { continue };
+        let minor = node.to_str().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
+        clients.extend(file.read_text().ok().and_then(parse_fdinfo).map(|client| (minor, client)));
+    }
+    clients
+}
+
+/// Name of a program; none when it has ended.
+fn name_of(process: &Path) -> Option<Arc<str>> {
+    let mut file = PinnedFile::open(&process.join("comm")).ok()?;
+    Some(Arc::from(file.read_text().ok()?))
+}

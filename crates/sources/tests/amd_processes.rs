@@ -1,0 +1,280 @@
+//! Processes on AMD GPUs, on made-up procfs and KFD trees with the kernel's own record format.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+
+use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::ProbeError;
+use gpuvitals_sources::processes::amd::{AmdProcesses, find};
+use gpuvitals_sources::processes::{Engine, GpuProcess, ProcessKind, parse_fdinfo};
+use proptest::prelude::*;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn captured() -> String {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/fdinfo/amdgpu-common-memory-keys.txt");
+    fs::read_to_string(path).unwrap()
+}
+
+/// A machine of files.
+struct Tree {
+    root: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let tree = Self { root: tempfile::tempdir().unwrap() };
+        fs::create_dir(tree.root.path().join("proc")).unwrap();
+        tree
+    }
+
+    fn machine(&self) -> Machine {
+        let root = self.root.path();
+        Machine {
+            sysfs: root.join("sys"),
+            procfs: root.join("proc"),
+            dev: root.join("dev"),
+            node: "n".into(),
+        }
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// A process with open files: number, where it points, record.
+    fn process(&self, pid: u32, name: &str, files: &[(u32, &str, &str)]) {
+        self.write(&format!("proc/{pid}/comm"), &format!("{name}\n"));
+        fs::create_dir_all(self.root.path().join(format!("proc/{pid}/fd"))).unwrap();
+        for (fd, link, record) in files {
+            let path = self.root.path().join(format!("proc/{pid}/fd/{fd}"));
+            let _before = fs::remove_file(&path);
+            symlink(link, path).unwrap();
+            self.write(&format!("proc/{pid}/fdinfo/{fd}"), record);
+        }
+    }
+
+    /// A GPU of the compute driver.
+    fn kfd_gpu(&self, node: u32, gpu_id: u32, location: u32, minor: u32) {
+        let folder = format!("sys/class/kfd/kfd/topology/nodes/{node}");
+        self.write(&format!("{folder}/gpu_id"), &format!("{gpu_id}\n"));
+        let properties = format!(
+            "simd_count 304\nvendor_id 4098\ndomain 0\nlocation_id {location}\ndrm_render_minor {minor}\n"
+        );
+        self.write(&format!("{folder}/properties"), &properties);
+    }
+}
+
+fn gpu(pci: &str, partition: &str) -> Arc<Identity> {
+    let mut identity = Identity::default();
+    for (column, text) in [
+        (IdentityColumn::Node, "n"),
+        (IdentityColumn::Vendor, "amd"),
+        (IdentityColumn::Pci, pci),
+        (IdentityColumn::Partition, partition),
+    ] {
+        identity.set(column, text).unwrap();
+    }
+    identity.resolve().unwrap();
+    Arc::new(identity)
+}
+
+fn record(pci: &str, client: u64, vram: &str, engines: &[(&str, u64)]) -> String {
+    let engines: Vec<_> =
+        engines.iter().map(|(name, busy_ns)| format!("drm-engine-{name}:\t{busy_ns} ns\n")).collect();
+    let engines = engines.concat();
+    format!(
+        "pos:\t0\ndrm-driver:\tamdgpu\ndrm-client-id:\t{client}\ndrm-pdev:\t{pci}\ndrm-memory-vram:\t{vram}\n{engines}"
+    )
+}
+
+fn only(mut processes: Vec<GpuProcess>) -> GpuProcess {
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    processes.remove(0)
+}
+
+#[test]
+fn the_captured_record_is_understood() {
+    let client = parse_fdinfo(&captured()).unwrap();
+    assert_eq!((client.id, client.pci.as_deref()), (30, Some("0000:04:00.0")));
+    assert_eq!(client.vram_bytes, Some(544_428 << 10), "both generations of keys tell the same, once");
+    let gfx = Engine { busy_ns: 39_456_116_802, capacity: 1 };
+    assert_eq!(client.engines.into_iter().collect::<Vec<_>>(), [("gfx".to_owned(), gfx)]);
+}
+
+#[test]
+fn what_is_no_client_of_amdgpu_is_none() {
+    assert_eq!(parse_fdinfo("pos:\t0\nflags:\t02\nmnt_id:\t24\n"), None);
+    assert_eq!(parse_fdinfo(&captured().replace("amdgpu\n", "i915\n")), None);
+    assert_eq!(parse_fdinfo(&captured().replace("drm-client-id:\t30\n", "")), None);
+    let later = parse_fdinfo(&captured().replace("0000:04:00.0", "../../etc")).unwrap();
+    assert_eq!(later.pci, None);
+}
+
+#[test]
+fn a_share_is_the_busy_time_between_two_readings_by_the_number_of_engines() {
+    let tree = Tree::new();
+    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let run = |gfx: u64, enc: u64| {
+        let record =
+            record("0000:04:00.0", 7, "1024 KiB", &[("gfx", gfx), ("enc", enc), ("capacity-enc", 9)]);
+        let record = record.replace("capacity-enc:\t9 ns", "capacity-enc:\t2");
+        tree.process(42, "blender", &[(3, "/dev/dri/renderD128", &record)]);
+    };
+    run(5_000_000_000, 0);
+    let first = only(table.read_at(10 * SECOND).unwrap());
+    assert_eq!(first.utilization_pct, None, "one reading knows no share");
+    run(5_500_000_000, 1_000_000_000);
+    let second = only(table.read_at(12 * SECOND).unwrap());
+    let expected = GpuProcess {
+        gpu: "0000:04:00.0@n".into(),
+        pid: 42,
+        name: "blender".into(),
+        kind: ProcessKind::Graphics,
+        memory_mb: Some(1),
+        utilization_pct: Some(25.0),
+        memory_utilization_pct: None,
+        encoder_utilization_pct: Some(25.0),
+        decoder_utilization_pct: None,
+    };
+    assert_eq!(second, expected);
+    run(1_000, 0);
+    let reused = only(table.read_at(13 * SECOND).unwrap());
+    assert_eq!(reused.utilization_pct, None, "a count that falls back is another client's");
+}
+
+#[test]
+fn a_client_counts_once_however_often_its_file_is_open() {
+    let tree = Tree::new();
+    let one = record("0000:04:00.0", 7, "2 MiB", &[("gfx", 5)]);
+    let two = record("0000:04:00.0", 8, "3 MiB", &[]);
+    tree.process(42, "parent", &[(3, "/dev/dri/renderD128", &one), (4, "/dev/dri/renderD128", &one)]);
+    tree.process(43, "child", &[(3, "/dev/dri/renderD128", &one), (9, "/dev/dri/card0", &two)]);
+    tree.process(44, "idle", &[(3, "/dev/dri/renderD128", &record("0000:04:00.0", 9, "0", &[]))]);
+    tree.process(45, "log", &[(3, "/var/log/dri/renderD128", &one), (5, "socket:[7]", &one)]);
+    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let seen = table.read_at(SECOND).unwrap();
+    let short: Vec<_> = seen.iter().map(|p| (p.pid, &*p.name, p.memory_mb)).collect();
+    assert_eq!(short, [(42, "parent", Some(2)), (43, "child", Some(3))]);
+}
+
+#[test]
+fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unknown() {
+    let tree = Tree::new();
+    tree.kfd_gpu(1, 51_000, 0x0500, 128);
+    tree.kfd_gpu(2, 51_001, 0x2600, 129);
+    tree.write("sys/class/kfd/kfd/proc/42/vram_51000", "1073741824\n");
+    tree.write("sys/class/kfd/kfd/proc/42/vram_51001", "0\n");
+    tree.write("sys/class/kfd/kfd/proc/43/vram_51000", "4096\n");
+    let small = record("0000:05:00.0", 7, "10 MiB", &[("dma", 100)]);
+    tree.process(42, "python3", &[(3, "/dev/dri/renderD128", &small)]);
+    let mut table =
+        AmdProcesses::new(&tree.machine(), vec![gpu("0000:05:00.0", ""), gpu("0000:26:00.0", "")]);
+    table.read_at(SECOND).unwrap();
+    let python = only(table.read_at(2 * SECOND).unwrap());
+    assert_eq!((&*python.gpu, python.memory_mb), ("0000:05:00.0@n", Some(1024)));
+    assert_eq!((python.kind, python.utilization_pct), (ProcessKind::Compute, None));
+}
+
+#[test]
+fn partitions_of_one_device_are_told_apart() {
+    let tree = Tree::new();
+    for partition in 0..3 {
+        tree.kfd_gpu(2 + partition, 60 + partition, 0x0500 + partition, 128 + partition);
+    }
+    tree.write("sys/class/kfd/kfd/proc/42/vram_61", "3145728\n");
+    let nameless = record("", 9, "8 MiB", &[]).replace("drm-pdev:\t\n", "");
+    tree.process(42, "train", &[(3, "/dev/dri/renderD130", &nameless)]);
+    let gpus = || (0..2).map(|number| gpu("0000:05:00.0", &number.to_string()));
+    let whole = gpu("0000:05:00.0", "");
+    let mut table = AmdProcesses::new(&tree.machine(), gpus().chain([Arc::clone(&whole)]).collect());
+    let seen = table.read_at(SECOND).unwrap();
+    let short: Vec<_> = seen.iter().map(|p| (&*p.gpu, p.memory_mb)).collect();
+    assert_eq!(
+        short,
+        [("0000:05:00.0@n:1", Some(3)), ("0000:05:00.0@n", Some(8))],
+        "one that nobody samples is the whole GPU's"
+    );
+}
+
+#[test]
+fn a_process_that_ends_and_a_gpu_that_is_not_ours_are_not_there() {
+    let tree = Tree::new();
+    tree.process(42, "other", &[(3, "/dev/dri/renderD128", &record("0000:99:00.0", 7, "2 MiB", &[]))]);
+    tree.write("proc/43/comm", "kthread\n");
+    fs::create_dir_all(tree.root.path().join("proc/44/fd")).unwrap();
+    symlink("/dev/dri/renderD128", tree.root.path().join("proc/44/fd/3")).unwrap();
+    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    assert_eq!(table.read_at(SECOND).unwrap(), []);
+    fs::remove_dir_all(tree.root.path().join("proc")).unwrap();
+    assert!(matches!(table.read_at(SECOND), Err(ProbeError::Failed(text)) if text.contains("proc")));
+}
+
+#[test]
+fn on_a_large_machine_all_are_looked_at_in_turn_and_those_found_each_time() {
+    let tree = Tree::new();
+    for pid in 1..=1100 {
+        fs::create_dir_all(tree.root.path().join(format!("proc/{pid}"))).unwrap();
+    }
+    for (pid, client) in [(7, 1), (1090, 2)] {
+        let record = record("0000:04:00.0", client, "1 MiB", &[]);
+        tree.process(pid, "render", &[(3, "/dev/dri/renderD128", &record)]);
+    }
+    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let mut seen = |at| table.read_at(at).unwrap().iter().map(|p| p.pid).collect::<Vec<_>>();
+    assert_eq!(seen(SECOND), [7]);
+    assert_eq!(seen(2 * SECOND), [7, 1090]);
+    assert_eq!(seen(3 * SECOND), [7, 1090]);
+}
+
+#[test]
+fn only_amd_gpus_have_such_a_table_and_a_captured_tree_has_no_processes_of_this_machine() {
+    let tree = Tree::new();
+    let nvidia = gpu("0000:04:00.0", "").as_ref().clone().with(IdentityColumn::Vendor, "nvidia").unwrap();
+    assert!(find(&tree.machine(), vec![Arc::new(nvidia)]).processes.is_empty());
+    let amd = || vec![gpu("0000:04:00.0", "")];
+    let captured = Machine { procfs: "/proc".into(), ..tree.machine() };
+    assert!(find(&captured, amd()).processes.is_empty());
+    assert_eq!(find(&tree.machine(), amd()).processes.len(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "\\PC{0,300}") {
+        let _client = parse_fdinfo(&text);
+    }
+
+    #[test]
+    fn the_captured_record_with_bytes_changed_is_read_or_refused(at in 0usize..689, byte in any::<char>()) {
+        let mut text: Vec<char> = captured().chars().collect();
+        if let Some(place) = text.get_mut(at) {
+            *place = byte;
+        }
+        let _client = parse_fdinfo(&text.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn shares_lie_between_nothing_and_all(steps in proptest::collection::vec((0u64..3_000_000_000, 1i64..3), 1..6)) {
+        let tree = Tree::new();
+        let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+        let (mut busy_ns, mut now_ns) = (0, 0);
+        for (busy, seconds) in steps {
+            busy_ns += busy;
+            now_ns += seconds * SECOND;
+            let record = record("0000:04:00.0", 7, "1 MiB", &[("gfx", busy_ns)]);
+            tree.process(42, "x", &[(3, "/dev/dri/renderD128", &record)]);
+            for process in table.read_at(now_ns).unwrap() {
+                prop_assert!(process.utilization_pct.is_none_or(|share| (0.0..=100.0).contains(&share)));
+            }
+        }
+    }
+}
