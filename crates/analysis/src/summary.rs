@@ -1,0 +1,439 @@
+//! What a recording was like: per GPU energy, power, clocks, throttling, load and memory; the host beside it.
+//!
+//! Fed batch by batch in constant memory, however long the recording. Means are over time, by the monotonic clock where
+//! the rows carry it: a driver that repeats itself, or a tick that was missed, weighs no more than its time. What was
+//! not read is none.
+
+mod tally;
+
+use std::time::Duration;
+
+use gpuvitals_core::batch::MetricColumn;
+use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
+use serde::Serialize;
+
+use crate::energy::{Energy, EnergySource};
+use crate::sketch::Sketch;
+use tally::{Gauge, Pulse, rounded};
+
+/// Longest distance between two samples that is bridged, at least: the slow tier gives a row a second in any case.
+const GAP_MIN_NS: i64 = 2_500_000_000;
+/// A distance so many times the sampling interval is a gap.
+const GAP_INTERVALS: i64 = 5;
+/// Most GPUs of a summary; partitions count. No node has more.
+const GPUS_MAX: usize = 1_024;
+
+const POWER: MetricId = MetricId::of("power_w");
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const ENERGY: MetricId = MetricId::of("energy_j");
+const GPU_CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
+const MEM_CLOCK: MetricId = MetricId::of("mem_clock_mhz");
+const TEMPERATURE: MetricId = MetricId::of("temperature_c");
+const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+const THROTTLED: MetricId = MetricId::of("throttled");
+const THROTTLED_BY: [MetricId; 2] =
+    [MetricId::of("throttled_power_ns"), MetricId::of("throttled_thermal_ns")];
+
+const CPU: MetricId = MetricId::of("cpu_pct");
+const HOST_MEMORY: MetricId = MetricId::of("memory_mb");
+const HOST_COUNTERS: [MetricId; 3] =
+    [MetricId::of("ctx_switches"), MetricId::of("page_faults"), MetricId::of("irqs")];
+
+/// Sums up batches as they come.
+#[derive(Debug)]
+pub struct Summary {
+    gap_ns: i64,
+    system_gap_ns: i64,
+    gpus: Vec<(Key, GpuTally)>,
+    hosts: Vec<(Identity, HostTally)>,
+}
+
+/// Mean, smallest and largest value of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// Mean over time.
+    pub mean: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Energy, and where the number comes from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EnergyFigure {
+    /// Joules.
+    pub joules: f64,
+    /// From where.
+    pub source: EnergySource,
+    /// Why from there.
+    pub reason: String,
+    /// Seconds over which power was sampled.
+    pub power_seen_s: f64,
+}
+
+/// Power in watts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PowerFigure {
+    /// Mean over time.
+    pub mean: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// What 99 % of the samples did not pass, within 1 %.
+    pub p99: f64,
+    /// Whether it is the part's own average, for want of an instantaneous reading.
+    pub averaged: bool,
+}
+
+/// For how long the clocks were held down.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ThrottleFigure {
+    /// Seconds.
+    pub seconds: f64,
+    /// Share of the time that was looked at, 0 to 1.
+    pub share: f64,
+    /// From the hardware's time counters for want of a sampled state: the longer of power and heat, so at least this.
+    pub counted: bool,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GpuSummary {
+    /// Its key: `uuid`, or `uuid:partition`.
+    pub id: String,
+    /// Index on the node.
+    pub gpu: Option<i32>,
+    /// Host.
+    pub node: Option<String>,
+    /// Product name.
+    pub model: Option<String>,
+    /// Address.
+    pub pci: Option<String>,
+    /// How it was read.
+    pub driver: Option<String>,
+    /// From the first to the last row, seconds.
+    pub duration_s: f64,
+    /// Rows.
+    pub samples: u64,
+    /// Rows a second.
+    pub rate_hz: Option<f64>,
+    /// Times without a row for longer than a gap.
+    pub gaps: u64,
+    /// Their length, seconds.
+    pub gaps_s: f64,
+    /// Energy.
+    pub energy: Option<EnergyFigure>,
+    /// Power.
+    pub power_w: Option<PowerFigure>,
+    /// Clock of the graphics and compute engine.
+    pub gpu_clock_mhz: Option<Spread>,
+    /// Clock of the memory.
+    pub mem_clock_mhz: Option<Spread>,
+    /// Main temperature.
+    pub temperature_c: Option<Spread>,
+    /// Throttling.
+    pub throttled: Option<ThrottleFigure>,
+    /// Utilisation.
+    pub utilization_pct: Option<Spread>,
+    /// Most device memory in use, MiB.
+    pub memory_used_max_mb: Option<f64>,
+}
+
+/// The host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostSummary {
+    /// Name.
+    pub node: Option<String>,
+    /// From the first to the last row, seconds.
+    pub duration_s: f64,
+    /// Rows.
+    pub samples: u64,
+    /// CPU utilisation.
+    pub cpu_pct: Option<Spread>,
+    /// Most memory in use, MiB.
+    pub memory_max_mb: Option<f64>,
+    /// Context switches a second.
+    pub ctx_switches_per_s: Option<f64>,
+    /// Page faults a second.
+    pub page_faults_per_s: Option<f64>,
+    /// Interrupts a second.
+    pub irqs_per_s: Option<f64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Key {
+    uuid: String,
+    partition: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct GpuTally {
+    identity: Identity,
+    pulse: Pulse,
+    energy: Energy,
+    power: Gauge,
+    power_average: Gauge,
+    power_samples: Sketch,
+    average_samples: Sketch,
+    gpu_clock: Gauge,
+    mem_clock: Gauge,
+    temperature: Gauge,
+    throttled: Gauge,
+    throttled_by: [tally::Count; 2],
+    utilization: Gauge,
+    memory: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct HostTally {
+    pulse: Pulse,
+    cpu: Gauge,
+    memory: Gauge,
+    counters: [tally::Count; 3],
+}
+
+impl Summary {
+    /// Of samples that are so far apart, GPUs' and host's.
+    pub fn new(interval: Duration, system_interval: Duration) -> Self {
+        let gap = |interval: Duration| {
+            let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+            ns.saturating_mul(GAP_INTERVALS).max(GAP_MIN_NS)
+        };
+        Self {
+            gap_ns: gap(interval),
+            system_gap_ns: gap(system_interval),
+            gpus: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// Takes a batch; the rows of one GPU come in the order of time.
+    pub fn add(&mut self, batch: &Batch) {
+        match batch.table() {
+            Table::GpuEvents => self.add_gpus(batch),
+            Table::SystemEvents => self.add_hosts(batch),
+        }
+    }
+
+    fn add_gpus(&mut self, batch: &Batch) {
+        let times = batch.monotonic().unwrap_or_else(|| batch.timestamps());
+        let columns = GpuColumns::of(batch);
+        let dictionary_key = |column, row| batch.identity_column(column).and_then(|array| array.key(row));
+        // Which of ours each pair of dictionary keys is: an identity is spelled out once a batch.
+        let mut seen: Vec<(_, Option<usize>)> = Vec::new();
+        for (row, &time_ns) in times.iter().enumerate() {
+            let keys =
+                (dictionary_key(IdentityColumn::Uuid, row), dictionary_key(IdentityColumn::Partition, row));
+            let at = if let Some((_, at)) = seen.iter().find(|(known, _)| *known == keys) {
+                *at
+            } else {
+                let at = self.gpu(batch.identity(row));
+                seen.push((keys, at));
+                at
+            };
+            if let Some((_, tally)) = at.and_then(|at| self.gpus.get_mut(at)) {
+                tally.add(&columns, row, time_ns, self.gap_ns);
+            }
+        }
+    }
+
+    /// Index of a GPU; none when there are too many.
+    fn gpu(&mut self, identity: Identity) -> Option<usize> {
+        let key = Key {
+            uuid: identity.uuid()?.to_owned(),
+            partition: identity.get(IdentityColumn::Partition).map(str::to_owned),
+        };
+        if let Some(at) = self.gpus.iter().position(|(known, _)| *known == key) {
+            // The latest identity: a driver's version or a model name may come late.
+            if let Some((_, tally)) = self.gpus.get_mut(at) {
+                tally.identity = identity;
+            }
+            return Some(at);
+        }
+        if self.gpus.len() >= GPUS_MAX {
+            return None;
+        }
+        self.gpus.push((key, GpuTally { identity, ..GpuTally::default() }));
+        Some(self.gpus.len() - 1)
+    }
+
+    fn add_hosts(&mut self, batch: &Batch) {
+        let times = batch.monotonic().unwrap_or_else(|| batch.timestamps());
+        let (cpu, memory) = (batch.metric(CPU), batch.metric(HOST_MEMORY));
+        let counters = HOST_COUNTERS.map(|id| batch.metric(id));
+        for (row, &time_ns) in times.iter().enumerate() {
+            // A batch of the host is one host's; looked up by row all the same.
+            let identity = batch.identity(row);
+            let at = self.hosts.iter().position(|(known, _)| known.node() == identity.node());
+            let at = at.unwrap_or_else(|| {
+                self.hosts.push((identity, HostTally::default()));
+                self.hosts.len() - 1
+            });
+            let gap_ns = self.system_gap_ns;
+            let Some((_, tally)) = self.hosts.get_mut(at) else { continue };
+            tally.pulse.beat(time_ns, gap_ns);
+            tally.cpu.add(time_ns, value(cpu, row), gap_ns);
+            tally.memory.add(time_ns, value(memory, row), gap_ns);
+            for (count, column) in tally.counters.iter_mut().zip(counters) {
+                count.read(time_ns, value(column, row), gap_ns);
+            }
+        }
+    }
+
+    /// The GPUs so far, by index and name.
+    pub fn gpus(&self) -> Vec<GpuSummary> {
+        let mut gpus: Vec<GpuSummary> = self.gpus.iter().map(|(_, tally)| tally.summary()).collect();
+        gpus.sort_by(|a, b| (a.gpu.is_none(), a.gpu, &a.id).cmp(&(b.gpu.is_none(), b.gpu, &b.id)));
+        gpus
+    }
+
+    /// The hosts so far: one, unless recordings were put together.
+    pub fn hosts(&self) -> Vec<HostSummary> {
+        self.hosts.iter().map(|(identity, tally)| tally.summary(identity)).collect()
+    }
+}
+
+/// The columns that are summed up, found once a batch.
+struct GpuColumns<'a> {
+    power: Option<MetricColumn<'a>>,
+    power_average: Option<MetricColumn<'a>>,
+    energy: Option<MetricColumn<'a>>,
+    gpu_clock: Option<MetricColumn<'a>>,
+    mem_clock: Option<MetricColumn<'a>>,
+    temperature: Option<MetricColumn<'a>>,
+    throttled: Option<MetricColumn<'a>>,
+    throttled_by: [Option<MetricColumn<'a>>; 2],
+    utilization: Option<MetricColumn<'a>>,
+    memory: Option<MetricColumn<'a>>,
+}
+
+impl<'a> GpuColumns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        Self {
+            power: batch.metric(POWER),
+            power_average: batch.metric(POWER_AVERAGE),
+            energy: batch.metric(ENERGY),
+            gpu_clock: batch.metric(GPU_CLOCK),
+            mem_clock: batch.metric(MEM_CLOCK),
+            temperature: batch.metric(TEMPERATURE),
+            throttled: batch.metric(THROTTLED),
+            throttled_by: THROTTLED_BY.map(|id| batch.metric(id)),
+            utilization: batch.metric(UTILIZATION),
+            memory: batch.metric(MEMORY_USED),
+        }
+    }
+}
+
+fn value(column: Option<MetricColumn<'_>>, row: usize) -> Option<f64> {
+    column?.value(row).map(gpuvitals_core::batch::Value::as_f64)
+}
+
+impl GpuTally {
+    fn add(&mut self, columns: &GpuColumns<'_>, row: usize, time_ns: i64, gap_ns: i64) {
+        self.pulse.beat(time_ns, gap_ns);
+        let (power, average) = (value(columns.power, row), value(columns.power_average, row));
+        self.power.add(time_ns, power, gap_ns);
+        self.power_average.add(time_ns, average, gap_ns);
+        if let Some(watts) = power {
+            self.power_samples.add(watts);
+        }
+        if let Some(watts) = average {
+            self.average_samples.add(watts);
+        }
+        // The average stands in only where there is no other: mixing the two would count neither.
+        let has_power = self.power.count() > 0;
+        if let Some(watts) = power.or_else(|| average.filter(|_| !has_power)) {
+            self.energy.sample(time_ns, watts, gap_ns);
+        }
+        if let Some(counter_j) = value(columns.energy, row) {
+            self.energy.read(time_ns, counter_j);
+        }
+        self.gpu_clock.add(time_ns, value(columns.gpu_clock, row), gap_ns);
+        self.mem_clock.add(time_ns, value(columns.mem_clock, row), gap_ns);
+        self.temperature.add(time_ns, value(columns.temperature, row), gap_ns);
+        self.throttled.add(time_ns, value(columns.throttled, row), gap_ns);
+        for (count, column) in self.throttled_by.iter_mut().zip(columns.throttled_by) {
+            count.read(time_ns, value(column, row), gap_ns);
+        }
+        self.utilization.add(time_ns, value(columns.utilization, row), gap_ns);
+        self.memory.add(time_ns, value(columns.memory, row), gap_ns);
+    }
+
+    fn power(&self) -> Option<PowerFigure> {
+        let averaged = self.power.count() == 0;
+        let (gauge, samples) = if averaged {
+            (&self.power_average, &self.average_samples)
+        } else {
+            (&self.power, &self.power_samples)
+        };
+        let spread = gauge.spread()?;
+        let p99 = rounded(samples.quantile(0.99)?.min(spread.max));
+        Some(PowerFigure { mean: spread.mean, max: spread.max, p99, averaged })
+    }
+
+    fn throttling(&self) -> Option<ThrottleFigure> {
+        if let (Some(share), Some(seen_s)) = (self.throttled.mean(), self.throttled.seen_s()) {
+            return Some(ThrottleFigure {
+                seconds: rounded(share * seen_s),
+                share: rounded(share),
+                counted: false,
+            });
+        }
+        let longest = self
+            .throttled_by
+            .iter()
+            .filter_map(|count| Some((count.total()? / 1e9, count.span_s()?)))
+            .max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (seconds, span_s) = longest;
+        let share = rounded((seconds / span_s).clamp(0.0, 1.0));
+        Some(ThrottleFigure { seconds: rounded(seconds), share, counted: true })
+    }
+
+    fn summary(&self) -> GpuSummary {
+        let text = |column| self.identity.get(column).map(str::to_owned);
+        GpuSummary {
+            id: self.identity.key().map(|key| key.to_string()).unwrap_or_default(),
+            gpu: self.identity.index,
+            node: text(IdentityColumn::Node),
+            model: text(IdentityColumn::Model),
+            pci: text(IdentityColumn::Pci),
+            driver: text(IdentityColumn::Source),
+            duration_s: rounded(self.pulse.duration_s()),
+            samples: self.pulse.count(),
+            rate_hz: self.pulse.rate_hz().map(rounded),
+            gaps: self.pulse.gaps(),
+            gaps_s: rounded(self.pulse.gaps_s()),
+            energy: self.energy.total().map(|total| EnergyFigure {
+                joules: rounded(total.joules),
+                source: total.source,
+                reason: total.reason.to_string(),
+                power_seen_s: rounded(total.seen_s),
+            }),
+            power_w: self.power(),
+            gpu_clock_mhz: self.gpu_clock.spread(),
+            mem_clock_mhz: self.mem_clock.spread(),
+            temperature_c: self.temperature.spread(),
+            throttled: self.throttling(),
+            utilization_pct: self.utilization.spread(),
+            memory_used_max_mb: self.memory.spread().map(|spread| spread.max),
+        }
+    }
+}
+
+impl HostTally {
+    fn summary(&self, identity: &Identity) -> HostSummary {
+        let [ctx_switches_per_s, page_faults_per_s, irqs_per_s] =
+            self.counters.each_ref().map(|count| count.per_s().map(rounded));
+        HostSummary {
+            node: identity.node().map(str::to_owned),
+            duration_s: rounded(self.pulse.duration_s()),
+            samples: self.pulse.count(),
+            cpu_pct: self.cpu.spread(),
+            memory_max_mb: self.memory.spread().map(|spread| spread.max),
+            ctx_switches_per_s,
+            page_faults_per_s,
+            irqs_per_s,
+        }
+    }
+}

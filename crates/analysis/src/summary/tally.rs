@@ -1,0 +1,128 @@
+//! What is kept of a column while rows go by.
+
+use super::Spread;
+use crate::integral::{Integral, Rise};
+
+/// To a thousandth: what a summary shows.
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[expect(clippy::cast_precision_loss, reason = "spans are far below 2^52 nanoseconds")]
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A value that goes up and down.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    integral: Integral,
+    seen: Integral,
+    range: Option<(f64, f64)>,
+    last: f64,
+    count: u64,
+}
+
+impl Gauge {
+    pub(super) fn add(&mut self, time_ns: i64, value: Option<f64>, gap_ns: i64) {
+        let Some(value) = value else { return };
+        self.integral.sample(time_ns, value, gap_ns);
+        self.seen.sample(time_ns, 1.0, gap_ns);
+        let (min, max) = self.range.unwrap_or((value, value));
+        self.range = Some((min.min(value), max.max(value)));
+        self.last = value;
+        self.count += 1;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Seconds over which it was sampled.
+    pub(super) fn seen_s(&self) -> Option<f64> {
+        self.seen.total()
+    }
+
+    /// Over time; a single sample is its own mean.
+    pub(super) fn mean(&self) -> Option<f64> {
+        let (total, seen) = (self.integral.total()?, self.seen.total()?);
+        Some(if seen > 0.0 { total / seen } else { self.last })
+    }
+
+    pub(super) fn spread(&self) -> Option<Spread> {
+        let (min, max) = self.range?;
+        Some(Spread { mean: rounded(self.mean()?), min: rounded(min), max: rounded(max) })
+    }
+}
+
+/// A counter, and the time between its first and last reading.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    rise: Rise,
+    span_ns: Option<(i64, i64)>,
+}
+
+impl Count {
+    pub(super) fn read(&mut self, time_ns: i64, value: Option<f64>, gap_ns: i64) {
+        let Some(value) = value else { return };
+        self.rise.read(time_ns, value, gap_ns);
+        let first = self.span_ns.map_or(time_ns, |(first, _)| first);
+        self.span_ns = Some((first, time_ns));
+    }
+
+    pub(super) fn total(&self) -> Option<f64> {
+        self.rise.total()
+    }
+
+    /// None before the second reading.
+    pub(super) fn span_s(&self) -> Option<f64> {
+        self.span_ns.map(|(first, last)| seconds(last - first)).filter(|&span| span > 0.0)
+    }
+
+    pub(super) fn per_s(&self) -> Option<f64> {
+        Some(self.total()? / self.span_s()?)
+    }
+}
+
+/// When rows came.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    span_ns: Option<(i64, i64)>,
+    count: u64,
+    gaps: u64,
+    gaps_ns: i64,
+}
+
+impl Pulse {
+    pub(super) fn beat(&mut self, time_ns: i64, gap_ns: i64) {
+        let (first, last) = self.span_ns.unwrap_or((time_ns, time_ns));
+        if time_ns - last > gap_ns {
+            self.gaps += 1;
+            self.gaps_ns += time_ns - last;
+        }
+        self.span_ns = Some((first, time_ns.max(last)));
+        self.count += 1;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    pub(super) fn gaps_s(&self) -> f64 {
+        seconds(self.gaps_ns)
+    }
+
+    pub(super) fn duration_s(&self) -> f64 {
+        self.span_ns.map_or(0.0, |(first, last)| seconds(last - first))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    pub(super) fn rate_hz(&self) -> Option<f64> {
+        let duration_s = self.duration_s();
+        (duration_s > 0.0).then(|| (self.count - 1) as f64 / duration_s)
+    }
+}
