@@ -9,6 +9,7 @@
 )]
 
 mod dialects;
+mod document;
 mod fleet;
 mod golden;
 mod hostile;
