@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Up(Up),
     /// Print rows of the GPUs (and host) of this machine as they are sampled
     Sample(crate::sample::Sample),
+    /// Show the GPUs of this machine live: bars, histories, processes
+    Top(crate::top::Top),
     /// Say what was found, what is missing and what gives it; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
     /// Ask a running gpuvitals about GPUs and their history

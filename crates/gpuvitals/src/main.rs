@@ -14,6 +14,7 @@ mod sample;
 mod sampling;
 mod signal;
 mod simulate;
+mod top;
 mod up;
 
 use std::io::Write;
@@ -61,6 +62,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             up::run(&config, announcer)
         }
         Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
+        Command::Top(flags) => top::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Doctor(flags) => doctor::run(&flags, &layers(flags.overrides())?.check()?),
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),

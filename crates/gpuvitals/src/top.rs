@@ -1,0 +1,215 @@
+//! `gpuvitals top`: all GPUs of this machine in the terminal, live.
+
+mod keys;
+mod model;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use crossterm::event::{self, Event};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::processes::{GpuProcess, ProcessTable};
+use gpuvitals_sources::sampler::{Moment, Sampler, SamplerConfig};
+use ratatui::Terminal;
+use ratatui::backend::{CrosstermBackend, TestBackend};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+use crate::quantity;
+use crate::sampling::{MachineFlags, Sampling};
+use keys::Action;
+use model::Model;
+
+/// How long a look for keys lasts; between two of them rows are taken.
+const LOOK: Duration = Duration::from_millis(40);
+/// Time between two listings of processes: dear, and nobody reads faster.
+const PROCESS_INTERVAL: Duration = Duration::from_secs(2);
+/// Size of a frame that is printed and not shown.
+const PLAIN: (u16, u16) = (100, 40);
+
+/// `gpuvitals top`
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Time between two samples
+    #[arg(long, short = 'i', default_value = "1s", value_name = "DURATION")]
+    interval: String,
+    /// Print one frame as text and end
+    #[arg(long)]
+    once: bool,
+    /// Draw in ASCII, for terminals and fonts without block characters
+    #[arg(long)]
+    ascii: bool,
+    #[command(flatten)]
+    machine: MachineFlags,
+}
+
+impl Top {
+    /// The settings these flags change.
+    ///
+    /// # Errors
+    /// When the interval is none.
+    pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
+        let mut set = self.machine.overrides();
+        let interval = quantity::duration(&self.interval)
+            .map_err(|e| Failure::new(Exit::Usage, format!("--interval: {e}")))?;
+        let rate = 1.0 / interval.as_secs_f64().max(1e-9);
+        set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
+        Ok(set)
+    }
+}
+
+/// Shows the GPUs until told to quit.
+///
+/// # Errors
+/// When there is nothing to show, or no terminal to show it on.
+pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
+    let found = sampling.discover()?;
+    if !found.probes.iter().any(|probe| probe.table() == gpuvitals_core::Table::GpuEvents) {
+        return Err(crate::sample::nothing_to_sample(&found));
+    }
+    if !flags.once && !io::stdout().is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "top needs a terminal; --once prints one frame, and gpuvitals sample prints rows",
+        ));
+    }
+    let config = SamplerConfig { hand_on: Duration::ZERO, ..sampling.sampler() };
+    let sampler =
+        Sampler::start(Vec::new(), config.clone(), Owners::new()).map_err(crate::sample::refused)?;
+    for probe in found.probes {
+        sampler.add(probe).map_err(crate::sample::refused)?;
+    }
+    let stop = CancellationToken::new();
+    let processes = Listing::start(found.processes, stop.clone())?;
+    let mut model = Model::new(sampling.node(), config.interval, flags.ascii);
+    let shown = if flags.once {
+        print_frame(&sampler, &processes, &mut model)
+    } else {
+        show(&sampler, &processes, &mut model)
+    };
+    stop.cancel();
+    // A worker that waits for a sick device is left: the process ends anyway.
+    let _left = sampler.stop(Duration::from_millis(200));
+    shown.map_err(|error| Failure::io("drawing on the terminal", error))
+}
+
+/// One frame, when every device has said something.
+fn print_frame(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
+    let end_ns = Moment::now().mono_ns + 3_000_000_000;
+    while Moment::now().mono_ns < end_ns && !model.is_complete() {
+        if let Some(batch) = sampler.next(LOOK) {
+            model.observe(&batch);
+        }
+        model.states(sampler.states());
+    }
+    model.processes(processes.latest());
+    let mut terminal = Terminal::new(TestBackend::new(PLAIN.0, PLAIN.1)).map_err(io::Error::other)?;
+    let frame = terminal.draw(|frame| view::draw(frame, model)).map_err(io::Error::other)?;
+    let text = lines_of(frame.buffer, PLAIN.0);
+    writeln!(io::stdout(), "{}", text.trim_end())
+}
+
+/// A frame as lines of text.
+fn lines_of(buffer: &ratatui::buffer::Buffer, width: u16) -> String {
+    let mut text = String::new();
+    for cells in buffer.content().chunks(usize::from(width.max(1))) {
+        let line: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
+    let screen = Screen::enter()?;
+    let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+    let mut changed = true;
+    loop {
+        while let Some(batch) = sampler.next(Duration::ZERO) {
+            model.observe(&batch);
+            changed = true;
+        }
+        model.states(sampler.states());
+        model.processes(processes.latest());
+        if changed && !model.is_paused() {
+            terminal.draw(|frame| view::draw(frame, model))?;
+            changed = false;
+        }
+        if event::poll(LOOK)? {
+            match event::read()? {
+                Event::Key(key) => match keys::action(key, model.is_typing()) {
+                    Some(Action::Quit) => break,
+                    Some(action) => model.apply(action),
+                    None => continue,
+                },
+                Event::Resize(..) => {}
+                _ => continue,
+            }
+            terminal.draw(|frame| view::draw(frame, model))?;
+        }
+    }
+    drop(screen);
+    Ok(())
+}
+
+/// The terminal in the state that drawing needs; given back when dropped, also by a panic.
+struct Screen;
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        enable_raw_mode()?;
+        let screen = Self;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing better can be done about a terminal that takes no orders.
+        let _left = execute!(io::stdout(), LeaveAlternateScreen);
+        let _cooked = disable_raw_mode();
+    }
+}
+
+/// Lists processes on a thread of its own.
+struct Listing {
+    latest: Arc<std::sync::Mutex<Vec<GpuProcess>>>,
+}
+
+impl Listing {
+    fn start(mut tables: Vec<Box<dyn ProcessTable>>, stop: CancellationToken) -> Result<Self, Failure> {
+        let latest = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let listing = Self { latest: Arc::clone(&latest) };
+        let work = move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+                return;
+            };
+            while !stop.is_cancelled() {
+                // A table that cannot be listed now leaves the others.
+                let all = tables.iter_mut().filter_map(|table| table.read().ok()).flatten().collect();
+                *latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = all;
+                // Ended by the stop or by the time: both go on with the loop.
+                let _either = runtime
+                    .block_on(async { tokio::time::timeout(PROCESS_INTERVAL, stop.cancelled()).await });
+            }
+        };
+        std::thread::Builder::new()
+            .name("processes".to_owned())
+            .spawn(work)
+            .map_err(|e| Failure::io("cannot start the thread that lists processes", e))?;
+        Ok(listing)
+    }
+
+    fn latest(&self) -> Vec<GpuProcess> {
+        self.latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
