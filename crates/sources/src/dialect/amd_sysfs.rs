@@ -1,8 +1,21 @@
 //! AMD GPUs by files of sysfs.
+//!
+//! Every value comes from a file that is opened once and read again and again: `gpu_metrics` (one consistent snapshot a
+//! reading) for what it has, hwmon and the small text files of the device for the rest. Which file gives a metric is
+//! settled at the first reading, by reading: a file may be there and still answer with an error. A GPU that power
+//! management may put to sleep is asked for `power/runtime_status` first, and for nothing else while it sleeps.
 
+mod board;
 mod card;
+mod energy;
 mod findings;
 mod parse;
+mod plan;
+mod probe;
+mod ras;
+mod sensor;
+mod sleep;
+mod table;
 mod topology;
 
 pub use card::{Card, cards};
@@ -15,10 +28,13 @@ pub use parse::{
 pub use topology::{KfdNode, read_topology};
 
 use crate::machine::Machine;
+use crate::probe::Probe;
 use crate::registry::Found;
 
-/// Finds the AMD GPUs.
+/// Finds the AMD GPUs. Lists names and addresses; a sensor is first touched by the probe's own thread.
 pub fn find(machine: &Machine) -> Found {
     let cards = cards(machine);
-    Found { findings: findings::of_machine(machine, &cards), ..Found::default() }
+    let findings = findings::of_machine(machine, &cards);
+    let probe = |card| Box::new(probe::SysfsProbe::new(machine.clone(), card)) as Box<dyn Probe>;
+    Found { probes: cards.into_iter().map(probe).collect(), findings, ..Found::default() }
 }

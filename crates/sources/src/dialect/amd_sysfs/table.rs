@@ -1,0 +1,396 @@
+//! What the fields of `gpu_metrics` are called here, by version, and in which unit they come.
+
+use std::ops::Range;
+
+use gpuvitals_core::MetricId;
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Tier;
+
+use super::energy::Energy;
+use super::sensor::{GPU_CLOCK, Scale, is_dead_rail, put};
+use crate::dialect::amd_gpu_metrics::{Field, GpuMetrics, Version, XCP_MAX};
+use crate::probe::{Due, Row};
+
+pub(super) const POWER: MetricId = MetricId::of("power_w");
+pub(super) const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+const ENERGY: MetricId = MetricId::of("energy_j");
+const THROTTLED: MetricId = MetricId::of("throttled");
+const LOCKED: MetricId = MetricId::of("gpu_clock_locked");
+const JPEG: MetricId = MetricId::of("jpeg_utilization_pct");
+const MEDIA: MetricId = MetricId::of("media_utilization_pct");
+
+/// Which element of a field stands for the metric. Elements that the driver did not fill do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pick {
+    /// The largest, of one element that one.
+    Largest,
+    /// The largest above 0: of a sensor or link where 0 says that it is not there.
+    Positive,
+    /// The sum.
+    Sum,
+    /// The mean.
+    Mean,
+    /// How many are 1.
+    Ones,
+}
+
+/// A metric and the field that gives it.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    metric: MetricId,
+    tier: Tier,
+    field: Field,
+    pick: Pick,
+    scale: Scale,
+}
+
+const fn entry(column: &str, tier: Tier, field: Field, pick: Pick, scale: Scale) -> Entry {
+    Entry { metric: MetricId::of(column), tier, field, pick, scale }
+}
+
+const fn fast(column: &str, field: Field) -> Entry {
+    entry(column, Tier::Fast, field, Pick::Largest, Scale::ONE)
+}
+
+const fn slow(column: &str, field: Field) -> Entry {
+    entry(column, Tier::Slow, field, Pick::Largest, Scale::ONE)
+}
+
+/// A sensor that is not there where it reads 0.
+const fn sensor(column: &str, tier: Tier, field: Field, scale: Scale) -> Entry {
+    entry(column, tier, field, Pick::Positive, scale)
+}
+
+/// Hundredths.
+const CENTI: Scale = Scale(1, 100);
+/// Tenths.
+const TENTH: Scale = Scale(1, 10);
+const KIB: Scale = Scale(1024, 1);
+
+/// All of 1.x.
+const DISCRETE: &[Entry] = &[
+    fast("utilization_pct", Field::AverageGfxActivity),
+    fast("memory_utilization_pct", Field::AverageUmcActivity),
+    fast("gfx_activity_acc", Field::GfxActivityAcc),
+    fast("mem_activity_acc", Field::MemActivityAcc),
+    fast("temperature_junction_c", Field::TemperatureHotspot),
+    sensor("temperature_memory_c", Tier::Slow, Field::TemperatureMem, Scale::ONE),
+    sensor("temperature_hbm_c", Tier::Slow, Field::TemperatureHbm, Scale::ONE),
+    sensor("temperature_vr_soc_c", Tier::Slow, Field::TemperatureVrsoc, Scale::ONE),
+    fast("gpu_clock_mhz", Field::CurrentGfxclk),
+    fast("mem_clock_mhz", Field::CurrentUclk),
+    slow("soc_clock_mhz", Field::CurrentSocclk),
+    slow("video_clock_mhz", Field::CurrentVclk0),
+    slow("video_decode_clock_mhz", Field::CurrentDclk0),
+    sensor("pcie_speed_gtps", Tier::Slow, Field::PcieLinkSpeed, TENTH),
+    sensor("pcie_width", Tier::Slow, Field::PcieLinkWidth, Scale::ONE),
+];
+
+/// 1.0 to 1.3: Vega12 to RDNA4, MI100, MI200.
+const BOARD: &[Entry] = &[
+    fast("temperature_c", Field::TemperatureEdge),
+    sensor("temperature_vr_gfx_c", Tier::Slow, Field::TemperatureVrgfx, Scale::ONE),
+    sensor("temperature_vr_mem_c", Tier::Slow, Field::TemperatureVrmem, Scale::ONE),
+    slow("media_utilization_pct", Field::AverageMmActivity),
+    fast("power_average_w", Field::AverageSocketPower),
+    fast("gpu_clock_average_mhz", Field::AverageGfxclk),
+    fast("mem_clock_average_mhz", Field::AverageUclk),
+    fast("voltage_gfx_mv", Field::VoltageGfx),
+    sensor("voltage_soc_mv", Tier::Fast, Field::VoltageSoc, Scale::ONE),
+    sensor("voltage_mem_mv", Tier::Fast, Field::VoltageMem, Scale::ONE),
+    fast("throttle_status", Field::IndepThrottleStatus),
+];
+
+/// 1.4 and later: MI300 and newer.
+const PACKAGE: &[Entry] = &[
+    fast("power_w", Field::CurrentSocketPower),
+    fast("throttle_sample_count", Field::AccumulationCounter),
+    fast("throttle_prochot_count", Field::ProchotResidencyAcc),
+    fast("throttle_ppt_count", Field::PptResidencyAcc),
+    fast("throttle_socket_thermal_count", Field::SocketThmResidencyAcc),
+    fast("throttle_vr_thermal_count", Field::VrThmResidencyAcc),
+    fast("throttle_hbm_thermal_count", Field::HbmThmResidencyAcc),
+    entry("media_utilization_pct", Tier::Slow, Field::VcnActivity, Pick::Mean, Scale::ONE),
+    entry("jpeg_utilization_pct", Tier::Slow, Field::JpegActivity, Pick::Mean, Scale::ONE),
+    slow("pcie_bandwidth_acc", Field::PcieBandwidthAcc),
+    slow("pcie_bandwidth_raw", Field::PcieBandwidthInst),
+    slow("pcie_replays", Field::PcieReplayCountAcc),
+    slow("pcie_replay_rollovers", Field::PcieReplayRoverCountAcc),
+    slow("pcie_naks_sent", Field::PcieNakSentCountAcc),
+    slow("pcie_naks_received", Field::PcieNakRcvdCountAcc),
+    slow("pcie_recoveries", Field::PcieL0ToRecovCountAcc),
+    slow("pcie_other_end_recoveries", Field::PcieLcPerfOtherEndRecovery),
+    entry("interconnect_rx_bytes", Tier::Slow, Field::XgmiReadDataAcc, Pick::Sum, KIB),
+    entry("interconnect_tx_bytes", Tier::Slow, Field::XgmiWriteDataAcc, Pick::Sum, KIB),
+    entry("interconnect_links_up", Tier::Slow, Field::XgmiLinkStatus, Pick::Ones, Scale::ONE),
+    sensor("interconnect_width", Tier::Slow, Field::XgmiLinkWidth, Scale::ONE),
+    sensor("interconnect_speed_gtps", Tier::Slow, Field::XgmiLinkSpeed, Scale::ONE),
+    sensor("memory_bandwidth_max_bytes_per_s", Tier::Rare, Field::MemMaxBandwidth, Scale(1_000_000_000, 1)),
+    entry("partition_count", Tier::Rare, Field::NumPartition, Pick::Positive, Scale::ONE),
+];
+
+/// 2.x and 3.0: APUs. Their power and activity come in several units; hwmon and `gpu_busy_percent` say it in one.
+const APU: &[Entry] = &[
+    sensor("temperature_c", Tier::Fast, Field::TemperatureGfx, CENTI),
+    sensor("temperature_soc_c", Tier::Slow, Field::TemperatureSoc, CENTI),
+    fast("gpu_clock_mhz", Field::CurrentGfxclk),
+    fast("mem_clock_mhz", Field::CurrentUclk),
+    slow("soc_clock_mhz", Field::CurrentSocclk),
+    slow("fabric_clock_mhz", Field::CurrentFclk),
+    slow("video_clock_mhz", Field::CurrentVclk),
+    slow("video_decode_clock_mhz", Field::CurrentDclk),
+    sensor("gpu_clock_average_mhz", Tier::Fast, Field::AverageGfxclk, Scale::ONE),
+    sensor("mem_clock_average_mhz", Tier::Fast, Field::AverageUclk, Scale::ONE),
+    fast("throttle_status", Field::IndepThrottleStatus),
+    fast("throttle_prochot_count", Field::ThrottleResidencyProchot),
+];
+
+/// Both.
+const CLOCKS: &[Entry] = &[
+    fast("driver_snapshot_ns", Field::SystemClockCounter),
+    entry("firmware_timestamp_ns", Tier::Fast, Field::FirmwareTimestamp, Pick::Positive, Scale(10, 1)),
+];
+
+/// Averages that stand in on APUs where nothing says the present value.
+const STAND_INS: &[Entry] = &[
+    sensor("gpu_clock_mhz", Tier::Fast, Field::AverageGfxclk, Scale::ONE),
+    sensor("mem_clock_mhz", Tier::Fast, Field::AverageUclk, Scale::ONE),
+    sensor("soc_clock_mhz", Tier::Slow, Field::AverageSocclk, Scale::ONE),
+    sensor("fabric_clock_mhz", Tier::Slow, Field::AverageFclk, Scale::ONE),
+    sensor("video_clock_mhz", Tier::Slow, Field::AverageVclk, Scale::ONE),
+    sensor("video_decode_clock_mhz", Tier::Slow, Field::AverageDclk, Scale::ONE),
+];
+
+/// The same of 3.0, whose units are known.
+const STAND_INS_V3: &[Entry] = &[
+    fast("utilization_pct", Field::AverageGfxActivity),
+    fast("media_utilization_pct", Field::AverageVcnActivity),
+    entry("power_average_w", Tier::Fast, Field::AverageSocketPower, Pick::Largest, Scale(1, 1000)),
+];
+
+/// Each XCC's steps below the clock limit, summed over the package or a partition.
+const BELOW_LIMIT: &[Entry] = &[
+    entry("below_limit_ppt_count", Tier::Slow, Field::XcpGfxBelowHostLimitPptAcc, Pick::Sum, Scale::ONE),
+    entry("below_limit_thermal_count", Tier::Slow, Field::XcpGfxBelowHostLimitThmAcc, Pick::Sum, Scale::ONE),
+    entry(
+        "below_limit_low_utilization_count",
+        Tier::Slow,
+        Field::XcpGfxLowUtilizationAcc,
+        Pick::Sum,
+        Scale::ONE,
+    ),
+    // v1.7 has one count for all reasons, 1.8 one of that name.
+    entry("below_limit_total_count", Tier::Slow, Field::XcpGfxBelowHostLimitAcc, Pick::Sum, Scale::ONE),
+    entry("below_limit_total_count", Tier::Slow, Field::XcpGfxBelowHostLimitTotalAcc, Pick::Sum, Scale::ONE),
+];
+
+/// Residencies that say that something holds the clocks down.
+const RESIDENCIES: [Field; 12] = [
+    Field::ProchotResidencyAcc,
+    Field::PptResidencyAcc,
+    Field::SocketThmResidencyAcc,
+    Field::VrThmResidencyAcc,
+    Field::HbmThmResidencyAcc,
+    Field::ThrottleResidencyProchot,
+    Field::ThrottleResidencySpl,
+    Field::ThrottleResidencyFppt,
+    Field::ThrottleResidencySppt,
+    Field::ThrottleResidencyThmCore,
+    Field::ThrottleResidencyThmGfx,
+    Field::ThrottleResidencyThmSoc,
+];
+
+/// Bits of the throttle status that are power, current and temperature.
+const LIMITS: i64 = (1 << 48) - 1;
+
+/// Reads tables of one version into rows.
+#[derive(Debug)]
+pub(super) struct Reader {
+    version: Version,
+    entries: Vec<Entry>,
+    energy: Energy,
+    /// Time and residencies of the snapshot before.
+    before: Option<(i64, [Option<i64>; RESIDENCIES.len()])>,
+    was_throttled: Option<bool>,
+}
+
+impl Reader {
+    /// For tables of a version, on an Instinct GPU or another.
+    pub(super) fn new(version: Version, is_instinct: bool) -> Self {
+        let is_package = version.format == 1 && version.content >= 4;
+        let parts: &[&[Entry]] = match version.format {
+            1 if is_package => &[CLOCKS, DISCRETE, PACKAGE],
+            1 => &[CLOCKS, DISCRETE, BOARD],
+            _ => &[CLOCKS, APU],
+        };
+        let mut entries = parts.concat();
+        if is_instinct {
+            // 0 W is what the second die of an MI250 says; the first tells for both.
+            for entry in entries.iter_mut().filter(|entry| entry.metric == POWER_AVERAGE) {
+                entry.pick = Pick::Positive;
+            }
+        }
+        Self {
+            version,
+            entries,
+            energy: Energy::of(is_instinct || is_package),
+            before: None,
+            was_throttled: None,
+        }
+    }
+
+    /// Which tables it reads.
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What is due of the whole GPU.
+    pub(super) fn fill(&mut self, table: &GpuMetrics<'_>, due: Due, row: &mut Row) {
+        let is_off = self.version.format == 1
+            && table.get(Field::AverageGfxclk) == Some(0)
+            && table.get(Field::VoltageGfx) == Some(0);
+        for entry in self.entries.iter().filter(|entry| due.has(entry.tier)) {
+            let mut picked = pick(table.all(entry.field), entry.pick);
+            if is_off && entry.metric == GPU_CLOCK {
+                // GFXOFF: without voltage and average clock the present clock is the last one before the engine went off.
+                picked = Some((0, 1));
+            }
+            if let Some(picked) = picked.filter(|(raw, _)| !is_dead_rail(row, entry.metric, *raw)) {
+                put_picked(row, entry, picked);
+            }
+        }
+        self.fill_energy(table, due, row);
+        self.fill_throttle(table, row);
+        if due.slow {
+            let is_locked = table.get(Field::GfxclkLockStatus).map(|bits| bits != 0);
+            let _told = is_locked.map(|is_locked| row.int(LOCKED, is_locked));
+            fill_engines(table, 0..XCP_MAX, row);
+        }
+        let stamp = table.get(Field::FirmwareTimestamp).filter(|&stamp| stamp > 0);
+        if let Some(stamp) = stamp.or_else(|| table.get(Field::SystemClockCounter)) {
+            row.snapshot(stamp.cast_unsigned());
+        }
+    }
+
+    /// What no file gave, and the table has averaged; asked once, when the files have been tried.
+    pub(super) fn stand_in(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
+        let parts: &[&[Entry]] = match self.version.format {
+            2 => &[STAND_INS],
+            3 => &[STAND_INS, STAND_INS_V3],
+            _ => &[],
+        };
+        for entry in parts.concat() {
+            if row.get(entry.metric).is_none()
+                && let Some(picked) = pick(table.all(entry.field), entry.pick)
+            {
+                put_picked(row, &entry, picked);
+                self.entries.push(entry);
+            }
+        }
+    }
+
+    fn fill_energy(&mut self, table: &GpuMetrics<'_>, due: Due, row: &mut Row) {
+        if let (Some(counter), Some(taken_ns)) =
+            (table.get(Field::EnergyAccumulator), table.get(Field::SystemClockCounter))
+        {
+            let power = row.get(POWER).or_else(|| row.get(POWER_AVERAGE)).map(Value::as_f64);
+            let joules = self.energy.joules(counter, taken_ns, power);
+            let _told = joules.filter(|_| due.slow).map(|joules| row.double(ENERGY, joules));
+        }
+    }
+
+    /// Whether power, current or heat hold the clocks down: by the status that means the same on every chip, else by its
+    /// own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot before.
+    fn fill_throttle(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
+        if let Some(status) = table.get(Field::IndepThrottleStatus) {
+            row.int(THROTTLED, status & LIMITS != 0);
+            return;
+        }
+        if self.version.format == 2 || (self.version.format == 1 && self.version.content < 3) {
+            let status = table.get(Field::ThrottleStatus).map(|status| status != 0);
+            let _told = status.map(|status| row.int(THROTTLED, status));
+            return;
+        }
+        let time = table.get(Field::AccumulationCounter).or_else(|| table.get(Field::SystemClockCounter));
+        let now = RESIDENCIES.map(|field| table.get(field));
+        let Some(time) = time.filter(|_| now.iter().any(Option::is_some)) else { return };
+        if let Some((before, residencies)) = self.before
+            && before != time
+        {
+            self.was_throttled = Some(residencies != now);
+        }
+        self.before = Some((time, now));
+        let _told = self.was_throttled.map(|is_throttled| row.int(THROTTLED, is_throttled));
+    }
+
+    /// Partitions that the package is divided into; 1 where it is whole or says nothing.
+    pub(super) fn partitions(table: &GpuMetrics<'_>) -> usize {
+        let count = table.get(Field::NumPartition).and_then(|count| usize::try_from(count).ok());
+        count.filter(|count| (1..=XCP_MAX).contains(count)).unwrap_or(1)
+    }
+
+    /// What is due of one partition: what is its own, nothing of the package.
+    pub(super) fn fill_partition(table: &GpuMetrics<'_>, partition: usize, due: Due, row: &mut Row) {
+        let busy = || table.xcp(partition, Field::XcpGfxBusyInst);
+        put_mean(row, UTILIZATION, busy());
+        // The clocks stand XCC by XCC for the whole package; each partition has as many of them as it tells the activity of.
+        let xccs = busy().flatten().count();
+        let clocks = table.all(Field::CurrentGfxclk).skip(partition * xccs).take(xccs);
+        if let Some(mhz) = clocks.flatten().max() {
+            row.int(GPU_CLOCK, mhz);
+        }
+        if due.slow {
+            fill_engines(table, partition..partition + 1, row);
+        }
+        if let Some(stamp) =
+            table.get(Field::FirmwareTimestamp).or_else(|| table.get(Field::SystemClockCounter))
+        {
+            row.snapshot(stamp.cast_unsigned());
+        }
+    }
+}
+
+/// Engines and limits that partitions tell each for itself, over some of them.
+fn fill_engines(table: &GpuMetrics<'_>, partitions: Range<usize>, row: &mut Row) {
+    let over = |field| partitions.clone().flat_map(move |partition| table.xcp(partition, field));
+    put_mean(row, MEDIA, over(Field::XcpVcnBusy));
+    put_mean(row, JPEG, over(Field::XcpJpegBusy));
+    for entry in BELOW_LIMIT {
+        if let Some(raw) = pick(over(entry.field), entry.pick) {
+            put_picked(row, entry, raw);
+        }
+    }
+}
+
+fn put_mean(row: &mut Row, metric: MetricId, elements: impl Iterator<Item = Option<i64>>) {
+    if let Some((sum, count)) = pick(elements, Pick::Mean) {
+        put(row, metric, sum, Scale(1, count));
+    }
+}
+
+fn put_picked(row: &mut Row, entry: &Entry, (raw, count): (i64, i64)) {
+    let Scale(times, by) = entry.scale;
+    put(row, entry.metric, raw, Scale(times, by.saturating_mul(count)));
+}
+
+/// The number that stands for the elements, and by how many it is to be divided.
+fn pick(elements: impl Iterator<Item = Option<i64>>, pick: Pick) -> Option<(i64, i64)> {
+    let (mut count, mut sum, mut ones, mut largest) = (0_i64, 0_i64, 0_i64, i64::MIN);
+    for value in elements.flatten() {
+        count += 1;
+        sum = sum.saturating_add(value);
+        ones += i64::from(value == 1);
+        largest = largest.max(value);
+    }
+    if count == 0 {
+        return None;
+    }
+    match pick {
+        Pick::Largest => Some((largest, 1)),
+        Pick::Positive => (largest > 0).then_some((largest, 1)),
+        Pick::Sum => Some((sum, 1)),
+        Pick::Mean => Some((sum, count)),
+        Pick::Ones => Some((ones, 1)),
+    }
+}

@@ -1,0 +1,147 @@
+//! Every captured machine gives the row that its golden file holds: `UPDATE=1` writes them anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::catalogue::Unit;
+use gpuvitals_sources::dialect::amd_sysfs;
+use gpuvitals_sources::probe::{Due, Reading, Row};
+
+use crate::machines::{CAPTURED, captured, first_reading, fixture, only_probe};
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::None | Unit::Ratio => "",
+        Unit::Percent => " %",
+        Unit::Megahertz => " MHz",
+        Unit::Celsius => " °C",
+        Unit::Watt => " W",
+        Unit::Joule => " J",
+        Unit::Mebibyte => " MiB",
+        Unit::Byte => " B",
+        Unit::BytesPerSecond => " B/s",
+        Unit::Rpm => " rpm",
+        Unit::Millivolt => " mV",
+        Unit::Nanosecond => " ns",
+        Unit::GigatransfersPerSecond => " GT/s",
+    }
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Int(v) => v.to_string(),
+        Value::Float32(v) => v.to_string(),
+        Value::Float(v) => v.to_string(),
+    }
+}
+
+/// A row as people read it, in the order of the catalogue.
+fn render(row: &Row) -> String {
+    let mut out = String::new();
+    for column in IdentityColumn::ALL {
+        if let Some(text) = row.identity().get(column) {
+            writeln!(out, "{} = {text}", column.name()).unwrap();
+        }
+    }
+    writeln!(out, "gpu = {}\nsnapshot = {:?}\n", row.identity().index.unwrap(), row.snapshot_id()).unwrap();
+    let values: BTreeMap<_, _> = row.values().iter().copied().collect();
+    for (id, value) in values {
+        let metric = id.metric();
+        writeln!(out, "{} = {}{}", metric.column, text(value), unit(metric.unit)).unwrap();
+    }
+    out.push('\n');
+    let absences: BTreeMap<_, _> = row.absences().iter().copied().collect();
+    assert_eq!(absences.len(), row.absences().len(), "an absence is told once");
+    for (id, reason) in absences {
+        assert!(row.get(id).is_none(), "{} is there and absent", id.metric().column);
+        writeln!(out, "{}: {}", id.metric().column, reason.as_str()).unwrap();
+    }
+    out
+}
+
+#[test]
+fn every_captured_machine_gives_its_row() {
+    for name in CAPTURED {
+        let reading = first_reading(name);
+        assert_eq!(reading.rows().len(), 1, "{name}");
+        let rendered = render(&reading.rows()[0]);
+        let golden = fixture(name).join("row.txt");
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&golden, &rendered).unwrap();
+        }
+        let wanted = fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(rendered, wanted, "{name}: UPDATE=1 writes {}", golden.display());
+    }
+}
+
+#[test]
+fn values_are_within_the_catalogue_and_of_its_type() {
+    use gpuvitals_core::{BatchBuilder, Table};
+    for name in CAPTURED {
+        let reading = first_reading(name);
+        let row = &reading.rows()[0];
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let identity = builder.add_identity(row.identity());
+        let at = builder.row(1_000_000_000, identity);
+        for (metric, value) in row.values() {
+            builder.set(at, *metric, *value).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn later_readings_give_what_is_due_and_no_more() {
+    for name in CAPTURED {
+        let mut probe = only_probe(&captured(name));
+        let mut first = Reading::default();
+        probe.read(Due::ALL, &mut first).unwrap();
+        let first = &first.rows()[0];
+        let check = |due: Due, reading: &Reading| {
+            let row = &reading.rows()[0];
+            for (metric, value) in first.values() {
+                let column = metric.metric().column;
+                if due.has(metric.metric().tier) {
+                    assert_eq!(row.get(*metric), Some(*value), "{name}: {column}");
+                }
+            }
+            for (metric, _) in row.values() {
+                assert!(first.get(*metric).is_some(), "{name}: {}", metric.metric().column);
+            }
+            row.values().len()
+        };
+        let mut reading = Reading::default();
+        probe.read(Due::default(), &mut reading).unwrap();
+        let fast = check(Due::default(), &reading);
+        assert!(reading.rows()[0].absences().is_empty(), "{name}: what is never there is told rarely");
+        reading.clear();
+        probe.read(Due { slow: true, rare: false }, &mut reading).unwrap();
+        let slow = check(Due { slow: true, rare: false }, &reading);
+        reading.clear();
+        probe.read(Due { slow: false, rare: true }, &mut reading).unwrap();
+        let rare = check(Due::ALL, &reading);
+        assert!(fast < slow && slow <= rare, "{name}: {fast}, {slow}, {rare}");
+        let is_rare = first.values().iter().any(|(metric, _)| metric.metric().tier == Tier::Rare);
+        assert_eq!(is_rare, slow < rare, "{name}");
+    }
+}
+
+#[test]
+fn doctor_is_told_what_each_machine_lacks() {
+    let texts = |name| -> Vec<String> {
+        let findings = amd_sysfs::find(&captured(name)).findings;
+        findings.into_iter().map(|finding| finding.text).collect()
+    };
+    let has = |name, text: &str| texts(name).iter().any(|finding| finding.contains(text));
+    assert!(has("hd7870", "bound to radeon"));
+    assert!(has("vega10", "no hwmon"));
+    assert!(has("rx580", "no gpu_metrics"));
+    assert_eq!(texts("phoenix").len(), 1, "{:?}", texts("phoenix"));
+    let nothing = tempfile::tempdir().unwrap();
+    let found = amd_sysfs::find(&crate::machines::machine(nothing.path()));
+    assert!(found.probes.is_empty());
+    assert!(found.findings[0].text.starts_with("no AMD GPU in"));
+}
