@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Top(crate::top::Top),
     /// Say what was found, what is missing and what gives it; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
+    /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
+    Agent(crate::agent::AgentFlags),
     /// Ask a running gpuvitals about GPUs and their history
     Query(Query),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names

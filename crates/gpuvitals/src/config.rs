@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub source: Source,
     /// How GPUs and host are read.
     pub sampling: crate::sampling::Sampling,
+    /// The metrics of a node.
+    pub agent: crate::agent::Agent,
     /// The queue between source and store.
     pub message_queue: MessageQueue,
     /// From queue to store.
@@ -42,7 +44,7 @@ pub(crate) struct Config {
 }
 
 /// Logs.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Log {
     /// Level, or levels by module.
@@ -307,6 +309,7 @@ impl Config {
         }
         crate::logging::filter(&self.log.level)?;
         self.sampling.check()?;
+        self.agent.check()?;
         let some = |there: bool| f64::from(u8::from(there));
         let above_zero = [
             ("source.speed", source.speed),

@@ -1,5 +1,6 @@
 //! gpuvitals: what are my GPUs doing? One binary, many roles.
 
+mod agent;
 mod cli;
 mod clock;
 mod collect;
@@ -58,12 +59,19 @@ fn run(cli: Cli) -> Result<(), Failure> {
     };
     match cli.command {
         Command::Up(up) => {
-            let (config, announcer) = settled(&layers(up.overrides())?)?;
+            let (config, announcer) = settled(&layers(up.overrides())?, "up")?;
             up::run(&config, announcer)
         }
         Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Top(flags) => top::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Doctor(flags) => doctor::run(&flags, &layers(flags.overrides())?.check()?),
+        Command::Agent(flags) => {
+            let flags: Vec<Override> = flags.overrides().into_iter().chain(log_level.clone()).collect();
+            let layers =
+                || Layers::load(cli.config.as_deref(), agent::environment(environment()), flags.clone());
+            let (config, announcer) = settled(&layers()?, "agent")?;
+            agent::run(config, announcer, &|| layers()?.check())
+        }
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => print(&metrics(
@@ -100,9 +108,9 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 }
 
 /// Checked settings, with logging started.
-fn settled(layers: &Layers) -> Result<(Config, Announcer), Failure> {
+fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer), Failure> {
     let config = layers.check()?;
-    let announcer = logging::start(&config.log, "up")?;
+    let announcer = logging::start(&config.log, service)?;
     for (name, near) in &layers.strangers {
         tracing::warn!(
             name,

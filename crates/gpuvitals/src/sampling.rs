@@ -21,7 +21,7 @@ use crate::quantity::deserialize_duration;
 const RATE_MIN_HZ: f64 = 1.0 / 3600.0;
 
 /// Section `sampling`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sampling {
     /// Ways to read; empty: the cheapest that works.

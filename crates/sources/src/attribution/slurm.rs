@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{GpuName, Owner};
+use crate::machine::Machine;
 use crate::processes::GpuProcess;
 
 /// Most of a process's environment or cgroup that is read; the kernel's own bound of an environment is 2 MiB.
 const FILE_LEN_MAX: u64 = 256 << 10;
 /// Longest job number; Slurm's are 32 bits.
 const JOB_LEN_MAX: usize = 20;
+/// Cgroups of a folder that are looked at; a system has some hundred services.
+const FOLDERS_MAX: usize = 10_000;
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 
 /// Finds the jobs of processes in a procfs.
@@ -28,6 +31,19 @@ impl Slurm {
     /// With this `/proc`.
     pub fn new(procfs: &Path) -> Self {
         Self { procfs: procfs.to_owned() }
+    }
+
+    /// Whether Slurm has jobs' cgroups on this machine: cheap, and true from its start on.
+    pub fn runs_on(machine: &Machine) -> bool {
+        let cgroups = machine.sysfs.join("fs/cgroup");
+        let has_slurm = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.take(FOLDERS_MAX).any(|entry| entry.file_name().to_str().is_some_and(is_slurm))
+        };
+        // Version 2 has it in the system's slice, version 1 below each controller.
+        ["system.slice", "cpuset", "devices", "freezer", "memory"]
+            .iter()
+            .any(|dir| has_slurm(&cgroups.join(dir)))
     }
 
     /// The jobs that hold the GPUs these processes are on. Of several jobs on one GPU the one whose processes hold the most
@@ -60,6 +76,11 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path).ok()?.take(FILE_LEN_MAX).read_to_end(&mut content).ok()?;
     Some(content)
+}
+
+/// Whether a cgroup of this name is Slurm's own.
+fn is_slurm(name: &str) -> bool {
+    name.starts_with("slurm") || name.ends_with("slurmstepd.scope")
 }
 
 /// The job that `/proc/<pid>/cgroup` names: `hierarchy:controllers:path` a line.
@@ -136,6 +157,22 @@ mod tests {
             (b"", None),
         ] {
             assert_eq!(job_in_environment(bytes).as_deref(), job, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn slurm_is_seen_by_its_cgroups() {
+        for (folder, runs) in [
+            ("fs/cgroup/system.slice/n1_slurmstepd.scope", true),
+            ("fs/cgroup/system.slice/slurmstepd.scope", true),
+            ("fs/cgroup/cpuset/slurm", true),
+            ("fs/cgroup/system.slice/ssh.service", false),
+            ("fs", false),
+        ] {
+            let sysfs = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(sysfs.path().join(folder)).unwrap();
+            let machine = Machine { sysfs: sysfs.path().to_owned(), ..Machine::local("n1") };
+            assert_eq!(Slurm::runs_on(&machine), runs, "{folder}");
         }
     }
 

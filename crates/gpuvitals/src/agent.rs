@@ -1,0 +1,306 @@
+//! `gpuvitals agent`: what the GPUs and the host of this node do, as metrics to be scraped.
+//!
+//! Sampling, scraping and asking for owners do not wait for each other: each device has its worker, one thread takes what they
+//! hand over, a scrape renders from memory. It ends in order: the listener closes and open scrapes are answered, then the
+//! sampling stops; a device that hangs is named and left behind.
+
+mod access;
+mod arrivals;
+mod node;
+mod own;
+mod ownership;
+mod scrape;
+mod server;
+mod settings;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gpuvitals_core::catalogue::Table;
+use gpuvitals_exposition::Exposition;
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::Driver;
+use gpuvitals_sources::processes::ProcessTable;
+use gpuvitals_sources::registry::{Finding, Found, Verdict};
+use gpuvitals_sources::sampler::{Sampler, SamplerError};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use crate::logging::Announcer;
+use access::Access;
+use node::Node;
+use own::Counts;
+use ownership::Ownership;
+use scrape::Scraper;
+use server::{Server, Terms};
+
+pub(crate) use settings::{Agent, AgentFlags, environment};
+
+/// Threads that serve scrapes: a second one answers probes while the first renders.
+const SERVING_THREADS: usize = 2;
+/// Part of the grace that open scrapes may take, and that the sampling may take.
+const GRACE_SHARE: u32 = 4;
+/// Lists of processes that wait for their follower at most; there is one for each vendor.
+const TABLES_MAX: usize = 16;
+
+/// Reads all settings anew.
+pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
+
+/// Runs until a signal.
+///
+/// # Errors
+/// When a setting is wrong, the port is taken, or there is no GPU where one is required.
+pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> Result<(), Failure> {
+    let access = Access::load(&config.agent)?;
+    let machine = config.sampling.machine()?;
+    let found = config.sampling.discover()?;
+    tell(&found);
+    let gpus = gpus_among(&found);
+    if gpus == 0 {
+        if config.agent.require_gpus {
+            return Err(Failure::new(
+                Exit::Unavailable,
+                "no GPU was found, and agent.require_gpus is set; what is missing is said above",
+            ));
+        }
+        tracing::warn!("no GPU was found; the host alone is shown, and GPUs are looked for every minute");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(SERVING_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    // Before anything is sampled, so that a port that is taken is said at once.
+    let listener = runtime.block_on(listen(&config.agent))?;
+    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
+    let scheme = if access.tls.is_some() { "https" } else { "http" };
+    if !address.ip().is_loopback() && access.is_open() {
+        tracing::warn!(%address, "everyone who reaches this address can read the metrics; see agent.basic_auth_file and agent.tls_client_ca");
+    }
+
+    let ownership = Arc::new(Ownership::new());
+    let (node, background) = begin(&config, machine, found, &ownership)?;
+    let counts = Arc::new(Counts::new(&config.sampling.node(), clock::now_ns()));
+    let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
+    let terms = Terms { metrics_path: config.agent.metrics_path.clone(), access };
+    let server = Arc::new(Server::new(Arc::clone(&node), Arc::clone(&counts), scraper, terms));
+    let hangups = {
+        let _inside = runtime.enter();
+        signal(SignalKind::hangup()).map_err(|e| Failure::io("cannot wait for SIGHUP", e))?
+    };
+    announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
+
+    let agent = Running { node, counts, ownership, server };
+    let outcome = runtime.block_on(agent.serve(listener, config, reload, hangups, background));
+    // A worker of the runtime never waits for a device; what is left here is a name lookup at most.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+/// Says what was found and what is missing, with what to do about it.
+fn tell(found: &Found) {
+    for Finding { verdict, subject, text, remedy } in &found.findings {
+        let remedy = remedy.as_deref();
+        match verdict {
+            Verdict::Good | Verdict::Note => tracing::info!(subject, remedy, "{text}"),
+            Verdict::Partial => tracing::warn!(subject, remedy, "{text}"),
+            Verdict::Broken => tracing::error!(subject, remedy, "{text}"),
+        }
+    }
+    let drivers: Vec<_> = gpuvitals_sources::sampler::drivers(&found.probes);
+    let drivers: Vec<&str> = drivers.into_iter().map(Driver::as_str).collect();
+    tracing::info!(gpus = gpus_among(found), drivers = drivers.join(", "), "what is sampled");
+}
+
+fn gpus_among(found: &Found) -> usize {
+    let gpus = found.probes.iter().filter(|probe| probe.table() == Table::GpuEvents);
+    // A tool that names its GPUs at the first reading only counts as one.
+    gpus.map(|probe| probe.targets().len().max(1)).sum()
+}
+
+async fn listen(settings: &Agent) -> Result<TcpListener, Failure> {
+    TcpListener::bind((settings.listen, settings.port)).await.map_err(|error| {
+        let (exit, hint) = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                (Exit::Unavailable, "; is another exporter running? --port 0 takes a free one")
+            }
+            std::io::ErrorKind::PermissionDenied => (Exit::Permission, ""),
+            _ => (Exit::Unavailable, ""),
+        };
+        Failure::caused(exit, format!("cannot listen on {}:{}{hint}", settings.listen, settings.port), error)
+    })
+}
+
+/// Threads beside the workers. They end when the other end of their channel is dropped.
+struct Background {
+    feed: JoinHandle<()>,
+    stop: Vec<SyncSender<()>>,
+}
+
+/// Starts sampling, and what goes with it.
+fn begin(
+    config: &Config,
+    machine: Machine,
+    found: Found,
+    ownership: &Arc<Ownership>,
+) -> Result<(Arc<Node>, Background), Failure> {
+    let sampler = Sampler::start(found.probes, config.sampling.sampler(), Arc::clone(ownership.owners()));
+    let sampler = sampler.map_err(|error| {
+        let exit = match error {
+            SamplerError::TooFast { .. } => Exit::Config,
+            SamplerError::Thread(_) => Exit::Io,
+        };
+        Failure::caused(exit, "cannot sample", error)
+    })?;
+    let node = Arc::new(Node::new(sampler, config.agent.exposition()));
+    let (stop_feed, feed_stopped) = sync_channel(0);
+    let feed = spawn("feed", {
+        let node = Arc::clone(&node);
+        move || node.feed(&feed_stopped)
+    })?;
+    let tables = match ownership::slurm(&config.agent, &machine) {
+        None => None,
+        Some(slurm) => {
+            let (tables, arriving) = sync_channel(TABLES_MAX);
+            let has_some = !found.processes.is_empty();
+            for table in found.processes {
+                // There is a place for one of each vendor.
+                let _enough = tables.try_send(table);
+            }
+            follow_jobs(Arc::clone(ownership), slurm, arriving)?;
+            Some((tables, has_some))
+        }
+    };
+    let (stop_arrivals, arrivals_stopped) = sync_channel(0);
+    let forced = config.sampling.forced();
+    let watching = Arc::clone(&node);
+    spawn("arrivals", move || arrivals::watch(&watching, &machine, &forced, tables, &arrivals_stopped))?;
+    Ok((node, Background { feed, stop: vec![stop_feed, stop_arrivals] }))
+}
+
+fn follow_jobs(
+    ownership: Arc<Ownership>,
+    slurm: gpuvitals_sources::attribution::slurm::Slurm,
+    tables: Receiver<Box<dyn ProcessTable>>,
+) -> Result<(), Failure> {
+    spawn("jobs", move || ownership.follow_jobs(&slurm, &tables)).map(drop)
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|e| Failure::io(format!("cannot start the thread {name}"), e))
+}
+
+/// Everything that runs.
+struct Running {
+    node: Arc<Node>,
+    counts: Arc<Counts>,
+    ownership: Arc<Ownership>,
+    server: Arc<Server>,
+}
+
+impl Running {
+    async fn serve(
+        self,
+        listener: TcpListener,
+        mut config: Config,
+        reload: Reload<'_>,
+        mut hangups: Signal,
+        background: Background,
+    ) -> Result<(), Failure> {
+        let (stop, stop_asking) = (CancellationToken::new(), CancellationToken::new());
+        let grace = config.shutdown.grace;
+        let serving = Arc::clone(&self.server).serve(listener, stop.clone(), grace / GRACE_SHARE);
+        let mut serving = tokio::spawn(serving);
+        let machine = config.sampling.machine()?;
+        if let Some(socket) = ownership::kubelet_socket(&config.agent, &machine) {
+            let (ownership, stop) = (Arc::clone(&self.ownership), stop_asking.clone());
+            tokio::spawn(async move { ownership.follow_kubelet(&socket, &stop).await });
+        }
+        // One future for all rounds, so that no signal falls between two.
+        let mut terminated = std::pin::pin!(crate::signal::terminated());
+        let failure = loop {
+            tokio::select! {
+                signal = &mut terminated => {
+                    tracing::info!(signal, "stopping");
+                    break None;
+                }
+                Some(()) = hangups.recv() => self.reload(&mut config, reload),
+                ended = &mut serving => {
+                    break Some(Failure::new(Exit::Bug, format!("the server ended before its time: {ended:?}")));
+                }
+            }
+        };
+        stop.cancel();
+        stop_asking.cancel();
+        if !serving.is_finished() {
+            match serving.await {
+                Ok(0) => {}
+                Ok(open) => tracing::warn!(open, "connections were still open at the end of the grace"),
+                Err(error) => tracing::error!(%error, "the server ended by a panic"),
+            }
+        }
+        self.stop_sampling(grace / GRACE_SHARE, background);
+        tracing::info!("stopped");
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn stop_sampling(&self, patience: Duration, background: Background) {
+        for target in self.node.sampler().stop(patience) {
+            let gpu = target.identity.key();
+            tracing::warn!(gpu = gpu.as_deref(), driver = %target.driver, "a device still hangs; its reading is left behind");
+        }
+        drop(background.stop);
+        if background.feed.join().is_err() {
+            tracing::error!("the feed ended by a panic");
+        }
+    }
+
+    /// Brings new settings into force, as far as that goes while it runs. When they are wrong, the old ones stay.
+    fn reload(&self, config: &mut Config, reload: Reload<'_>) {
+        let read = reload().and_then(|new| Access::load(&new.agent).map(|access| (new, access)));
+        let (new, access) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                self.counts.reload_worked.store(0, Ordering::Relaxed);
+                tracing::error!(reason = %failure, "the configuration was not reloaded; the old one stays in force");
+                return;
+            }
+        };
+        for what in needs_restart(config, &new) {
+            tracing::warn!(setting = what, "has changed; only a restart brings it into force");
+        }
+        if !new.agent.exposes_as(&config.agent) {
+            *self.node.exposition() = Exposition::new(new.agent.exposition());
+            tracing::info!("other series are shown; windows and totals begin anew");
+        }
+        self.server.set_terms(Terms { metrics_path: new.agent.metrics_path.clone(), access });
+        self.counts.reload_worked.store(1, Ordering::Relaxed);
+        self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);
+        tracing::info!("the configuration was reloaded");
+        *config = new;
+    }
+}
+
+/// Settings that are read once.
+fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
+    let (a, b) = (&old.agent, &new.agent);
+    let changed = [
+        ("log", old.log != new.log),
+        ("sampling", old.sampling != new.sampling),
+        ("agent.listen", a.listen != b.listen),
+        ("agent.port", a.port != b.port),
+        ("agent.pod_resources", a.pod_resources != b.pod_resources),
+        ("agent.slurm", a.slurm != b.slurm),
+    ];
+    changed.into_iter().filter(|(_, is)| *is).map(|(what, _)| what).collect()
+}

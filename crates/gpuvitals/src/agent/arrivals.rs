@@ -1,0 +1,69 @@
+//! Devices that come while the agent runs: a card that is plugged in, a driver that is loaded, a partition that is made.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use gpuvitals_core::causes;
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::Driver;
+use gpuvitals_sources::processes::ProcessTable;
+use gpuvitals_sources::registry;
+
+use super::node::Node;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_mins(1);
+/// Names of a folder that are compared at most.
+const NAMES_MAX: usize = 4096;
+
+/// What can list processes goes this way.
+pub(crate) type Tables = SyncSender<Box<dyn ProcessTable>>;
+
+/// Looks for devices until the other end of `stop` is gone. Discovery proper may wake a driver, so it is done when a device node
+/// came or went, or while there is no GPU at all.
+pub(crate) fn watch(
+    node: &Node,
+    machine: &Machine,
+    forced: &[Driver],
+    mut tables: Option<(Tables, bool)>,
+    stop: &Receiver<()>,
+) {
+    let mut before = device_nodes(machine);
+    while stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+        let now = device_nodes(machine);
+        if now == before && node.gpus() > 0 {
+            continue;
+        }
+        before = now;
+        let found = registry::discover(machine, forced);
+        match node.add(found.probes) {
+            Ok(0) => {}
+            Ok(devices) => tracing::info!(devices, "new devices are sampled"),
+            Err(error) => tracing::error!(error = causes(&error), "a new device is not sampled"),
+        }
+        if let Some((tables, has_some @ false)) = &mut tables {
+            for table in found.processes {
+                // A follower that has no place for one more has enough.
+                *has_some |= tables.try_send(table).is_ok();
+            }
+        }
+    }
+}
+
+fn device_nodes(machine: &Machine) -> BTreeSet<String> {
+    let folders = [
+        machine.sysfs.join("class/drm"),
+        machine.sysfs.join("bus/pci/drivers/amdgpu"),
+        machine.sysfs.join("bus/pci/drivers/nvidia"),
+        machine.procfs.join("driver/nvidia/gpus"),
+        machine.procfs.join("driver/nvidia/capabilities/mig"),
+    ];
+    folders.iter().flat_map(|folder| names_in(folder)).collect()
+}
+
+fn names_in(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
+    entries.map(|entry| entry.path().to_string_lossy().into_owned())
+}

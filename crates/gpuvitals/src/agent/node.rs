@@ -1,0 +1,170 @@
+//! The node as a scrape sees it: the sampler, what it has handed on so far, and whether all that still moves.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gpuvitals_core::AbsenceReason;
+use gpuvitals_core::catalogue::Table;
+use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
+use gpuvitals_sources::probe::{Driver, Probe};
+use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerError, TargetState};
+
+/// Longest wait for a batch, so that a stop is seen and the feed's pulse goes on.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// A feed without a pulse for so long hangs.
+const PULSE_NS: i64 = 30_000_000_000;
+/// How long all GPUs of NVML must be unreadable before a restart is asked for.
+const LOST_NS: i64 = 120_000_000_000;
+/// Most GPUs and partitions of a node; what comes beyond is not sampled.
+const TARGETS_MAX: usize = 512;
+
+/// What runs on this node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    sampler: Sampler,
+    exposition: Mutex<Exposition>,
+    /// When the feed last came round, monotonic.
+    pulse_ns: AtomicI64,
+    library: Mutex<Library>,
+}
+
+/// How the GPUs do that a library in this very process reads.
+#[derive(Debug, Clone, Copy, Default)]
+struct Library {
+    was_read: bool,
+    /// Monotonic time since when none of them can be read.
+    lost_since_ns: Option<i64>,
+}
+
+impl Node {
+    /// Over a running sampler.
+    pub(crate) fn new(sampler: Sampler, config: ExpositionConfig) -> Self {
+        Self {
+            sampler,
+            exposition: Mutex::new(Exposition::new(config)),
+            pulse_ns: AtomicI64::new(Moment::now().mono_ns),
+            library: Mutex::default(),
+        }
+    }
+
+    /// The sampler.
+    pub(crate) fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// What was handed on so far.
+    pub(crate) fn exposition(&self) -> MutexGuard<'_, Exposition> {
+        self.exposition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Feeds what is sampled to the exposition until the other end of `stop` is gone.
+    pub(crate) fn feed(&self, stop: &Receiver<()>) {
+        loop {
+            let batch = self.sampler.next(PATIENCE);
+            let is_idle = batch.is_none() && self.sampler.is_over();
+            if let Some(batch) = batch {
+                self.exposition().observe(&batch);
+            }
+            let now = Moment::now();
+            self.pulse_ns.store(now.mono_ns, Ordering::Relaxed);
+            self.watch_library(now);
+            // Where nothing is sampled, nothing can be waited for but the stop.
+            let wait = if is_idle { PATIENCE } else { Duration::ZERO };
+            if stop.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
+    /// NVML lives in this process, and after some failures (the driver was updated, the container lost its device nodes) only a
+    /// new process can read again. A restart is worth it once: a process that never read anything does not ask for one.
+    fn watch_library(&self, now: Moment) {
+        let states = self.sampler.states();
+        let mut gpus = states.iter().filter(|state| state.driver == Driver::Nvml).peekable();
+        if gpus.peek().is_none() {
+            return;
+        }
+        let mut library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_lost = |condition: &Condition| matches!(condition, Condition::Down { reason, .. } if *reason != AbsenceReason::Suspended);
+        let (mut any_up, mut all_lost) = (false, true);
+        for state in gpus {
+            any_up |= state.condition == Condition::Up;
+            all_lost &= is_lost(&state.condition);
+        }
+        library.was_read |= any_up;
+        library.lost_since_ns =
+            (library.was_read && all_lost).then(|| library.lost_since_ns.unwrap_or(now.mono_ns));
+    }
+
+    /// Why a restart is needed; none as long as the process works.
+    pub(crate) fn ailment(&self, now: Moment) -> Option<&'static str> {
+        if now.mono_ns - self.pulse_ns.load(Ordering::Relaxed) > PULSE_NS {
+            return Some("what is sampled is no longer taken: a bug");
+        }
+        let library = *self.library.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost_ns = now.mono_ns - library.lost_since_ns?;
+        (lost_ns > LOST_NS)
+            .then_some("NVML can read none of the GPUs any more that it has read; a new process may")
+    }
+
+    /// Targets that have not answered for the first time yet.
+    pub(crate) fn starting(&self) -> usize {
+        self.sampler.states().iter().filter(|state| state.condition == Condition::Starting).count()
+    }
+
+    /// Number of GPUs (and partitions) that are sampled.
+    pub(crate) fn gpus(&self) -> usize {
+        self.sampler.states().iter().filter(|state| state.table == Table::GpuEvents).count()
+    }
+
+    /// All targets as the exposition shows them.
+    pub(crate) fn devices(&self) -> Vec<DeviceStatus> {
+        self.sampler.states().into_iter().map(status_of).collect()
+    }
+
+    /// Samples devices that have come: those of which no target is known. Gives the number of probes added.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(crate) fn add(&self, probes: Vec<Box<dyn Probe>>) -> Result<usize, SamplerError> {
+        let states = self.sampler.states();
+        let drivers: BTreeSet<Driver> = states.iter().map(|state| state.driver).collect();
+        let known: BTreeSet<_> = states.iter().filter_map(|state| state.identity.key()).collect();
+        let mut added = 0;
+        for probe in probes {
+            let keys: Vec<_> = probe.targets().iter().filter_map(|target| target.key()).collect();
+            // One probe of a tool answers for all its GPUs, also for those that come; and there is one host.
+            let is_new = if keys.is_empty() || probe.table() == Table::SystemEvents {
+                !drivers.contains(&probe.driver())
+            } else {
+                !keys.iter().any(|key| known.contains(key))
+            };
+            if is_new && known.len() + added + keys.len() <= TARGETS_MAX {
+                self.sampler.add(probe)?;
+                added += 1;
+            }
+        }
+        Ok(added)
+    }
+}
+
+fn status_of(state: TargetState) -> DeviceStatus {
+    let (up, reason, stuck) = match &state.condition {
+        Condition::Starting => (false, None, false),
+        Condition::Up => (true, None, false),
+        Condition::Down { reason, .. } => (false, Some(*reason), false),
+        Condition::Stuck { .. } => (false, Some(AbsenceReason::TimedOut), true),
+    };
+    DeviceStatus {
+        identity: state.identity,
+        up,
+        reason,
+        stuck,
+        since_ns: state.since_ns,
+        last_sample_ns: state.last_row_ns,
+        update_interval: state.update_interval,
+    }
+}

@@ -1,0 +1,327 @@
+//! Section `agent` of the configuration, the flags over it, and the environment variables that exporters share.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gpuvitals_core::catalogue::Series;
+use gpuvitals_exposition::{Compat, ExpositionConfig};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+use crate::quantity::deserialize_duration;
+use crate::sampling::MachineFlags;
+
+/// Paths that cannot be that of the metrics, since something else is there.
+const OWN_PATHS: [&str; 3] = ["/", "/healthz", "/readyz"];
+/// Shortest and longest window.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(1));
+
+/// Section `agent`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Agent {
+    /// Address to listen on.
+    pub listen: IpAddr,
+    /// Port; 0 takes a free one and prints it.
+    pub port: u16,
+    /// Path of the metrics.
+    pub metrics_path: String,
+    /// Length of a window.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub interval: Duration,
+    /// Which series.
+    metrics: SetName,
+    /// Which DCGM series beside ours.
+    #[serde(deserialize_with = "deserialize_word")]
+    compat: CompatName,
+    /// Certificate chain, PEM; empty: no TLS.
+    tls_cert: PathBuf,
+    /// Its private key, PEM.
+    tls_key: PathBuf,
+    /// Whose certificates a client must show, PEM; empty: none.
+    tls_client_ca: PathBuf,
+    /// File of `user:password` lines; empty: no login.
+    basic_auth_file: PathBuf,
+    /// The kubelet's socket: `auto`, `off`, or a path.
+    #[serde(deserialize_with = "deserialize_word")]
+    pub pod_resources: String,
+    /// Whether to look for batch jobs.
+    #[serde(deserialize_with = "deserialize_word")]
+    pub slurm: Switch,
+    /// Whether to refuse to start where no GPU is found.
+    pub require_gpus: bool,
+}
+
+/// A word that may be `on` or `off`, which YAML takes for a truth value where nobody quotes it.
+fn deserialize_word<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let word = match Value::deserialize(deserializer)? {
+        Value::Bool(is) => Value::from(if is { "on" } else { "off" }),
+        word => word,
+    };
+    serde_json::from_value(word).map_err(D::Error::custom)
+}
+
+/// Which series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SetName {
+    /// The vital signs alone
+    Basic,
+    /// At most 100 series a GPU
+    Standard,
+    /// Everything that is read
+    All,
+}
+
+/// Which series of other exporters are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CompatName {
+    /// None
+    Off,
+    /// Those of dcgm-exporter
+    Dcgm,
+    /// Those of dcgm-exporter before its names were changed
+    DcgmLegacy,
+    /// Both
+    Both,
+}
+
+/// On, off, or where it makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Switch {
+    /// Where there is something to find.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// The files that TLS takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TlsFiles<'a> {
+    /// Certificate chain.
+    pub cert: &'a Path,
+    /// Private key.
+    pub key: &'a Path,
+    /// Whose certificates a client must show.
+    pub client_ca: Option<&'a Path>,
+}
+
+impl Agent {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: agent.{text}")));
+        let path = self.metrics_path.as_str();
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(&b);
+        if !path.starts_with('/') || !path.bytes().all(is_plain) || OWN_PATHS.contains(&path) {
+            return refuse(format!("metrics_path is {path:?}; a path such as /metrics is needed"));
+        }
+        let (shortest, longest) = INTERVAL;
+        if !(shortest..=longest).contains(&self.interval) {
+            return refuse(format!("interval is {:?}; 1s to 1h is possible", self.interval));
+        }
+        if is_set(&self.tls_cert) != is_set(&self.tls_key) {
+            return refuse("tls_cert and tls_key belong together: one of them is missing".to_owned());
+        }
+        if is_set(&self.tls_client_ca) && !is_set(&self.tls_cert) {
+            return refuse(
+                "tls_client_ca needs tls_cert and tls_key: without TLS nobody shows a certificate".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// What the exposition is made of.
+    pub(crate) fn exposition(&self) -> ExpositionConfig {
+        ExpositionConfig {
+            set: match self.metrics {
+                SetName::Basic => Series::Basic,
+                SetName::Standard => Series::Standard,
+                SetName::All => Series::All,
+            },
+            compat: match self.compat {
+                CompatName::Off => Compat::Off,
+                CompatName::Dcgm => Compat::Dcgm,
+                CompatName::DcgmLegacy => Compat::DcgmLegacy,
+                CompatName::Both => Compat::Both,
+            },
+            window: self.interval,
+        }
+    }
+
+    /// Whether both expose the same.
+    pub(crate) fn exposes_as(&self, other: &Self) -> bool {
+        (self.interval, self.metrics, self.compat) == (other.interval, other.metrics, other.compat)
+    }
+
+    /// The files of TLS, where it is on.
+    pub(crate) fn tls(&self) -> Option<TlsFiles<'_>> {
+        is_set(&self.tls_cert).then(|| TlsFiles {
+            cert: &self.tls_cert,
+            key: &self.tls_key,
+            client_ca: Some(self.tls_client_ca.as_path()).filter(|path| is_set(path)),
+        })
+    }
+
+    /// The file of users and passwords, where there is one.
+    pub(crate) fn basic_auth(&self) -> Option<&Path> {
+        Some(self.basic_auth_file.as_path()).filter(|path| is_set(path))
+    }
+}
+
+fn is_set(path: &Path) -> bool {
+    !path.as_os_str().is_empty()
+}
+
+/// `gpuvitals agent`
+#[derive(Debug, Args)]
+pub(crate) struct AgentFlags {
+    #[command(flatten)]
+    machine: MachineFlags,
+    /// Samples of a GPU a second, up to 1000 [default: 1]
+    #[arg(long, value_name = "HZ")]
+    rate: Option<f64>,
+    /// Samples of the host a second [default: 1]
+    #[arg(long, value_name = "HZ")]
+    system_rate: Option<f64>,
+    /// Address to listen on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<IpAddr>,
+    /// Port; 0 takes a free one [env: EXPORTER_PORT] [default: 9400]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Path of the metrics [env: METRICS_PATH] [default: /metrics]
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// Length of the windows that minimum, maximum and mean are over [env: COLLECTION_INTERVAL] [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<String>,
+    /// Which series [default: standard]
+    #[arg(long, value_enum)]
+    metrics: Option<SetName>,
+    /// Which series of dcgm-exporter to add, for NVIDIA and AMD alike [default: off]
+    #[arg(long, value_enum)]
+    compat: Option<CompatName>,
+    /// Serve TLS with this certificate chain (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Only serve clients with a certificate of one of these authorities (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Only serve who logs in with one of the user:password lines of this file
+    #[arg(long, value_name = "FILE")]
+    basic_auth_file: Option<PathBuf>,
+    /// End with code 69 where no GPU is found, instead of serving the host alone
+    #[arg(long)]
+    require_gpus: bool,
+}
+
+impl AgentFlags {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        fn name<E: ValueEnum>(value: Option<E>) -> Option<Value> {
+            value.and_then(|v| v.to_possible_value()).map(|v| Value::from(v.get_name()))
+        }
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.to_string_lossy()));
+        let text = |text: &Option<String>| text.as_deref().map(Value::from);
+        let mut set = self.machine.overrides();
+        let optional = [
+            ("sampling.rate", self.rate.map(Value::from)),
+            ("sampling.system_rate", self.system_rate.map(Value::from)),
+            ("agent.listen", self.listen.map(|address| address.to_string().into())),
+            ("agent.port", self.port.map(Value::from)),
+            ("agent.metrics_path", text(&self.path)),
+            ("agent.interval", text(&self.interval)),
+            ("agent.metrics", name(self.metrics)),
+            ("agent.compat", name(self.compat)),
+            ("agent.tls_cert", path(&self.tls_cert)),
+            ("agent.tls_key", path(&self.tls_key)),
+            ("agent.tls_client_ca", path(&self.tls_client_ca)),
+            ("agent.basic_auth_file", path(&self.basic_auth_file)),
+            ("agent.require_gpus", self.require_gpus.then_some(Value::Bool(true))),
+        ];
+        set.extend(optional.into_iter().filter_map(|(path, value)| Some((path, value?))));
+        set
+    }
+}
+
+/// Environment variables that exporters share, and ours of the same meaning.
+const SHARED_VARIABLES: [(&str, &str); 4] = [
+    ("EXPORTER_PORT", "GPUVITALS_AGENT_PORT"),
+    ("METRICS_PATH", "GPUVITALS_AGENT_METRICS_PATH"),
+    ("COLLECTION_INTERVAL", "GPUVITALS_AGENT_INTERVAL"),
+    ("LOG_LEVEL", "GPUVITALS_LOG_LEVEL"),
+];
+
+/// The environment with the shared variables under our names; where both are set, ours holds. An empty one is not set.
+pub(crate) fn environment(
+    variables: impl Iterator<Item = (String, String)>,
+) -> impl Iterator<Item = (String, String)> {
+    let (mut shared, own): (Vec<_>, Vec<_>) =
+        variables.partition(|(name, _)| SHARED_VARIABLES.iter().any(|(shared, _)| shared == name));
+    shared.retain(|(_, value)| !value.is_empty());
+    for (name, _) in &mut shared {
+        if let Some((_, ours)) = SHARED_VARIABLES.iter().find(|(shared, _)| shared == name) {
+            (*ours).clone_into(name);
+        }
+    }
+    shared.into_iter().chain(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    fn agent(variables: &[(&str, &str)], flags: Vec<Override>) -> Result<Agent, String> {
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let layers = Layers::load(None, environment(variables), flags);
+        layers.and_then(|layers| layers.check()).map(|config| config.agent).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn shared_variables_set_the_agent_and_ours_and_flags_win() {
+        let shared = [
+            ("EXPORTER_PORT", "1234"),
+            ("COLLECTION_INTERVAL", "15"),
+            ("METRICS_PATH", "/m"),
+            ("LOG_LEVEL", ""),
+        ];
+        let set = agent(&shared, vec![]).unwrap();
+        assert_eq!((set.port, set.interval, &*set.metrics_path), (1234, Duration::from_secs(15), "/m"));
+        assert_eq!(
+            agent(&[("COLLECTION_INTERVAL", "30s")], vec![]).unwrap().interval,
+            Duration::from_secs(30)
+        );
+        let both = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "1")];
+        assert_eq!(agent(&both, vec![]).unwrap().port, 2);
+        assert_eq!(agent(&both, vec![("agent.port", Value::from(3))]).unwrap().port, 3);
+        assert!(agent(&[("EXPORTER_PORT", "many")], vec![]).unwrap_err().contains("port"));
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_refused() {
+        let check = |path, value: &str, words: &str| {
+            let error = agent(&[], vec![(path, Value::from(value))]).unwrap_err();
+            assert!(error.contains(words), "{path}: {error}");
+        };
+        check("agent.metrics_path", "metrics", "metrics_path");
+        check("agent.metrics_path", "/healthz", "metrics_path");
+        check("agent.metrics_path", "/a b", "metrics_path");
+        check("agent.interval", "10ms", "1s to 1h");
+        check("agent.tls_cert", "a.pem", "belong together");
+        check("agent.tls_client_ca", "a.pem", "tls_client_ca needs");
+        check("agent.metrics", "some", "metrics");
+    }
+}

@@ -1,0 +1,10 @@
+//! `gpuvitals agent` as a node runs it: the real binary, scraped over real sockets.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod process;
+mod scraping;
