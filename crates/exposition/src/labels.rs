@@ -101,7 +101,9 @@ fn write_set(set: LabelSet, identity: &Identity, out: &mut Vec<u8>) {
             one(out, "UUID", identity.get(Id::Uuid));
             one(out, "pci_bus_id", identity.get(Id::Pci).map(bus_id).as_deref());
             one(out, "device", device(identity).as_deref());
-            one(out, "modelName", identity.get(Id::Model));
+            let (model, profile) = identity.get(Id::Model).map(split_profile).unzip();
+            one(out, "modelName", model);
+            one(out, "GPU_I_PROFILE", profile.flatten());
             one(out, "GPU_I_ID", identity.get(Id::Partition));
             one(out, "Hostname", identity.node().filter(|_| legacy));
             one(out, "hostname", identity.node().filter(|_| modern));
@@ -113,6 +115,11 @@ fn write_set(set: LabelSet, identity: &Identity, out: &mut Vec<u8>) {
             one(out, "hpc_job", identity.get(Id::Job));
         }
     }
+}
+
+/// `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, as the driver names a MIG instance, to the GPU's name and the profile.
+fn split_profile(model: &str) -> (&str, Option<&str>) {
+    model.split_once(" MIG ").map_or((model, None), |(model, profile)| (model, Some(profile)))
 }
 
 /// `0000:0c:00.0` as NVIDIA's tools spell it: `00000000:0C:00.0`.

@@ -134,7 +134,7 @@ fn about() -> Vec<FamilyPlan> {
         "1 for the reason why the GPU is down; no series while it is up.",
     )
     .line(prefix("gpu_down_reason", &[("reason", "stuck")]), Own, Reading::Stuck)
-    .line(prefix("gpu_down_reason", &[("reason", "unknown")]), Own, Reading::DownFor(None));
+    .line(prefix("gpu_down_reason", &[("reason", "starting")]), Own, Reading::DownFor(None));
     let mut absent = FamilyPlan::new(
         "gpu_absent_total",
         Kind::Counter,

@@ -29,7 +29,7 @@ pub(crate) enum Reading {
     /// 1 while the energy comes from there.
     EnergyFrom(Option<Origin>),
     Up,
-    /// 1 while it is down for this reason; none: the driver gave none.
+    /// 1 while it is down for this reason; none: it was not read yet.
     DownFor(Option<AbsenceReason>),
     /// 1 while a reading of it is out past its deadline.
     Stuck,

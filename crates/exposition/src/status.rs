@@ -14,7 +14,7 @@ pub struct DeviceStatus {
     pub identity: Arc<Identity>,
     /// Whether its last reading gave a row.
     pub up: bool,
-    /// Why not, where that is known.
+    /// Why not; none while its first reading has not come back.
     pub reason: Option<AbsenceReason>,
     /// Whether a reading is out past its deadline.
     pub stuck: bool,

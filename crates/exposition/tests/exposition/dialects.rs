@@ -109,6 +109,28 @@ fn an_amd_gpu_has_what_means_the_same() {
     assert!(!sample.labels.contains_key("pod"), "nobody holds it");
 }
 
+#[test]
+fn a_mig_instance_has_its_profile_and_number_beside_the_gpus_name() {
+    let mig = identity(
+        0,
+        &[
+            (IdentityColumn::Uuid, "GPU-34319582-d595-d1c7-d1d2-179bcfa61660"),
+            (IdentityColumn::Vendor, "nvidia"),
+            (IdentityColumn::Model, "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+            (IdentityColumn::Partition, "13"),
+            (IdentityColumn::Node, "ub20-a100-k8s"),
+        ],
+    );
+    let mut exposition = exposition(Series::Basic, Compat::DcgmLegacy);
+    exposition.observe(&batch(&mig, &[(NOON, &[("graphics_engine_active_ratio", 0.995_687)])]));
+    let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&mig)], &[]);
+    // As NVIDIA's MIG documentation prints it, but for the model's name, which its sample leaves out.
+    assert!(text.contains(
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"0\",UUID=\"GPU-34319582-d595-d1c7-d1d2-179bcfa61660\",device=\"nvidia0\",\
+         modelName=\"NVIDIA A100-SXM4-40GB\",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"13\",Hostname=\"ub20-a100-k8s\"} 0.995687\n"
+    ));
+}
+
 /// What dcgm-exporter publishes as it comes has its kind and help line with us too.
 #[test]
 fn the_default_list_of_the_exporter_is_there_with_its_heads() {

@@ -33,8 +33,8 @@ the `Accept` header asks.
 - A value that was not read has no series. It is never 0 and never the value before. `gpu_absent_total` counts why.
 - A value is shown until five times the usual distance of its readings has passed, 5 s at least (what is read every
   minute: 5 minutes); then it is gone.
-- Of a GPU that is down (`gpu_up` 0) only this is left: what it is, since when it is down and why, when its last sample
-  was taken, and the counts of samples and absences. Totals go on from where they were when it comes back.
+- Of a GPU that is down (`gpu_up` 0) only this is left: what it is, since when it is down and why (`gpu_down_reason`: `starting`, `stuck` or a
+  reason of absences), when its last sample was taken, and the counts of samples and absences. Totals go on from where they were when it comes back.
 
 ## Windows
 
@@ -73,7 +73,7 @@ base units, `hostname`, `DCGM_FI_SYSTEM_DRIVER_VERSION`), that up to 4.8 (`dcgm-
 `DCGM_FI_DRIVER_VERSION`), or both at once. [metrics.md](metrics.md#foreign-names) lists them; the first name of a
 dialect is published, for the metrics of the standard set and of dcgm-exporter's default list, in `all` for every metric.
 
-- Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `GPU_I_ID` (partition), host name, driver version, and
+- Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `GPU_I_PROFILE` and `GPU_I_ID` (MIG, partitions), host name, driver version, and
   `container`, `namespace`, `pod`, `hpc_job` where somebody is known to hold the GPU.
 - A name that both dialects have (`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL`) is written once, with `both` under the labels of both
   dialects, so that sums stay right.

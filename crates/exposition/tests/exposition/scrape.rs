@@ -156,6 +156,16 @@ fn a_gpu_that_is_down_shows_why_and_none_of_its_old_values() {
 }
 
 #[test]
+fn a_gpu_that_was_not_read_yet_is_starting() {
+    let mut exposition = exposition(Series::Standard, Compat::Both);
+    let samples = scrape(&mut exposition, NOON, &[DeviceStatus { up: false, ..up(&nvidia()) }]);
+    assert_eq!(value(&samples, "gpu_down_reason", &[("reason", "starting")]), Some(1.0));
+    assert_eq!(value(&samples, "gpu_last_sample_timestamp_seconds", &[]), None);
+    let reasons = samples.iter().filter(|sample| sample.name == "gpu_down_reason");
+    assert_eq!(reasons.count(), 1);
+}
+
+#[test]
 fn a_value_that_is_not_read_any_more_goes_and_an_absent_one_never_comes() {
     let mut exposition = exposition(Series::Standard, Compat::Dcgm);
     for second in 0..60 {
