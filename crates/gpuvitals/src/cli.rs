@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
     Agent(crate::agent::AgentFlags),
+    /// Show, lock and give back the clocks of GPUs
+    Clocks(crate::clocks::Clocks),
     /// Ask a running gpuvitals about GPUs and their history
     Query(Query),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names

@@ -1,8 +1,10 @@
 //! gpuvitals: what are my GPUs doing? One binary, many roles.
 
 mod agent;
+mod child;
 mod cli;
 mod clock;
+mod clocks;
 mod collect;
 mod config;
 mod doctor;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         }
     };
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             let _unprinted = writeln!(std::io::stderr(), "gpuvitals: {failure}");
             ExitCode::from(failure.code())
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let log_level = cli.log_level.map(|level| ("log.level", serde_json::Value::from(level)));
     let layers = |flags: Vec<Override>| {
         Layers::load(
@@ -57,7 +59,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             flags.into_iter().chain(log_level.clone()).collect(),
         )
     };
-    match cli.command {
+    let done = match cli.command {
         Command::Up(up) => {
             let (config, announcer) = settled(&layers(up.overrides())?, "up")?;
             up::run(&config, announcer)
@@ -71,6 +73,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
                 || Layers::load(cli.config.as_deref(), agent::environment(environment()), flags.clone());
             let (config, announcer) = settled(&layers()?, "agent")?;
             agent::run(config, announcer, &|| layers()?.check())
+        }
+        Command::Clocks(flags) => {
+            return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);
         }
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
@@ -98,7 +103,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "gpuvitals", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Variables that are text; others name no setting of ours.

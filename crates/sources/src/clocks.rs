@@ -12,7 +12,7 @@
 //! let mut device = found.controls.into_iter().next().ok_or("no GPU")?;
 //! println!("{:?}", clocks::get_current_clocks(device.as_mut())?);
 //! let plan = device.plan(&Lock { level: Some(Level::High), ..Lock::default() })?;
-//! let held = clocks::Held::take(device, plan)?;
+//! let held = clocks::Held::take(device.as_mut(), plan)?;
 //! // ... measure ...
 //! held.give_back()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -339,18 +339,18 @@ fn make(device: &mut dyn ClockControl, plan: &Plan) -> Result<(), ClockError> {
 }
 
 /// Clocks that are held for as long as this lives, and then given back, also when the thread panics.
-pub struct Held {
-    device: Box<dyn ClockControl>,
+pub struct Held<'a> {
+    device: &'a mut dyn ClockControl,
     back: Vec<Step>,
 }
 
-impl Held {
+impl<'a> Held<'a> {
     /// Makes a planned change.
     ///
     /// # Errors
     /// As [`lock_gpu_clocks`].
-    pub fn take(mut device: Box<dyn ClockControl>, plan: Plan) -> Result<Self, ClockError> {
-        make(device.as_mut(), &plan)?;
+    pub fn take(device: &'a mut dyn ClockControl, plan: Plan) -> Result<Self, ClockError> {
+        make(device, &plan)?;
         Ok(Self { device, back: plan.back })
     }
 
@@ -359,27 +359,32 @@ impl Held {
         self.device.identity()
     }
 
+    /// Leaves them as they are, until somebody resets them.
+    pub fn keep(mut self) {
+        self.back.clear();
+    }
+
     /// Gives them back, and says whether that worked.
     ///
     /// # Errors
     /// When a step back failed or had no effect.
     pub fn give_back(mut self) -> Result<(), ClockError> {
         let back = std::mem::take(&mut self.back);
-        restore_clocks(self.device.as_mut(), &back)
+        restore_clocks(self.device, &back)
     }
 }
 
-impl Drop for Held {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         let back = std::mem::take(&mut self.back);
-        if let Err(error) = restore_clocks(self.device.as_mut(), &back) {
+        if let Err(error) = restore_clocks(self.device, &back) {
             let gpu = self.device.identity().key();
             tracing::error!(?gpu, %error, "the clocks could not be given back");
         }
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for Held<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("gpu", self.device.identity()).field("back", &self.back).finish()
     }

@@ -153,17 +153,17 @@ fn locks_are_made_held_and_given_back() {
     let mut device = at.control();
     let plan = device.plan(&Lock { gpu_levels: vec![3, 4], ..Lock::default() }).unwrap();
     assert_eq!(at.read(LEVEL), "auto\n", "a plan changes nothing");
-    let held = Held::take(device, plan.clone()).unwrap();
+    let held = Held::take(device.as_mut(), plan.clone()).unwrap();
     assert_eq!((at.read(LEVEL).as_str(), at.read(SCLK).as_str()), ("manual", "3 4 "));
     held.give_back().unwrap();
     assert_eq!(at.read(LEVEL), "auto");
 
-    drop(Held::take(at.control(), plan.clone()).unwrap());
+    drop(Held::take(at.control().as_mut(), plan.clone()).unwrap());
     assert_eq!(at.read(LEVEL), "auto", "dropped is given back");
 
-    let control = at.control();
+    let mut control = at.control();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
-        let _held = Held::take(control, plan).unwrap();
+        let _held = Held::take(control.as_mut(), plan).unwrap();
         panic!("of the holder");
     }));
     assert!(panicked.is_err());
@@ -268,7 +268,20 @@ fn a_lock_that_fails_half_way_is_taken_back() {
     let plan = device.plan(&Lock { gpu_levels: vec![3], memory_levels: vec![1], ..Lock::default() }).unwrap();
     fs::remove_file(at.device.join(MCLK)).unwrap();
     fs::create_dir(at.device.join(MCLK)).unwrap();
-    let error = Held::take(device, plan).unwrap_err();
+    let error = Held::take(device.as_mut(), plan).unwrap_err();
     assert!(matches!(error, ClockError::Refused { .. }), "{error}");
     assert_eq!(at.read(LEVEL), "auto");
+}
+
+#[test]
+fn only_files_of_its_own_clocks_are_written() {
+    let at = Tree::of("vega56");
+    let elsewhere = at.dir.path().join("passwd");
+    fs::write(&elsewhere, "kept").unwrap();
+    for target in [elsewhere.clone(), at.device.join("../../passwd"), at.device.join("vendor")] {
+        let step = Step { target: target.display().to_string(), text: "high".to_owned() };
+        let error = at.control().apply(&step).unwrap_err();
+        assert!(matches!(error, ClockError::Wrong(_)), "{error}");
+    }
+    assert_eq!(fs::read_to_string(elsewhere).unwrap(), "kept");
 }

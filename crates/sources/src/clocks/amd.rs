@@ -31,6 +31,8 @@ const MEMORY_LIST: &str = "pp_dpm_mclk";
 const OVERDRIVE: &str = "pp_od_clk_voltage";
 /// Overdrive in per cent, of drivers before Vega20.
 const OVERDRIVE_PCT: &str = "pp_sclk_od";
+/// All files that are ever written.
+const WRITTEN: [&str; 5] = [LEVEL, GPU_LIST, MEMORY_LIST, OVERDRIVE, OVERDRIVE_PCT];
 /// PCI class of processing accelerators: Instinct.
 const CLASS_ACCELERATOR: u32 = 0x12;
 
@@ -296,6 +298,11 @@ impl ClockControl for AmdClocks {
 
     fn apply(&mut self, step: &Step) -> Result<(), ClockError> {
         let path = Path::new(&step.target);
+        let is_ours = WRITTEN.iter().any(|name| path == self.device.join(name));
+        if !is_ours {
+            // Steps may come from a journal, and are checked where they enter.
+            return Err(ClockError::Wrong(format!("{} holds no clocks of this GPU", step.target)));
+        }
         // Never made, and written in one call: a sysfs file takes a call as a command.
         let written = OpenOptions::new()
             .write(true)

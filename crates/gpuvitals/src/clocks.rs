@@ -1,0 +1,339 @@
+//! `gpuvitals clocks`: the clocks of GPUs are shown, locked for a measurement, and given back.
+
+mod journal;
+mod show;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_sources::clocks::{
+    self, ClockControl, ClockError, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
+};
+
+use crate::child::{self, Signals};
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+use crate::sampling::{MachineFlags, Sampling};
+use journal::Journal;
+
+/// `gpuvitals clocks`
+#[derive(Debug, Args)]
+pub(crate) struct Clocks {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show the clocks now, and whether somebody holds them
+    Show {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        devices: Devices,
+    },
+    /// Lock clocks: until `clocks reset`, or while a command runs
+    ///
+    /// What was in force before is brought back when the command has ended, however it ended. SIGINT, SIGTERM and
+    /// SIGHUP go on to the command, whose end is waited for; its exit code is passed on.
+    Lock(LockFlags),
+    /// Give the clocks back to the driver
+    Reset {
+        /// Print what would be written, write nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        devices: Devices,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Devices {
+    /// This GPU only: index, UUID or unique id, or PCI address; may be given several times [default: all]
+    #[arg(long = "gpu", value_name = "GPU", value_delimiter = ',')]
+    gpus: Vec<String>,
+    #[command(flatten)]
+    machine: MachineFlags,
+}
+
+#[derive(Debug, Args)]
+struct LockFlags {
+    /// How the driver chooses clocks. NVIDIA has auto, low and high
+    #[arg(long, value_parser = levels(), value_name = "LEVEL")]
+    level: Option<String>,
+    /// GPU clock: the nearest that the GPU can hold
+    #[arg(long, value_name = "MHZ")]
+    sclk: Option<u32>,
+    /// Memory clock: the nearest that the GPU can hold
+    #[arg(long, value_name = "MHZ")]
+    mclk: Option<u32>,
+    /// Allowed entries of the driver's list of GPU clocks, as `clocks show` numbers them (AMD)
+    #[arg(long, value_delimiter = ',', value_name = "N,N")]
+    sclk_levels: Vec<u32>,
+    /// Allowed entries of the driver's list of memory clocks (AMD)
+    #[arg(long, value_delimiter = ',', value_name = "N,N")]
+    mclk_levels: Vec<u32>,
+    /// Print what would be written, write nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    devices: Devices,
+    /// Command that runs with these clocks
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn levels() -> PossibleValuesParser {
+    PossibleValuesParser::new(Level::ALL.map(Level::as_str))
+}
+
+impl Clocks {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        self.devices().machine.overrides()
+    }
+
+    fn devices(&self) -> &Devices {
+        match &self.action {
+            Action::Show { devices, .. } | Action::Reset { devices, .. } => devices,
+            Action::Lock(flags) => &flags.devices,
+        }
+    }
+}
+
+impl LockFlags {
+    fn lock(&self) -> Lock {
+        Lock {
+            level: self.level.as_deref().and_then(Level::by_name),
+            gpu_mhz: self.sclk,
+            memory_mhz: self.mclk,
+            gpu_levels: self.sclk_levels.clone(),
+            memory_levels: self.mclk_levels.clone(),
+        }
+    }
+}
+
+/// Shows, locks or resets.
+///
+/// # Errors
+/// When there is no such GPU, it cannot do what is asked, or the right is missing.
+pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failure> {
+    let machine = sampling.machine()?;
+    let found = clocks::find(&machine, &sampling.forced());
+    if found.controls.is_empty() {
+        let seen: Vec<String> = found
+            .findings
+            .iter()
+            .map(|finding| {
+                let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!(" ({remedy})"));
+                format!("; {}: {}{remedy}", finding.subject, finding.text)
+            })
+            .collect();
+        let text = format!("no GPU was found whose clocks can be asked for{}", seen.concat());
+        return Err(Failure::new(Exit::Unavailable, text));
+    }
+    let mut controls = chosen(found.controls, &flags.devices().gpus)?;
+    let controls = controls.as_mut_slice();
+    let code = match &flags.action {
+        Action::Show { json, .. } => show::show(controls, *json)?,
+        Action::Reset { dry_run: true, .. } => {
+            let plans = controls.iter_mut().map(|control| {
+                let plan = control.plan_reset();
+                plan.map_err(|error| failure(control.identity(), error))
+            });
+            print_plans(&plans.collect::<Result<Vec<_>, _>>()?, false)?
+        }
+        Action::Reset { .. } => reset(controls)?,
+        Action::Lock(flags) if flags.dry_run => {
+            print_plans(&planned(controls, &flags.lock())?, !flags.command.is_empty())?
+        }
+        Action::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock())?,
+        Action::Lock(flags) => hold(controls, flags)?,
+    };
+    Ok(ExitCode::from(code))
+}
+
+/// Locks clocks until they are reset.
+fn keep(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<u8, Failure> {
+    let mut journals = journals(controls)?;
+    let plans = planned(controls, lock)?;
+    take(controls, plans, &mut journals, Journal::keep)?.into_iter().for_each(Held::keep);
+    show::show(controls, false)
+}
+
+/// Locks clocks for as long as a command runs.
+fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags) -> Result<u8, Failure> {
+    // From here on no signal ends this program before the clocks are given back.
+    let signals = Signals::catch()?;
+    let mut journals = journals(controls)?;
+    let plans = planned(controls, &flags.lock())?;
+    let held = take(controls, plans, &mut journals, Journal::begin)?;
+    let ended = signals.run(&flags.command);
+    let mut restored = Ok(());
+    for (held, journal) in held.into_iter().zip(&mut journals) {
+        let identity = held.identity().clone();
+        match held.give_back() {
+            Ok(()) => journal.end(),
+            Err(error) => restored = restored.and(Err(failure(&identity, error))),
+        }
+    }
+    let code = child::code_of(ended?);
+    match restored {
+        Err(failure) if code != 0 => {
+            say(&format!("gpuvitals: the clocks were not given back: {failure}"));
+            Ok(code)
+        }
+        restored => restored.map(|()| code),
+    }
+}
+
+/// Gives clocks back, first what earlier locks noted down, then to the driver.
+fn reset(controls: &mut [Box<dyn ClockControl>]) -> Result<u8, Failure> {
+    let mut journals = journals(controls)?;
+    let mut first = Ok(());
+    for (control, journal) in controls.iter_mut().zip(&mut journals) {
+        // What cannot be brought back any more must not keep the driver from taking over.
+        let _noted = restore_clocks(control.as_mut(), journal.kept());
+        match reset_gpu_clocks(control.as_mut()) {
+            Ok(()) => journal.clear(),
+            Err(error) => first = first.and(Err(failure(control.identity(), error))),
+        }
+    }
+    first?;
+    show::show(controls, false)
+}
+
+/// The journal of each GPU, held as long as it lives. What a holder that was killed left behind is brought back.
+fn journals(controls: &mut [Box<dyn ClockControl>]) -> Result<Vec<Journal>, Failure> {
+    let mut journals = Vec::new();
+    for control in controls {
+        let key = control.identity().key().unwrap_or_default();
+        let mut journal = Journal::open(&key)?;
+        if !journal.running().is_empty() {
+            say(&format!("gpuvitals: {key}: an earlier lock was killed; what was before it is brought back"));
+            restore_clocks(control.as_mut(), journal.running())
+                .map_err(|error| failure(control.identity(), error))?;
+            journal.end();
+        }
+        journals.push(journal);
+    }
+    Ok(journals)
+}
+
+/// Plans for all GPUs, before anything is changed on one of them.
+fn planned(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<Vec<Plan>, Failure> {
+    controls
+        .iter_mut()
+        .map(|control| {
+            let plan = control.plan(lock).map_err(|error| failure(control.identity(), error))?;
+            for note in &plan.notes {
+                say(&format!("gpuvitals: {}: {note}", name(control.identity())));
+            }
+            Ok(plan)
+        })
+        .collect()
+}
+
+/// Makes the plans, each noted down before; when one fails, those before it are given back.
+fn take<'a>(
+    controls: &'a mut [Box<dyn ClockControl>],
+    plans: Vec<Plan>,
+    journals: &mut [Journal],
+    note: fn(&mut Journal, &Plan),
+) -> Result<Vec<Held<'a>>, Failure> {
+    let mut taken = Vec::new();
+    for ((control, plan), journal) in controls.iter_mut().zip(plans).zip(&mut *journals) {
+        let identity = control.identity().clone();
+        note(journal, &plan);
+        match Held::take(control.as_mut(), plan) {
+            Ok(held) => taken.push(held),
+            Err(error) => {
+                drop(taken);
+                journals.iter_mut().for_each(Journal::undo);
+                return Err(failure(&identity, error));
+            }
+        }
+    }
+    Ok(taken)
+}
+
+/// The GPUs that were asked for.
+fn chosen(
+    controls: Vec<Box<dyn ClockControl>>,
+    names: &[String],
+) -> Result<Vec<Box<dyn ClockControl>>, Failure> {
+    let mut wanted = vec![names.is_empty(); controls.len()];
+    for asked in names {
+        let matching: Vec<usize> = controls
+            .iter()
+            .enumerate()
+            .filter(|(_, control)| is_called(control.identity(), asked))
+            .map(|(at, _)| at)
+            .collect();
+        match matching.as_slice() {
+            [at] => wanted.iter_mut().skip(*at).take(1).for_each(|wanted| *wanted = true),
+            several => {
+                let known: Vec<String> = controls.iter().map(|control| name(control.identity())).collect();
+                let what = if several.is_empty() { "no GPU is" } else { "several GPUs are" };
+                let text = format!("{what} called {asked:?}; there is {}", known.join(", "));
+                return Err(Failure::new(Exit::Usage, text));
+            }
+        }
+    }
+    Ok(controls.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(control, _)| control).collect())
+}
+
+fn is_called(identity: &Identity, asked: &str) -> bool {
+    let bare = asked.strip_prefix("0x").unwrap_or(asked);
+    let texts = [identity.uuid(), identity.get(IdentityColumn::Pci)];
+    texts
+        .into_iter()
+        .flatten()
+        .any(|text| text.eq_ignore_ascii_case(asked) || text.eq_ignore_ascii_case(bare))
+        || identity.index.is_some_and(|index| asked == index.to_string())
+}
+
+/// A GPU for people: index and address.
+fn name(identity: &Identity) -> String {
+    let index = identity.index.map_or(String::new(), |index| format!("{index} "));
+    let text = identity.get(IdentityColumn::Pci).or(identity.uuid()).unwrap_or_default();
+    format!("GPU {index}({text})")
+}
+
+fn failure(identity: &Identity, error: ClockError) -> Failure {
+    let exit = match &error {
+        ClockError::Denied { .. } => Exit::Permission,
+        ClockError::Wrong(_) => Exit::Usage,
+        ClockError::NotSupported { .. } | ClockError::NoEffect { .. } => Exit::Unavailable,
+        ClockError::Refused { source, .. } | ClockError::Unreadable { source, .. } => Exit::of(source),
+    };
+    Failure::caused(exit, name(identity), error)
+}
+
+fn print_plans(plans: &[Plan], with_way_back: bool) -> Result<u8, Failure> {
+    let mut out = io::stdout().lock();
+    let mut print = || -> io::Result<()> {
+        for step in plans.iter().flat_map(|plan| &plan.forward) {
+            writeln!(out, "{step}")?;
+        }
+        if with_way_back {
+            writeln!(out, "# when the command has ended")?;
+            for step in plans.iter().flat_map(|plan| &plan.back) {
+                writeln!(out, "{step}")?;
+            }
+        }
+        Ok(())
+    };
+    print().map_err(|error| Failure::io("cannot write to standard output", error))?;
+    Ok(0)
+}
+
+fn say(text: &str) {
+    // Standard error may be closed; the clocks matter more.
+    let _unsaid = writeln!(io::stderr(), "{text}");
+}

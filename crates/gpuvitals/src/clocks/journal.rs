@@ -1,0 +1,137 @@
+//! What was in force before a lock, noted down, so that it can be brought back when the holder was killed.
+//!
+//! A file for each GPU: `/run/gpuvitals/clocks/<gpu>.json` for root, `$XDG_RUNTIME_DIR/gpuvitals/clocks/…` for others,
+//! below `$RUNTIME_DIRECTORY` where a service manager gives one. Its holder keeps it locked (`flock`), so a file that
+//! can be locked and still names steps was left by a holder that was killed. All of these places are empty after a boot,
+//! as the clocks are free.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use gpuvitals_sources::clocks::{Plan, Step};
+use serde::{Deserialize, Serialize};
+
+use super::say;
+use crate::failure::{Exit, Failure};
+
+/// Longest journal that is read; one of ours has some hundred bytes.
+const LEN_MAX: u64 = 64 << 10;
+
+/// The journal of a GPU's clocks.
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// None where there is no place for it.
+    file: Option<File>,
+    before: Noted,
+    noted: Noted,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Noted {
+    /// Steps back from the lock that is held while a command runs.
+    running: Vec<Step>,
+    /// Steps back from the lock that is kept until a reset.
+    kept: Vec<Step>,
+}
+
+impl Journal {
+    /// Opens the journal of a GPU, for this process alone.
+    ///
+    /// # Errors
+    /// When another process holds the GPU's clocks.
+    pub(super) fn open(key: &str) -> Result<Self, Failure> {
+        let Some(mut file) = file_of(key) else {
+            say(
+                "gpuvitals: there is no place to note down what was before; should this be killed, `clocks reset` helps",
+            );
+            return Ok(Self { file: None, before: Noted::default(), noted: Noted::default() });
+        };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("{key}: another gpuvitals holds its clocks; wait for it, or end it");
+                return Err(Failure::new(Exit::Unavailable, text));
+            }
+            // A file system without locks: two holders are merely not kept apart.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        let mut text = String::new();
+        // What cannot be read or understood is as good as nothing.
+        let _unread = (&mut file).take(LEN_MAX).read_to_string(&mut text);
+        let noted: Noted = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Self { file: Some(file), before: noted.clone(), noted })
+    }
+
+    /// Steps back from a lock whose holder was killed.
+    pub(super) fn running(&self) -> &[Step] {
+        &self.noted.running
+    }
+
+    /// Steps back from the lock that is kept.
+    pub(super) fn kept(&self) -> &[Step] {
+        &self.noted.kept
+    }
+
+    /// A lock begins that ends with a command.
+    pub(super) fn begin(&mut self, plan: &Plan) {
+        self.noted.running.clone_from(&plan.back);
+        self.write();
+    }
+
+    /// A lock begins that is kept until a reset; of several the first knows what was before.
+    pub(super) fn keep(&mut self, plan: &Plan) {
+        if self.noted.kept.is_empty() {
+            self.noted.kept.clone_from(&plan.back);
+            self.write();
+        }
+    }
+
+    /// The command has ended, and what was before is back.
+    pub(super) fn end(&mut self) {
+        self.noted.running.clear();
+        self.before = self.noted.clone();
+        self.write();
+    }
+
+    /// The lock did not come about.
+    pub(super) fn undo(&mut self) {
+        self.noted = self.before.clone();
+        self.write();
+    }
+
+    /// The driver has the clocks again.
+    pub(super) fn clear(&mut self) {
+        self.noted = Noted::default();
+        self.write();
+    }
+
+    fn write(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        let text = serde_json::to_string(&self.noted).unwrap_or_default();
+        let written =
+            file.rewind().and_then(|()| file.set_len(0)).and_then(|()| file.write_all(text.as_bytes()));
+        if let Err(error) = written {
+            say(&format!("gpuvitals: what was before cannot be noted down: {error}"));
+        }
+    }
+}
+
+fn file_of(key: &str) -> Option<File> {
+    let folder = folder()?.join("clocks");
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let name: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let path = folder.join(format!("{name}.json"));
+    fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok()
+}
+
+fn folder() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("RUNTIME_DIRECTORY").or_else(|| {
+        if rustix::process::geteuid().is_root() {
+            Some(PathBuf::from("/run/gpuvitals"))
+        } else {
+            variable("XDG_RUNTIME_DIR").map(|folder| folder.join("gpuvitals"))
+        }
+    })
+}

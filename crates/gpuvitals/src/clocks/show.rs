@@ -1,0 +1,101 @@
+//! The clocks of GPUs, for people and as JSON.
+
+use std::io::{self, Write};
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_sources::clocks::{ClockControl, ClockState, get_current_clocks};
+use serde_json::{Value, json};
+
+use super::{failure, name, say};
+use crate::failure::Failure;
+
+/// Prints a line for each GPU. One that cannot be read says why; only when none can, the command fails.
+///
+/// # Errors
+/// When no GPU can be read, or standard output fails.
+pub(super) fn show(controls: &mut [Box<dyn ClockControl>], json: bool) -> Result<u8, Failure> {
+    let mut states = Vec::new();
+    let mut first = None;
+    for control in controls {
+        let identity = control.identity().clone();
+        match get_current_clocks(control.as_mut()) {
+            Ok(state) => states.push((identity, Ok(state))),
+            Err(error) => {
+                let failure = failure(&identity, error);
+                let text = failure.to_string();
+                if !json {
+                    say(&format!("gpuvitals: {text}"));
+                }
+                states.push((identity, Err(text)));
+                first.get_or_insert(failure);
+            }
+        }
+    }
+    if let Some(failure) = first.filter(|_| states.iter().all(|(_, state)| state.is_err())) {
+        return Err(failure);
+    }
+    let text = if json {
+        let rows: Vec<Value> = states
+            .iter()
+            .map(|(identity, state)| {
+                let mut row = json!({
+                    "gpu": identity.key(),
+                    "index": identity.index,
+                    "vendor": identity.get(IdentityColumn::Vendor),
+                    "model": identity.get(IdentityColumn::Model),
+                    "pci": identity.get(IdentityColumn::Pci),
+                });
+                let told = match state {
+                    Ok(state) => serde_json::to_value(state).unwrap_or_default(),
+                    Err(text) => json!({ "error": text }),
+                };
+                if let (Some(row), Value::Object(told)) = (row.as_object_mut(), told) {
+                    row.extend(told);
+                }
+                row
+            })
+            .collect();
+        format!("{:#}\n", Value::Array(rows))
+    } else {
+        let line =
+            |(identity, state): &(std::sync::Arc<gpuvitals_core::Identity>, Result<ClockState, String>)| {
+                let state = state.as_ref().ok()?;
+                let model = identity.get(IdentityColumn::Model).unwrap_or_default();
+                Some(format!("{} {model}\n{}", name(identity), described(state)))
+            };
+        states.iter().filter_map(line).collect()
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot write to standard output", error))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn described(state: &ClockState) -> String {
+    if state.is_asleep {
+        return "  asleep, and left so\n".to_owned();
+    }
+    let mhz = |clock: Option<u32>| clock.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
+    let list = |choices: &[u32]| {
+        let entries: Vec<String> =
+            choices.iter().enumerate().map(|(at, mhz)| format!("{at}: {mhz}")).collect();
+        if entries.is_empty() { String::new() } else { format!("   [{}]", entries.join(", ")) }
+    };
+    let lock = match state.is_locked {
+        Some(true) => "held",
+        Some(false) => "not held",
+        None => "the driver does not tell whether they are held",
+    };
+    let range =
+        state.gpu_range_mhz.map_or(String::new(), |(low, high)| format!(", {low} to {high} MHz possible"));
+    format!(
+        "  GPU clock     {}{}\n  memory clock  {}{}\n  clocks        {lock}{}{range}\n",
+        mhz(state.gpu_mhz),
+        list(&state.gpu_choices_mhz),
+        mhz(state.memory_mhz),
+        list(&state.memory_choices_mhz),
+        state.level.as_ref().map_or(String::new(), |level| format!(" (level {level})")),
+    )
+}

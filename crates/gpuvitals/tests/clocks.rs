@@ -1,0 +1,300 @@
+//! `gpuvitals clocks`: the real program, on captured trees, with real commands and signals.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+const LEVEL: &str = "power_dpm_force_performance_level";
+/// Says so when it runs, and ends with 7 when it is told to.
+const OBEDIENT: &str = "trap 'kill $!; exit 7' TERM; sleep 600 & echo ready; wait";
+
+/// A machine with a Vega 56 (`card0`) and an MI300X (`card1`).
+struct Machine {
+    dir: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/clocks");
+        for name in ["vega56/card0", "mi300x/card1"] {
+            copy(&fixtures.join(name), &dir.path().join("sys").join(Path::new(name).file_name().unwrap()));
+        }
+        Self { dir }
+    }
+
+    fn file(&self, card: &str, name: &str) -> PathBuf {
+        self.dir.path().join("sys").join(card).join("device").join(name)
+    }
+
+    fn level(&self, card: &str) -> String {
+        fs::read_to_string(self.file(card, LEVEL)).unwrap().trim().to_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let (action, rest) = arguments.split_first().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+        command
+            .args(["clocks", action, "--node", "n1", "--sysfs"])
+            .arg(self.dir.path().join("sys"))
+            .args(rest)
+            .env("RUNTIME_DIRECTORY", self.dir.path().join("run"))
+            // Away from the terminal that the tests may run in.
+            .process_group(0)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Starts a lock around a shell command and returns when that says `ready`.
+    fn start(&self, flags: &[&str], script: &str) -> Child {
+        let mut arguments = vec!["lock"];
+        arguments.extend(flags);
+        arguments.extend(["--", "sh", "-c", script]);
+        let mut child = self.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_dry_run_prints_the_writes_and_makes_none() {
+    let machine = Machine::new();
+    let vega = |name: &str| machine.file("card0", name).display().to_string();
+    let mi300 = |name: &str| machine.file("card1", name).display().to_string();
+    let check = |arguments: &[&str], expected: String| {
+        let output = machine.run(arguments);
+        assert_eq!(text(&output.stdout), expected, "{arguments:?} {}", text(&output.stderr));
+        assert!(output.status.success());
+    };
+    check(
+        &["lock", "--dry-run", "--level", "high"],
+        format!("{} <- \"high\"\n{} <- \"high\"\n", vega(LEVEL), mi300(LEVEL)),
+    );
+    check(
+        &["lock", "--dry-run", "--gpu", "0", "--sclk-levels", "3,4", "--mclk-levels", "1"],
+        format!(
+            "{} <- \"manual\"\n{} <- \"3 4 \"\n{} <- \"1 \"\n",
+            vega(LEVEL),
+            vega("pp_dpm_sclk"),
+            vega("pp_dpm_mclk")
+        ),
+    );
+    let (level, table) = (mi300(LEVEL), mi300("pp_od_clk_voltage"));
+    check(
+        &["lock", "--dry-run", "--gpu", "0000:05:00.0", "--sclk", "1500", "--", "true"],
+        format!(
+            "{level} <- \"perf_determinism\"\n{table} <- \"s 1 1500\\n\"\n{table} <- \"c\"\n\
+             # when the command has ended\n{level} <- \"auto\"\n"
+        ),
+    );
+    check(
+        &["reset", "--dry-run", "--gpu", "0"],
+        format!("{} <- \"0\"\n{} <- \"auto\"\n", vega("pp_sclk_od"), vega(LEVEL)),
+    );
+    assert!(!machine.dir.path().join("run").exists(), "and notes nothing down");
+    assert!(fs::read_to_string(machine.file("card0", "pp_dpm_sclk")).unwrap().starts_with("0: 852Mhz"));
+}
+
+#[test]
+fn clocks_are_shown_for_people_and_programs() {
+    let machine = Machine::new();
+    let output = text(&machine.run(&["show"]).stdout);
+    assert!(output.contains("0: 852, 1: 991") && output.contains("not held (level auto)"), "{output}");
+    let rows: serde_json::Value =
+        serde_json::from_slice(&machine.run(&["show", "--json", "--gpu", "1"]).stdout).unwrap();
+    assert_eq!(rows[0]["pci"], "0000:05:00.0");
+    assert_eq!(rows[0]["gpu_mhz"], 142);
+    assert_eq!(rows[0]["is_locked"], false);
+    assert_eq!(rows[0]["gpu_range_mhz"], serde_json::json!([500, 2100]));
+}
+
+#[test]
+fn a_lock_is_kept_until_it_is_reset() {
+    let machine = Machine::new();
+    assert!(machine.run(&["lock", "--gpu", "0", "--level", "high"]).status.success());
+    assert_eq!((machine.level("card0"), machine.level("card1")), ("high".into(), "auto".into()));
+    assert!(machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "true"]).status.success());
+    assert_eq!(machine.level("card0"), "high", "a command's lock brings back the lock before it");
+    let output = machine.run(&["reset"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(machine.level("card0"), "auto");
+    assert_eq!(fs::read_to_string(machine.file("card0", "pp_sclk_od")).unwrap(), "0");
+}
+
+#[test]
+fn a_command_runs_with_the_clocks_and_its_exit_code_is_passed_on() {
+    let machine = Machine::new();
+    fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();
+    let script = format!("cat {}; exit 3", machine.file("card0", LEVEL).display());
+    let output = machine.run(&["lock", "--level", "high", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "high", "standard output is the command's alone");
+    assert_eq!((machine.level("card0"), machine.level("card1")), ("profile_peak".into(), "auto".into()));
+
+    let crashed = machine.run(&["lock", "--level", "high", "--", "sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(crashed.status.code(), Some(128 + 11));
+    assert_eq!(machine.level("card0"), "profile_peak");
+
+    let missing = machine.run(&["lock", "--level", "high", "--", "/no/such/program"]);
+    assert_eq!(missing.status.code(), Some(74));
+    assert_eq!(machine.level("card0"), "profile_peak");
+}
+
+#[test]
+fn signals_go_on_to_the_command_and_the_clocks_come_back() {
+    let machine = Machine::new();
+    let mut child = machine.start(&["--level", "high"], OBEDIENT);
+    assert_eq!((machine.level("card0"), machine.level("card1")), ("high".into(), "high".into()));
+    send(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(7), "the command decides how it ends");
+    assert_eq!((machine.level("card0"), machine.level("card1")), ("auto".into(), "auto".into()));
+
+    for signal in [Signal::INT, Signal::HUP, Signal::QUIT] {
+        let mut child = machine.start(&["--level", "high"], "echo ready; exec sleep 600");
+        send(&child, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        assert_eq!((machine.level("card0"), machine.level("card1")), ("auto".into(), "auto".into()));
+    }
+}
+
+#[test]
+fn what_a_killed_holder_left_is_brought_back() {
+    let machine = Machine::new();
+    let killed = |script: &str| {
+        let mut child = machine.start(&["--level", "high", "--gpu", "0"], script);
+        send(&child, Signal::KILL);
+        child.wait().unwrap();
+        // The command is an orphan now; it ends when nobody reads it any more.
+        let mut rest = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!(machine.level("card0"), "high");
+    };
+    let ends_alone = "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
+    fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();
+    killed(ends_alone);
+    let next = machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "true"]);
+    assert!(next.status.success() && text(&next.stderr).contains("was killed"), "{}", text(&next.stderr));
+    assert_eq!(machine.level("card0"), "profile_peak", "not the lock of the one that was killed");
+
+    killed(ends_alone);
+    assert!(machine.run(&["reset", "--gpu", "0"]).status.success());
+    assert_eq!(machine.level("card0"), "auto");
+}
+
+#[test]
+fn two_holders_are_kept_apart() {
+    let machine = Machine::new();
+    let mut first = machine.start(&["--level", "high", "--gpu", "0"], OBEDIENT);
+    let second = machine.run(&["lock", "--level", "low", "--gpu", "0"]);
+    assert_eq!(second.status.code(), Some(69));
+    assert!(text(&second.stderr).contains("another gpuvitals holds its clocks"), "{}", text(&second.stderr));
+    assert_eq!(machine.level("card0"), "high");
+    assert!(machine.run(&["lock", "--level", "low", "--gpu", "1", "--", "true"]).status.success());
+    send(&first, Signal::TERM);
+    first.wait().unwrap();
+}
+
+#[test]
+fn one_gpu_that_refuses_leaves_none_locked() {
+    let machine = Machine::new();
+    fs::remove_file(machine.file("card1", LEVEL)).unwrap();
+    symlink("/dev/null", machine.file("card1", LEVEL)).unwrap();
+    let marker = machine.dir.path().join("ran");
+    let output = machine.run(&["lock", "--level", "high", "--", "touch", marker.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(69));
+    assert!(text(&output.stderr).contains("without effect"), "{}", text(&output.stderr));
+    assert_eq!(machine.level("card0"), "auto");
+    assert!(!marker.exists(), "the command does not run");
+    let quiet = machine.run(&["lock", "--gpu", "0", "--level", "high", "--", "true"]);
+    assert_eq!(text(&quiet.stderr), "", "nothing is left over");
+}
+
+#[test]
+fn without_the_right_it_says_which_and_ends_with_77() {
+    let machine = Machine::new();
+    fs::set_permissions(machine.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(machine.dir.path().join("run")).unwrap();
+    fs::set_permissions(machine.dir.path().join("run"), Permissions::from_mode(0o777)).unwrap();
+    for card in ["card0", "card1"] {
+        fs::set_permissions(machine.file(card, LEVEL), Permissions::from_mode(0o444)).unwrap();
+    }
+    let marker = machine.dir.path().join("run/ran");
+    for arguments in [
+        &["lock", "--level", "high", "--", "touch", marker.to_str().unwrap()][..],
+        &["lock", "--level", "high"],
+        &["reset", "--gpu", "1"],
+    ] {
+        let mut command = machine.command(arguments);
+        if geteuid().is_root() {
+            // Root may write anything; nobody may not, and may not see where the program was built.
+            let program = machine.dir.path().join("gpuvitals");
+            if !program.exists() {
+                fs::copy(env!("CARGO_BIN_EXE_gpuvitals"), &program).unwrap();
+            }
+            let old = command;
+            command = Command::new(program);
+            command
+                .args(old.get_args())
+                .env("RUNTIME_DIRECTORY", machine.dir.path().join("run"))
+                .uid(65534)
+                .gid(65534);
+        }
+        let output = command.output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(77), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(LEVEL) && stderr.contains("root") && stderr.contains("udev"), "{stderr}");
+    }
+    assert!(!marker.exists());
+    assert_eq!((machine.level("card0"), machine.level("card1")), ("auto".into(), "auto".into()));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_said() {
+    let machine = Machine::new();
+    let check = |arguments: &[&str], code: i32, words: &str| {
+        let output = machine.run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    };
+    check(&["lock"], 64, "nothing to lock");
+    check(&["lock", "--level", "fast"], 64, "profile_peak");
+    check(&["lock", "--gpu", "7", "--level", "high"], 64, "no GPU is called \"7\"");
+    check(&["lock", "--gpu", "1", "--sclk", "9000"], 64, "500 to 2100 MHz");
+    check(&["show", "--driver", "procfs"], 69, "no GPU was found");
+    fs::remove_file(machine.file("card1", LEVEL)).unwrap();
+    check(&["lock", "--gpu", "1", "--level", "high"], 69, "SR-IOV");
+}
