@@ -17,7 +17,7 @@ pub(crate) const DEFAULTS: &str = include_str!("../../../configs/config.yaml");
 
 const ENVIRONMENT_PREFIX: &str = "GPUVITALS_";
 /// Variables of the command line itself, which are no settings.
-const OWN_VARIABLES: [&str; 2] = ["GPUVITALS_CONFIG", "GPUVITALS_URL"];
+const OWN_VARIABLES: [&str; 3] = ["GPUVITALS_CONFIG", "GPUVITALS_URL", "GPUVITALS_NVML_LIBRARY"];
 
 /// All settings, checked.
 #[derive(Debug, Clone, Deserialize)]

@@ -1,9 +1,200 @@
-//! NVIDIA GPUs by NVML, loaded at run time.
+//! NVIDIA GPUs by NVML, the driver's own library, loaded at run time: a machine without it loses nothing.
+//!
+//! The library is started once and stays for the life of the process. Each GPU is a probe of its own with the MIG
+//! instances on it, so that a GPU whose calls hang costs nobody else anything; what is asked at which tier stands in
+//! `board`, `fields`, `singles` and `gpm`. What a GPU says it does not have is not asked again until it is opened anew
+//! or its MIG instances change.
+
+mod board;
+mod code;
+mod events;
+mod fields;
+mod gpm;
+mod ledger;
+mod library;
+mod mig;
+mod probe;
+mod processes;
+mod raw;
+mod singles;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 
 use crate::machine::Machine;
-use crate::registry::Found;
+use crate::probe::Driver;
+use crate::registry::{Finding, Found, Verdict};
+use code::Code;
+use events::Events;
+use library::{Listed, OpenError, Opened};
+use probe::NvmlProbe;
+use processes::Processes;
 
-/// Finds the devices.
-pub fn find(_machine: &Machine) -> Found {
-    Found::default()
+/// Environment variable that names another library than the system's: that of a driver in an unusual place, or a
+/// stand-in.
+pub const LIBRARY_VARIABLE: &str = "GPUVITALS_NVML_LIBRARY";
+/// How long the library may take to start and to name the GPUs; without persistence mode it powers them up meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SUBJECT: &str = "nvml";
+
+/// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] says so.
+pub fn find(machine: &Machine) -> Found {
+    match std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => find_by(machine, Path::new(&path)),
+        None if machine.is_captured() => Found::default(),
+        None => found(machine, library::open(library::PATHS.map(PathBuf::from).to_vec(), PATIENCE)),
+    }
+}
+
+/// Finds the GPUs that a certain library names.
+pub fn find_by(machine: &Machine, library: &Path) -> Found {
+    found(machine, library::open(vec![library.to_owned()], PATIENCE))
+}
+
+/// Key ([`Identity::key`]) of the MIG instance with this UUID (`MIG-…`), as orchestrators name it; none before a probe has
+/// read it.
+pub fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
+    mig::key_of(mig_uuid)
+}
+
+fn found(machine: &Machine, opened: Result<Opened, OpenError>) -> Found {
+    let mut found = Found::default();
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            found.findings.push(why_none(machine, &error));
+            return found;
+        }
+    };
+    let driver: Arc<str> = Arc::from(opened.driver.as_str());
+    let text = format!(
+        "driver {driver}, NVML {}, {} GPUs ({})",
+        opened.nvml,
+        opened.gpus.len(),
+        opened.path.display()
+    );
+    found.findings.push(Finding::new(Verdict::Good, SUBJECT, text));
+    let events = Events::start(opened.raw);
+    let mut processes = Processes::new(opened.raw, machine);
+    for (index, listed) in opened.gpus.into_iter().enumerate() {
+        let subject = format!("{SUBJECT} GPU {index}");
+        match listed {
+            None => found.findings.push(
+                Finding::new(Verdict::Broken, subject, format!("it has not answered within {} s", PATIENCE.as_secs()))
+                    .remedy("look for NVRM and Xid lines in the kernel log; a GPU that hangs needs a reset or a reboot"),
+            ),
+            Some(Err(code)) => found.findings.push(sick(subject, code)),
+            Some(Ok(listed)) => match identity(machine, &driver, index, &listed) {
+                Ok(identity) => {
+                    let pci = identity.get(IdentityColumn::Pci).unwrap_or("no PCI address");
+                    let model = identity.get(IdentityColumn::Model).unwrap_or("a GPU without a name");
+                    found.findings.push(Finding::new(Verdict::Good, format!("{subject} ({pci})"), model));
+                    let identity = Arc::new(identity);
+                    processes.watch(&identity);
+                    let probe = NvmlProbe::new(
+                        opened.raw,
+                        listed.gpu,
+                        identity,
+                        &driver,
+                        is_power_averaged(&listed),
+                        events.clone(),
+                    );
+                    found.probes.push(Box::new(probe));
+                }
+                Err(error) => {
+                    let text = format!("what the driver calls it is no name: {error}");
+                    found.findings.push(Finding::new(Verdict::Broken, subject, text));
+                }
+            },
+        }
+    }
+    if !found.probes.is_empty() {
+        found.processes.push(Box::new(processes));
+    }
+    found
+}
+
+fn identity(
+    machine: &Machine,
+    driver: &str,
+    index: usize,
+    listed: &Listed,
+) -> Result<Identity, IdentityError> {
+    let mut identity = Identity::default()
+        .with(IdentityColumn::Node, &machine.node)?
+        .with(IdentityColumn::Vendor, "nvidia")?
+        .with(IdentityColumn::Source, Driver::Nvml.as_str())?
+        .with(IdentityColumn::Uuid, &listed.uuid)?
+        .with(IdentityColumn::Driver, driver)?;
+    identity.index = i32::try_from(index).ok();
+    if let Some(name) = &listed.name {
+        identity.set(IdentityColumn::Model, name)?;
+    }
+    if let Some((pci, _)) = &listed.pci {
+        identity.set(IdentityColumn::Pci, pci)?;
+    }
+    identity.resolve()?;
+    Ok(identity)
+}
+
+/// Whether `GetPowerUsage` is the average over a second: from Ampere on, but not on GA100 (A100, A30 and their kin).
+fn is_power_averaged(listed: &Listed) -> bool {
+    const AMPERE: u32 = 7;
+    const UNKNOWN: u32 = u32::MAX;
+    let is_ga100 = listed.pci.as_ref().is_some_and(|(_, device)| device >> 8 == 0x20);
+    listed.architecture.is_some_and(|it| (AMPERE..UNKNOWN).contains(&it)) && !is_ga100
+}
+
+fn sick(subject: String, code: Code) -> Finding {
+    let remedy = match code {
+        Code::GPU_IS_LOST | Code::UNKNOWN => {
+            "look for NVRM and Xid 79 in the kernel log; the GPU needs a reset or the machine a reboot"
+        }
+        Code::RESET_REQUIRED => "reset it: nvidia-smi --gpu-reset -i INDEX",
+        Code::NO_PERMISSION => "give read and write access to /dev/nvidiactl and /dev/nvidiaN",
+        Code::OPERATING_SYSTEM => "restart the container; systemctl daemon-reload takes device files away",
+        _ => "look for NVRM lines in the kernel log",
+    };
+    Finding::new(Verdict::Broken, subject, code.to_string()).remedy(remedy)
+}
+
+fn why_none(machine: &Machine, error: &OpenError) -> Finding {
+    let finding = |verdict| Finding::new(verdict, SUBJECT, error.to_string());
+    match error {
+        OpenError::Missing if has_hardware(machine) => finding(Verdict::Broken).remedy(
+            "this machine has an NVIDIA GPU: install NVIDIA's driver; in a container, run it with the NVIDIA runtime \
+             (NVIDIA_DRIVER_CAPABILITIES=utility)",
+        ),
+        OpenError::Missing => finding(Verdict::Note),
+        OpenError::Open { .. } => finding(Verdict::Broken)
+            .remedy(format!("install libnvidia-ml.so.1 of the driver that runs, or name it in {LIBRARY_VARIABLE}")),
+        OpenError::Init { code, .. } => finding(Verdict::Broken).remedy(match *code {
+            Code::DRIVER_NOT_LOADED => "load the kernel module: modprobe nvidia",
+            Code::LIB_RM_VERSION_MISMATCH => {
+                "the driver was changed: reload the kernel module or reboot; in a container, use the host's library"
+            }
+            Code::NO_PERMISSION => "give read and write access to /dev/nvidiactl and /dev/nvidiaN",
+            Code::OPERATING_SYSTEM | Code::UNKNOWN => {
+                "in a container: restart it, device files were taken away; else look for NVRM lines in the kernel log"
+            }
+            _ => "look for NVRM lines in the kernel log",
+        }),
+        OpenError::Silent(_) | OpenError::Starting => finding(Verdict::Broken)
+            .remedy("look for NVRM and Xid lines in the kernel log; a GPU that hangs needs a reset or a reboot"),
+        OpenError::Thread(_) => finding(Verdict::Broken).remedy("raise the limit of threads (ulimit -u, pids.max)"),
+    }
+}
+
+/// Whether the kernel lists an NVIDIA display or 3D controller.
+fn has_hardware(machine: &Machine) -> bool {
+    let Ok(devices) = std::fs::read_dir(machine.sysfs.join("bus/pci/devices")) else { return false };
+    devices.flatten().any(|device| {
+        let says = |file: &str, text: &str| {
+            std::fs::read_to_string(device.path().join(file)).is_ok_and(|is| is.starts_with(text))
+        };
+        says("vendor", "0x10de") && says("class", "0x03")
+    })
 }

@@ -1,0 +1,288 @@
+//! What is read of a GPU, tier by tier, and what it has said it cannot give.
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::{AbsenceReason, MetricId};
+
+use super::code::{Answer, Meaning};
+use super::fields::{FieldGroup, Links};
+use super::gpm::Gpm;
+use super::ledger::{Gate, Ledger};
+use super::raw::{ContextEntry, Contexts, Gpu, Raw};
+use super::singles::Singles;
+use crate::probe::{Due, ProbeError, Row};
+
+const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+const MEMORY_UTILIZATION: MetricId = MetricId::of("memory_utilization_pct");
+const POWER: MetricId = MetricId::of("power_w");
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
+const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
+const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
+const MEMORY_RESERVED: MetricId = MetricId::of("memory_reserved_mb");
+const BAR1: [MetricId; 3] =
+    [MetricId::of("bar1_total_mb"), MetricId::of("bar1_used_mb"), MetricId::of("bar1_free_mb")];
+const REASONS: MetricId = MetricId::of("throttle_reasons");
+const THROTTLED: MetricId = MetricId::of("throttled");
+const PROCESSES: MetricId = MetricId::of("process_count");
+const REMAP_BANKS: [MetricId; 5] = [
+    MetricId::of("remap_banks_max"),
+    MetricId::of("remap_banks_high"),
+    MetricId::of("remap_banks_partial"),
+    MetricId::of("remap_banks_low"),
+    MetricId::of("remap_banks_none"),
+];
+const XIDS: [MetricId; 2] = [MetricId::of("xid_count"), MetricId::of("xid_last")];
+
+/// Counters, and the rates that follow from them where GPM gives none.
+const RATES: [(MetricId, MetricId); 4] = [
+    (MetricId::of("pcie_tx_bytes"), MetricId::of("pcie_tx_bytes_per_s")),
+    (MetricId::of("pcie_rx_bytes"), MetricId::of("pcie_rx_bytes_per_s")),
+    (MetricId::of("interconnect_tx_bytes"), MetricId::of("interconnect_tx_bytes_per_s")),
+    (MetricId::of("interconnect_rx_bytes"), MetricId::of("interconnect_rx_bytes_per_s")),
+];
+
+/// Clock event reasons that hold clocks down: software power cap, hardware slowdown, software and hardware thermal
+/// slowdown, power brake. Idling, chosen clocks and sync boost do not count.
+const HELD_DOWN: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+
+/// The calls on a GPU with what is known about each; made anew when the GPU is opened anew.
+pub(super) struct Board {
+    pub(super) ledger: Ledger,
+    pub(super) mig: Gate,
+    pub(super) has_xids: bool,
+    fast: FieldGroup,
+    slow: FieldGroup,
+    rare: FieldGroup,
+    links: Links,
+    singles: Singles,
+    gpm: Gpm,
+    parts: Parts,
+    utilization: Gate,
+    power: Gate,
+    reasons: Gate,
+    bar1: Gate,
+    banks: Gate,
+    /// Time and value of the counters of [`RATES`] at the reading before.
+    counted: [Option<(i64, i64)>; RATES.len()],
+}
+
+impl Board {
+    pub(super) fn new(driver: &str) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            mig: Gate::Open,
+            has_xids: false,
+            fast: FieldGroup::new(Tier::Fast, driver),
+            slow: FieldGroup::new(Tier::Slow, driver),
+            rare: FieldGroup::new(Tier::Rare, driver),
+            links: Links::default(),
+            singles: Singles::new(),
+            gpm: Gpm::default(),
+            parts: Parts::default(),
+            utilization: Gate::Open,
+            power: Gate::Open,
+            reasons: Gate::Open,
+            bar1: Gate::Open,
+            banks: Gate::Open,
+            counted: [None; RATES.len()],
+        }
+    }
+
+    /// Reads what is due; the fast tier first.
+    pub(super) fn read(
+        &mut self,
+        raw: &'static Raw,
+        gpu: Gpu,
+        now_ns: i64,
+        is_power_averaged: bool,
+        due: Due,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        self.ledger.begin();
+        self.fast.read(raw, gpu, &mut self.ledger, row)?;
+        if row.get(POWER).is_none() {
+            self.read_power(raw, gpu, is_power_averaged, row)?;
+        }
+        self.read_utilization(raw, gpu, row)?;
+        self.read_reasons(raw, gpu, row)?;
+        self.parts.read_memory(raw, gpu, due, &mut self.ledger, row)?;
+        if due.slow {
+            self.slow.read(raw, gpu, &mut self.ledger, row)?;
+        }
+        if due.rare {
+            self.rare.read(raw, gpu, &mut self.ledger, row)?;
+        }
+        self.singles.read(due, raw, gpu, &mut self.ledger, row)?;
+        if due.rare {
+            self.links.read(raw, gpu, &mut self.ledger, row)?;
+            if let Some(banks) = self.ledger.ask(&mut self.banks, &REMAP_BANKS, || raw.remap_banks(gpu))? {
+                REMAP_BANKS.iter().zip(banks).for_each(|(metric, count)| row.int(*metric, count));
+            }
+        }
+        if due.slow {
+            self.gpm.read(raw, gpu, now_ns, &mut self.ledger, row)?;
+            self.read_bar1(raw, gpu, due, row)?;
+            self.parts.read_contexts(raw, gpu, &mut self.ledger, row)?;
+            self.derive_rates(now_ns, row);
+        }
+        Ok(())
+    }
+
+    /// Notes whether XIDs are told of.
+    pub(super) fn note_xids(&mut self, answer: Answer<()>) {
+        self.has_xids = answer.is_ok();
+        if let Err(code) = answer {
+            let reason = match code.meaning() {
+                Meaning::Never(reason) => reason,
+                _ => AbsenceReason::NotSupported,
+            };
+            self.ledger.never(&XIDS, reason);
+        }
+    }
+
+    /// The power call of drivers without field values. What it means depends on the part; where it is an average, that is
+    /// also the most instantaneous reading there is.
+    fn read_power(
+        &mut self,
+        raw: &Raw,
+        gpu: Gpu,
+        is_averaged: bool,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        let Some(milliwatts) = self.ledger.ask(&mut self.power, &[POWER], || raw.power_mw(gpu))? else {
+            return Ok(());
+        };
+        let watts = f64::from(milliwatts) / 1000.0;
+        self.ledger.has(POWER);
+        row.double(POWER, watts);
+        if is_averaged && row.get(POWER_AVERAGE).is_none() {
+            self.ledger.has(POWER_AVERAGE);
+            row.double(POWER_AVERAGE, watts);
+        }
+        Ok(())
+    }
+
+    fn read_utilization(&mut self, raw: &Raw, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
+        let metrics = [UTILIZATION, MEMORY_UTILIZATION];
+        let answer = self.ledger.ask(&mut self.utilization, &metrics, || raw.utilization_pct(gpu))?;
+        if let Some((gpu_pct, memory_pct)) = answer {
+            row.int(UTILIZATION, gpu_pct);
+            row.int(MEMORY_UTILIZATION, memory_pct);
+        }
+        Ok(())
+    }
+
+    fn read_reasons(&mut self, raw: &Raw, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
+        let answer = self.ledger.ask(&mut self.reasons, &[REASONS, THROTTLED], || raw.clock_reasons(gpu))?;
+        if let Some(reasons) = answer {
+            row.int(REASONS, i64::try_from(reasons).unwrap_or(-1));
+            row.int(THROTTLED, i64::from(reasons & HELD_DOWN != 0));
+        }
+        Ok(())
+    }
+
+    fn read_bar1(&mut self, raw: &Raw, gpu: Gpu, due: Due, row: &mut Row) -> Result<(), ProbeError> {
+        if let Some(bytes) = self.ledger.ask(&mut self.bar1, &BAR1, || raw.bar1(gpu))? {
+            for (metric, bytes) in BAR1.iter().zip(bytes) {
+                if due.has(metric.metric().tier) {
+                    row.int(*metric, mebibytes(bytes));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+    fn derive_rates(&mut self, now_ns: i64, row: &mut Row) {
+        for ((counter, rate), counted) in RATES.iter().zip(&mut self.counted) {
+            let Some(Value::Int(count)) = row.get(*counter) else { continue };
+            let before = counted.replace((now_ns, count));
+            if row.get(*rate).is_some() {
+                continue;
+            }
+            self.ledger.has(*rate);
+            // The counters wrap and start anew with the driver: a fall says nothing.
+            if let Some((before_ns, before)) = before
+                && now_ns > before_ns
+                && count >= before
+            {
+                row.double(*rate, (count - before) as f64 * 1e9 / (now_ns - before_ns) as f64);
+            }
+        }
+    }
+}
+
+/// What a GPU and a MIG instance have alike.
+#[derive(Default)]
+pub(super) struct Parts {
+    memory: Gate,
+    contexts: [Gate; 3],
+    list: Vec<ContextEntry>,
+    pids: Vec<u32>,
+}
+
+impl Parts {
+    pub(super) fn read_memory(
+        &mut self,
+        raw: &Raw,
+        gpu: Gpu,
+        due: Due,
+        ledger: &mut Ledger,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        let metrics = [MEMORY_USED, MEMORY_USED_SHARE, MEMORY_TOTAL, MEMORY_FREE, MEMORY_RESERVED];
+        let Some(memory) = ledger.ask(&mut self.memory, &metrics, || raw.memory(gpu))? else {
+            return Ok(());
+        };
+        row.int(MEMORY_USED, mebibytes(memory.used));
+        if memory.total > 0 {
+            row.double(MEMORY_USED_SHARE, share_pct(memory.used, memory.total));
+        }
+        if due.slow {
+            row.int(MEMORY_TOTAL, mebibytes(memory.total));
+            row.int(MEMORY_FREE, mebibytes(memory.free));
+            match memory.reserved {
+                Some(reserved) => row.int(MEMORY_RESERVED, mebibytes(reserved)),
+                None => ledger.never(&[MEMORY_RESERVED], AbsenceReason::NotSupported),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the processes that have a context of any kind, each once.
+    pub(super) fn read_contexts(
+        &mut self,
+        raw: &Raw,
+        gpu: Gpu,
+        ledger: &mut Ledger,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        self.pids.clear();
+        let kinds = [Contexts::Compute, Contexts::Graphics, Contexts::Mps];
+        for (kind, gate) in kinds.into_iter().zip(&mut self.contexts) {
+            // Without compute processes there is no count; the other kinds only add to it.
+            let metrics: &[MetricId] = if kind == Contexts::Compute { &[PROCESSES] } else { &[] };
+            let list = &mut self.list;
+            match ledger.ask(gate, metrics, || raw.contexts(gpu, kind, list))? {
+                Some(()) => self.pids.extend(self.list.iter().map(|entry| entry.pid)),
+                None if kind == Contexts::Compute => return Ok(()),
+                None => {}
+            }
+        }
+        self.pids.sort_unstable();
+        self.pids.dedup();
+        row.int(PROCESSES, i64::try_from(self.pids.len()).unwrap_or(i64::MAX));
+        Ok(())
+    }
+}
+
+fn mebibytes(bytes: u64) -> i64 {
+    i64::try_from(bytes >> 20).unwrap_or(i64::MAX)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
+fn share_pct(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole as f64
+}

@@ -1,0 +1,339 @@
+//! Field values: many metrics in one call.
+
+use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::{AbsenceReason, MetricId};
+use nvml_wrapper_sys::bindings::field_id as id;
+
+use super::code::{Answer, Code, Meaning};
+use super::ledger::{Gate, Ledger};
+use super::raw::{FieldValue, Gpu, Number, Raw, field_answer, field_value};
+use crate::probe::{ProbeError, Row};
+
+/// A field and the column it fills.
+#[derive(Debug)]
+struct Field {
+    id: u32,
+    scope: u32,
+    metric: MetricId,
+    scale: Scale,
+}
+
+/// From the field's unit to the column's.
+#[derive(Debug, Clone, Copy)]
+enum Scale {
+    /// As it is.
+    One,
+    /// Milliwatts to watts, millijoules to joules.
+    Thousandth,
+    /// KiB to bytes.
+    Kibi,
+    /// Degrees, of which 0 means that there is no sensor.
+    Celsius,
+}
+
+/// The GPU alone, and the whole module of a GPU with a CPU.
+const GPU: u32 = 0;
+const MODULE: u32 = 1;
+/// All links at once.
+const LINKS: u32 = u32::MAX;
+
+const fn field(id: u32, scope: u32, column: &str, scale: Scale) -> Field {
+    Field { id, scope, metric: MetricId::of(column), scale }
+}
+
+/// What is read as field values, at the tier of the metric. Ids from 251 on were renumbered and are not here but in
+/// [`RENUMBERED`].
+const FIELDS: &[Field] = &[
+    field(id::NVML_FI_DEV_POWER_INSTANT, GPU, "power_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_AVERAGE, GPU, "power_average_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_INSTANT, MODULE, "module_power_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_MEMORY_TEMP, 0, "temperature_memory_c", Scale::Celsius),
+    field(id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, "energy_j", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_REQUESTED_LIMIT, GPU, "power_limit_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, GPU, "power_limit_enforced_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, "module_power_limit_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_DEFAULT_LIMIT, GPU, "power_limit_default_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_MIN_LIMIT, GPU, "power_limit_min_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_POWER_MAX_LIMIT, GPU, "power_limit_max_w", Scale::Thousandth),
+    field(id::NVML_FI_DEV_PERF_POLICY_POWER, 0, "throttled_power_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_THERMAL, 0, "throttled_thermal_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_SYNC_BOOST, 0, "throttled_sync_boost_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT, 0, "throttled_board_limit_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION, 0, "throttled_low_utilization_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_RELIABILITY, 0, "throttled_reliability_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_TOTAL_APP_CLOCKS, 0, "throttled_application_clocks_ns", Scale::One),
+    field(id::NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS, 0, "throttled_base_clocks_ns", Scale::One),
+    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP, 0, "throttled_sw_power_cap_ns", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, "pcie_tx_bytes", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, "pcie_rx_bytes", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_REPLAY_COUNTER, 0, "pcie_replays", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER, 0, "pcie_replay_rollovers", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS, 0, "pcie_correctable_errors", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_SENT, 0, "pcie_naks_sent", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED, 0, "pcie_naks_received", Scale::One),
+    field(id::NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER, 0, "pcie_recoveries", Scale::One),
+    field(id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, LINKS, "interconnect_tx_bytes", Scale::Kibi),
+    field(id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, LINKS, "interconnect_rx_bytes", Scale::Kibi),
+    field(id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 0, "interconnect_crc_flit_errors", Scale::One),
+    field(id::NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_crc_data_errors", Scale::One),
+    field(id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0, "interconnect_replay_errors", Scale::One),
+    field(id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, 0, "interconnect_recovery_errors", Scale::One),
+    field(id::NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_ecc_errors", Scale::One),
+    field(id::NVML_FI_DEV_RETIRED_SBE, 0, "retired_pages_sbe", Scale::One),
+    field(id::NVML_FI_DEV_RETIRED_DBE, 0, "retired_pages_dbe", Scale::One),
+    field(id::NVML_FI_DEV_RETIRED_PENDING, 0, "retired_pages_pending", Scale::One),
+    field(id::NVML_FI_DEV_REMAPPED_COR, 0, "remapped_rows_correctable", Scale::One),
+    field(id::NVML_FI_DEV_REMAPPED_UNC, 0, "remapped_rows_uncorrectable", Scale::One),
+    field(id::NVML_FI_DEV_REMAPPED_PENDING, 0, "remapped_rows_pending", Scale::One),
+    field(id::NVML_FI_DEV_REMAPPED_FAILURE, 0, "remapped_rows_failed", Scale::One),
+    field(id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0, "recovery_action", Scale::One),
+];
+
+/// Fields whose ids moved by [`RENUMBERED_BY`] with driver 580.82; here as they were before.
+const RENUMBERED: &[Field] = &[
+    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, 0, "throttled_sw_thermal_ns", Scale::One),
+    field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN, 0, "throttled_hw_thermal_ns", Scale::One),
+    field(
+        id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
+        0,
+        "throttled_hw_power_brake_ns",
+        Scale::One,
+    ),
+];
+const RENUMBERED_BY: u32 = 18;
+const RENUMBERED_SINCE: (u32, u32) = (580, 82);
+
+/// What NVLink counts for each link only; the columns hold the sums. Fields of other generations answer that they are
+/// not supported.
+const LINK_FIELDS: &[(u32, MetricId)] = &[
+    (id::NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, MetricId::of("interconnect_replay_errors")),
+    (id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY, MetricId::of("interconnect_recovery_errors")),
+    (id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC, MetricId::of("interconnect_crc_errors")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, MetricId::of("interconnect_tx_bytes")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, MetricId::of("interconnect_rx_bytes")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_XMIT_PACKETS, MetricId::of("interconnect_tx_packets")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_RCV_PACKETS, MetricId::of("interconnect_rx_packets")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS, MetricId::of("interconnect_rx_errors")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, MetricId::of("interconnect_symbol_errors")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, MetricId::of("interconnect_effective_errors")),
+    (id::NVML_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS, MetricId::of("interconnect_integrity_errors")),
+    (
+        id::NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS,
+        MetricId::of("interconnect_recoveries_succeeded"),
+    ),
+    (
+        id::NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS,
+        MetricId::of("interconnect_recoveries_failed"),
+    ),
+];
+const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
+/// Most links of one GPU that are asked.
+const LINKS_MAX: i64 = 36;
+
+/// The fields of one tier that a device still answers, asked in one call.
+#[derive(Default)]
+pub(super) struct FieldGroup {
+    metrics: Vec<MetricId>,
+    scales: Vec<Scale>,
+    request: Vec<FieldValue>,
+}
+
+impl FieldGroup {
+    /// All fields of a tier, by the ids of this driver version.
+    pub(super) fn new(tier: Tier, driver: &str) -> Self {
+        let moved = if is_renumbered(driver) { RENUMBERED_BY } else { 0 };
+        let all = FIELDS.iter().map(|field| (field, 0)).chain(RENUMBERED.iter().map(|field| (field, moved)));
+        let mut group = Self::default();
+        for (field, moved) in all.filter(|(field, _)| field.metric.metric().tier == tier) {
+            group.metrics.push(field.metric);
+            group.scales.push(field.scale);
+            group.request.push(field_value(field.id + moved, field.scope));
+        }
+        group
+    }
+
+    /// Reads them into the row. What the device will never give is asked no more.
+    pub(super) fn read(
+        &mut self,
+        raw: &Raw,
+        gpu: Gpu,
+        ledger: &mut Ledger,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        if self.request.is_empty() {
+            return Ok(());
+        }
+        if let Err(code) = raw.field_values(gpu, &mut self.request) {
+            let mut gate = Gate::Open;
+            ledger.refused(&mut gate, &self.metrics, code)?;
+            if gate == Gate::Shut {
+                self.request.clear();
+            }
+            return Ok(());
+        }
+        let mut at = 0;
+        while let (Some(&metric), Some(&scale), Some(asked)) =
+            (self.metrics.get(at), self.scales.get(at), self.request.get(at))
+        {
+            match field_answer(asked).and_then(|number| scale.set(number, metric, row)) {
+                Ok(()) => at += 1,
+                Err(code) => {
+                    // A field id that a driver does not know is an invalid argument.
+                    let code = if code == Code::INVALID_ARGUMENT { Code::NOT_SUPPORTED } else { code };
+                    let mut gate = Gate::Open;
+                    ledger.refused(&mut gate, &[metric], code)?;
+                    if gate == Gate::Shut {
+                        self.metrics.swap_remove(at);
+                        self.scales.swap_remove(at);
+                        self.request.swap_remove(at);
+                    } else {
+                        at += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Scale {
+    fn set(self, number: Number, metric: MetricId, row: &mut Row) -> Answer<()> {
+        match (self, number) {
+            (Self::Celsius, Number::Int(0)) => return Err(Code::NOT_SUPPORTED),
+            (Self::One | Self::Celsius, Number::Int(value)) => row.int(metric, value),
+            (Self::One | Self::Celsius, Number::Float(value)) => row.double(metric, value),
+            (Self::Kibi, Number::Int(value)) => row.int(metric, value.saturating_mul(1024)),
+            (Self::Kibi, Number::Float(value)) => row.double(metric, value * 1024.0),
+            (Self::Thousandth, number) => row.double(metric, as_f64(number) / 1000.0),
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliwatts and millijoules stay far below 2^52")]
+fn as_f64(number: Number) -> f64 {
+    match number {
+        Number::Int(value) => value as f64,
+        Number::Float(value) => value,
+    }
+}
+
+/// The counters of the NVLinks of a device.
+#[derive(Default)]
+pub(super) struct Links {
+    request: Vec<FieldValue>,
+    count: u32,
+    is_known: bool,
+}
+
+impl Links {
+    /// Reads links that are up and the sums over all links into the row.
+    pub(super) fn read(
+        &mut self,
+        raw: &Raw,
+        gpu: Gpu,
+        ledger: &mut Ledger,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        if !self.is_known {
+            self.learn(raw, gpu);
+        }
+        if self.count == 0 {
+            ledger.never(&[LINKS_UP], AbsenceReason::NotSupported);
+            for (_, metric) in LINK_FIELDS {
+                if row.get(*metric).is_none() {
+                    ledger.never(&[*metric], AbsenceReason::NotSupported);
+                }
+            }
+            return Ok(());
+        }
+        self.count_up(raw, gpu, ledger, row)?;
+        if let Err(code) = raw.field_values(gpu, &mut self.request) {
+            return ledger.refused(&mut Gate::Open, &[], code);
+        }
+        for (id, metric) in LINK_FIELDS {
+            if row.get(*metric).is_some() {
+                continue;
+            }
+            match self.sum(*id)? {
+                Some(sum) => {
+                    ledger.has(*metric);
+                    row.int(*metric, sum);
+                }
+                None => ledger.never(&[*metric], AbsenceReason::NotSupported),
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, raw: &Raw, gpu: Gpu) {
+        let mut asked = [field_value(id::NVML_FI_DEV_NVLINK_LINK_COUNT, 0)];
+        let count = raw
+            .field_values(gpu, &mut asked)
+            .and_then(|()| asked.first().map_or(Ok(Number::Int(0)), field_answer));
+        self.is_known = true;
+        let Ok(Number::Int(links)) = count else { return };
+        self.count = u32::try_from(links.clamp(0, LINKS_MAX)).unwrap_or(0);
+        for link in 0..self.count {
+            self.request.extend(LINK_FIELDS.iter().map(|(id, _)| field_value(*id, link)));
+        }
+    }
+
+    fn count_up(&self, raw: &Raw, gpu: Gpu, ledger: &mut Ledger, row: &mut Row) -> Result<(), ProbeError> {
+        let mut up = None;
+        for link in 0..self.count {
+            match raw.link_state(gpu, link) {
+                Ok(state) => *up.get_or_insert(0) += i64::from(state == 1),
+                // A link that this board does not have is not up.
+                Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
+                Err(code) => return ledger.refused(&mut Gate::Open, &[LINKS_UP], code),
+            }
+        }
+        match up {
+            Some(up) => row.int(LINKS_UP, up),
+            None => ledger.never(&[LINKS_UP], AbsenceReason::NotSupported),
+        }
+        Ok(())
+    }
+
+    /// Sum of a field over the links that answer; none where no link does.
+    fn sum(&self, id: u32) -> Result<Option<i64>, ProbeError> {
+        let mut sum: Option<i64> = None;
+        for value in self.request.iter().filter(|value| value.fieldId == id) {
+            match field_answer(value) {
+                Ok(Number::Int(count)) => sum = Some(sum.unwrap_or(0).saturating_add(count.max(0))),
+                Ok(Number::Float(_)) => {}
+                Err(code) => {
+                    if let Meaning::Device(error) = code.meaning() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Whether a driver version (`580.82.07`) has the field ids of CUDA 13.0 Update 1.
+fn is_renumbered(driver: &str) -> bool {
+    let mut parts = driver.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= RENUMBERED_SINCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn field_ids_follow_the_driver_version() {
+        for (driver, is) in
+            [("575.51.03", false), ("580.65.06", false), ("580.82.07", true), ("590.10", true), ("", false)]
+        {
+            assert_eq!(is_renumbered(driver), is, "{driver}");
+            let group = FieldGroup::new(Tier::Slow, driver);
+            let ids: Vec<u32> = group.request.iter().map(|value| value.fieldId).collect();
+            assert_eq!(ids.contains(&251), !is, "{driver}");
+            assert_eq!(ids.contains(&269), is, "{driver}");
+        }
+    }
+}

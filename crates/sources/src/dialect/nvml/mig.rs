@@ -1,0 +1,157 @@
+//! MIG instances of a GPU: who they are and what can be read of them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn};
+
+use super::board::Parts;
+use super::code::{Answer, Code, Meaning};
+use super::gpm::Gpm;
+use super::ledger::Ledger;
+use super::raw::{Gpu, Raw};
+use crate::probe::{Due, ProbeError, Reading};
+
+/// Most instances of one GPU.
+const INSTANCES_MAX: u32 = 64;
+
+/// An instance with what is known about the calls on it.
+pub(super) struct Instance {
+    pub(super) identity: Arc<Identity>,
+    pub(super) gpu: Gpu,
+    uuid: Arc<str>,
+    ledger: Ledger,
+    gpm: Gpm,
+    parts: Parts,
+}
+
+/// The instances of a GPU; none if they are those that are known.
+pub(super) fn find(
+    raw: &Raw,
+    gpu: Gpu,
+    parent: &Arc<Identity>,
+    known: &[Instance],
+) -> Result<Option<Vec<Instance>>, ProbeError> {
+    let listed = match list(raw, gpu) {
+        Ok(listed) => listed,
+        // An older driver, or a GPU without MIG.
+        Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) => Vec::new(),
+        Err(code) => match code.meaning() {
+            Meaning::Device(error) => return Err(error),
+            _ => return Ok(None),
+        },
+    };
+    let is_same = listed.len() == known.len()
+        && listed.iter().zip(known).all(|(new, old)| *new.uuid == *old.uuid && new.gpu == old.gpu);
+    if is_same {
+        return Ok(None);
+    }
+    let shares_instance =
+        |place: &Place| listed.iter().filter(|other| other.gpu_instance == place.gpu_instance).count() > 1;
+    let found: Vec<Instance> =
+        listed.iter().filter_map(|place| instance(place, parent, shares_instance(place))).collect();
+    remember(parent, &found);
+    Ok(Some(found))
+}
+
+struct Place {
+    gpu: Gpu,
+    uuid: String,
+    name: Option<String>,
+    gpu_instance: u32,
+    compute_instance: Option<u32>,
+}
+
+fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<Place>> {
+    let mut listed = Vec::new();
+    for index in 0..raw.mig_devices_max(gpu)?.min(INSTANCES_MAX) {
+        let instance = match raw.mig_device(gpu, index) {
+            Ok(instance) => instance,
+            // There are holes where no instance is.
+            Err(Code::NOT_FOUND | Code::INVALID_ARGUMENT) => continue,
+            Err(code) => return Err(code),
+        };
+        listed.push(Place {
+            gpu: instance,
+            uuid: raw.uuid(instance)?,
+            name: raw.name(instance).ok(),
+            gpu_instance: raw.gpu_instance(instance)?,
+            compute_instance: raw.compute_instance(instance).ok(),
+        });
+    }
+    Ok(listed)
+}
+
+/// The parent's identity with the number of the GPU instance as partition, as DCGM names it (`GPU_I_ID`), and that of the
+/// compute instance where several share a GPU instance.
+fn instance(place: &Place, parent: &Identity, shares_instance: bool) -> Option<Instance> {
+    let mut identity = parent.clone();
+    let partition = match place.compute_instance {
+        Some(compute) if shares_instance => format!("{}-{compute}", place.gpu_instance),
+        _ => place.gpu_instance.to_string(),
+    };
+    identity.set(IdentityColumn::Partition, &partition).ok()?;
+    if let Some(name) = &place.name {
+        // A name that is none leaves the parent's.
+        let _refused = identity.set(IdentityColumn::Model, name);
+    }
+    Some(Instance {
+        identity: Arc::new(identity),
+        uuid: Arc::from(place.uuid.as_str()),
+        gpu: place.gpu,
+        ledger: Ledger::default(),
+        gpm: Gpm::of_instance(place.gpu_instance),
+        parts: Parts::default(),
+    })
+}
+
+impl Instance {
+    /// Reads the instance into a row of its own. Whether its handle is stale.
+    pub(super) fn read(
+        &mut self,
+        raw: &'static Raw,
+        parent: Gpu,
+        now_ns: i64,
+        due: Due,
+        reading: &mut Reading,
+    ) -> Result<bool, ProbeError> {
+        let row = reading.row(&self.identity);
+        self.ledger.begin();
+        self.parts.read_memory(raw, self.gpu, due, &mut self.ledger, row)?;
+        if due.slow {
+            self.parts.read_contexts(raw, self.gpu, &mut self.ledger, row)?;
+            self.gpm.read(raw, parent, now_ns, &mut self.ledger, row)?;
+        }
+        if self.ledger.is_stale {
+            row.down(AbsenceReason::Gone, "the MIG instance is no more");
+        }
+        self.ledger.close(due, row);
+        Ok(self.ledger.is_stale)
+    }
+}
+
+/// An instance under both its names.
+struct Named {
+    parent: Arc<str>,
+    uuid: Arc<str>,
+    key: Arc<str>,
+}
+
+/// The instances of all GPUs.
+static NAMED: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+
+fn remember(parent: &Identity, found: &[Instance]) {
+    let Some(parent) = parent.shared(IdentityColumn::Uuid) else { return };
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    named.retain(|known| known.parent != *parent);
+    for instance in found {
+        if let Some(key) = instance.identity.key() {
+            named.push(Named { parent: Arc::clone(parent), uuid: Arc::clone(&instance.uuid), key });
+        }
+    }
+}
+
+/// Key of the MIG instance that an orchestrator calls by its MIG UUID, if a probe has seen it.
+pub(super) fn key_of(mig_uuid: &str) -> Option<Arc<str>> {
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    named.iter().find(|known| *known.uuid == *mig_uuid).map(|known| Arc::clone(&known.key))
+}

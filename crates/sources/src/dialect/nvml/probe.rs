@@ -1,0 +1,180 @@
+//! One GPU with its MIG instances.
+
+use std::sync::Arc;
+
+use gpuvitals_core::{Identity, MetricId};
+
+use super::board::Board;
+use super::code::{Code, Meaning};
+use super::events::{Events, Xids};
+use super::mig::{self, Instance};
+use super::raw::{Gpu, Raw};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
+use crate::sampler::Moment;
+
+const MIG_MODE: MetricId = MetricId::of("mig_mode");
+const PARTITIONS: MetricId = MetricId::of("partition_count");
+const XID_COUNT: MetricId = MetricId::of("xid_count");
+const XID_LAST: MetricId = MetricId::of("xid_last");
+
+/// Reads one GPU.
+pub(super) struct NvmlProbe {
+    raw: &'static Raw,
+    /// As last looked up; none while it is sick.
+    gpu: Option<Gpu>,
+    identity: Arc<Identity>,
+    driver: Arc<str>,
+    /// Whether `GetPowerUsage` is the average over a second on this part.
+    is_power_averaged: bool,
+    events: Option<Arc<Events>>,
+    xids: Arc<Xids>,
+    is_watched: bool,
+    board: Board,
+    instances: Vec<Instance>,
+}
+
+impl NvmlProbe {
+    pub(super) fn new(
+        raw: &'static Raw,
+        gpu: Gpu,
+        identity: Arc<Identity>,
+        driver: &Arc<str>,
+        is_power_averaged: bool,
+        events: Option<Arc<Events>>,
+    ) -> Self {
+        Self {
+            raw,
+            gpu: Some(gpu),
+            identity,
+            driver: Arc::clone(driver),
+            is_power_averaged,
+            events,
+            xids: Arc::default(),
+            is_watched: false,
+            board: Board::new(driver),
+            instances: Vec::new(),
+        }
+    }
+
+    /// The handle; looked up, and everything asked again, after it was lost.
+    fn open(&mut self) -> Result<Gpu, ProbeError> {
+        if let Some(gpu) = self.gpu {
+            return Ok(gpu);
+        }
+        let gpu = self.look_up()?;
+        self.gpu = Some(gpu);
+        self.board = Board::new(&self.driver);
+        self.instances.clear();
+        self.is_watched = false;
+        Ok(gpu)
+    }
+
+    fn look_up(&self) -> Result<Gpu, ProbeError> {
+        let uuid = self.identity.uuid().unwrap_or_default();
+        self.raw.by_uuid(uuid).map_err(|code| {
+            if code == Code::UNINITIALIZED {
+                // Somebody shut the library down under us; the next reading finds out whether this helped.
+                let _again = self.raw.init();
+            }
+            match code.meaning() {
+                Meaning::Device(error) => error,
+                _ if code == Code::NOT_FOUND || code == Code::INVALID_ARGUMENT => {
+                    ProbeError::Gone(code.to_string())
+                }
+                _ => ProbeError::Failed(code.to_string()),
+            }
+        })
+    }
+
+    fn read_all(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        // What is read rarely fills gaps of the slow tier: it never comes alone.
+        let due = Due { slow: due.slow || due.rare, ..due };
+        let gpu = self.open()?;
+        let now_ns = Moment::now().mono_ns;
+        let row = reading.row(&self.identity);
+        self.board.read(self.raw, gpu, now_ns, self.is_power_averaged, due, row)?;
+        if due.slow {
+            self.read_xids(gpu, row);
+        }
+        if due.rare {
+            self.read_partitions(gpu, row)?;
+        }
+        self.board.ledger.close(due, row);
+        let mut is_stale = self.board.ledger.is_stale;
+        for instance in &mut self.instances {
+            is_stale |= instance.read(self.raw, gpu, now_ns, due, reading)?;
+        }
+        if is_stale {
+            self.gpu = Some(self.look_up()?);
+            self.instances.clear();
+            self.find_instances()?;
+        }
+        Ok(())
+    }
+
+    fn read_xids(&mut self, gpu: Gpu, row: &mut Row) {
+        if !self.is_watched {
+            self.is_watched = true;
+            let answer = match &self.events {
+                Some(events) => events.watch(self.raw, gpu, &self.xids),
+                None => Err(Code::NOT_SUPPORTED),
+            };
+            self.board.note_xids(answer);
+        }
+        if self.board.has_xids {
+            let (count, last) = self.xids.seen();
+            row.int(XID_COUNT, count);
+            if let Some(last) = last {
+                row.int(XID_LAST, last);
+            }
+        }
+    }
+
+    fn read_partitions(&mut self, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
+        let board = &mut self.board;
+        let metrics = [MIG_MODE, PARTITIONS];
+        let modes = board.ledger.ask(&mut board.mig, &metrics, || self.raw.mig_modes(gpu))?;
+        let Some((mode, _)) = modes else { return Ok(()) };
+        row.int(MIG_MODE, mode);
+        if mode == 1 || !self.instances.is_empty() {
+            self.find_instances()?;
+        }
+        row.int(PARTITIONS, i64::try_from(self.instances.len()).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    /// Lists the instances; where they are others than before, everything is asked again.
+    fn find_instances(&mut self) -> Result<(), ProbeError> {
+        let gpu = self.open()?;
+        if let Some(found) = mig::find(self.raw, gpu, &self.identity, &self.instances)? {
+            if !self.instances.is_empty() || !found.is_empty() {
+                let has_xids = self.board.has_xids;
+                self.board = Board::new(&self.driver);
+                self.board.has_xids = has_xids;
+            }
+            self.instances = found;
+        }
+        Ok(())
+    }
+}
+
+impl Probe for NvmlProbe {
+    fn driver(&self) -> Driver {
+        Driver::Nvml
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        let parts = self.instances.iter().map(|instance| &instance.identity);
+        std::iter::once(&self.identity).chain(parts).map(Arc::clone).collect()
+    }
+
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        let result = self.read_all(due, reading);
+        if result.is_err() {
+            // What was read before the device failed is not a row: half of it would look like a GPU that is well.
+            reading.clear();
+            self.gpu = None;
+        }
+        result
+    }
+}

@@ -1,0 +1,166 @@
+//! Who works on the GPUs: NVML's lists of contexts and its shares of each process, names from procfs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gpuvitals_core::Identity;
+
+use super::code::{Answer, Code, Meaning};
+use super::mig::{self, Instance};
+use super::raw::{ContextEntry, Contexts, Gpu, ProcessShare, Raw, context_memory};
+use crate::machine::Machine;
+use crate::probe::ProbeError;
+use crate::processes::{GpuProcess, ProcessKind, ProcessTable};
+
+/// What stands for a name that cannot be read: the process ended just now, or is in another namespace of pids.
+const NAMELESS: &str = "-";
+
+/// The processes on all GPUs of the library.
+pub(super) struct Processes {
+    raw: &'static Raw,
+    procfs: PathBuf,
+    gpus: Vec<Watched>,
+    contexts: Vec<ContextEntry>,
+    shares: Vec<ProcessShare>,
+}
+
+struct Watched {
+    identity: Arc<Identity>,
+    instances: Vec<Instance>,
+    /// Time of the newest share that was seen, by the driver's clock.
+    since_us: u64,
+}
+
+impl Processes {
+    pub(super) fn new(raw: &'static Raw, machine: &Machine) -> Self {
+        let procfs = machine.procfs.clone();
+        Self { raw, procfs, gpus: Vec::new(), contexts: Vec::new(), shares: Vec::new() }
+    }
+
+    pub(super) fn watch(&mut self, identity: &Arc<Identity>) {
+        let identity = Arc::clone(identity);
+        self.gpus.push(Watched { identity, instances: Vec::new(), since_us: 0 });
+    }
+
+    fn read_gpu(&mut self, at: usize, into: &mut Vec<GpuProcess>) -> Result<(), ProbeError> {
+        let Some(watched) = self.gpus.get_mut(at) else { return Ok(()) };
+        let gpu = self.raw.by_uuid(watched.identity.uuid().unwrap_or_default()).map_err(failed)?;
+        let is_divided = self.raw.mig_modes(gpu).is_ok_and(|(mode, _)| mode == 1);
+        if is_divided {
+            if let Some(found) = mig::find(self.raw, gpu, &watched.identity, &watched.instances)? {
+                watched.instances = found;
+            }
+            let places: Vec<(Gpu, Option<Arc<str>>)> =
+                watched.instances.iter().map(|instance| (instance.gpu, instance.identity.key())).collect();
+            for (gpu, key) in places {
+                if let Some(key) = key {
+                    self.read_contexts(gpu, &key, into).map_err(failed)?;
+                }
+            }
+            return Ok(());
+        }
+        let Some(key) = watched.identity.key() else { return Ok(()) };
+        let first = into.len();
+        self.read_contexts(gpu, &key, into).map_err(failed)?;
+        self.read_shares(at, gpu, into.get_mut(first..).unwrap_or_default());
+        Ok(())
+    }
+
+    fn read_contexts(&mut self, gpu: Gpu, key: &Arc<str>, into: &mut Vec<GpuProcess>) -> Answer<()> {
+        let mut by_pid: BTreeMap<u32, GpuProcess> = BTreeMap::new();
+        for kind in [Contexts::Compute, Contexts::Graphics, Contexts::Mps] {
+            match self.raw.contexts(gpu, kind, &mut self.contexts) {
+                Ok(()) => {}
+                Err(code) if kind != Contexts::Compute && matches!(code.meaning(), Meaning::Never(_)) => {
+                    continue;
+                }
+                Err(code) => return Err(code),
+            }
+            for entry in &self.contexts {
+                let process = by_pid.entry(entry.pid).or_insert_with(|| GpuProcess {
+                    gpu: Arc::clone(key),
+                    pid: entry.pid,
+                    name: name(&self.procfs, entry.pid),
+                    kind: kind_of(kind),
+                    memory_mb: None,
+                    utilization_pct: None,
+                    memory_utilization_pct: None,
+                    encoder_utilization_pct: None,
+                    decoder_utilization_pct: None,
+                });
+                if process.kind != kind_of(kind) {
+                    process.kind = ProcessKind::ComputeGraphics;
+                }
+                // Both lists name the whole memory of the process.
+                let memory_mb = context_memory(entry).and_then(|bytes| i64::try_from(bytes >> 20).ok());
+                process.memory_mb = process.memory_mb.max(memory_mb);
+            }
+        }
+        into.extend(by_pid.into_values());
+        Ok(())
+    }
+
+    /// Adds what processes used since the listing before; one that used nothing has no share.
+    fn read_shares(&mut self, at: usize, gpu: Gpu, processes: &mut [GpuProcess]) {
+        let Some(watched) = self.gpus.get_mut(at) else { return };
+        if self.raw.process_utilization(gpu, watched.since_us, &mut self.shares).is_err() {
+            return;
+        }
+        self.shares.sort_by_key(|share| share.timeStamp);
+        for share in &self.shares {
+            watched.since_us = watched.since_us.max(share.timeStamp);
+            if let Some(process) = processes.iter_mut().find(|process| process.pid == share.pid) {
+                process.utilization_pct = percent(share.smUtil);
+                process.memory_utilization_pct = percent(share.memUtil);
+                process.encoder_utilization_pct = percent(share.encUtil);
+                process.decoder_utilization_pct = percent(share.decUtil);
+            }
+        }
+    }
+}
+
+impl ProcessTable for Processes {
+    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+        let mut processes = Vec::new();
+        let mut failure = None;
+        let mut is_listed = false;
+        for at in 0..self.gpus.len() {
+            match self.read_gpu(at, &mut processes) {
+                Ok(()) => is_listed = true,
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if !is_listed => Err(error),
+            _ => Ok(processes),
+        }
+    }
+}
+
+fn failed(code: Code) -> ProbeError {
+    match code.meaning() {
+        Meaning::Device(error) => error,
+        Meaning::Never(_) if code == Code::NO_PERMISSION => ProbeError::Denied(code.to_string()),
+        _ => ProbeError::Failed(code.to_string()),
+    }
+}
+
+fn kind_of(kind: Contexts) -> ProcessKind {
+    match kind {
+        Contexts::Compute | Contexts::Mps => ProcessKind::Compute,
+        Contexts::Graphics => ProcessKind::Graphics,
+    }
+}
+
+/// Some drivers give garbage far above 100.
+fn percent(value: u32) -> Option<f32> {
+    u8::try_from(value).ok().filter(|value| *value <= 100).map(f32::from)
+}
+
+fn name(procfs: &std::path::Path, pid: u32) -> Arc<str> {
+    let comm = std::fs::read(procfs.join(pid.to_string()).join("comm")).unwrap_or_default();
+    let comm = String::from_utf8_lossy(&comm);
+    let comm = comm.trim_end_matches(['\n', '\0']);
+    Arc::from(if comm.is_empty() { NAMELESS } else { comm })
+}

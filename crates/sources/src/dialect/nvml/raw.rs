@@ -1,0 +1,576 @@
+//! The calls into `libnvidia-ml.so`: the one place with foreign code. Every symbol is optional; one that the library
+//! lacks answers like a call that the driver does not know. Numbers come back as the driver gives them.
+#![expect(unsafe_code, reason = "foreign functions of NVML are called here and nowhere else")]
+
+use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
+
+use nvml_wrapper_sys::bindings as sys;
+
+use super::code::{Answer, Code};
+
+/// Longest text NVML gives (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`, `NVML_DEVICE_NAME_V2_BUFFER_SIZE`).
+const TEXT_LEN: usize = 96;
+const TEXT_LEN_U32: u32 = 96;
+/// Most entries of a list that NVML gives; longer ones are cut.
+const LIST_LEN_MAX: u32 = 4096;
+/// Most metrics in one GPM request.
+const GPM_METRICS_MAX: usize = 210;
+
+/// The library, loaded and initialised.
+pub(crate) struct Raw {
+    lib: sys::NvmlLib,
+}
+
+/// Handle of a GPU or MIG instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gpu(sys::nvmlDevice_t);
+
+// SAFETY: a handle is a token that NVML looks up; NVML is thread-safe, also for calls on one device.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+macro_rules! call {
+    ($raw:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        match &$raw.lib.$function {
+            // SAFETY: the signature is that of the header this symbol has had since it exists; all pointers handed over point to
+            // memory of ours that outlives the call and is as large as the arguments say.
+            Ok(function) => Code::check(unsafe { function($($argument),*) }),
+            Err(_) => Err(Code::FUNCTION_NOT_FOUND),
+        }
+    };
+}
+
+macro_rules! numbers {
+    ($($name:ident = $function:ident($($argument:ident),*) -> $type:ty;)+) => {
+        impl Raw {
+            $(pub(crate) fn $name(&self, gpu: Gpu $(, $argument: u32)*) -> Answer<$type> {
+                let mut value: $type = 0;
+                call!(self, $function(gpu.0 $(, $argument)*, &raw mut value))?;
+                Ok(value)
+            })+
+        }
+    };
+}
+
+numbers! {
+    architecture = nvmlDeviceGetArchitecture() -> u32;
+    clock_mhz = nvmlDeviceGetClockInfo(clock) -> u32;
+    clock_max_mhz = nvmlDeviceGetMaxClockInfo(clock) -> u32;
+    clock_application_mhz = nvmlDeviceGetApplicationsClock(clock) -> u32;
+    clock_reasons_new = nvmlDeviceGetCurrentClocksEventReasons() -> u64;
+    clock_reasons_old = nvmlDeviceGetCurrentClocksThrottleReasons() -> u64;
+    temperature_old_c = nvmlDeviceGetTemperature(sensor) -> u32;
+    temperature_limit_c = nvmlDeviceGetTemperatureThreshold(threshold) -> u32;
+    power_mw = nvmlDeviceGetPowerUsage() -> u32;
+    power_limit_mw = nvmlDeviceGetPowerManagementLimit() -> u32;
+    power_limit_enforced_mw = nvmlDeviceGetEnforcedPowerLimit() -> u32;
+    power_limit_default_mw = nvmlDeviceGetPowerManagementDefaultLimit() -> u32;
+    energy_mj = nvmlDeviceGetTotalEnergyConsumption() -> u64;
+    performance_state = nvmlDeviceGetPerformanceState() -> u32;
+    fan_pct_old = nvmlDeviceGetFanSpeed() -> u32;
+    fan_pct_of = nvmlDeviceGetFanSpeed_v2(fan) -> u32;
+    fans = nvmlDeviceGetNumFans() -> u32;
+    pcie_gen = nvmlDeviceGetCurrPcieLinkGeneration() -> u32;
+    pcie_width = nvmlDeviceGetCurrPcieLinkWidth() -> u32;
+    pcie_gen_max = nvmlDeviceGetMaxPcieLinkGeneration() -> u32;
+    pcie_width_max = nvmlDeviceGetMaxPcieLinkWidth() -> u32;
+    pcie_speed_mbps = nvmlDeviceGetPcieSpeed() -> u32;
+    pcie_replays = nvmlDeviceGetPcieReplayCounter() -> u32;
+    ecc_errors = nvmlDeviceGetTotalEccErrors(kind, lifetime) -> u64;
+    link_state = nvmlDeviceGetNvLinkState(link) -> u32;
+    persistence_mode = nvmlDeviceGetPersistenceMode() -> u32;
+    compute_mode = nvmlDeviceGetComputeMode() -> u32;
+    mig_devices_max = nvmlDeviceGetMaxMigDeviceCount() -> u32;
+    gpu_instance = nvmlDeviceGetGpuInstanceId() -> u32;
+    compute_instance = nvmlDeviceGetComputeInstanceId() -> u32;
+    event_types = nvmlDeviceGetSupportedEventTypes() -> u64;
+}
+
+macro_rules! pairs {
+    ($($name:ident = $function:ident;)+) => {
+        impl Raw {
+            $(pub(crate) fn $name(&self, gpu: Gpu) -> Answer<(u32, u32)> {
+                let (mut first, mut second) = (0, 0);
+                call!(self, $function(gpu.0, &raw mut first, &raw mut second))?;
+                Ok((first, second))
+            })+
+        }
+    };
+}
+
+pairs! {
+    encoder_pct = nvmlDeviceGetEncoderUtilization; // and the sampling period in microseconds
+    decoder_pct = nvmlDeviceGetDecoderUtilization;
+    jpeg_pct = nvmlDeviceGetJpgUtilization;
+    ofa_pct = nvmlDeviceGetOfaUtilization;
+    ecc_modes = nvmlDeviceGetEccMode; // now and after the next reset
+    mig_modes = nvmlDeviceGetMigMode;
+    power_limits_mw = nvmlDeviceGetPowerManagementLimitConstraints; // least and most
+}
+
+/// Memory of a GPU or instance, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) total: u64,
+    pub(crate) used: u64,
+    pub(crate) free: u64,
+    /// None where the driver counts it as used.
+    pub(crate) reserved: Option<u64>,
+}
+
+/// Which list of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contexts {
+    Compute,
+    Graphics,
+    Mps,
+}
+
+/// Where a field value was asked and what it gave.
+pub(crate) type FieldValue = sys::nvmlFieldValue_t;
+
+/// Number in a field value, by its type.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+/// A request for a field.
+pub(crate) fn field_value(id: u32, scope: u32) -> FieldValue {
+    FieldValue {
+        fieldId: id,
+        scopeId: scope,
+        timestamp: 0,
+        latencyUsec: 0,
+        valueType: 0,
+        nvmlReturn: 0,
+        value: sys::nvmlValue_t { ullVal: 0 },
+    }
+}
+
+/// What a field gave.
+pub(crate) fn field_answer(value: &FieldValue) -> Answer<Number> {
+    Code::check(value.nvmlReturn)?;
+    let bits = value.value;
+    // SAFETY: every variant is plain bits of at most eight bytes, all of which were set to 0 before the call.
+    let number = unsafe {
+        match value.valueType {
+            0 => return Ok(Number::Float(bits.dVal)),
+            1 => i64::from(bits.uiVal),
+            2 | 3 => i64::try_from(bits.ullVal).unwrap_or(-1),
+            4 => bits.sllVal,
+            5 => i64::from(bits.siVal),
+            6 => i64::from(bits.usVal),
+            _ => return Err(Code::NOT_SUPPORTED),
+        }
+    };
+    Ok(Number::Int(number))
+}
+
+impl Raw {
+    /// Loads and initialises a library.
+    pub(crate) fn load(path: &Path) -> Result<Self, LoadError> {
+        // SAFETY: NVML's initialisers have no demands; a wrong file is the administrator's choice, as every shared library is.
+        let lib = unsafe { sys::NvmlLib::new(path) }.map_err(|error| LoadError::Open(error.to_string()))?;
+        let raw = Self { lib };
+        raw.init().map_err(LoadError::Init)?;
+        Ok(raw)
+    }
+
+    /// Initialises the library (again).
+    pub(crate) fn init(&self) -> Answer<()> {
+        call!(self, nvmlInit_v2())
+    }
+
+    pub(crate) fn driver_version(&self) -> Answer<String> {
+        text(|buffer| call!(self, nvmlSystemGetDriverVersion(buffer, TEXT_LEN_U32)))
+    }
+
+    pub(crate) fn nvml_version(&self) -> Answer<String> {
+        text(|buffer| call!(self, nvmlSystemGetNVMLVersion(buffer, TEXT_LEN_U32)))
+    }
+
+    pub(crate) fn count(&self) -> Answer<u32> {
+        let mut count = 0;
+        call!(self, nvmlDeviceGetCount_v2(&raw mut count))?;
+        Ok(count)
+    }
+
+    pub(crate) fn by_index(&self, index: u32) -> Answer<Gpu> {
+        let mut handle = std::ptr::null_mut();
+        call!(self, nvmlDeviceGetHandleByIndex_v2(index, &raw mut handle))?;
+        Ok(Gpu(handle))
+    }
+
+    pub(crate) fn by_uuid(&self, uuid: &str) -> Answer<Gpu> {
+        let uuid = CString::new(uuid).map_err(|_| Code::INVALID_ARGUMENT)?;
+        let mut handle = std::ptr::null_mut();
+        call!(self, nvmlDeviceGetHandleByUUID(uuid.as_ptr(), &raw mut handle))?;
+        Ok(Gpu(handle))
+    }
+
+    /// The n-th MIG instance of a GPU; there may be holes.
+    pub(crate) fn mig_device(&self, gpu: Gpu, index: u32) -> Answer<Gpu> {
+        let mut handle = std::ptr::null_mut();
+        call!(self, nvmlDeviceGetMigDeviceHandleByIndex(gpu.0, index, &raw mut handle))?;
+        Ok(Gpu(handle))
+    }
+
+    pub(crate) fn uuid(&self, gpu: Gpu) -> Answer<String> {
+        text(|buffer| call!(self, nvmlDeviceGetUUID(gpu.0, buffer, TEXT_LEN_U32)))
+    }
+
+    pub(crate) fn name(&self, gpu: Gpu) -> Answer<String> {
+        text(|buffer| call!(self, nvmlDeviceGetName(gpu.0, buffer, TEXT_LEN_U32)))
+    }
+
+    /// PCI address as NVML spells it (`00000000:0C:00.0`), and the PCI device id without the vendor.
+    pub(crate) fn pci(&self, gpu: Gpu) -> Answer<(String, u32)> {
+        // SAFETY: a plain C struct of integers and characters, for which all zeros is a value.
+        let mut pci: sys::nvmlPciInfo_t = unsafe { std::mem::zeroed() };
+        call!(self, nvmlDeviceGetPciInfo_v3(gpu.0, &raw mut pci))?;
+        Ok((string(&pci.busId), pci.pciDeviceId >> 16))
+    }
+
+    pub(crate) fn utilization_pct(&self, gpu: Gpu) -> Answer<(u32, u32)> {
+        let mut value = sys::nvmlUtilization_t { gpu: 0, memory: 0 };
+        call!(self, nvmlDeviceGetUtilizationRates(gpu.0, &raw mut value))?;
+        Ok((value.gpu, value.memory))
+    }
+
+    pub(crate) fn memory(&self, gpu: Gpu) -> Answer<Memory> {
+        let mut now = sys::nvmlMemory_v2_t {
+            version: version::<sys::nvmlMemory_v2_t>(2),
+            total: 0,
+            reserved: 0,
+            free: 0,
+            used: 0,
+        };
+        match call!(self, nvmlDeviceGetMemoryInfo_v2(gpu.0, &raw mut now)) {
+            Ok(()) => {
+                Ok(Memory { total: now.total, used: now.used, free: now.free, reserved: Some(now.reserved) })
+            }
+            Err(code) if code.asks_for_older_call() => {
+                let mut old = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
+                call!(self, nvmlDeviceGetMemoryInfo(gpu.0, &raw mut old))?;
+                Ok(Memory { total: old.total, used: old.used, free: old.free, reserved: None })
+            }
+            Err(code) => Err(code),
+        }
+    }
+
+    /// Total, used and free bytes of the BAR1 window.
+    pub(crate) fn bar1(&self, gpu: Gpu) -> Answer<[u64; 3]> {
+        let mut bar1 = sys::nvmlBAR1Memory_t { bar1Total: 0, bar1Free: 0, bar1Used: 0 };
+        call!(self, nvmlDeviceGetBAR1MemoryInfo(gpu.0, &raw mut bar1))?;
+        Ok([bar1.bar1Total, bar1.bar1Used, bar1.bar1Free])
+    }
+
+    pub(crate) fn temperature_c(&self, gpu: Gpu) -> Answer<i64> {
+        let mut value = sys::nvmlTemperature_t {
+            version: version::<sys::nvmlTemperature_t>(1),
+            sensorType: 0,
+            temperature: 0,
+        };
+        match call!(self, nvmlDeviceGetTemperatureV(gpu.0, &raw mut value)) {
+            Ok(()) => Ok(i64::from(value.temperature)),
+            Err(code) if code.asks_for_older_call() => self.temperature_old_c(gpu, 0).map(i64::from),
+            Err(code) => Err(code),
+        }
+    }
+
+    /// Degrees left to the nearest slowdown limit.
+    pub(crate) fn temperature_margin_c(&self, gpu: Gpu) -> Answer<i64> {
+        let mut value = sys::nvmlMarginTemperature_t {
+            version: version::<sys::nvmlMarginTemperature_t>(1),
+            marginTemperature: 0,
+        };
+        call!(self, nvmlDeviceGetMarginTemperature(gpu.0, &raw mut value))?;
+        Ok(i64::from(value.marginTemperature))
+    }
+
+    pub(crate) fn clock_reasons(&self, gpu: Gpu) -> Answer<u64> {
+        match self.clock_reasons_new(gpu) {
+            Err(code) if code.asks_for_older_call() => self.clock_reasons_old(gpu),
+            answer => answer,
+        }
+    }
+
+    /// Speed of the fastest fan, % of its maximum.
+    pub(crate) fn fan_pct(&self, gpu: Gpu) -> Answer<u32> {
+        match self.fans(gpu) {
+            Ok(0) => Err(Code::NOT_SUPPORTED),
+            Ok(fans) => {
+                let others = (1..fans.min(8)).filter_map(|fan| self.fan_pct_of(gpu, fan).ok());
+                self.fan_pct_of(gpu, 0).map(|first| others.fold(first, u32::max))
+            }
+            Err(code) if code.asks_for_older_call() => self.fan_pct_old(gpu),
+            Err(code) => Err(code),
+        }
+    }
+
+    pub(crate) fn fan_rpm(&self, gpu: Gpu) -> Answer<u32> {
+        let mut value =
+            sys::nvmlFanSpeedInfo_t { version: version::<sys::nvmlFanSpeedInfo_t>(1), fan: 0, speed: 0 };
+        call!(self, nvmlDeviceGetFanSpeedRPM(gpu.0, &raw mut value))?;
+        Ok(value.speed)
+    }
+
+    /// Banks by spare rows left: max, high, partial, low, none.
+    pub(crate) fn remap_banks(&self, gpu: Gpu) -> Answer<[u32; 5]> {
+        let mut banks =
+            sys::nvmlRowRemapperHistogramValues_t { max: 0, high: 0, partial: 0, low: 0, none: 0 };
+        call!(self, nvmlDeviceGetRowRemapperHistogram(gpu.0, &raw mut banks))?;
+        Ok([banks.max, banks.high, banks.partial, banks.low, banks.none])
+    }
+
+    /// Whether uncorrected errors of the SRAM passed their threshold.
+    pub(crate) fn sram_threshold_exceeded(&self, gpu: Gpu) -> Answer<u32> {
+        // SAFETY: a plain C struct of integers.
+        let mut status: sys::nvmlEccSramErrorStatus_t = unsafe { std::mem::zeroed() };
+        status.version = version::<sys::nvmlEccSramErrorStatus_t>(1);
+        call!(self, nvmlDeviceGetSramEccErrorStatus(gpu.0, &raw mut status))?;
+        Ok(status.bThresholdExceeded)
+    }
+
+    /// State of confidential computing, of the whole machine.
+    pub(crate) fn confidential_mode(&self) -> Answer<u32> {
+        let mut state = sys::nvmlConfComputeSystemState_t { environment: 0, ccFeature: 0, devToolsMode: 0 };
+        call!(self, nvmlSystemGetConfComputeState(&raw mut state))?;
+        Ok(state.ccFeature)
+    }
+
+    /// Asks for fields; each entry gets its own answer.
+    pub(crate) fn field_values(&self, gpu: Gpu, values: &mut [FieldValue]) -> Answer<()> {
+        for value in &mut *values {
+            // What the driver leaves untouched must not look like an answer.
+            value.nvmlReturn = Code::NOT_SUPPORTED.0;
+            value.value.ullVal = 0;
+        }
+        let count = i32::try_from(values.len()).unwrap_or(i32::MAX);
+        call!(self, nvmlDeviceGetFieldValues(gpu.0, count, values.as_mut_ptr()))
+    }
+}
+
+/// Processes, of a GPU or an instance.
+impl Raw {
+    /// Fills `list` with the processes that have a context of this kind; keeps its memory.
+    pub(crate) fn contexts(&self, gpu: Gpu, kind: Contexts, list: &mut Vec<ContextEntry>) -> Answer<()> {
+        const EMPTY: ContextEntry =
+            ContextEntry { pid: 0, usedGpuMemory: 0, gpuInstanceId: 0, computeInstanceId: 0 };
+        filled(list, EMPTY, |count, into| match kind {
+            Contexts::Compute => call!(self, nvmlDeviceGetComputeRunningProcesses_v3(gpu.0, count, into)),
+            Contexts::Graphics => call!(self, nvmlDeviceGetGraphicsRunningProcesses_v3(gpu.0, count, into)),
+            Contexts::Mps => call!(self, nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu.0, count, into)),
+        })
+    }
+
+    /// Fills `list` with what processes used since a time of the driver's clock (microseconds); empty where none did.
+    pub(crate) fn process_utilization(
+        &self,
+        gpu: Gpu,
+        since_us: u64,
+        list: &mut Vec<ProcessShare>,
+    ) -> Answer<()> {
+        const EMPTY: ProcessShare =
+            ProcessShare { pid: 0, timeStamp: 0, smUtil: 0, memUtil: 0, encUtil: 0, decUtil: 0 };
+        let answer = filled(list, EMPTY, |count, into| {
+            call!(self, nvmlDeviceGetProcessUtilization(gpu.0, into, count, since_us))
+        });
+        match answer {
+            Err(Code::NOT_FOUND) => {
+                list.clear();
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// An entry of a list of processes.
+pub(crate) type ContextEntry = sys::nvmlProcessInfo_t;
+/// What one process used, %.
+pub(crate) type ProcessShare = sys::nvmlProcessUtilizationSample_t;
+
+/// Device memory of a process, bytes; all ones mean that the driver does not say.
+pub(crate) fn context_memory(entry: &ContextEntry) -> Option<u64> {
+    (entry.usedGpuMemory != u64::MAX).then_some(entry.usedGpuMemory)
+}
+
+/// Asks for a list with room for what is there: NVML says how much, and it may grow meanwhile.
+fn filled<T: Copy>(
+    list: &mut Vec<T>,
+    empty: T,
+    mut ask: impl FnMut(*mut u32, *mut T) -> Answer<()>,
+) -> Answer<()> {
+    let mut room = u32::try_from(list.capacity()).unwrap_or(0).clamp(16, LIST_LEN_MAX);
+    for _ in 0..4 {
+        list.clear();
+        list.resize(room as usize, empty);
+        let mut count = room;
+        match ask(&raw mut count, list.as_mut_ptr()) {
+            Ok(()) => {
+                list.truncate(count as usize);
+                return Ok(());
+            }
+            Err(Code::INSUFFICIENT_SIZE) if room < LIST_LEN_MAX => {
+                room = count.saturating_add(8).max(room * 2).min(LIST_LEN_MAX);
+            }
+            Err(code) => {
+                list.clear();
+                return Err(code);
+            }
+        }
+    }
+    list.clear();
+    Err(Code::INSUFFICIENT_SIZE)
+}
+
+/// A snapshot of the GPU's performance counters.
+pub(crate) struct GpmSample {
+    sample: sys::nvmlGpmSample_t,
+    raw: &'static Raw,
+}
+
+// SAFETY: a sample is memory that NVML allots; it is used by one thread at a time.
+unsafe impl Send for GpmSample {}
+
+impl Drop for GpmSample {
+    fn drop(&mut self) {
+        let _freed = call!(self.raw, nvmlGpmSampleFree(self.sample));
+    }
+}
+
+/// A request for what changed between two samples.
+pub(crate) struct GpmRequest(Box<sys::nvmlGpmMetricsGet_t>);
+
+// SAFETY: plain memory; its pointers are set anew for every call.
+unsafe impl Send for GpmRequest {}
+
+impl GpmRequest {
+    /// For these metrics, at most 210.
+    pub(crate) fn new(ids: impl Iterator<Item = u32>) -> Self {
+        // SAFETY: a plain C struct of integers, floats and pointers.
+        let mut request: Box<sys::nvmlGpmMetricsGet_t> = Box::new(unsafe { std::mem::zeroed() });
+        request.version = sys::NVML_GPM_METRICS_GET_VERSION;
+        for (metric, id) in request.metrics.iter_mut().zip(ids.take(GPM_METRICS_MAX)) {
+            metric.metricId = id;
+            request.numMetrics += 1;
+        }
+        Self(request)
+    }
+
+    /// Id and answer of each metric.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (u32, Answer<f64>)> {
+        let metrics = self.0.metrics.iter().take(self.0.numMetrics as usize);
+        metrics.map(|metric| (metric.metricId, Code::check(metric.nvmlReturn).map(|()| metric.value)))
+    }
+}
+
+/// Performance counters (GPM).
+impl Raw {
+    pub(crate) fn gpm_is_supported(&self, gpu: Gpu) -> Answer<bool> {
+        let mut support =
+            sys::nvmlGpmSupport_t { version: sys::NVML_GPM_SUPPORT_VERSION, isSupportedDevice: 0 };
+        call!(self, nvmlGpmQueryDeviceSupport(gpu.0, &raw mut support))?;
+        Ok(support.isSupportedDevice != 0)
+    }
+
+    pub(crate) fn gpm_sample(&'static self) -> Answer<GpmSample> {
+        let mut sample = std::ptr::null_mut();
+        call!(self, nvmlGpmSampleAlloc(&raw mut sample))?;
+        Ok(GpmSample { sample, raw: self })
+    }
+
+    /// Takes a sample of a GPU, or of one of its GPU instances.
+    pub(crate) fn gpm_take(&self, gpu: Gpu, instance: Option<u32>, into: &mut GpmSample) -> Answer<()> {
+        match instance {
+            None => call!(self, nvmlGpmSampleGet(gpu.0, into.sample)),
+            Some(instance) => call!(self, nvmlGpmMigSampleGet(gpu.0, instance, into.sample)),
+        }
+    }
+
+    pub(crate) fn gpm_between(
+        &self,
+        from: &GpmSample,
+        to: &GpmSample,
+        request: &mut GpmRequest,
+    ) -> Answer<()> {
+        request.0.sample1 = from.sample;
+        request.0.sample2 = to.sample;
+        call!(self, nvmlGpmMetricsGet(&raw mut *request.0))
+    }
+}
+
+/// A set of GPUs whose events are waited for.
+pub(crate) struct EventSet {
+    set: sys::nvmlEventSet_t,
+    raw: &'static Raw,
+}
+
+// SAFETY: NVML is thread-safe; registering while another thread waits on the set is allowed.
+unsafe impl Send for EventSet {}
+// SAFETY: as above.
+unsafe impl Sync for EventSet {}
+
+impl EventSet {
+    pub(crate) fn new(raw: &'static Raw) -> Answer<Self> {
+        let mut set = std::ptr::null_mut();
+        call!(raw, nvmlEventSetCreate(&raw mut set))?;
+        Ok(Self { set, raw })
+    }
+
+    pub(crate) fn register(&self, gpu: Gpu, types: u64) -> Answer<()> {
+        call!(self.raw, nvmlDeviceRegisterEvents(gpu.0, types, self.set))
+    }
+
+    /// The next event: whose, its type, its data. [`Code::TIMEOUT`] when none came in time.
+    pub(crate) fn wait(&self, timeout_ms: u32) -> Answer<(Gpu, u64, u64)> {
+        let mut event = sys::nvmlEventData_t {
+            device: std::ptr::null_mut(),
+            eventType: 0,
+            eventData: 0,
+            gpuInstanceId: 0,
+            computeInstanceId: 0,
+        };
+        call!(self.raw, nvmlEventSetWait_v2(self.set, &raw mut event, timeout_ms))?;
+        Ok((Gpu(event.device), event.eventType, event.eventData))
+    }
+}
+
+impl Drop for EventSet {
+    fn drop(&mut self) {
+        let _freed = call!(self.raw, nvmlEventSetFree(self.set));
+    }
+}
+
+/// Why a library could not be had.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    /// The file is missing or no such library; the loader's words.
+    Open(String),
+    /// It does not start.
+    Init(Code),
+    /// Another thread is at it.
+    Starting,
+}
+
+/// NVML's version of a struct: its size, and above that a number.
+fn version<T>(number: u32) -> u32 {
+    u32::try_from(size_of::<T>()).unwrap_or(0) | number << 24
+}
+
+fn text(fill: impl FnOnce(*mut c_char) -> Answer<()>) -> Answer<String> {
+    let mut buffer = [0 as c_char; TEXT_LEN];
+    fill(buffer.as_mut_ptr())?;
+    Ok(string(&buffer))
+}
+
+/// The text up to the first NUL; bytes that are no UTF-8 are replaced.
+fn string(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|c| c.to_ne_bytes()[0]).chain([0]).collect();
+    CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,209 @@
+//! What happens when a GPU, the library or the driver is not well.
+
+use std::time::Duration;
+
+use gpuvitals_core::{AbsenceReason, Batch};
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::dialect::nvml;
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::{Due, ProbeError};
+use gpuvitals_sources::registry::Verdict;
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
+
+use crate::stub::{Age, Stub, read};
+
+const FAST: Due = Due { slow: false, rare: false };
+
+#[test]
+fn a_machine_without_the_driver_has_no_gpus_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("libnvidia-ml.so.1");
+    let machine = Machine::local("n1");
+    let found = nvml::find_by(&machine, &missing);
+    assert!(found.probes.is_empty() && found.processes.is_empty());
+    assert_eq!(found.findings[0].verdict, Verdict::Broken, "a library that was named is to be there");
+    std::fs::write(&missing, "no library").unwrap();
+    let found = nvml::find_by(&machine, &missing);
+    assert_eq!(found.findings[0].verdict, Verdict::Broken);
+    assert!(found.findings[0].remedy.is_some());
+    let captured = Machine { sysfs: dir.path().to_owned(), ..machine };
+    let found = nvml::find(&captured);
+    assert!(found.findings.is_empty(), "a captured tree has no library: {:?}", found.findings);
+}
+
+#[test]
+fn a_library_that_does_not_start_says_why_and_what_to_do() {
+    for (code, text, remedy) in [
+        (9, "not loaded", "modprobe"),
+        (18, "different driver versions", "reboot"),
+        (4, "no permission", "/dev/nvidiactl"),
+        (17, "blocks the device files", "container"),
+        (999, "unknown error", "container"),
+    ] {
+        let stub = Stub::new(Age::New);
+        stub.set(&[&format!("ret.nvmlInit_v2 {code}")]);
+        let found = stub.find();
+        let finding = &found.findings[0];
+        assert!(found.probes.is_empty());
+        assert_eq!(finding.verdict, Verdict::Broken);
+        assert!(finding.text.contains(text), "{finding:?}");
+        assert!(finding.remedy.as_ref().unwrap().contains(remedy), "{finding:?}");
+        // The driver was loaded meanwhile.
+        stub.set(&[]);
+        assert_eq!(stub.find().probes.len(), 2, "{code}");
+    }
+}
+
+#[test]
+fn a_gpu_that_cannot_be_named_costs_only_itself() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["count 3", "1.lost 15"]);
+    let found = stub.find();
+    assert_eq!(found.probes.len(), 2);
+    let broken: Vec<_> = found.findings.iter().filter(|it| it.verdict == Verdict::Broken).collect();
+    assert_eq!(broken.len(), 1);
+    assert!(broken[0].subject.contains("GPU 1") && broken[0].text.contains("lost"), "{broken:?}");
+}
+
+#[test]
+fn a_lost_gpu_is_gone_and_comes_back_whole() {
+    let stub = Stub::new(Age::New);
+    let mut probes = stub.find().probes;
+    assert!(read(&mut probes[0], Due::ALL).is_ok());
+    for (code, is) in [(15, "lost"), (16, "reset"), (9, "not loaded")] {
+        stub.set(&[&format!("0.lost {code}")]);
+        for _ in 0..2 {
+            match read(&mut probes[0], Due::ALL) {
+                Err(ProbeError::Gone(text)) => assert!(text.contains(is), "{text}"),
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+        assert_eq!(read(&mut probes[1], FAST).unwrap()[0].value("power_w"), Some(312.5));
+        stub.set(&["generation 2"]);
+        let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+        assert_eq!(row.value("power_w"), Some(312.5));
+        assert_eq!(row.value("xid_count"), Some(0.0), "events are registered anew");
+        stub.set(&[]);
+        read(&mut probes[0], FAST).unwrap();
+    }
+}
+
+#[test]
+fn codes_of_the_whole_device_are_told_apart() {
+    for (code, reason) in [
+        (17, AbsenceReason::Denied),
+        (18, AbsenceReason::Invalid),
+        (999, AbsenceReason::Invalid),
+        (1, AbsenceReason::Invalid),
+    ] {
+        let stub = Stub::new(Age::New);
+        let mut probes = stub.find().probes;
+        stub.set(&[&format!("0.lost {code}")]);
+        assert_eq!(read(&mut probes[0], FAST).unwrap_err().reason(), reason, "{code}");
+        stub.set(&[]);
+        assert!(read(&mut probes[0], FAST).is_ok(), "{code}");
+    }
+}
+
+#[test]
+fn a_call_that_fails_for_now_is_null_now_and_asked_again() {
+    for (code, reason) in [
+        (10, AbsenceReason::TimedOut),
+        (19, AbsenceReason::Invalid),
+        (27, AbsenceReason::Invalid),
+        (999, AbsenceReason::Invalid),
+        (77, AbsenceReason::Invalid),
+    ] {
+        let stub = Stub::new(Age::New);
+        let mut probes = stub.find().probes;
+        stub.set(&[&format!("ret.nvmlDeviceGetUtilizationRates {code}")]);
+        for _ in 0..10 {
+            let row = &read(&mut probes[0], FAST).unwrap()[0];
+            assert_eq!(
+                (row.value("utilization_pct"), row.absence("utilization_pct")),
+                (None, Some(reason)),
+                "{code}"
+            );
+        }
+        stub.set(&[]);
+        let row = &read(&mut probes[0], FAST).unwrap()[0];
+        assert_eq!(
+            (row.value("utilization_pct"), row.absence("utilization_pct")),
+            (Some(87.0), None),
+            "{code}"
+        );
+    }
+}
+
+#[test]
+fn an_argument_that_is_refused_twice_is_not_supported() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["ret.nvmlDeviceGetPerformanceState 2"]);
+    let mut probes = stub.find().probes;
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!(row.absence("performance_state"), Some(AbsenceReason::Invalid));
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!(row.absence("performance_state"), Some(AbsenceReason::NotSupported));
+    stub.calls();
+    read(&mut probes[0], Due::ALL).unwrap();
+    let calls = stub.calls();
+    assert_eq!(calls.get("nvmlDeviceGetPerformanceState 0"), None);
+    assert_eq!(calls.get("nvmlDeviceGetHandleByUUID 0"), None);
+}
+
+#[test]
+fn xids_are_counted_for_the_gpu_they_befall() {
+    let stub = Stub::new(Age::New);
+    let mut probes = stub.find().probes;
+    assert_eq!(read(&mut probes[1], Due::ALL).unwrap()[0].value("xid_count"), Some(0.0));
+    stub.set(&["1.xid 79", "1.xid_seq 2"]);
+    for _ in 0..100_000 {
+        let row = &read(&mut probes[1], Due { slow: true, rare: false }).unwrap()[0];
+        if row.value("xid_count") == Some(2.0) {
+            assert_eq!(row.value("xid_last"), Some(79.0));
+            assert_eq!(read(&mut probes[0], Due::ALL).unwrap()[0].value("xid_count"), Some(0.0));
+            return;
+        }
+    }
+    panic!("no XID came");
+}
+
+/// Batches until one is as wished; each comes within a second of its rows.
+fn wait_for(sampler: &Sampler, what: &str, mut is: impl FnMut(Option<&Batch>) -> bool) {
+    for _ in 0..200 {
+        let batch = sampler.next(Duration::from_millis(100));
+        if is(batch.as_ref()) {
+            return;
+        }
+    }
+    panic!("waited in vain for: {what}");
+}
+
+#[test]
+fn a_gpu_that_hangs_is_stuck_alone_and_comes_back() {
+    let stub = Stub::new(Age::New);
+    let probes = stub.find().probes;
+    let config = SamplerConfig {
+        interval: Duration::from_millis(50),
+        hand_on: Duration::from_millis(100),
+        ..SamplerConfig::default()
+    };
+    let sampler = Sampler::start(probes, config, Owners::new()).unwrap();
+    let condition = |gpu: i32| {
+        let states = sampler.states();
+        states.into_iter().find(|state| state.identity.index == Some(gpu)).unwrap().condition
+    };
+    wait_for(&sampler, "both GPUs up", |_| condition(0) == Condition::Up && condition(1) == Condition::Up);
+    stub.set(&["0.hang 1"]);
+    wait_for(&sampler, "GPU 0 stuck", |_| matches!(condition(0), Condition::Stuck { .. }));
+    let mut rows = 0;
+    wait_for(&sampler, "20 rows of GPU 1", |batch| {
+        assert!(matches!(condition(0), Condition::Stuck { .. }));
+        rows += batch.map_or(0, Batch::rows);
+        rows >= 20
+    });
+    assert_eq!(condition(1), Condition::Up);
+    stub.set(&[]);
+    wait_for(&sampler, "GPU 0 back", |_| condition(0) == Condition::Up);
+    assert!(sampler.stop(Duration::from_secs(10)).is_empty());
+}

@@ -1,0 +1,357 @@
+//! What a GPU that is well gives, and what it says it cannot give.
+
+use gpuvitals_core::{AbsenceReason, IdentityColumn};
+use gpuvitals_sources::probe::{Driver, Due};
+use gpuvitals_sources::processes::ProcessKind;
+use gpuvitals_sources::registry::Verdict;
+
+use crate::stub::{Age, Said, Stub, read};
+
+const FAST: Due = Due { slow: false, rare: false };
+
+/// Readings until there is a row with a metric that needs two samples.
+fn read_until(probe: &mut Box<dyn gpuvitals_sources::probe::Probe>, column: &str) -> Vec<Said> {
+    for _ in 0..100_000 {
+        let rows = read(probe, Due::ALL).unwrap();
+        if rows.iter().all(|row| row.value(column).is_some()) {
+            return rows;
+        }
+    }
+    panic!("no {column}")
+}
+
+#[test]
+fn every_gpu_is_a_probe_with_its_identity() {
+    let stub = Stub::new(Age::New);
+    let found = stub.find();
+    assert_eq!(found.probes.len(), 2);
+    let verdicts: Vec<Verdict> = found.findings.iter().map(|finding| finding.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Good; 3], "{:?}", found.findings);
+    assert!(found.findings[0].text.contains("580.95.05"), "{:?}", found.findings[0]);
+    let probe = &found.probes[1];
+    assert_eq!(probe.driver(), Driver::Nvml);
+    let identity = &probe.targets()[0];
+    for (column, text) in [
+        (IdentityColumn::Node, "n1"),
+        (IdentityColumn::Vendor, "nvidia"),
+        (IdentityColumn::Source, "nvml"),
+        (IdentityColumn::Uuid, "GPU-5fd4f087-86f3-7a43-b711-4771313afc51"),
+        (IdentityColumn::Model, "NVIDIA H100 80GB HBM3"),
+        (IdentityColumn::Pci, "0000:1c:00.0"),
+        (IdentityColumn::Driver, "580.95.05"),
+    ] {
+        assert_eq!(identity.get(column), Some(text), "{column:?}");
+    }
+    assert_eq!((identity.index, identity.get(IdentityColumn::Partition)), (Some(1), None));
+}
+
+/// What GPU 0 of the stand-in gives, by column, in the column's unit.
+const VALUES: &[(&str, f64)] = &[
+    ("power_w", 312.5),
+    ("power_average_w", 305.25),
+    ("temperature_c", 45.0),
+    ("temperature_memory_c", 61.0),
+    ("temperature_margin_c", 42.0),
+    ("temperature_shutdown_c", 90.0),
+    ("temperature_slowdown_c", 91.0),
+    ("temperature_memory_max_operating_c", 92.0),
+    ("temperature_max_operating_c", 93.0),
+    ("energy_j", 987_654.321),
+    ("power_limit_w", 700.0),
+    ("power_limit_enforced_w", 690.0),
+    ("power_limit_min_w", 200.0),
+    ("utilization_pct", 87.0),
+    ("memory_utilization_pct", 41.0),
+    ("encoder_utilization_pct", 11.0),
+    ("decoder_utilization_pct", 12.0),
+    ("jpeg_utilization_pct", 13.0),
+    ("ofa_utilization_pct", 14.0),
+    ("gpu_clock_mhz", 1000.0),
+    ("sm_clock_mhz", 1100.0),
+    ("mem_clock_mhz", 1200.0),
+    ("video_clock_mhz", 1300.0),
+    ("gpu_clock_max_mhz", 2000.0),
+    ("mem_clock_application_mhz", 1700.0),
+    ("throttle_reasons", 36.0),
+    ("throttled", 1.0),
+    ("throttled_power_ns", 5_000_000.0),
+    ("throttled_sw_power_cap_ns", 5_000_000.0),
+    ("throttled_thermal_ns", 0.0),
+    ("throttled_sw_thermal_ns", 1000.0),
+    ("throttled_hw_thermal_ns", 2000.0),
+    ("throttled_hw_power_brake_ns", 3000.0),
+    ("memory_total_mb", 81_920.0),
+    ("memory_used_mb", 20_480.0),
+    ("memory_used_pct", 25.0),
+    ("memory_reserved_mb", 1024.0),
+    ("memory_free_mb", 60_416.0),
+    ("bar1_total_mb", 131_072.0),
+    ("bar1_used_mb", 1024.0),
+    ("fan_speed_pct", 35.0),
+    ("fan_speed_rpm", 1800.0),
+    ("performance_state", 0.0),
+    ("pcie_gen", 5.0),
+    ("pcie_width", 16.0),
+    ("pcie_speed_gtps", 32.0),
+    ("pcie_replays", 3.0),
+    ("pcie_tx_bytes", 1_000_000.0),
+    ("pcie_rx_bytes_per_s", 21.0 * 1_048_576.0),
+    ("interconnect_tx_bytes", 1024.0 * 1024.0),
+    ("interconnect_rx_bytes_per_s", 60.0 * 1_048_576.0),
+    ("interconnect_links_up", 17.0),
+    ("interconnect_replay_errors", 18.0),
+    ("interconnect_recovery_errors", 36.0),
+    ("interconnect_crc_errors", 54.0),
+    ("ecc_mode", 1.0),
+    ("ecc_corrected_volatile", 0.0),
+    ("ecc_uncorrected_volatile", 1.0),
+    ("ecc_corrected_aggregate", 10.0),
+    ("ecc_uncorrected_aggregate", 11.0),
+    ("remapped_rows_correctable", 1.0),
+    ("remapped_rows_uncorrectable", 2.0),
+    ("remapped_rows_pending", 0.0),
+    ("remap_banks_max", 640.0),
+    ("sram_threshold_exceeded", 0.0),
+    ("recovery_action", 0.0),
+    ("persistence_mode", 1.0),
+    ("mig_mode", 0.0),
+    ("partition_count", 0.0),
+    ("confidential_mode", 0.0),
+    ("process_count", 3.0),
+    ("graphics_engine_active_ratio", 0.01),
+    ("sm_active_ratio", 0.02),
+    ("tensor_active_ratio", 0.05),
+    ("dram_active_ratio", 0.1),
+    ("xid_count", 0.0),
+];
+
+#[test]
+fn values_stand_in_their_columns_and_units() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["0.reasons 36", "0.compute 4711,4712", "0.graphics 4712,4713"]);
+    let mut probes = stub.find().probes;
+    let rows = read_until(&mut probes[0], "sm_active_ratio");
+    assert_eq!(rows.len(), 1);
+    for (column, value) in VALUES {
+        assert_eq!(rows[0].value(column), Some(*value), "{column}: {:?}", rows[0].absence(column));
+    }
+    assert_eq!(rows[0].value("xid_last"), None);
+    let row = &read(&mut probes[0], FAST).unwrap()[0];
+    let fast: Vec<&str> = row.values.keys().copied().collect();
+    assert_eq!(
+        fast,
+        [
+            "gpu_clock_mhz",
+            "mem_clock_mhz",
+            "memory_used_mb",
+            "memory_used_pct",
+            "memory_utilization_pct",
+            "power_average_w",
+            "power_w",
+            "sm_clock_mhz",
+            "temperature_c",
+            "throttle_reasons",
+            "throttled",
+            "utilization_pct",
+        ]
+    );
+    assert!(row.absences.is_empty(), "{row:?}");
+}
+
+#[test]
+fn clocks_are_held_down_by_power_heat_and_hardware_only() {
+    let stub = Stub::new(Age::New);
+    let mut probes = stub.find().probes;
+    for (reasons, is_throttled) in [
+        (0, 0.0),
+        (0x1, 0.0),
+        (0x2, 0.0),
+        (0x10, 0.0),
+        (0x100, 0.0),
+        (0x4, 1.0),
+        (0x8, 1.0),
+        (0x21, 1.0),
+        (0x40, 1.0),
+        (0x80, 1.0),
+    ] {
+        stub.set(&[&format!("reasons {reasons}")]);
+        let row = &read(&mut probes[0], FAST).unwrap()[0];
+        assert_eq!(row.value("throttle_reasons"), Some(f64::from(reasons)));
+        assert_eq!(row.value("throttled"), Some(is_throttled), "{reasons:#x}");
+    }
+}
+
+#[test]
+fn what_a_gpu_does_not_have_is_told_with_its_reason_and_not_asked_again() {
+    let stub = Stub::new(Age::New);
+    stub.set(&[
+        "ret.nvmlDeviceGetEncoderUtilization 3",
+        "ret.nvmlDeviceGetFanSpeedRPM 26",
+        "ret.nvmlDeviceGetNumFans 3",
+        "ret.nvmlDeviceGetTotalEccErrors 4",
+        "ret.nvmlDeviceGetUtilizationRates 3",
+        "ret.nvmlDeviceGetSupportedEventTypes 3",
+        "field.82 0",
+        "gpm 0",
+    ]);
+    let mut probes = stub.find().probes;
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    for (column, reason) in [
+        ("encoder_utilization_pct", AbsenceReason::NotSupported),
+        ("fan_speed_rpm", AbsenceReason::NotSupported),
+        ("fan_speed_pct", AbsenceReason::NotSupported),
+        ("ecc_corrected_volatile", AbsenceReason::Denied),
+        ("utilization_pct", AbsenceReason::NotSupported),
+        ("memory_utilization_pct", AbsenceReason::NotSupported),
+        ("temperature_memory_c", AbsenceReason::NotSupported),
+        ("module_power_w", AbsenceReason::NotSupported),
+        ("retired_pages_sbe", AbsenceReason::NotSupported),
+        ("interconnect_crc_flit_errors", AbsenceReason::NotSupported),
+        ("sm_active_ratio", AbsenceReason::NotSupported),
+        ("xid_count", AbsenceReason::NotSupported),
+    ] {
+        assert_eq!((row.value(column), row.absence(column)), (None, Some(reason)), "{column}");
+    }
+    stub.calls();
+    for _ in 0..3 {
+        let row = &read(&mut probes[0], Due { slow: true, rare: false }).unwrap()[0];
+        assert!(row.absences.is_empty(), "told only when the rare tier is due: {row:?}");
+    }
+    let told_again = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!(told_again.absences, row.absences);
+    let calls = stub.calls();
+    for unasked in [
+        "nvmlDeviceGetEncoderUtilization 0",
+        "nvmlDeviceGetFanSpeedRPM 0",
+        "nvmlDeviceGetNumFans 0",
+        "nvmlDeviceGetTotalEccErrors 0",
+        "nvmlDeviceGetUtilizationRates 0",
+        "nvmlGpmQueryDeviceSupport 0",
+        "field:82:0 0",
+        "field:186:1 0",
+        "field:29:0 0",
+    ] {
+        assert_eq!(calls.get(unasked), None, "{unasked}");
+    }
+    assert_eq!(
+        calls.get("nvmlDeviceGetFieldValues 0"),
+        Some(&(4 + 4 + 1 + 1)),
+        "one call a tier, one for the links"
+    );
+}
+
+#[test]
+fn rates_follow_from_counters_where_there_is_no_gpm() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["gpm 0", "field.197 1000000", "field.198 5"]);
+    let mut probes = stub.find().probes;
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!(row.value("pcie_tx_bytes_per_s"), None);
+    stub.set(&["gpm 0", "field.197 3000000", "field.198 4"]);
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    let rate = row.value("pcie_tx_bytes_per_s").unwrap();
+    assert!(rate > 0.0 && rate.is_finite(), "{rate}");
+    assert_eq!(row.value("pcie_rx_bytes_per_s"), None, "a counter that fell says nothing");
+    assert_eq!(row.absence("pcie_tx_bytes_per_s"), None);
+}
+
+#[test]
+fn an_old_driver_gives_what_it_has() {
+    let check = |architecture: u32, pci_id: u32, average: Option<f64>| {
+        let stub = Stub::new(Age::Old);
+        stub.set(&[
+            "driver 375.20",
+            &format!("architecture {architecture}"),
+            &format!("pci_id {}", (pci_id << 16) | 0x10de),
+        ]);
+        let found = stub.find();
+        let mut probes = found.probes;
+        let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+        for (column, value) in [
+            ("power_w", 250.75),
+            ("temperature_c", 44.0),
+            ("memory_used_mb", 21.0 * 1024.0),
+            ("fan_speed_pct", 33.0),
+            ("power_limit_w", 650.0),
+            ("power_limit_max_w", 700.0),
+            ("pcie_replays", 7.0),
+            ("throttle_reasons", 0.0),
+        ] {
+            assert_eq!(row.value(column), Some(value), "{column}");
+        }
+        assert_eq!(row.value("power_average_w"), average, "architecture {architecture}");
+        for column in [
+            "memory_reserved_mb",
+            "energy_j",
+            "temperature_memory_c",
+            "jpeg_utilization_pct",
+            "sm_active_ratio",
+            "process_count",
+        ] {
+            assert_eq!(row.absence(column), Some(AbsenceReason::NotSupported), "{column}");
+        }
+    };
+    check(6, 0x1eb8, None); // T4, Turing: instantaneous
+    check(7, 0x20b0, None); // A100, GA100: instantaneous
+    check(7, 0x2236, Some(250.75)); // A10, Ampere: average over 1 s
+    check(u32::MAX, 0x2236, None); // unknown
+}
+
+#[test]
+fn mig_instances_are_rows_of_their_own_and_follow_the_layout() {
+    let stub = Stub::new(Age::New);
+    let divided = ["mig 1", "instances 2", "ret.nvmlDeviceGetUtilizationRates 3", "0.compute 4711"];
+    stub.set(&divided);
+    let found = stub.find();
+    let (mut probes, mut processes) = (found.probes, found.processes);
+    let rows = read_until(&mut probes[0], "sm_active_ratio");
+    let keys: Vec<String> = rows.iter().map(|row| row.identity.key().unwrap().to_string()).collect();
+    let uuid = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50";
+    assert_eq!(keys, [uuid.to_owned(), format!("{uuid}:7"), format!("{uuid}:8")]);
+    assert_eq!(rows[0].value("partition_count"), Some(2.0));
+    assert_eq!(rows[0].value("memory_total_mb"), Some(81_920.0));
+    assert_eq!(rows[1].value("memory_total_mb"), Some(10_240.0));
+    assert_eq!(rows[1].value("process_count"), Some(1.0));
+    assert_eq!(rows[1].value("power_w"), None, "power is the whole GPU's");
+    assert_eq!(rows[1].identity.get(IdentityColumn::Model), Some("NVIDIA H100 80GB HBM3 MIG 1g.10gb"));
+    assert_eq!(probes[0].targets().len(), 3);
+    let named = gpuvitals_sources::dialect::nvml::instance_key("MIG-00000000-1111-2222-3333-000000000001");
+    assert_eq!(named.as_deref(), Some(keys[1].as_str()));
+    let listed = processes[0].read().unwrap();
+    assert_eq!(*listed[0].gpu, *keys[1]);
+    // The layout changes: old handles are refused, and what was not supported is asked again.
+    stub.set(&["mig 1", "instances 1", "generation 2"]);
+    let rows = read(&mut probes[0], FAST).unwrap();
+    assert_eq!(rows[1].down, Some(AbsenceReason::Gone));
+    read(&mut probes[0], Due::ALL).unwrap();
+    let rows = read_until(&mut probes[0], "sm_active_ratio");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0].value("utilization_pct"), Some(87.0));
+}
+
+#[test]
+fn processes_are_listed_with_names_kinds_and_shares() {
+    let stub = Stub::new(Age::New);
+    let many: Vec<String> = (100..130).map(|pid: u32| pid.to_string()).collect();
+    stub.set(&[
+        "0.compute 4711,4712",
+        "0.graphics 4712",
+        &format!("1.compute {}", many.join(",")),
+        "0.share_time 77",
+        "0.share_pid 4711",
+    ]);
+    let comm = stub.machine().procfs.join("4711");
+    std::fs::create_dir_all(&comm).unwrap();
+    std::fs::write(comm.join("comm"), "python3\n").unwrap();
+    let mut found = stub.find();
+    let list = found.processes[0].read().unwrap();
+    assert_eq!(list.len(), 32);
+    let (trains, draws) = (&list[0], &list[1]);
+    assert_eq!((trains.pid, &*trains.name, trains.kind), (4711, "python3", ProcessKind::Compute));
+    assert_eq!((trains.memory_mb, trains.utilization_pct), (Some(512), Some(66.0)));
+    assert_eq!((trains.memory_utilization_pct, trains.decoder_utilization_pct), (Some(22.0), None));
+    assert_eq!((draws.pid, &*draws.name, draws.kind), (4712, "-", ProcessKind::ComputeGraphics));
+    assert_eq!(draws.utilization_pct, None);
+    let again = found.processes[0].read().unwrap();
+    assert_eq!(again[0].utilization_pct, None, "nothing was used since");
+}
