@@ -1,9 +1,10 @@
 //! Machines to read: captured ones, and ones put together in a folder.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{MetricId, catalogue};
+use gpuvitals_core::{AbsenceReason, MetricId, catalogue};
 use gpuvitals_sources::dialect::amd_sysfs;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, Probe, Reading, Row};
@@ -64,4 +65,47 @@ pub(crate) fn id(column: &str) -> MetricId {
 
 pub(crate) fn value(row: &Row, column: &str) -> Option<f64> {
     row.get(id(column)).map(Value::as_f64)
+}
+
+pub(crate) fn absence(row: &Row, column: &str) -> Option<AbsenceReason> {
+    row.absences().iter().find(|(metric, _)| *metric == id(column)).map(|(_, reason)| *reason)
+}
+
+/// Writes a file of a device, with the folders it needs.
+pub(crate) fn write(device: &Path, file: &str, content: impl AsRef<[u8]>) {
+    let path = device.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// A copy of a captured machine that may be changed.
+pub(crate) fn copy(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    copy_tree(&fixture(name), dir.path());
+    dir
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A `gpu_metrics` table by the kernel's layout: all ones, but for the header and the fields given as offset, width in
+/// bytes, value.
+pub(crate) fn table(size: u16, format: u8, content: u8, fields: &[(usize, usize, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0xff; size.into()];
+    bytes[..2].copy_from_slice(&size.to_le_bytes());
+    (bytes[2], bytes[3]) = (format, content);
+    for &(offset, width, value) in fields {
+        bytes[offset..offset + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+    bytes
 }

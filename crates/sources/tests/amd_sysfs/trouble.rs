@@ -1,0 +1,242 @@
+//! GPUs that sleep, that answer with errors, and that go away.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use gpuvitals_core::AbsenceReason;
+use gpuvitals_sources::dialect::amd_sysfs;
+use gpuvitals_sources::probe::{Due, ProbeError, Reading};
+use gpuvitals_sources::registry::Verdict;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::machines::{absence, copy, fixture, machine, only_probe, value, write};
+
+const SLOW: Due = Due { slow: true, rare: false };
+
+/// What says who a GPU is and whether it sleeps; none of it wakes one.
+const HARMLESS: [&str; 11] = [
+    "vendor",
+    "device",
+    "revision",
+    "class",
+    "uevent",
+    "unique_id",
+    "product_name",
+    "vbios_version",
+    "name",
+    "control",
+    "runtime_status",
+];
+
+/// Makes every file below a folder a pipe that nobody writes, which an `open` would wait for for ever, but for the
+/// harmless ones.
+fn trap(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().is_dir() {
+            trap(&entry.path());
+        } else if !HARMLESS.contains(&entry.file_name().to_str().unwrap()) {
+            fs::remove_file(entry.path()).unwrap();
+            mknodat(CWD, entry.path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_gpu_is_asked_for_its_state_and_nothing_else() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    write(&device, "power/control", "auto\n");
+    write(&device, "power/runtime_status", "suspended\n");
+    trap(&device);
+    let machine = machine(dir.path());
+    let (done, result) = sync_channel(1);
+    std::thread::spawn(move || {
+        let found = amd_sysfs::find(&machine);
+        let notes: Vec<_> = found.findings.iter().map(|finding| finding.verdict).collect();
+        let mut probe = found.probes.into_iter().next().unwrap();
+        let mut reading = Reading::default();
+        let mut down = |due| {
+            reading.clear();
+            probe.read(due, &mut reading).unwrap();
+            reading.rows()[0].is_down().map(|(reason, _)| reason)
+        };
+        done.send((notes, [down(Due::ALL), down(Due::default()), down(Due::ALL)])).unwrap();
+    });
+    let (notes, down) = result.recv_timeout(Duration::from_secs(30)).expect("a sensor was opened");
+    assert_eq!(notes, [Verdict::Good, Verdict::Note]);
+    assert_eq!(down, [Some(AbsenceReason::Suspended); 3]);
+}
+
+#[test]
+fn a_gpu_that_wakes_is_read_and_one_that_falls_asleep_is_left() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    let mut probe = only_probe(&machine(dir.path()));
+    let mut reading = Reading::default();
+    let mut is_up = |due, status: &str| {
+        write(&device, "power/runtime_status", status);
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+        assert_eq!(reading.rows().len(), 1);
+        reading.rows()[0].is_down().is_none()
+    };
+    assert!(!is_up(Due::ALL, "suspended\n"));
+    assert!(!is_up(Due::default(), "active\n"), "one that slept is asked once a second");
+    assert!(is_up(SLOW, "active\n"));
+    assert!(is_up(Due::default(), "active\n"));
+    assert!(!is_up(Due::default(), "suspending\n"), "one that was awake is asked before every reading");
+    write(&device, "power/control", "on\n");
+    assert!(is_up(Due::ALL, "suspended\n"), "what is not managed does not sleep");
+}
+
+#[test]
+fn a_table_that_is_broken_this_time_is_absent_this_time() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    let whole = fs::read(device.join("gpu_metrics")).unwrap();
+    let mut probe = only_probe(&machine(dir.path()));
+    let mut reading = Reading::default();
+    let mut read = |due, bytes: &[u8]| {
+        write(&device, "gpu_metrics", bytes);
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        (value(row, "power_w"), absence(row, "gpu_clock_mhz"), value(row, "memory_used_mb"))
+    };
+    let (up, broken) = ((Some(36.0), None, Some(637.0)), (None, Some(AbsenceReason::Invalid), Some(637.0)));
+    assert_eq!(read(Due::ALL, &whole), up);
+    for _ in 0..3 {
+        assert_eq!(read(Due::default(), &whole[..whole.len() - 1]), broken);
+    }
+    assert_eq!(read(Due::default(), &whole), broken, "after three failures it is asked once a second");
+    assert_eq!(read(SLOW, &whole), up);
+    assert_eq!(read(Due::default(), &whole), up);
+}
+
+#[test]
+fn a_table_of_an_unknown_version_leaves_its_values_to_hwmon() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    let mut bytes = fs::read(device.join("gpu_metrics")).unwrap();
+    bytes[3] = 42;
+    write(&device, "gpu_metrics", bytes);
+    let mut reading = Reading::default();
+    only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+    let row = &reading.rows()[0];
+    for (column, wanted) in
+        [("power_w", 36.0), ("gpu_clock_mhz", 500.0), ("temperature_c", 56.0), ("utilization_pct", 3.0)]
+    {
+        assert_eq!(value(row, column), Some(wanted), "{column}");
+    }
+    assert_eq!(row.snapshot_id(), None);
+}
+
+/// Reading a process's memory at 0 is an I/O error, as a firmware that does not answer gives one.
+const IO_ERROR: &str = "/proc/self/mem";
+
+#[test]
+fn a_gpu_whose_firmware_does_not_answer_at_first_is_down_and_then_read_without_its_table() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    for file in ["gpu_metrics", "hwmon/hwmon5/in0_input"] {
+        fs::remove_file(device.join(file)).unwrap();
+        symlink(IO_ERROR, device.join(file)).unwrap();
+    }
+    let mut probe = only_probe(&machine(dir.path()));
+    let mut reading = Reading::default();
+    for _ in 0..10 {
+        reading.clear();
+        probe.read(SLOW, &mut reading).unwrap();
+        assert_eq!(reading.rows()[0].is_down().map(|(reason, _)| reason), Some(AbsenceReason::Invalid));
+    }
+    for _ in 0..2 {
+        reading.clear();
+        probe.read(SLOW, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        assert_eq!(value(row, "power_w"), Some(36.0));
+        assert_eq!(absence(row, "voltage_gfx_mv"), Some(AbsenceReason::Invalid), "asked again each time");
+    }
+}
+
+#[test]
+fn a_gpu_that_went_away_is_found_again_under_another_number() {
+    let dir = copy("rx6900xt");
+    let drm = dir.path().join("class/drm");
+    let cap = drm.join("card0/device/hwmon/hwmon5/power1_cap");
+    fs::remove_file(&cap).unwrap();
+    // Opening a socket as a file says that there is no such device.
+    let socket = UnixListener::bind(&cap).unwrap();
+    let mut probe = only_probe(&machine(dir.path()));
+    let whom = probe.targets();
+    let mut reading = Reading::default();
+    assert!(matches!(probe.read(Due::ALL, &mut reading), Err(ProbeError::Gone(_))));
+    assert!(reading.rows().is_empty());
+    drop(socket);
+    fs::rename(drm.join("card0"), dir.path().join("elsewhere")).unwrap();
+    assert!(matches!(probe.read(Due::ALL, &mut reading), Err(ProbeError::Gone(_))));
+    fs::rename(dir.path().join("elsewhere"), drm.join("card7")).unwrap();
+    let cap = drm.join("card7/device/hwmon/hwmon5/power1_cap");
+    fs::remove_file(&cap).unwrap();
+    fs::write(&cap, "200000000\n").unwrap();
+    probe.read(Due::ALL, &mut reading).unwrap();
+    assert_eq!(value(&reading.rows()[0], "power_limit_w"), Some(200.0));
+    assert_eq!(probe.targets(), whom);
+}
+
+#[test]
+fn a_capture_without_class_drm_and_a_card_without_vendor_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::rename(copy("vega56").keep().join("class/drm/card0"), dir.path().join("card0")).unwrap();
+    fs::remove_file(dir.path().join("card0/device/vendor")).unwrap();
+    let probe = only_probe(&machine(dir.path()));
+    assert_eq!(probe.targets()[0].uuid(), Some("0000:0b:00.0@node1"));
+}
+
+#[test]
+fn cards_are_counted_in_drm_order_named_by_the_list_and_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let sysfs = dir.path().join("sys");
+    for (card, name) in [(0, "vega56"), (2, "rx6900xt"), (10, "rx6900xt")] {
+        let original = fixture(name).join("class/drm/card0/device");
+        let device = sysfs.join(format!("class/drm/card{card}/device"));
+        for file in ["vendor", "device", "uevent", "unique_id", "revision"] {
+            if let Ok(text) = fs::read_to_string(original.join(file)) {
+                write(&device, file, text.replace("0c:00.0", &format!("{card:02x}:00.0")));
+            }
+        }
+    }
+    for connector in ["card0-DP-1", "renderD128", "version"] {
+        write(&sysfs.join("class/drm").join(connector), "vendor", "0x1002\n");
+    }
+    write(&sysfs, "class/drm/card1/device/vendor", "0x10de\n");
+    write(&sysfs, "module/amdgpu/version", "6.8.5\n");
+    write(dir.path(), "usr/share/libdrm/amdgpu.ids", "1.0.0\n687F,\tC3,\tRadeon RX Vega\n");
+    let cards = amd_sysfs::cards(&machine(&sysfs));
+    let told: Vec<_> =
+        cards.iter().map(|card| (card.index, card.name.as_str(), card.model.as_str())).collect();
+    assert_eq!(
+        told,
+        [(0, "card0", "Radeon RX Vega"), (1, "card2", "AMD GPU 0x73bf"), (2, "card10", "AMD GPU 0x73bf")]
+    );
+    assert!(cards.iter().all(|card| card.unique_id.is_none()), "the same id twice is no identity");
+    assert_eq!(cards[1].driver_version.as_deref(), Some("6.8.5"));
+}
+
+#[test]
+fn a_gpu_that_no_driver_has_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = dir.path().join("bus/pci/devices");
+    write(&bus.join("0000:03:00.0"), "vendor", "0x1002\n");
+    write(&bus.join("0000:03:00.0"), "class", "0x120000\n");
+    write(&bus.join("0000:03:00.1"), "vendor", "0x1002\n");
+    write(&bus.join("0000:03:00.1"), "class", "0x040300\n");
+    let findings = amd_sysfs::find(&machine(dir.path())).findings;
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].verdict, Verdict::Broken);
+    assert_eq!(findings[0].subject, "amd-sysfs 0000:03:00.0");
+}
