@@ -16,17 +16,19 @@ impl Pace {
     const FLOOR_NS: i64 = 1_000_000_000;
     /// A distance so many times the usual one is a gap.
     const PATIENCE: i64 = 5;
+    /// So many times longer a distance may become usual at once.
+    const GROWTH: i64 = 8;
 
     /// Begins with a guess of the usual distance.
     pub fn new(usual_ns: i64) -> Self {
         Self { usual_ns: usual_ns.max(Self::FLOOR_NS) }
     }
 
-    /// Learns from a distance: at once when it is shorter, by doubling when it is longer, so that one outage is not
-    /// taken for a habit.
+    /// Learns from a distance: at once when it is shorter, eightfold at most when it is longer, so that one outage is
+    /// not taken for a habit.
     pub fn step(&mut self, distance_ns: i64) {
         if distance_ns > 0 {
-            self.usual_ns = distance_ns.clamp(Self::FLOOR_NS, self.usual_ns.saturating_mul(2));
+            self.usual_ns = distance_ns.clamp(Self::FLOOR_NS, self.usual_ns.saturating_mul(Self::GROWTH));
         }
     }
 

@@ -130,13 +130,15 @@ fn a_pace_is_learnt_and_an_outage_is_no_habit() {
     assert_eq!(pace.limit_ns(), 5 * S);
     pace.step(S / 1_000);
     assert_eq!(pace.limit_ns(), 5 * S, "seconds are no gap at any rate");
-    for _ in 0..6 {
+    for _ in 0..2 {
         pace.step(30 * S);
     }
     assert_eq!(pace.limit_ns(), 150 * S);
     pace.step(S);
     pace.step(600 * S);
-    assert_eq!(pace.limit_ns(), 10 * S);
+    assert_eq!(pace.limit_ns(), 40 * S);
+    pace.step(S);
+    assert_eq!(pace.limit_ns(), 5 * S);
 }
 
 proptest! {

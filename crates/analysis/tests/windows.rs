@@ -120,6 +120,33 @@ proptest! {
     }
 
     #[test]
+    fn every_sample_is_in_one_window_or_late(steps in proptest::collection::vec(-900_i64..3_000, 1..300)) {
+        let mut windows = Windows::new(10 * S, 1);
+        let (mut at, mut latest, mut shown, mut counted, mut end) = (1_000 * S, 1_000 * S, 0, 0, None);
+        windows.enter(at);
+        let mut count = |windows: &Windows, end: &mut Option<i64>| {
+            if windows.end_ns() != *end {
+                *end = windows.end_ns();
+                counted += windows.summary(0).map_or(0, |summary| summary.count);
+            }
+        };
+        for step in &steps {
+            // Never so far back that it were a step of the clock.
+            at = (at + step * 1_000_000).max(latest - 9 * S);
+            latest = latest.max(at);
+            if windows.enter(at) {
+                shown += 1;
+                windows.push(0, 1.0);
+            }
+            count(&windows, &mut end);
+        }
+        windows.close_by(i64::MAX);
+        count(&windows, &mut end);
+        prop_assert_eq!(counted, shown);
+        prop_assert_eq!(shown + windows.late(), steps.len() as u64);
+    }
+
+    #[test]
     fn figures_hold_for_any_numbers(values in proptest::collection::vec(any::<f64>(), 0..200)) {
         let mut stats = Stats::default();
         for value in &values {

@@ -91,7 +91,8 @@ impl Plan {
                 catalogue::gpu_metrics().filter(|(_, metric)| fast(metric)).map(|(id, _)| id).collect()
             }
         };
-        let mut gpu = about();
+        let mut gpu = identities();
+        gpu.extend(conditions());
         gpu.extend(measured(config.set));
         gpu.extend(totals(config.set));
         gpu.extend(windows(&channels, config));
@@ -103,12 +104,9 @@ impl Plan {
     }
 }
 
-/// Who the GPUs are and how they do.
-fn about() -> Vec<FamilyPlan> {
-    use LabelSet::{Attribution, Info, Own};
-    let one = |name, kind, unit, reading, help| {
-        FamilyPlan::new(name, kind, unit, help).line(prefix(name, &[]), Own, reading)
-    };
+/// Who the GPUs are, and who holds them.
+fn identities() -> Vec<FamilyPlan> {
+    use LabelSet::{Attribution, Info};
     let mut info = FamilyPlan::new(
         "gpu_info",
         Kind::Info,
@@ -127,6 +125,15 @@ fn about() -> Vec<FamilyPlan> {
         "Who holds the GPU now: pod, namespace and container, or batch job. To be joined by uuid.",
     )
     .line(prefix("gpu_attribution_info", &[]), Attribution, Reading::Here);
+    vec![info, attribution]
+}
+
+/// How the GPUs do.
+fn conditions() -> Vec<FamilyPlan> {
+    use LabelSet::Own;
+    let one = |name, kind, unit, reading, help| {
+        FamilyPlan::new(name, kind, unit, help).line(prefix(name, &[]), Own, reading)
+    };
     let mut down = FamilyPlan::new(
         "gpu_down_reason",
         Kind::Gauge,
@@ -147,8 +154,6 @@ fn about() -> Vec<FamilyPlan> {
         absent = absent.line(prefix("gpu_absent_total", &fixed), Own, Reading::Absences(reason));
     }
     vec![
-        info,
-        attribution,
         one("gpu_up", Kind::Gauge, "", Reading::Up, "1 if the last reading of the GPU gave a sample."),
         down,
         one(
