@@ -189,7 +189,12 @@ impl Model {
 
     /// Whether every device has said something.
     pub(super) fn is_complete(&self) -> bool {
-        !self.gpus.is_empty() && self.gpus.iter().all(|gpu| gpu.condition != Condition::Starting)
+        let has_said = |gpu: &Device| match gpu.condition {
+            Condition::Starting => false,
+            Condition::Up => !gpu.values.is_empty(),
+            Condition::Down { .. } | Condition::Stuck { .. } => true,
+        };
+        !self.gpus.is_empty() && self.gpus.iter().all(has_said)
     }
 
     pub(super) fn is_typing(&self) -> bool {
