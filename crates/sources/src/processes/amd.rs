@@ -192,7 +192,7 @@ impl AmdProcesses {
                 (false, true) => ProcessKind::Graphics,
                 (false, false) => ProcessKind::Unknown,
             },
-            memory_mb: i64::try_from(bytes >> 20).ok(),
+            memory_mb: i64::try_from(bytes.saturating_add(1 << 19) >> 20).ok(),
             utilization_pct,
             memory_utilization_pct: None,
             encoder_utilization_pct: busiest(|name| name.starts_with("enc")),

@@ -83,7 +83,17 @@ fn partitions_of_one_package_are_told_apart() {
     tool.says("answer.json", &format!(r#"{{"card0": {card}, "card1": {card}}}"#));
     let reading = read(&mut tool.probe(), FAST).unwrap();
     let keys: Vec<_> = reading.rows().iter().map(|row| row.identity().key().unwrap()).collect();
-    assert_eq!(keys, ["8d1457e2c20f59d2:0".into(), "8d1457e2c20f59d2:1".into()]);
+    assert_eq!(keys, ["8d1457e2c20f59d2:xcp0".into(), "8d1457e2c20f59d2:xcp1".into()]);
+}
+
+#[test]
+fn what_two_devices_share_is_no_unique_id() {
+    let tool = FakeTool::new();
+    let card = |bus: &str| format!(r#"{{"Unique ID": "0xa1", "PCI Bus": "0000:{bus}:00.0"}}"#);
+    tool.says("answer.json", &format!(r#"{{"card0": {}, "card1": {}}}"#, card("0B"), card("0C")));
+    let reading = read(&mut tool.probe(), FAST).unwrap();
+    let keys: Vec<_> = reading.rows().iter().map(|row| row.identity().key().unwrap()).collect();
+    assert_eq!(keys, ["0000:0b:00.0@node1".into(), "0000:0c:00.0@node1".into()]);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn report_at(json: &[u8]) -> Option<Report> {
     let mut report = Gathered::default();
     for (name, value) in object {
         let Value::Object(entries) = value else { continue };
-        let number = name.strip_prefix("card").and_then(|number| number.parse().ok());
+        let number = name.strip_prefix("card").and_then(card_number);
         for (key, value) in entries {
             let text = match value {
                 Value::String(text) => text,
@@ -70,7 +70,7 @@ pub fn parse_text(output: &str) -> Report {
         let line = line.trim();
         let about_card = line.strip_prefix("GPU[").and_then(|rest| {
             let (number, rest) = rest.split_once(']')?;
-            Some((number.parse().ok()?, rest.trim_start().strip_prefix(':')?))
+            Some((card_number(number)?, rest.trim_start().strip_prefix(':')?))
         });
         let (number, entry) = match about_card {
             Some((number, entry)) => (Some(number), entry),
@@ -81,6 +81,10 @@ pub fn parse_text(output: &str) -> Report {
         }
     }
     report.into()
+}
+
+fn card_number(digits: &str) -> Option<u32> {
+    digits.parse::<u16>().ok().map(u32::from)
 }
 
 #[derive(Default)]

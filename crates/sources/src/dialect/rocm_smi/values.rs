@@ -163,7 +163,8 @@ fn integer(text: &str) -> Result<Value, AbsenceReason> {
 
 fn mebibytes(text: &str) -> Result<Value, AbsenceReason> {
     let bytes: u64 = text.trim().parse().map_err(|_| AbsenceReason::Invalid)?;
-    i64::try_from(bytes >> 20).map(Value::Int).map_err(|_| AbsenceReason::Invalid)
+    // To the nearest, as everywhere.
+    i64::try_from(bytes.saturating_add(1 << 19) >> 20).map(Value::Int).map_err(|_| AbsenceReason::Invalid)
 }
 
 /// `(852Mhz)`, `S: (137Mhz)`, `0 (300Mhz)`.
@@ -226,30 +227,37 @@ fn performance_level(text: &str) -> Result<Value, AbsenceReason> {
 /// such column can have is left out; the number always names the card.
 pub(super) fn identify(report: &Report, node: &str) -> Vec<(u32, Arc<Identity>)> {
     let cards = report.cards.iter();
-    let mut identities: Vec<(u32, Identity)> = cards
-        .filter_map(|card| Some((card.number, identity(card, report.driver.as_deref(), node)?)))
-        .collect();
+    let mut identities: Vec<(u32, Identity)> =
+        cards.filter_map(|card| Some((card.number, identity(card, report, node)?))).collect();
     let names: Vec<Option<Arc<str>>> = identities.iter().map(|(_, identity)| identity.key()).collect();
     for (at, ((_, identity), name)) in identities.iter_mut().zip(&names).enumerate() {
         if names.iter().filter(|other| *other == name).count() > 1 {
-            let partition = names.iter().take(at).filter(|other| *other == name).count();
-            set_text(identity, IdentityColumn::Partition, Some(&partition.to_string()));
+            let number = names.iter().take(at).filter(|other| *other == name).count();
+            let mode = report.cards.get(at).and_then(|card| card.text("compute partition"));
+            let partition = format!("{}{number}", mode.unwrap_or("xcp").to_ascii_lowercase());
+            set_text(identity, IdentityColumn::Partition, Some(&partition));
         }
     }
     identities.into_iter().map(|(number, identity)| (number, Arc::new(identity))).collect()
 }
 
-fn identity(card: &Card, driver: Option<&str>, node: &str) -> Option<Identity> {
+fn identity(card: &Card, report: &Report, node: &str) -> Option<Identity> {
+    // What two devices have is not unique, whatever it is called; partitions of one device share it.
+    let device = |card: &Card| card.text("pci bus").and_then(|pci| Some(pci.rsplit_once('.')?.0.to_owned()));
+    let is_unique = |id: &String| {
+        let mut same = report.cards.iter().filter(|other| unique_id(other).as_ref() == Some(id));
+        same.all(|other| device(other) == device(card))
+    };
     let mut identity = Identity::default();
     identity.index = i32::try_from(card.number).ok();
     for (column, text) in [
         (IdentityColumn::Node, Some(node)),
         (IdentityColumn::Vendor, Some("amd")),
         (IdentityColumn::Source, Some(Driver::RocmSmi.as_str())),
-        (IdentityColumn::Driver, driver),
+        (IdentityColumn::Driver, report.driver.as_deref()),
         (IdentityColumn::Model, model(card)),
         (IdentityColumn::Pci, card.text("pci bus").filter(|text| text.contains(':'))),
-        (IdentityColumn::Uuid, unique_id(card).as_deref()),
+        (IdentityColumn::Uuid, unique_id(card).filter(is_unique).as_deref()),
     ] {
         set_text(&mut identity, column, text);
     }
