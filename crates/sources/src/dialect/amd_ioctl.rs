@@ -1,9 +1,543 @@
-//! AMD GPUs by ioctls on the render node.
+//! AMD GPUs by ioctls on their render nodes: no root, no file of sysfs, and less to know.
+//!
+//! Power comes in whole watts; there is no fan, no link, no error count. A call wakes a GPU that sleeps, so its
+//! `power/runtime_status` is looked at first. The costs are those of sysfs: the same firmware is asked.
 
+mod answer;
+mod call;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::{AbsenceReason, Identity, MetricId};
+use rustix::fs::Access;
+
+use crate::dialect::amd_sysfs::{Card, Missing, Sleep, cards};
 use crate::machine::Machine;
-use crate::registry::Found;
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
+use crate::registry::{Finding, Found, Verdict};
+use answer::{DEV_INFO_LEN, Heap, MEMORY_LEN};
+use call::RenderNode;
 
-/// Finds the devices.
-pub fn find(_machine: &Machine) -> Found {
-    Found::default()
+pub use answer::{DevInfo, Memory, parse_dev_info, parse_memory};
+
+/// Name of the kernel driver, as it gives it itself.
+const AMDGPU: &str = "amdgpu";
+
+/// Finds the GPUs of amdgpu that have a render node. None is opened yet.
+pub fn find(machine: &Machine) -> Found {
+    let mut found = Found::default();
+    let subject = Driver::AmdIoctl.as_str();
+    if machine.is_captured() {
+        let text = "asks the kernel of this machine, whatever files are given; not used for a captured tree";
+        found.findings.push(Finding::new(Verdict::Note, subject, text));
+        return found;
+    }
+    for card in cards(machine).iter().filter(|card| card.driver.as_deref() == Some(AMDGPU)) {
+        let (probe, finding) = look_at(machine, card);
+        found.probes.extend(probe.map(|probe| Box::new(probe) as Box<dyn Probe>));
+        found.findings.push(finding);
+    }
+    if found.findings.is_empty() {
+        found.findings.push(Finding::new(Verdict::Note, subject, "no GPU of the driver amdgpu"));
+    }
+    found
+}
+
+fn look_at(machine: &Machine, card: &Card) -> (Option<IoctlProbe>, Finding) {
+    let subject = format!("{} {}", Driver::AmdIoctl, card.subject());
+    // In partition mode there are more, and the first answers for the whole GPU.
+    let nodes = card.render_nodes(machine);
+    let Some(node) = nodes.into_iter().find(|node| node.exists()) else {
+        let text = format!("no render node in {}", machine.dev.join("dri").display());
+        let finding = Finding::new(Verdict::Broken, subject, text);
+        return (None, finding.remedy("a container needs the device: --device /dev/dri"));
+    };
+    if rustix::fs::access(&node, Access::READ_OK | Access::WRITE_OK).is_err() {
+        let finding = Finding::new(Verdict::Broken, subject, format!("no right to open {}", node.display()));
+        return (None, finding.remedy(RIGHTS));
+    }
+    let text = format!("{}, by {}", card.model, node.display());
+    let identity = Arc::new(card.identity(machine, Driver::AmdIoctl, None));
+    let open: Open = |node| Ok(Box::new(RenderNode::open(node)?));
+    (Some(IoctlProbe::new(identity, node, &card.device, open)), Finding::new(Verdict::Good, subject, text))
+}
+
+const RIGHTS: &str = "add the user to the group that owns it, render or video";
+
+/// What can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Query {
+    /// Constants of the part.
+    DevInfo,
+    /// Heaps, total and used.
+    Memory,
+    /// One sensor, 32 bits.
+    Sensor(u32),
+}
+
+impl Query {
+    /// As the kernel numbers it: query, and which sensor.
+    fn numbers(self) -> (u32, u32) {
+        match self {
+            Self::DevInfo => (0x16, 0),
+            Self::Memory => (0x19, 0),
+            Self::Sensor(number) => (0x1d, number),
+        }
+    }
+}
+
+/// A render node that answers.
+trait Device: fmt::Debug + Send {
+    /// Writes the name of its kernel driver, and says how long it is.
+    fn driver_name(&self, name: &mut [u8]) -> io::Result<usize>;
+    /// Writes the answer, as far as it fits.
+    fn info(&self, query: Query, answer: &mut [u8]) -> io::Result<()>;
+}
+
+type Open = fn(&Path) -> io::Result<Box<dyn Device>>;
+
+/// A sensor and its column.
+struct Sensor {
+    number: u32,
+    metric: MetricId,
+    tier: Tier,
+    value: fn(u32) -> Value,
+}
+
+const fn sensor(number: u32, metric: &str, tier: Tier, value: fn(u32) -> Value) -> Sensor {
+    Sensor { number, metric: MetricId::of(metric), tier, value }
+}
+
+/// The stable and peak clocks of profiling (8 to 11) have no column.
+const SENSORS: [Sensor; 8] = [
+    sensor(0x1, "gpu_clock_mhz", Tier::Fast, whole),
+    sensor(0x2, "mem_clock_mhz", Tier::Fast, whole),
+    sensor(0x3, "temperature_edge_c", Tier::Fast, celsius),
+    sensor(0x4, "utilization_pct", Tier::Fast, plain),
+    sensor(0x5, "power_average_w", Tier::Fast, plain),
+    sensor(0xc, "power_w", Tier::Fast, plain),
+    sensor(0x6, "voltage_soc_mv", Tier::Slow, whole),
+    sensor(0x7, "voltage_gfx_mv", Tier::Slow, whole),
+];
+
+const TEMPERATURE: MetricId = MetricId::of("temperature_c");
+const TEMPERATURE_EDGE: MetricId = MetricId::of("temperature_edge_c");
+const POWER: MetricId = MetricId::of("power_w");
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
+const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
+/// A heap, its size and what of it is in use.
+const HEAPS: [(PickHeap, MetricId, MetricId, Tier); 3] = [
+    (|memory| memory.vram, MetricId::of("memory_total_mb"), MetricId::of("memory_used_mb"), Tier::Fast),
+    (
+        |memory| memory.visible,
+        MetricId::of("visible_memory_total_mb"),
+        MetricId::of("visible_memory_used_mb"),
+        Tier::Slow,
+    ),
+    (|memory| memory.gtt, MetricId::of("gtt_total_mb"), MetricId::of("gtt_used_mb"), Tier::Slow),
+];
+type PickHeap = fn(&Memory) -> Heap;
+const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
+const MEMORY_CLOCK_MAX: MetricId = MetricId::of("mem_clock_max_mhz");
+
+fn whole(raw: u32) -> Value {
+    Value::Int(raw.into())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "watts and per cent are far below 2^24")]
+fn plain(raw: u32) -> Value {
+    Value::Float32(raw as f32)
+}
+
+/// Millidegrees, signed.
+#[expect(clippy::cast_precision_loss, reason = "temperatures have six digits at most")]
+fn celsius(raw: u32) -> Value {
+    Value::Float32(raw.cast_signed() as f32 / 1000.0)
+}
+
+/// One GPU.
+#[derive(Debug)]
+struct IoctlProbe {
+    identity: Arc<Identity>,
+    /// Its render node, and its folder in sysfs.
+    node: PathBuf,
+    folder: PathBuf,
+    open: Open,
+    sleep: Option<Sleep>,
+    device: Option<Box<dyn Device>>,
+    /// Which sensors it has been found to lack, and why.
+    lacks: [Option<AbsenceReason>; SENSORS.len()],
+}
+
+impl IoctlProbe {
+    fn new(identity: Arc<Identity>, node: PathBuf, folder: &Path, open: Open) -> Self {
+        let folder = folder.to_owned();
+        Self { identity, node, folder, open, sleep: None, device: None, lacks: [None; SENSORS.len()] }
+    }
+
+    /// Opens the node and makes sure that it is one of amdgpu.
+    fn open(&self) -> Result<Box<dyn Device>, ProbeError> {
+        let failed = |error: io::Error| {
+            let text = format!("{}: {error}", self.node.display());
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => ProbeError::Denied(format!("{text}; {RIGHTS}")),
+                io::ErrorKind::NotFound => ProbeError::Gone(text),
+                _ => gone_or_failed(Missing::of(&error), text),
+            }
+        };
+        let device = (self.open)(&self.node).map_err(failed)?;
+        let mut name = [0; 32];
+        let len = device.driver_name(&mut name).map_err(failed)?;
+        if name.get(..len) != Some(AMDGPU.as_bytes()) {
+            let name = String::from_utf8_lossy(name.get(..len).unwrap_or_default()).into_owned();
+            return Err(ProbeError::Failed(format!("{} is of the driver {name:?}", self.node.display())));
+        }
+        Ok(device)
+    }
+}
+
+impl Probe for IoctlProbe {
+    fn driver(&self) -> Driver {
+        Driver::AmdIoctl
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        vec![Arc::clone(&self.identity)]
+    }
+
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        let folder = &self.folder;
+        if self.sleep.get_or_insert_with(|| Sleep::open(folder)).is_asleep(due) {
+            let text = "asleep (power/runtime_status); left so";
+            reading.row(&self.identity).down(AbsenceReason::Suspended, text);
+            return Ok(());
+        }
+        let device = match self.device.take() {
+            Some(device) => device,
+            None => self.open()?,
+        };
+        let row = reading.row(&self.identity);
+        let read = read_sensors(device.as_ref(), &mut self.lacks, due, row)
+            .and_then(|()| read_memory(device.as_ref(), due, row))
+            .and_then(|()| if due.rare { read_constants(device.as_ref(), row) } else { Ok(()) });
+        if read.is_err() {
+            // Open again at the next reading, what it lacks found out anew: another driver version may have come.
+            self.sleep = None;
+            self.lacks = [None; SENSORS.len()];
+            reading.clear();
+            return Err(ProbeError::Gone(format!("{}: its driver has let go of it", self.node.display())));
+        }
+        self.device = Some(device);
+        Ok(())
+    }
+}
+
+fn gone_or_failed(missing: Missing, text: String) -> ProbeError {
+    if missing == Missing::Gone { ProbeError::Gone(text) } else { ProbeError::Failed(text) }
+}
+
+/// The device is no longer there.
+#[derive(Debug)]
+struct Lost;
+
+/// The answer to a query, or why there is none.
+fn ask(device: &dyn Device, query: Query, answer: &mut [u8]) -> Result<(), Missing> {
+    device.info(query, answer).map_err(|error| Missing::of(&error))
+}
+
+fn read_sensors(
+    device: &dyn Device,
+    lacks: &mut [Option<AbsenceReason>],
+    due: Due,
+    row: &mut Row,
+) -> Result<(), Lost> {
+    for (sensor, lack) in SENSORS.iter().zip(lacks).filter(|(sensor, _)| due.has(sensor.tier)) {
+        if lack.is_none() {
+            let mut raw = [0; 4];
+            match ask(device, Query::Sensor(sensor.number), &mut raw) {
+                Ok(()) => set(row, sensor.metric, (sensor.value)(u32::from_ne_bytes(raw))),
+                Err(Missing::Gone) => return Err(Lost),
+                Err(Missing::Now(reason)) => row.absent(sensor.metric, reason),
+                Err(Missing::Always(reason)) => *lack = Some(reason),
+            }
+        }
+        // Power has a second sensor; whether it is absent shows when both were asked.
+        if let Some(reason) = lack.filter(|_| due.rare && sensor.metric != POWER) {
+            row.absent(sensor.metric, reason);
+        }
+    }
+    match (row.get(POWER), row.get(POWER_AVERAGE)) {
+        (None, Some(average)) => set(row, POWER, average),
+        (None, None) if due.rare => row.absent(POWER, AbsenceReason::NotSupported),
+        _ => {}
+    }
+    match row.get(TEMPERATURE_EDGE) {
+        Some(edge) => set(row, TEMPERATURE, edge),
+        None if due.rare => row.absent(TEMPERATURE, AbsenceReason::NotSupported),
+        None => {}
+    }
+    Ok(())
+}
+
+fn read_memory(device: &dyn Device, due: Due, row: &mut Row) -> Result<(), Lost> {
+    let mut answer = [0; MEMORY_LEN];
+    let memory = match ask(device, Query::Memory, &mut answer) {
+        Ok(()) => parse_memory(&answer).ok_or(AbsenceReason::Invalid),
+        Err(Missing::Gone) => return Err(Lost),
+        Err(missing) => Err(missing.reason()),
+    };
+    for (heap, total, used, tier) in HEAPS {
+        match memory {
+            _ if !due.has(tier) => {}
+            Ok(memory) => {
+                let Heap { total: size, used: taken } = heap(&memory);
+                row.int(total, mebibytes(size));
+                row.int(used, mebibytes(taken));
+            }
+            Err(reason) if due.rare || reason != AbsenceReason::NotSupported => {
+                row.absent(total, reason);
+                row.absent(used, reason);
+            }
+            Err(_) => {}
+        }
+    }
+    if let Ok(Memory { vram: Heap { total, used }, .. }) = memory
+        && total > 0
+    {
+        row.int(MEMORY_FREE, mebibytes(total) - mebibytes(used.min(total)));
+        row.float(MEMORY_USED_PCT, share(used, total));
+    }
+    Ok(())
+}
+
+fn read_constants(device: &dyn Device, row: &mut Row) -> Result<(), Lost> {
+    let mut answer = [0; DEV_INFO_LEN];
+    let info = match ask(device, Query::DevInfo, &mut answer) {
+        Ok(()) => parse_dev_info(&answer).ok_or(AbsenceReason::Invalid),
+        Err(Missing::Gone) => return Err(Lost),
+        Err(missing) => Err(missing.reason()),
+    };
+    let clocks = [
+        (CLOCK_MAX, info.map(|info| info.engine_clock_max_khz)),
+        (MEMORY_CLOCK_MAX, info.map(|info| info.memory_clock_max_khz)),
+    ];
+    for (metric, khz) in clocks {
+        match khz.map(|khz| i64::try_from(khz / 1000).unwrap_or(i64::MAX)) {
+            Ok(0) => row.absent(metric, AbsenceReason::NotSupported),
+            Ok(mhz) => row.int(metric, mhz),
+            Err(reason) => row.absent(metric, reason),
+        }
+    }
+    Ok(())
+}
+
+fn set(row: &mut Row, metric: MetricId, value: Value) {
+    match value {
+        Value::Int(value) => row.int(metric, value),
+        Value::Float32(value) => row.float(metric, value),
+        Value::Float(value) => row.double(metric, value),
+    }
+}
+
+/// To the nearest.
+fn mebibytes(bytes: u64) -> i64 {
+    // Without its last 20 bits it is far below the largest signed number.
+    (bytes.saturating_add(1 << 19) >> 20).cast_signed()
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
+fn share(part: u64, whole: u64) -> f32 {
+    (part as f64 / whole as f64 * 100.0) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    /// A GPU that was written down: an answer or an error for each query. What it has no line for it does not support.
+    #[derive(Debug, Clone)]
+    struct Recorded {
+        driver: &'static str,
+        sensors: BTreeMap<u32, Result<u32, Errno>>,
+        memory: Result<[u64; 12], Errno>,
+        dev_info: Result<[u64; 2], Errno>,
+    }
+
+    impl Device for Recorded {
+        fn driver_name(&self, name: &mut [u8]) -> io::Result<usize> {
+            name[..self.driver.len()].copy_from_slice(self.driver.as_bytes());
+            Ok(self.driver.len())
+        }
+
+        fn info(&self, query: Query, answer: &mut [u8]) -> io::Result<()> {
+            let bytes: Vec<u8> = match query {
+                Query::Sensor(number) => {
+                    let value = self.sensors.get(&number).copied().unwrap_or(Err(Errno::INVAL));
+                    value.map(|value| value.to_ne_bytes().to_vec())
+                }
+                Query::Memory => {
+                    self.memory.map(|heaps| heaps.iter().flat_map(|n| n.to_ne_bytes()).collect())
+                }
+                Query::DevInfo => self
+                    .dev_info
+                    .map(|clocks| [0; 4].into_iter().chain(clocks).flat_map(u64::to_ne_bytes).collect()),
+            }?;
+            let len = bytes.len().min(answer.len());
+            answer[..len].copy_from_slice(&bytes[..len]);
+            Ok(())
+        }
+    }
+
+    /// A Radeon RX 560 with 4 GiB, 1 GiB of it in use.
+    fn polaris() -> Recorded {
+        const MIB: u64 = 1 << 20;
+        let heap = |total: u64, used: u64| [total * MIB, total * MIB, used * MIB, total * MIB];
+        let heaps = [heap(4096, 1024), heap(256, 8), heap(8192, 64)].concat();
+        Recorded {
+            driver: AMDGPU,
+            sensors: [(1, 1196), (2, 1750), (3, 63_500), (4, 97), (5, 48), (7, 1043)]
+                .map(|(n, v)| (n, Ok(v)))
+                .into(),
+            memory: Ok(heaps.try_into().unwrap()),
+            dev_info: Ok([1_196_000, 1_750_000]),
+        }
+    }
+
+    fn probe(device: Recorded, folder: &Path) -> IoctlProbe {
+        let mut identity = Identity::default();
+        identity.index = Some(0);
+        identity.resolve().unwrap();
+        let denied: Open = |_| Err(Errno::ACCESS.into());
+        let mut probe = IoctlProbe::new(Arc::new(identity), "/dev/dri/renderD128".into(), folder, denied);
+        probe.device = Some(Box::new(device));
+        probe
+    }
+
+    fn cells(
+        device: Recorded,
+        due: Due,
+    ) -> (BTreeMap<&'static str, f64>, BTreeMap<&'static str, AbsenceReason>) {
+        let mut reading = Reading::default();
+        probe(device, Path::new("/no/such/device")).read(due, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        let values = row.values().iter().map(|(metric, value)| (metric.metric().column, value.as_f64()));
+        (values.collect(), row.absences().iter().map(|(m, reason)| (m.metric().column, *reason)).collect())
+    }
+
+    #[test]
+    fn answers_become_columns_in_their_units() {
+        let (values, absences) = cells(polaris(), Due::ALL);
+        let expected = [
+            ("gpu_clock_max_mhz", 1196.0),
+            ("gpu_clock_mhz", 1196.0),
+            ("gtt_total_mb", 8192.0),
+            ("gtt_used_mb", 64.0),
+            ("mem_clock_max_mhz", 1750.0),
+            ("mem_clock_mhz", 1750.0),
+            ("memory_free_mb", 3072.0),
+            ("memory_total_mb", 4096.0),
+            ("memory_used_mb", 1024.0),
+            ("memory_used_pct", 25.0),
+            ("power_average_w", 48.0),
+            ("power_w", 48.0),
+            ("temperature_c", 63.5),
+            ("temperature_edge_c", 63.5),
+            ("utilization_pct", 97.0),
+            ("visible_memory_total_mb", 256.0),
+            ("visible_memory_used_mb", 8.0),
+            ("voltage_gfx_mv", 1043.0),
+        ];
+        assert_eq!(values.into_iter().collect::<Vec<_>>(), expected);
+        assert_eq!(absences, [("voltage_soc_mv", AbsenceReason::NotSupported)].into());
+    }
+
+    #[test]
+    fn the_fast_tier_asks_for_no_more_than_it_gives() {
+        let (values, absences) = cells(polaris(), Due::default());
+        assert!(!values.contains_key("gtt_used_mb") && !values.contains_key("gpu_clock_max_mhz"));
+        assert_eq!((values["power_w"], absences.len()), (48.0, 0));
+    }
+
+    #[test]
+    fn instantaneous_power_goes_before_the_average() {
+        let mut device = polaris();
+        device.sensors.insert(0xc, Ok(51));
+        let (values, _) = cells(device, Due::ALL);
+        assert_eq!((values["power_w"], values["power_average_w"]), (51.0, 48.0));
+    }
+
+    #[test]
+    fn a_sensor_below_zero_degrees_is_cold_and_not_hot() {
+        let mut device = polaris();
+        device.sensors.insert(3, Ok((-4_000_i32).cast_unsigned()));
+        assert_eq!(cells(device, Due::ALL).0.get("temperature_c"), Some(&-4.0));
+    }
+
+    #[test]
+    fn an_error_is_an_absence_with_its_reason() {
+        let check = |errno: Errno, due: Due, expected: Option<AbsenceReason>| {
+            let mut device = polaris();
+            device.sensors.insert(4, Err(errno));
+            device.memory = Err(errno);
+            device.dev_info = Err(errno);
+            let (values, absences) = cells(device, due);
+            for column in ["utilization_pct", "memory_used_mb"] {
+                assert!(!values.contains_key(column));
+                assert_eq!(absences.get(column).copied(), expected, "{column}, {errno}");
+            }
+        };
+        check(Errno::TIME, Due::default(), Some(AbsenceReason::TimedOut));
+        check(Errno::IO, Due::default(), Some(AbsenceReason::Invalid));
+        check(Errno::INVAL, Due::default(), None);
+        check(Errno::INVAL, Due::ALL, Some(AbsenceReason::NotSupported));
+    }
+
+    #[test]
+    fn a_gpu_that_goes_is_gone_and_opened_again_as_found() {
+        let mut device = polaris();
+        device.sensors.insert(2, Err(Errno::NODEV));
+        let mut probe = probe(device, Path::new("/no/such/device"));
+        let mut reading = Reading::default();
+        assert!(matches!(probe.read(Due::ALL, &mut reading), Err(ProbeError::Gone(_))));
+        assert!(reading.rows().is_empty());
+        let Err(ProbeError::Denied(text)) = probe.read(Due::ALL, &mut reading) else { panic!("not denied") };
+        assert!(text.contains("group") && text.contains("renderD128"), "{text}");
+        probe.open = |_| Ok(Box::new(Recorded { driver: "i915", ..polaris() }));
+        assert!(
+            matches!(probe.read(Due::ALL, &mut reading), Err(ProbeError::Failed(text)) if text.contains("i915"))
+        );
+        probe.open = |_| Ok(Box::new(polaris()));
+        probe.read(Due::ALL, &mut reading).unwrap();
+        assert_eq!(reading.rows().len(), 1);
+    }
+
+    #[test]
+    fn a_gpu_that_sleeps_is_not_even_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let power = dir.path().join("power");
+        std::fs::create_dir(&power).unwrap();
+        std::fs::write(power.join("control"), "auto\n").unwrap();
+        std::fs::write(power.join("runtime_status"), "suspended\n").unwrap();
+        let mut probe = probe(polaris(), dir.path());
+        probe.device = None;
+        probe.open = |_| panic!("opened");
+        let mut reading = Reading::default();
+        probe.read(Due::ALL, &mut reading).unwrap();
+        assert_eq!(reading.rows()[0].is_down().unwrap().0, AbsenceReason::Suspended);
+        std::fs::write(power.join("runtime_status"), "active\n").unwrap();
+        probe.open = |_| Ok(Box::new(polaris()));
+        reading.clear();
+        probe.read(Due::ALL, &mut reading).unwrap();
+        assert!(reading.rows()[0].is_down().is_none());
+    }
 }

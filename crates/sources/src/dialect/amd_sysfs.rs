@@ -25,6 +25,8 @@ pub use parse::{
     parse_performance_level, parse_pp_dpm, parse_pp_dpm_current, parse_pp_dpm_max, parse_pp_dpm_pcie,
     parse_uevent, pcie_generation, properties,
 };
+pub(super) use sensor::Missing;
+pub(super) use sleep::Sleep;
 pub use topology::{KfdNode, read_topology};
 
 use crate::machine::Machine;

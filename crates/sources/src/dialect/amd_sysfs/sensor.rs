@@ -12,7 +12,7 @@ use crate::probe::Row;
 
 /// Why a file gave nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(in crate::dialect) enum Missing {
     /// As long as the driver is loaded: not asked again.
     Always(AbsenceReason),
     /// This time.
@@ -23,7 +23,7 @@ pub(super) enum Missing {
 
 impl Missing {
     /// What an error of opening or reading a file of amdgpu means.
-    pub(super) fn of(error: &io::Error) -> Self {
+    pub(in crate::dialect) fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(Errno::NOENT | Errno::NOTSUP | Errno::INVAL | Errno::NOSYS) => {
                 Self::Always(AbsenceReason::NotSupported)
@@ -39,7 +39,7 @@ impl Missing {
     }
 
     /// In the words of absences.
-    pub(super) fn reason(self) -> AbsenceReason {
+    pub(in crate::dialect) fn reason(self) -> AbsenceReason {
         match self {
             Self::Always(reason) | Self::Now(reason) => reason,
             Self::Gone => AbsenceReason::Gone,

@@ -8,7 +8,7 @@ use crate::probe::Due;
 
 /// Watches `power/control` and `power/runtime_status`, which wake nothing.
 #[derive(Debug)]
-pub(super) struct Sleep {
+pub(in crate::dialect) struct Sleep {
     control: Option<PinnedFile>,
     status: Option<PinnedFile>,
     is_managed: bool,
@@ -17,7 +17,7 @@ pub(super) struct Sleep {
 
 impl Sleep {
     /// Of the GPU of a device folder.
-    pub(super) fn open(device: &Path) -> Self {
+    pub(in crate::dialect) fn open(device: &Path) -> Self {
         let file = |name: &str| PinnedFile::open(&device.join("power").join(name)).ok();
         let mut sleep = Self {
             control: file("control"),
@@ -30,7 +30,7 @@ impl Sleep {
     }
 
     /// Whether it sleeps, or is on its way there or back. One that slept is asked once a second at most.
-    pub(super) fn is_asleep(&mut self, due: Due) -> bool {
+    pub(in crate::dialect) fn is_asleep(&mut self, due: Due) -> bool {
         if due.rare {
             self.is_managed = self.read_managed();
         }
