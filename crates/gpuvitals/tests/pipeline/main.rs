@@ -10,4 +10,5 @@ mod bad_input;
 mod capture;
 mod disk;
 mod live;
+mod machine;
 mod server;

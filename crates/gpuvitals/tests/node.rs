@@ -1,0 +1,127 @@
+//! `sample`, `doctor` and `top` on captured machines, through the real binary.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs").join(name)
+}
+
+/// Runs gpuvitals on a captured machine: command first, then what else it is told.
+fn on(machine: &str, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .args(&arguments[..1])
+        .arg("--sysfs")
+        .arg(fixture(machine))
+        .args(["--node", "node-a"])
+        .args(&arguments[1..])
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn json_lines_carry_the_column_names_of_the_table_and_why_values_are_missing() {
+    let output = on("vega56", &["sample", "--format", "jsonl", "-n", "3", "-i", "20ms"]);
+    assert!(output.status.success(), "{output:?}");
+    let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 3);
+    let first = &rows[0];
+    assert_eq!(first["table"], "gpu_events");
+    assert_eq!(first["node"], "node-a");
+    assert_eq!(first["vendor"], "amd");
+    assert_eq!(first["source"], "amd-sysfs");
+    assert_eq!(first["gpu"], 0);
+    assert!(first["power_w"].is_number() || first["power_average_w"].is_number(), "{first}");
+    assert!(first["temperature_c"].is_number());
+    assert!(first["absent"].as_object().unwrap().values().all(|reason| reason == "not_supported"));
+    let times: Vec<i64> = rows.iter().map(|row| row["timestamp_ns"].as_i64().unwrap()).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 20_000_000), "{times:?}");
+    assert!(times.iter().all(|time| time % 1_000_000 == 0));
+}
+
+#[test]
+fn csv_can_be_replayed() {
+    let output = on("rx6900xt", &["sample", "--format", "csv", "-n", "2", "-i", "20ms"]);
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "a header and two rows");
+    let columns = lines[0].split(',').count();
+    assert!(lines[0].split(',').any(|column| column == "power_average_w"));
+    assert!(lines.iter().all(|line| line.split(',').count() == columns));
+}
+
+#[test]
+fn the_table_has_a_dash_where_there_is_no_value() {
+    let output = on("hd7870", &["sample", "-n", "1"]);
+    let text = stdout(&output);
+    assert!(text.starts_with("time (UTC)"), "{text}");
+    assert!(text.lines().nth(1).unwrap().contains(" - "), "{text}");
+}
+
+#[test]
+fn the_host_is_sampled_beside_the_gpus_when_asked_for() {
+    let output = on("vega56", &["sample", "--host", "--format", "jsonl", "-n", "2", "-i", "50ms"]);
+    let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let host: Vec<&Value> = rows.iter().filter(|row| row["table"] == "system_events").collect();
+    assert_eq!((rows.len(), host.len()), (4, 2));
+    assert!(host[0]["cpu_pct"].is_null(), "a share needs two readings");
+    assert!(host[1]["ctx_switches"].as_i64() > host[0]["ctx_switches"].as_i64());
+}
+
+#[test]
+fn a_machine_without_gpus_says_what_was_looked_at() {
+    let empty = tempfile::tempdir().unwrap();
+    let path = empty.path().to_str().unwrap();
+    for command in ["sample", "top", "doctor"] {
+        let output = on("vega56", &[command, "--sysfs", path]);
+        // The later of two flags is refused, so the machine is given once.
+        assert_eq!(output.status.code(), Some(64), "{command}: {output:?}");
+        let output = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+            .env_clear()
+            .args([command, "--sysfs", path])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(69), "{command}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("no GPU"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn doctor_reads_each_device_and_its_exit_code_says_whether_sampling_works() {
+    let output = on("vega56", &["doctor", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["works"], true);
+    let gpu = report["devices"].as_array().unwrap().iter().find(|d| d["driver"] == "amd-sysfs").unwrap();
+    assert_eq!(gpu["condition"], "up");
+    assert!(gpu["values"].as_u64().unwrap() > 20, "{gpu}");
+    assert!(gpu["reading_us"].as_f64().unwrap() > 0.0);
+    let text = stdout(&on("vega56", &["doctor", "--absent"]));
+    assert!(text.contains("not_supported:"), "{text}");
+}
+
+#[test]
+fn top_prints_a_frame_where_there_is_no_terminal() {
+    let output = on("rx7900xtx", &["top", "--once"]);
+    assert!(output.status.success(), "{output:?}");
+    let frame = stdout(&output);
+    assert!(frame.starts_with("gpuvitals top  node-a  1 GPUs"), "{frame}");
+    assert_eq!(on("rx7900xtx", &["top"]).status.code(), Some(64), "without a terminal and --once");
+}
+
+#[test]
+fn a_rate_that_no_driver_stands_is_refused() {
+    let output = on("vega56", &["sample", "-i", "10us"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--interval"), "{output:?}");
+}
