@@ -45,6 +45,12 @@ pub(crate) enum Command {
     Sample(crate::sample::Sample),
     /// Show the GPUs of this machine live: bars, histories, processes
     Top(crate::top::Top),
+    /// Record GPUs and host at full rate into Parquet files, for some time or while a command runs
+    Record(crate::record::Record),
+    /// Complete a recording whose process was killed
+    Repair(crate::record::Repair),
+    /// Set a mark in the recording that this program is part of
+    Mark(crate::record::Mark),
     /// Say what was found, what is missing and what gives it; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus

@@ -13,6 +13,7 @@ mod logging;
 mod pipe;
 mod quantity;
 mod query;
+mod record;
 mod sample;
 mod sampling;
 mod signal;
@@ -66,6 +67,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Top(flags) => top::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
+        Command::Record(flags) => {
+            return record::run(&flags, &layers(flags.overrides())?.check()?.sampling);
+        }
+        Command::Repair(flags) => record::repair(&flags),
+        Command::Mark(flags) => record::mark(&flags),
         Command::Doctor(flags) => doctor::run(&flags, &layers(flags.overrides())?.check()?),
         Command::Agent(flags) => {
             let flags: Vec<Override> = flags.overrides().into_iter().chain(log_level.clone()).collect();

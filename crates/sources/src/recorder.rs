@@ -304,6 +304,16 @@ impl Recorder {
         Data::open(self.unfinished.directory())
     }
 
+    /// Ends sampling and removes what was recorded.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub fn discard(mut self) -> Result<(), RecordError> {
+        // What could not be written is not wanted.
+        let _ended = self.running.halt();
+        self.unfinished.abandon()
+    }
+
     /// Ends sampling and completes the files.
     ///
     /// # Errors

@@ -1,0 +1,266 @@
+//! `gpuvitals record`, `repair` and `mark`: recordings of this machine.
+
+mod ending;
+mod program;
+mod progress;
+mod report;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use gpuvitals_analysis::summary::Summary;
+use gpuvitals_core::Table;
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::recorder::{
+    self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
+};
+use gpuvitals_sources::registry::{Found, Verdict};
+
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+use crate::quantity;
+use crate::sample::{nothing_to_sample, refused};
+use crate::sampling::{MachineFlags, Sampling};
+use ending::Ending;
+use program::Program;
+use report::Report;
+
+/// `gpuvitals record`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+    gpuvitals record -- python train.py      records while the command runs, and exits as it does\n\
+    gpuvitals record --duration 10s --json   ten seconds, summary as JSON\n\
+    gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording")]
+pub(crate) struct Record {
+    /// Samples of a GPU a second, up to 1000
+    #[arg(long, value_name = "HZ", default_value_t = 100.0)]
+    rate: f64,
+    /// Samples of the host a second
+    #[arg(long, value_name = "HZ", default_value_t = 10.0)]
+    system_rate: f64,
+    /// Directory of the recording
+    #[arg(long, short = 'o', value_name = "DIR", default_value = "telemetry")]
+    output: PathBuf,
+    /// End after this time: 10s, 5m [default: when interrupted]
+    #[arg(long, value_name = "DURATION", conflicts_with = "command")]
+    duration: Option<String>,
+    /// Replace a recording that is there already
+    #[arg(long)]
+    force: bool,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print no progress
+    #[arg(long, short = 'q')]
+    quiet: bool,
+    #[command(flatten)]
+    machine: MachineFlags,
+    /// Command to record: begins and ends with it, passes signals on, and exits as it does
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+}
+
+/// `gpuvitals repair`
+#[derive(Debug, Args)]
+pub(crate) struct Repair {
+    /// Directory of the recording
+    #[arg(default_value = "telemetry")]
+    directory: PathBuf,
+}
+
+/// `gpuvitals mark`
+#[derive(Debug, Args)]
+pub(crate) struct Mark {
+    /// What happens now
+    text: String,
+    /// Socket of the recording; set for programs that are recorded
+    #[arg(long, env = MARK_SOCKET_VARIABLE, value_name = "PATH")]
+    socket: PathBuf,
+}
+
+impl Record {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let mut set = self.machine.overrides();
+        set.extend([("sampling.rate", self.rate.into()), ("sampling.system_rate", self.system_rate.into())]);
+        set
+    }
+
+    fn duration(&self) -> Result<Option<Duration>, Failure> {
+        let parsed = self.duration.as_deref().map(quantity::duration).transpose();
+        parsed.map_err(|e| Failure::new(Exit::Usage, format!("--duration: {e}")))
+    }
+}
+
+/// Records until the command ends, the time is over or a signal comes. Says what to exit with.
+///
+/// # Errors
+/// When there is nothing to record, or it cannot be written.
+pub(crate) fn run(flags: &Record, sampling: &Sampling) -> Result<ExitCode, Failure> {
+    let duration = flags.duration()?;
+    let found = sampling.discover()?;
+    if found.probes.is_empty() {
+        return Err(nothing_to_sample(&found));
+    }
+    warn(&found);
+    let config = recorder_config(flags, sampling)?;
+    let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
+    let watched = Arc::clone(&summary);
+    let watch = move |batch: &gpuvitals_core::Batch| {
+        watched.lock().unwrap_or_else(PoisonError::into_inner).add(batch);
+    };
+    let mut ending = Ending::listen(!flags.command.is_empty())?;
+    let recorder = Recorder::start_with(found, config, watch).map_err(failure)?;
+    let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();
+    let program = match flags.command.split_first() {
+        None => None,
+        Some((name, arguments)) => {
+            match Program::start(name, arguments, socket.as_ref().map(MarkSocket::path)) {
+                Ok(program) => Some(program),
+                Err((code, text)) => {
+                    recorder.discard().map_err(failure)?;
+                    tell(&text);
+                    return Ok(code.into());
+                }
+            }
+        }
+    };
+    let mut shown = progress::Shown::new(flags.quiet, program.is_some(), sampling.rate);
+    shown.begin(&flags.output, socket.as_ref().map(MarkSocket::path));
+    let code = ending.wait(program, duration, || shown.draw(&recorder.progress()))?;
+    shown.end();
+    drop(socket);
+    let recorded = recorder.stop().map_err(|error| unfinished(error, &flags.output))?;
+    tell_losses(&recorded);
+    let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+    print(flags, &Report::new(&recorded, &summary, sampling, code))?;
+    Ok(code.unwrap_or(0).into())
+}
+
+fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig, Failure> {
+    let sampler = sampling.sampler();
+    let mut config = RecorderConfig::new(&flags.output, sampling.machine()?);
+    config.interval = sampler.interval;
+    config.system_interval = sampler.system_interval;
+    config.slow = sampler.slow;
+    config.rare = sampler.rare;
+    config.overwrite = flags.force;
+    config.owners = Owners::new();
+    Ok(config)
+}
+
+/// Prints the summary: text beside the output of a command, or as the answer; JSON as the answer always.
+fn print(flags: &Record, report: &Report) -> Result<(), Failure> {
+    let text = if flags.json { report.json() } else { report.text() };
+    let written = if flags.json || flags.command.is_empty() {
+        io::stdout().write_all(text.as_bytes())
+    } else {
+        io::stderr().write_all(text.as_bytes())
+    };
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot print the summary", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Completes a recording that was killed.
+///
+/// # Errors
+/// When there is none, it still runs, or cannot be read.
+pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
+    let text = match recorder::repair(&flags.directory).map_err(failure)? {
+        None => format!("{}: nothing to do, the recording is whole\n", flags.directory.display()),
+        Some(repaired) => format!(
+            "{}: repaired, {} rows of GPUs, {} of the host, {} marks; {} bytes were no whole record\n",
+            flags.directory.display(),
+            repaired.gpu_rows,
+            repaired.system_rows,
+            repaired.marks,
+            repaired.torn_bytes
+        ),
+    };
+    io::stdout().write_all(text.as_bytes()).map_err(|e| Failure::io("cannot write to standard output", e))
+}
+
+/// Sets a mark in the recording that this program is part of.
+///
+/// # Errors
+/// When nobody listens at the socket.
+pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
+    send_mark(&flags.socket, &flags.text).map_err(|error| {
+        let text = format!("no recording listens at {}", flags.socket.display());
+        Failure::caused(Exit::Unavailable, text, error)
+    })
+}
+
+/// Tells on standard error what will be missing.
+fn warn(found: &Found) {
+    let without_gpu = found.probes.iter().all(|probe| probe.table() == Table::SystemEvents);
+    for finding in &found.findings {
+        if finding.verdict >= Verdict::Partial {
+            tell(&format!("{}: {}", finding.subject, finding.text));
+        }
+    }
+    if without_gpu {
+        tell("no GPU was found, only the host is recorded; `gpuvitals doctor` says why");
+    }
+}
+
+fn tell_losses(recorded: &Recorded) {
+    for target in &recorded.stuck {
+        tell(&format!("{} by {} did not answer to the end", target.name(), target.driver));
+    }
+    let progress = &recorded.progress;
+    for (count, what) in [
+        (progress.rows_dropped, "rows were dropped: the disk did not keep up"),
+        (progress.marks_dropped, "marks were dropped"),
+    ] {
+        if count > 0 {
+            tell(&format!("{count} {what}"));
+        }
+    }
+}
+
+/// Prints a line on standard error.
+fn tell(text: &str) {
+    // Nobody is left to tell when not even this can be written.
+    let _unwritten = writeln!(io::stderr(), "gpuvitals: {text}");
+}
+
+fn failure(error: RecordError) -> Failure {
+    match error {
+        RecordError::Exists { unfinished: false, .. } => {
+            Failure::new(Exit::Data, format!("{error}; --force replaces it"))
+        }
+        RecordError::Exists { unfinished: true, ref path } => {
+            let path = path.display().to_string();
+            Failure::new(
+                Exit::Data,
+                format!("{error}; `gpuvitals repair {path}` completes it, --force replaces it"),
+            )
+        }
+        RecordError::Sampler(error) => refused(error),
+        RecordError::Io { action, ref path, source } => {
+            Failure::io(format!("{action} {}", path.display()), source)
+        }
+        RecordError::Busy { .. } => Failure::caused(Exit::Unavailable, "recording", error),
+        RecordError::Thread(_) => Failure::caused(Exit::Io, "recording", error),
+        RecordError::Writer | RecordError::Batch(_) => Failure::caused(Exit::Bug, "recording", error),
+        _ => Failure::caused(Exit::Data, "recording", error),
+    }
+}
+
+/// What was written before is not lost.
+fn unfinished(error: RecordError, directory: &std::path::Path) -> Failure {
+    tell(&format!(
+        "the recording ended before its time; `gpuvitals repair {}` gives back what was written",
+        directory.display()
+    ));
+    failure(error)
+}

@@ -1,0 +1,103 @@
+//! The line that tells how a recording goes.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use gpuvitals_sources::recorder::{MARK_SOCKET_VARIABLE, Progress};
+use gpuvitals_sources::sampler::{Condition, WorkerStats};
+
+use super::report::{bytes, count};
+use super::tell;
+
+/// Looks (every half second) between two lines where no line can be redrawn.
+const LOOKS_PER_LINE: u32 = 10;
+
+/// Draws progress on standard error: in place on a terminal, else a line every five seconds.
+#[derive(Debug)]
+pub(super) struct Shown {
+    quiet: bool,
+    in_place: bool,
+    rate_hz: f64,
+    looks: u32,
+    drawn: bool,
+}
+
+impl Shown {
+    /// A command writes to the terminal itself: no line is redrawn under its hands.
+    pub(super) fn new(quiet: bool, with_command: bool, rate_hz: f64) -> Self {
+        let in_place = !with_command && io::stderr().is_terminal();
+        Self { quiet, in_place, rate_hz, looks: 0, drawn: false }
+    }
+
+    /// Says what is recorded where.
+    pub(super) fn begin(&self, directory: &Path, socket: Option<&Path>) {
+        if !self.quiet {
+            let marks = socket.map_or(String::new(), |path| {
+                format!("; marks by {MARK_SOCKET_VARIABLE}={}", path.display())
+            });
+            tell(&format!("recording to {}{marks}", directory.display()));
+        }
+    }
+
+    /// Draws it when it is time to; false when the recording has ended by itself.
+    pub(super) fn draw(&mut self, progress: &Progress) -> bool {
+        self.looks += 1;
+        // The first look comes before the first row.
+        if !self.quiet && self.looks > 1 {
+            if self.in_place {
+                self.drawn = true;
+                let _unwritten = write!(io::stderr(), "\r\x1b[K{}", line(progress, self.rate_hz));
+            } else if self.looks % LOOKS_PER_LINE == 1 {
+                tell(&line(progress, self.rate_hz));
+            }
+        }
+        !progress.is_over
+    }
+
+    /// Leaves the last line behind.
+    pub(super) fn end(&self) {
+        if self.drawn {
+            let _unwritten = writeln!(io::stderr());
+        }
+    }
+}
+
+/// `8 GPUs at 100.0 of 100 Hz, 12,800 + 160 rows, late p99 0.06 ms, 0 missed, 1.2 MB`
+fn line(progress: &Progress, rate_hz: f64) -> String {
+    let gpus: Vec<&WorkerStats> =
+        progress.workers.iter().filter(|worker| worker.driver.as_str() != "procfs").collect();
+    let workers = if gpus.is_empty() { progress.workers.iter().collect() } else { gpus };
+    let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
+    let late = workers.iter().filter_map(|worker| worker.lateness.quantile(0.99)).max();
+    let targets = progress.targets.iter().filter(|t| t.table == gpuvitals_core::Table::GpuEvents);
+    let (mut up, mut all) = (0, 0);
+    for target in targets {
+        all += 1;
+        up += u32::from(target.condition == Condition::Up);
+    }
+    let devices = match (up, all) {
+        (_, 0) => "host".to_owned(),
+        (up, all) if up == all => format!("{all} GPUs at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
+        (up, all) => format!("{up} of {all} GPUs at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
+    };
+    format!(
+        "{devices}, {} + {} rows, late p99 {}, {missed} missed, {}",
+        count(progress.gpu_rows),
+        count(progress.system_rows),
+        late.map_or("-".to_owned(), milliseconds),
+        bytes(progress.bytes)
+    )
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
+}
+
+/// Share of the ticks that were made.
+#[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
+pub(super) fn kept(workers: &[&WorkerStats]) -> f64 {
+    let made: u64 = workers.iter().map(|worker| worker.ticks).sum();
+    let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
+    if made == 0 { 0.0 } else { made as f64 / (made + missed) as f64 }
+}

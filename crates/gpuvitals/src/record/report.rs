@@ -1,0 +1,277 @@
+//! The summary at the end, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use gpuvitals_analysis::energy::EnergySource;
+use gpuvitals_analysis::summary::{GpuSummary, HostSummary, Spread, Summary};
+use gpuvitals_sources::recorder::Recorded;
+use gpuvitals_sources::sampler::WorkerStats;
+use serde::Serialize;
+
+use super::progress::kept;
+use crate::sampling::Sampling;
+
+/// Everything that is told about a recording.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Directory of the files.
+    directory: String,
+    /// Samples of a GPU a second, as asked.
+    rate_hz: f64,
+    /// Samples of the host a second, as asked.
+    system_rate_hz: f64,
+    /// Rows of `gpu_events.parquet`.
+    gpu_rows: u64,
+    /// Rows of `system_events.parquet`.
+    system_rows: u64,
+    /// Rows of `marks.parquet`.
+    marks: u64,
+    /// Marks that were not taken.
+    marks_dropped: u64,
+    /// Rows that the disk did not keep up with.
+    rows_dropped: u64,
+    /// Size of the files.
+    bytes: u64,
+    /// Exit code of the command, if one was recorded.
+    exit_code: Option<u8>,
+    gpus: Vec<Gpu>,
+    host: Option<HostSummary>,
+}
+
+#[derive(Debug, Serialize)]
+struct Gpu {
+    #[serde(flatten)]
+    summary: GpuSummary,
+    /// How often the driver's values really changed; never finer than the sampling interval.
+    update_interval_s: Option<f64>,
+    /// Ticks of its worker that were skipped.
+    ticks_missed: Option<u64>,
+    /// Share of the ticks that were made.
+    rate_kept: Option<f64>,
+    /// Readings that gave no row because the driver's snapshot was the same.
+    repeats: Option<u64>,
+    /// Below which 99 % of the ticks began late, seconds.
+    lateness_p99_s: Option<f64>,
+}
+
+impl Report {
+    pub(super) fn new(
+        recorded: &Recorded,
+        summary: &Summary,
+        sampling: &Sampling,
+        exit_code: Option<u8>,
+    ) -> Self {
+        let progress = &recorded.progress;
+        let gpu = |summary: GpuSummary| {
+            let worker = progress
+                .workers
+                .iter()
+                .find(|worker| worker.targets.iter().any(|target| **target == *summary.id));
+            let target = progress.targets.iter().find(|target| *target.name() == *summary.id);
+            let told = |read: fn(&WorkerStats) -> u64| worker.map(read);
+            Gpu {
+                update_interval_s: target
+                    .and_then(|target| target.update_interval)
+                    .map(|interval| interval.as_secs_f64()),
+                ticks_missed: told(|worker| worker.ticks_missed),
+                rate_kept: worker.map(|worker| kept(&[worker])),
+                repeats: told(|worker| worker.repeats),
+                lateness_p99_s: worker
+                    .and_then(|worker| worker.lateness.quantile(0.99))
+                    .map(|late| late.as_secs_f64()),
+                summary,
+            }
+        };
+        Self {
+            directory: recorded.directory.display().to_string(),
+            rate_hz: sampling.rate,
+            system_rate_hz: sampling.system_rate,
+            gpu_rows: recorded.gpu_rows,
+            system_rows: recorded.system_rows,
+            marks: recorded.marks,
+            marks_dropped: progress.marks_dropped,
+            rows_dropped: progress.rows_dropped,
+            bytes: progress.bytes,
+            exit_code,
+            gpus: summary.gpus().into_iter().map(gpu).collect(),
+            host: summary.hosts().into_iter().next(),
+        }
+    }
+
+    /// One JSON object.
+    pub(super) fn json(&self) -> String {
+        // Names and numbers: nothing in it can fail.
+        let value = serde_json::to_value(self).unwrap_or_default();
+        format!("{value:#}\n")
+    }
+
+    /// A table of the GPUs, where their energy comes from, and a line of the host.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |words: String| {
+            text.push_str(words.trim_end());
+            text.push('\n');
+        };
+        line(format!(
+            "recorded {} rows of GPUs, {} of the host, {} marks to {} ({})",
+            count(self.gpu_rows),
+            count(self.system_rows),
+            self.marks,
+            self.directory,
+            bytes(self.bytes)
+        ));
+        if !self.gpus.is_empty() {
+            table(&self.gpus).into_iter().for_each(&mut line);
+        }
+        for (reason, names) in reasons(&self.gpus) {
+            line(format!("energy of {}: {reason}", names.join(", ")));
+        }
+        if let Some(host) = &self.host {
+            line(host_line(host));
+        }
+        text
+    }
+}
+
+const HEADINGS: [&str; 13] = [
+    "gpu",
+    "model",
+    "seconds",
+    "rows",
+    "kept %",
+    "update ms",
+    "energy J",
+    "W mean/p99/max",
+    "MHz mean/min/max",
+    "throttled s",
+    "busy %",
+    "peak MiB",
+    "°C max",
+];
+
+/// Heading and a line a GPU, columns as wide as they need to be.
+fn table(gpus: &[Gpu]) -> Vec<String> {
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(gpus.iter().map(cells));
+    let widths: Vec<usize> = (0..HEADINGS.len())
+        .map(|at| {
+            rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    let join = |row: &[String; 13]| {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _written = match at {
+                0 | 1 => write!(line, "{cell:<width$}  "),
+                _ => write!(line, "{cell:>width$}  "),
+            };
+        }
+        line
+    };
+    rows.iter().map(join).collect()
+}
+
+fn cells(gpu: &Gpu) -> [String; 13] {
+    let summary = &gpu.summary;
+    let dash = || "-".to_owned();
+    let spread = |spread: Option<Spread>| {
+        spread.map_or_else(dash, |s| format!("{:.0}/{:.0}/{:.0}", s.mean, s.min, s.max))
+    };
+    [
+        name(gpu),
+        summary.model.clone().or_else(|| summary.pci.clone()).unwrap_or_else(|| summary.id.clone()),
+        format!("{:.1}", summary.duration_s),
+        count(summary.samples),
+        gpu.rate_kept.map_or_else(dash, |kept| format!("{:.2}", kept * 100.0)),
+        gpu.update_interval_s.map_or_else(dash, |interval| format!("{:.0}", interval * 1e3)),
+        summary.energy.as_ref().map_or_else(dash, |energy| format!("{:.1}", energy.joules)),
+        summary.power_w.map_or_else(dash, |w| format!("{:.0}/{:.0}/{:.0}", w.mean, w.p99, w.max)),
+        spread(summary.gpu_clock_mhz),
+        summary
+            .throttled
+            .map_or_else(dash, |held| format!("{:.1} ({:.0} %)", held.seconds, held.share * 100.0)),
+        summary.utilization_pct.map_or_else(dash, |busy| format!("{:.0}", busy.mean)),
+        summary.memory_used_max_mb.map_or_else(dash, |peak| format!("{peak:.0}")),
+        summary.temperature_c.map_or_else(dash, |heat| format!("{:.0}", heat.max)),
+    ]
+}
+
+fn name(gpu: &Gpu) -> String {
+    gpu.summary.gpu.map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
+}
+
+/// Where energy comes from and why, and for which GPUs it is so.
+fn reasons(gpus: &[Gpu]) -> BTreeMap<String, Vec<String>> {
+    let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for gpu in gpus {
+        let reason = match &gpu.summary.energy {
+            None => "not known, neither power nor a counter was read".to_owned(),
+            Some(energy) => {
+                let from = match energy.source {
+                    EnergySource::Counter => "by the hardware's counter",
+                    EnergySource::Integrated => "integrated from power",
+                };
+                format!("{from}; {}", energy.reason)
+            }
+        };
+        reasons.entry(reason).or_default().push(name(gpu));
+    }
+    reasons
+}
+
+fn host_line(host: &HostSummary) -> String {
+    let number = |value: Option<f64>, unit: &str| {
+        value.map_or_else(|| format!("- {unit}"), |value| format!("{value:.0} {unit}"))
+    };
+    let cpu = host.cpu_pct.map_or_else(
+        || "cpu -".to_owned(),
+        |cpu| format!("cpu {:.1} % mean, {:.1} % max", cpu.mean, cpu.max),
+    );
+    format!(
+        "host {}: {cpu}, memory {} at most, {}, {}, {}",
+        host.node.as_deref().unwrap_or("-"),
+        number(host.memory_max_mb, "MiB"),
+        number(host.ctx_switches_per_s, "context switches/s"),
+        number(host.page_faults_per_s, "page faults/s"),
+        number(host.irqs_per_s, "interrupts/s")
+    )
+}
+
+/// `12,345`
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1.2 MB`
+#[expect(clippy::cast_precision_loss, reason = "for people, to one decimal")]
+pub(super) fn bytes(number: u64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let unit = units.into_iter().find(|(size, _)| number as f64 >= *size);
+    unit.map_or_else(|| format!("{number} B"), |(size, name)| format!("{:.1} {name}", number as f64 / size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_sizes_have_units() {
+        assert_eq!(
+            (count(0), count(999), count(1_000), count(12_345_678)),
+            ("0".into(), "999".into(), "1,000".into(), "12,345,678".into())
+        );
+        assert_eq!(
+            (bytes(17), bytes(1_234), bytes(5_600_000)),
+            ("17 B".into(), "1.2 kB".into(), "5.6 MB".into())
+        );
+    }
+}
