@@ -230,6 +230,30 @@ fn partitions_come_and_go_while_it_is_read() {
 }
 
 #[test]
+fn an_element_that_is_missing_this_time_is_absent_this_time() {
+    let dir = node("CPX", &metrics(8, 0, 0));
+    let mut probe = amd_sysfs::find(&machine(dir.path())).probes.remove(0);
+    let mut reading = Reading::default();
+    let mut read = |bytes: &[u8]| {
+        write(&device(dir.path(), 0), "gpu_metrics", bytes);
+        reading.clear();
+        probe.read(Due::default(), &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        let down = reading.rows().iter().filter(|row| row.is_down().is_some()).count();
+        (value(row, "power_w"), absence(row, "power_w"), row.absences().len(), down)
+    };
+    let whole = metrics(8, 0, 0);
+    let mut without_power = whole.clone();
+    without_power[10..12].fill(0xff);
+    assert_eq!(read(&whole).0, Some(750.0));
+    assert_eq!(read(&whole), (Some(750.0), None, 0, 0));
+    assert_eq!(read(&without_power), (None, Some(AbsenceReason::Invalid), 1, 0));
+    let (_, broken, _, down) = read(&whole[..100]);
+    assert_eq!((broken, down), (Some(AbsenceReason::Invalid), 8), "partitions have nothing but the table");
+    assert_eq!(read(&whole), (Some(750.0), None, 0, 0));
+}
+
+#[test]
 fn the_second_die_of_an_mi250_has_no_power_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let device = device(dir.path(), 0);

@@ -106,9 +106,15 @@ fn a_table_that_is_broken_this_time_is_absent_this_time() {
         reading.clear();
         probe.read(due, &mut reading).unwrap();
         let row = &reading.rows()[0];
-        (value(row, "power_w"), absence(row, "gpu_clock_mhz"), value(row, "memory_used_mb"))
+        (
+            value(row, "power_w"),
+            absence(row, "power_w"),
+            absence(row, "gpu_clock_mhz"),
+            value(row, "memory_used_mb"),
+        )
     };
-    let (up, broken) = ((Some(36.0), None, Some(637.0)), (None, Some(AbsenceReason::Invalid), Some(637.0)));
+    let invalid = Some(AbsenceReason::Invalid);
+    let (up, broken) = ((Some(36.0), None, None, Some(637.0)), (None, invalid, invalid, Some(637.0)));
     assert_eq!(read(Due::ALL, &whole), up);
     for _ in 0..3 {
         assert_eq!(read(Due::default(), &whole[..whole.len() - 1]), broken);
@@ -161,6 +167,12 @@ fn a_gpu_whose_firmware_does_not_answer_at_first_is_down_and_then_read_without_i
         assert_eq!(value(row, "power_w"), Some(36.0));
         assert_eq!(absence(row, "voltage_gfx_mv"), Some(AbsenceReason::Invalid), "asked again each time");
     }
+    fs::remove_file(device.join("gpu_metrics")).unwrap();
+    fs::copy(fixture("rx6900xt").join("class/drm/card0/device/gpu_metrics"), device.join("gpu_metrics"))
+        .unwrap();
+    reading.clear();
+    probe.read(Due::ALL, &mut reading).unwrap();
+    assert!(reading.rows()[0].snapshot_id().is_some(), "the table is looked for again, rarely");
 }
 
 #[test]

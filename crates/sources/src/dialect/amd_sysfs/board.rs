@@ -8,8 +8,7 @@ use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId};
 use tracing::warn;
 
-use super::card::{Card, read_text};
-use super::findings::hwmon;
+use super::card::{Card, hwmon, read_text};
 use super::parse;
 use super::plan::candidates;
 use super::ras::Ras;
@@ -95,15 +94,29 @@ const KNOWN: &[MetricId] = &[
     MetricId::of("throttle_socket_thermal_count"),
     MetricId::of("throttle_vr_thermal_count"),
     MetricId::of("throttle_hbm_thermal_count"),
+    MetricId::of("below_limit_ppt_count"),
+    MetricId::of("below_limit_thermal_count"),
+    MetricId::of("below_limit_low_utilization_count"),
     MetricId::of("below_limit_total_count"),
+    MetricId::of("throttled"),
     PCIE_GEN,
     MetricId::of("pcie_width"),
     PCIE_SPEED,
     MetricId::of("pcie_gen_max"),
     MetricId::of("pcie_width_max"),
     MetricId::of("pcie_replays"),
+    MetricId::of("pcie_replay_rollovers"),
+    MetricId::of("pcie_naks_sent"),
+    MetricId::of("pcie_naks_received"),
+    MetricId::of("pcie_recoveries"),
+    MetricId::of("pcie_other_end_recoveries"),
+    MetricId::of("pcie_bandwidth_acc"),
+    MetricId::of("pcie_bandwidth_raw"),
     MetricId::of("interconnect_tx_bytes"),
     MetricId::of("interconnect_rx_bytes"),
+    MetricId::of("interconnect_links_up"),
+    MetricId::of("interconnect_width"),
+    MetricId::of("interconnect_speed_gtps"),
     MetricId::of("ras_corrected"),
     MetricId::of("ras_uncorrected"),
     MetricId::of("ras_deferred"),
@@ -120,8 +133,9 @@ const FAILURES_MAX: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Board {
     table: Option<Table>,
-    /// What the table gave when it was first read.
-    covered: Vec<(MetricId, Tier)>,
+    /// What the first reading gave, and how many values a reading of the fast tier has.
+    given: Vec<(MetricId, Tier)>,
+    usual_fast: usize,
     gauges: Vec<Gauge>,
     memory: Option<Memory>,
     ras: Ras,
@@ -170,7 +184,7 @@ impl Board {
         Ok(Self::with(table))
     }
 
-    /// Without `gpu_metrics`: it has failed again and again.
+    /// Without `gpu_metrics`, which has failed again and again.
     pub(super) fn without_table() -> Self {
         Self::with(None)
     }
@@ -178,7 +192,8 @@ impl Board {
     fn with(table: Option<Table>) -> Self {
         Self {
             table,
-            covered: Vec::new(),
+            given: Vec::new(),
+            usual_fast: 0,
             gauges: Vec::new(),
             memory: None,
             ras: Ras::default(),
@@ -200,50 +215,49 @@ impl Board {
         let is_first = !self.is_open;
         let due = if is_first { Due::ALL } else { due };
         let row = reading.row(&whom.whole);
-        let mut parts = None;
+        // Taken out, so that its bytes stay while the files are read.
         let mut table = self.table.take();
-        let read = table.as_mut().map(|table| table.read(due));
-        match read {
-            Some(Ok((metrics, reader))) => {
-                reader.fill(&metrics, due, row);
-                if is_first {
-                    self.cover(row);
-                    self.open_files(card, row)?;
-                    let before = row.values().len();
-                    reader.stand_in(&metrics, row);
-                    self.covered
-                        .extend(row.values().iter().skip(before).map(|(id, _)| (*id, id.metric().tier)));
-                }
-                let divided = Reader::partitions(&metrics);
-                parts = Some((metrics, if divided > 1 { divided } else { 0 }));
-            }
-            Some(Err(Missing::Gone)) => return Err(Missing::Gone),
-            Some(Err(missing)) => {
-                let missed = self.covered.iter().filter(|(_, tier)| due.has(*tier));
-                missed.for_each(|(metric, _)| row.absent(*metric, missing.reason()));
-            }
-            None if is_first => self.open_files(card, row)?,
-            None => {}
+        let mut read = table.as_mut().map(|table| table.read(due)).transpose();
+        match &mut read {
+            Ok(Some((metrics, reader))) => reader.fill(metrics, due, row),
+            Err(Missing::Gone) => return Err(Missing::Gone),
+            _ => {}
         }
-        if !is_first {
+        if is_first {
+            self.open_files(card, row)?;
+        } else {
             self.read_files(due, row)?;
         }
-        self.finish(due, row);
-        if let Some((metrics, divided)) = parts {
-            if divided != whom.partitions.len() {
-                whom.partitions = rename(divided);
+        if let (true, Ok(Some((metrics, reader)))) = (is_first, &mut read) {
+            reader.stand_in(metrics, row);
+        }
+        derive(due, row);
+        if is_first {
+            self.given = row.values().iter().map(|(id, _)| (*id, id.metric().tier)).collect();
+            self.usual_fast = self.given.iter().filter(|(_, tier)| *tier == Tier::Fast).count();
+        }
+        let reason = read.as_ref().err().map_or(AbsenceReason::Invalid, |missing| missing.reason());
+        self.tell_missing(due, reason, row);
+        match &read {
+            Ok(Some((metrics, _))) => {
+                let divided = Reader::partitions(metrics);
+                if divided != whom.partitions.len() {
+                    whom.partitions = rename(divided);
+                }
+                for (partition, identity) in whom.partitions.iter().enumerate() {
+                    Reader::fill_partition(metrics, partition, due, reading.row(identity));
+                }
             }
-            for (partition, identity) in whom.partitions.iter().enumerate() {
-                Reader::fill_partition(&metrics, partition, due, reading.row(identity));
+            _ => {
+                for identity in &whom.partitions {
+                    reading.row(identity).down(reason, "gpu_metrics did not answer");
+                }
             }
         }
+        drop(read);
         self.table = table;
         self.is_open = true;
         Ok(())
-    }
-
-    fn cover(&mut self, row: &Row) {
-        self.covered = row.values().iter().map(|(id, _)| (*id, id.metric().tier)).collect();
     }
 
     /// Opens and reads the files of what the row lacks.
@@ -293,37 +307,35 @@ impl Board {
         if due.rare { self.ras.read(row) } else { Ok(()) }
     }
 
-    /// What follows from other values, and at the rare tier what this GPU does not have.
-    fn finish(&self, due: Due, row: &mut Row) {
-        if row.get(POWER).is_none()
-            && let Some(average) = row.get(POWER_AVERAGE)
-        {
-            row.float(POWER, narrow(average.as_f64()));
-        }
-        match (row.get(TEMPERATURE), row.get(TEMPERATURE_JUNCTION)) {
-            (Some(edge), _) if due.slow => row.float(TEMPERATURE_EDGE, narrow(edge.as_f64())),
-            (None, Some(junction)) => row.float(TEMPERATURE, narrow(junction.as_f64())),
-            _ => {}
-        }
-        if let Some(generation) =
-            row.get(PCIE_SPEED).and_then(|speed| parse::pcie_generation(narrow(speed.as_f64())))
-        {
-            row.int(PCIE_GEN, generation);
-        }
-        if row.values().is_empty() {
+    /// Says what is missing: this time, of what was given before; at the rare tier also what this GPU does not have.
+    fn tell_missing(&mut self, due: Due, reason: AbsenceReason, row: &mut Row) {
+        let values = row.values().len();
+        if values == 0 {
             let missing = row.absences().first().map(|(_, reason)| *reason);
             let denied = (!self.denied.is_empty()).then_some(AbsenceReason::Denied);
-            let reason = missing.or(denied).unwrap_or(AbsenceReason::NotSupported);
-            row.down(reason, "no file of it gives a value");
+            row.down(missing.or(denied).unwrap_or(reason), "no file of it gives a value");
+        }
+        let is_fast = !due.slow && !due.rare;
+        if is_fast && values >= self.usual_fast {
+            self.usual_fast = values;
+            return;
+        }
+        let is_told = |row: &Row, metric| {
+            row.get(metric).is_some() || row.absences().iter().any(|(id, _)| *id == metric)
+        };
+        for &(metric, _) in self.given.iter().filter(|(_, tier)| due.has(*tier)) {
+            if !is_told(row, metric) {
+                row.absent(metric, reason);
+            }
         }
         if !due.rare {
             return;
         }
-        if let Some(partitions) = self.partitions.filter(|_| row.get(PARTITIONS).is_none()) {
+        if let Some(partitions) = self.partitions.filter(|_| !is_told(row, PARTITIONS)) {
             row.int(PARTITIONS, partitions);
         }
         for &metric in KNOWN {
-            if row.get(metric).is_none() && row.absences().iter().all(|(id, _)| *id != metric) {
+            if !is_told(row, metric) {
                 let is_denied = self.denied.contains(&metric);
                 row.absent(
                     metric,
@@ -331,6 +343,24 @@ impl Board {
                 );
             }
         }
+    }
+}
+
+/// What follows from other values.
+fn derive(due: Due, row: &mut Row) {
+    if row.get(POWER).is_none()
+        && let Some(average) = row.get(POWER_AVERAGE)
+    {
+        row.float(POWER, narrow(average.as_f64()));
+    }
+    match (row.get(TEMPERATURE), row.get(TEMPERATURE_JUNCTION)) {
+        (Some(edge), _) if due.slow => row.float(TEMPERATURE_EDGE, narrow(edge.as_f64())),
+        (None, Some(junction)) => row.float(TEMPERATURE, narrow(junction.as_f64())),
+        _ => {}
+    }
+    let generation = |speed: Value| parse::pcie_generation(narrow(speed.as_f64()));
+    if let Some(generation) = row.get(PCIE_SPEED).and_then(generation) {
+        row.int(PCIE_GEN, generation);
     }
 }
 
@@ -414,4 +444,18 @@ fn is_instinct(card: &Card) -> bool {
             |id| matches!(id, 0x7388..=0x738f | 0x7400..=0x741f | 0x74a0..=0x74bf | 0x75a0..=0x75bf),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::metrics_given;
+    use super::*;
+
+    #[test]
+    fn whatever_is_read_is_told_when_it_is_not_there() {
+        let files = candidates(Path::new("/"), Some(Path::new("/")), false);
+        let given = files.into_iter().map(|(_, (metric, ..))| metric).chain(metrics_given());
+        let untold: Vec<_> = given.filter(|id| !KNOWN.contains(id)).map(|id| id.metric().column).collect();
+        assert!(untold.is_empty(), "{untold:?}");
+    }
 }

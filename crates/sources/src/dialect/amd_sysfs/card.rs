@@ -170,7 +170,9 @@ impl Shared {
         let Uevent { driver, pci_id, slot } = parse::parse_uevent(&uevent);
         let hex = |file: &str| read_text(&device.join(file)).as_deref().and_then(parse::parse_hex);
         let vendor = hex("vendor").or(pci_id.map(|(vendor, _)| vendor));
-        if vendor != Some(VENDOR) {
+        // A capture may lack both; its hardware monitor says whose it is.
+        let by_monitor = || read_text(&hwmon(&device)?.join("name")).filter(|name| name == "amdgpu");
+        if vendor.map_or_else(|| by_monitor().is_none(), |vendor| vendor != VENDOR) {
             return None;
         }
         let device_id = hex("device").or(pci_id.map(|(_, device)| device));
@@ -219,6 +221,12 @@ fn address_of(device: &Path) -> Option<String> {
 
 fn link_name(link: &Path) -> Option<String> {
     fs::read_link(link).ok()?.file_name().and_then(OsStr::to_str).map(str::to_owned)
+}
+
+/// The folder of a device's own hardware monitor.
+pub(super) fn hwmon(device: &Path) -> Option<PathBuf> {
+    let folder = device.join("hwmon");
+    names(&folder).into_iter().find(|name| name.starts_with("hwmon")).map(|name| folder.join(name))
 }
 
 /// Names in a folder, sorted; none where there is no folder.

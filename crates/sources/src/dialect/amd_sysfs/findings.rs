@@ -1,11 +1,11 @@
 //! What `doctor` tells about AMD GPUs: what is there, what is missing, and what gives it. Looks at names and rights, and
 //! opens no sensor.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::Access;
 
-use super::card::{Card, names, read_text, unbound};
+use super::card::{Card, hwmon, read_text, unbound};
 use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::{Finding, Verdict};
@@ -88,12 +88,6 @@ fn asleep(card: &Card) -> Option<String> {
     let power = card.device.join("power");
     read_text(&power.join("control")).filter(|control| control == "auto")?;
     read_text(&power.join("runtime_status")).filter(|status| status.starts_with("suspend"))
-}
-
-/// The folder of the GPU's own hardware monitor.
-pub(super) fn hwmon(device: &Path) -> Option<PathBuf> {
-    let folder = device.join("hwmon");
-    names(&folder).into_iter().find(|name| name.starts_with("hwmon")).map(|name| folder.join(name))
 }
 
 /// The first file of those that matter most that is there and must not be read.

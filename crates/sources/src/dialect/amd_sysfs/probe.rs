@@ -26,6 +26,8 @@ pub(super) struct SysfsProbe {
     /// Why it is not open yet, and how often that was tried.
     waits: Option<AbsenceReason>,
     tries: u32,
+    /// Whether it is read without a table that is there.
+    is_makeshift: bool,
     is_lost: bool,
 }
 
@@ -33,7 +35,24 @@ impl SysfsProbe {
     pub(super) fn new(machine: Machine, card: Card) -> Self {
         let whole = Arc::new(card.identity(&machine, Driver::AmdSysfs, None));
         let whom = Whom { whole, partitions: Vec::new() };
-        Self { machine, card, whom, sleep: None, board: None, waits: None, tries: 0, is_lost: false }
+        Self {
+            machine,
+            card,
+            whom,
+            sleep: None,
+            board: None,
+            waits: None,
+            tries: 0,
+            is_makeshift: false,
+            is_lost: false,
+        }
+    }
+
+    /// Nothing of it can be read now.
+    fn down(&self, reason: AbsenceReason, text: &'static str, reading: &mut Reading) {
+        for identity in std::iter::once(&self.whom.whole).chain(&self.whom.partitions) {
+            reading.row(identity).down(reason, text);
+        }
     }
 
     /// Drops every open file; the card is looked for at the next reading.
@@ -72,14 +91,19 @@ impl SysfsProbe {
         }
         match Board::open(&self.card) {
             Ok(board) => self.board = Some(board),
-            Err(Missing::Now(_)) if self.tries >= TRIES_MAX => self.board = Some(Board::without_table()),
+            Err(Missing::Now(_)) if self.tries >= TRIES_MAX => {
+                self.board = Some(Board::without_table());
+                self.is_makeshift = true;
+                self.waits = None;
+                return Ok(());
+            }
             Err(missing) => {
                 self.tries += 1;
                 self.waits = Some(missing.reason());
                 return Err(missing);
             }
         }
-        self.waits = None;
+        (self.waits, self.tries, self.is_makeshift) = (None, 0, false);
         Ok(())
     }
 }
@@ -102,16 +126,15 @@ impl Probe for SysfsProbe {
         let device = &self.card.device;
         if self.sleep.get_or_insert_with(|| Sleep::open(device)).is_asleep(due) {
             let text = "asleep (power/runtime_status); left so";
-            reading.row(&self.whom.whole).down(AbsenceReason::Suspended, text);
+            self.down(AbsenceReason::Suspended, text, reading);
             return Ok(());
         }
-        if self.board.is_none() {
+        if self.board.is_none() || (self.is_makeshift && due.rare) {
             match self.open(due) {
                 Ok(()) => {}
                 Err(Missing::Gone) => return Err(self.lose(reading)),
                 Err(missing) => {
-                    let reason = missing.reason();
-                    reading.row(&self.whom.whole).down(reason, "gpu_metrics does not answer yet");
+                    self.down(missing.reason(), "gpu_metrics does not answer yet", reading);
                     return Ok(());
                 }
             }

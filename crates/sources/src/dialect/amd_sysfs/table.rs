@@ -165,7 +165,7 @@ const STAND_INS: &[Entry] = &[
 /// The same of 3.0, whose units are known.
 const STAND_INS_V3: &[Entry] = &[
     fast("utilization_pct", Field::AverageGfxActivity),
-    fast("media_utilization_pct", Field::AverageVcnActivity),
+    slow("media_utilization_pct", Field::AverageVcnActivity),
     entry("power_average_w", Tier::Fast, Field::AverageSocketPower, Pick::Largest, Scale(1, 1000)),
 ];
 
@@ -267,10 +267,7 @@ impl Reader {
             let _told = is_locked.map(|is_locked| row.int(LOCKED, is_locked));
             fill_engines(table, 0..XCP_MAX, row);
         }
-        let stamp = table.get(Field::FirmwareTimestamp).filter(|&stamp| stamp > 0);
-        if let Some(stamp) = stamp.or_else(|| table.get(Field::SystemClockCounter)) {
-            row.snapshot(stamp.cast_unsigned());
-        }
+        name_snapshot(table, row);
     }
 
     /// What no file gave, and the table has averaged; asked once, when the files have been tried.
@@ -324,10 +321,10 @@ impl Reader {
         let _told = self.was_throttled.map(|is_throttled| row.int(THROTTLED, is_throttled));
     }
 
-    /// Partitions that the package is divided into; 1 where it is whole or says nothing.
+    /// Partitions that the package is divided into; none where it is whole or says nothing.
     pub(super) fn partitions(table: &GpuMetrics<'_>) -> usize {
         let count = table.get(Field::NumPartition).and_then(|count| usize::try_from(count).ok());
-        count.filter(|count| (1..=XCP_MAX).contains(count)).unwrap_or(1)
+        count.filter(|count| (2..=XCP_MAX).contains(count)).unwrap_or(0)
     }
 
     /// What is due of one partition: what is its own, nothing of the package.
@@ -343,11 +340,15 @@ impl Reader {
         if due.slow {
             fill_engines(table, partition..partition + 1, row);
         }
-        if let Some(stamp) =
-            table.get(Field::FirmwareTimestamp).or_else(|| table.get(Field::SystemClockCounter))
-        {
-            row.snapshot(stamp.cast_unsigned());
-        }
+        name_snapshot(table, row);
+    }
+}
+
+/// When the firmware took the values, else when the driver fetched them: the same again is one snapshot read twice.
+fn name_snapshot(table: &GpuMetrics<'_>, row: &mut Row) {
+    let stamp = table.get(Field::FirmwareTimestamp).filter(|&stamp| stamp > 0);
+    if let Some(stamp) = stamp.or_else(|| table.get(Field::SystemClockCounter)) {
+        row.snapshot(stamp.cast_unsigned());
     }
 }
 
@@ -393,4 +394,11 @@ fn pick(elements: impl Iterator<Item = Option<i64>>, pick: Pick) -> Option<(i64,
         Pick::Mean => Some((sum, count)),
         Pick::Ones => Some((ones, 1)),
     }
+}
+
+/// Every metric that some table gives.
+#[cfg(test)]
+pub(super) fn metrics_given() -> impl Iterator<Item = MetricId> {
+    let parts = [DISCRETE, BOARD, PACKAGE, APU, CLOCKS, STAND_INS, STAND_INS_V3, BELOW_LIMIT].concat();
+    parts.into_iter().map(|entry| entry.metric).chain([ENERGY, THROTTLED, LOCKED, JPEG, MEDIA])
 }
