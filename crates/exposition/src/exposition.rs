@@ -19,8 +19,8 @@ use crate::values::Values;
 
 /// GPUs that are remembered at most; more than any machine has, partitions counted.
 const GPUS_MAX: usize = 1024;
-/// How long after the end of a window its last rows may come in.
-const LATE_NS: i64 = 2_000_000_000;
+/// How long after the end of a window its last rows may come in, where no later row says that they have.
+const LATE_NS: i64 = 5_000_000_000;
 
 /// What to show.
 #[derive(Debug, Clone, Copy)]

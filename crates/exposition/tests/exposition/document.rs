@@ -40,7 +40,7 @@ the `Accept` header asks.
 
 `<name>_window{stat=\"min|max|mean|p99\"}` has what was sampled in the last complete window. Windows lie on the grid of the wall
 clock: with 30 s they end at :00 and :30 of every minute, on all nodes alike; `gpu_window_end_timestamp_seconds` says
-which one is shown. A window counts as complete about 2 s after its end. The one in which sampling began is left out.
+which one is shown. A window is complete when the first sample after it has come in. The one in which sampling began is left out.
 `mean` is the mean of the samples, each counting once; `p99` is within 1 % of the exact value. A sample that comes after its
 window is complete is left out. In the sets `basic` and `standard` utilisation, power, memory used, temperature and the graphics
 clock have windows; in `all` every gauge that is read at the sampling rate.

@@ -75,6 +75,19 @@ fn a_spike_between_two_scrapes_is_the_maximum_of_its_window() {
 }
 
 #[test]
+fn a_sample_that_comes_after_its_window_was_closed_is_counted_as_late() {
+    let mut exposition = exposition(Series::Standard, Compat::Off);
+    let at = |second: i64, watts| batch(&nvidia(), &[(NOON + second * S, &[("power_w", watts)])]);
+    for (second, watts) in [(0, 100.0), (31, 100.0), (29, 700.0), (32, 100.0)] {
+        exposition.observe(&at(second, watts));
+    }
+    assert_eq!(exposition.late_samples(), 1);
+    let samples = scrape(&mut exposition, NOON + 32 * S, &[up(&nvidia())]);
+    assert_eq!(value(&samples, "gpu_power_watts_window", &[("stat", "max")]), Some(100.0));
+    assert_eq!(value(&samples, "gpu_power_watts", &[]), Some(100.0), "and is not the latest");
+}
+
+#[test]
 fn energy_is_the_integral_of_a_made_up_load_and_busy_time_of_its_utilisation() {
     // 100 W, and 600 W with full utilisation in the second half of each second; 60 s at 100 Hz, in batches of a second.
     let mut exposition = exposition(Series::Standard, Compat::Off);
