@@ -19,6 +19,7 @@
 //! ```
 
 pub mod amd;
+pub mod nvidia;
 
 use std::fmt;
 use std::io;
@@ -263,7 +264,7 @@ impl fmt::Debug for ClocksFound {
 type Find = fn(&Machine) -> ClocksFound;
 
 /// The ways to set clocks.
-const WAYS: &[(Driver, Find)] = &[(Driver::AmdSysfs, amd::find)];
+const WAYS: &[(Driver, Find)] = &[(Driver::AmdSysfs, amd::find), (Driver::Nvml, nvidia::find)];
 
 /// Finds the GPUs whose clocks can be asked for; with `forced` only by those ways.
 pub fn find(machine: &Machine, forced: &[Driver]) -> ClocksFound {

@@ -27,11 +27,12 @@ use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::{Finding, Found, Verdict};
-use code::Code;
+pub(crate) use code::{Answer, Code};
 use events::Events;
 use library::{Listed, OpenError, Opened};
 use probe::NvmlProbe;
 use processes::Processes;
+pub(crate) use raw::{Gpu, Raw};
 
 /// Environment variable that names another library than the system's: that of a driver in an unusual place, or a
 /// stand-in.
@@ -42,16 +43,21 @@ const SUBJECT: &str = "nvml";
 
 /// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] says so.
 pub fn find(machine: &Machine) -> Found {
-    match std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => find_by(machine, Path::new(&path)),
-        None if machine.is_captured() => Found::default(),
-        None => found(machine, library::open(library::PATHS.map(PathBuf::from).to_vec(), PATIENCE)),
-    }
+    libraries(machine).map_or_else(Found::default, |paths| probes(machine, paths))
 }
 
 /// Finds the GPUs that a certain library names.
 pub fn find_by(machine: &Machine, library: &Path) -> Found {
-    found(machine, library::open(vec![library.to_owned()], PATIENCE))
+    probes(machine, vec![library.to_owned()])
+}
+
+/// The libraries to try, in order; none where the machine is a captured tree.
+pub(crate) fn libraries(machine: &Machine) -> Option<Vec<PathBuf>> {
+    match std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => Some(vec![PathBuf::from(path)]),
+        None if machine.is_captured() => None,
+        None => Some(library::PATHS.map(PathBuf::from).to_vec()),
+    }
 }
 
 /// Key ([`Identity::key`]) of the MIG instance with this UUID (`MIG-…`), as orchestrators name it; none before a probe has
@@ -60,61 +66,61 @@ pub fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
     mig::key_of(mig_uuid)
 }
 
-fn found(machine: &Machine, opened: Result<Opened, OpenError>) -> Found {
-    let mut found = Found::default();
-    let opened = match opened {
+fn probes(machine: &Machine, libraries: Vec<PathBuf>) -> Found {
+    let (gpus, findings) = gpus(machine, libraries);
+    let mut found = Found { findings, ..Found::default() };
+    let Some(raw) = gpus.first().map(|known| known.raw) else { return found };
+    let events = Events::start(raw);
+    let mut processes = Processes::new(raw, machine);
+    for known in gpus {
+        processes.watch(&known.identity);
+        found.probes.push(Box::new(NvmlProbe::new(known, events.clone())));
+    }
+    found.processes.push(Box::new(processes));
+    found
+}
+
+/// A GPU that has a name.
+pub(crate) struct Known {
+    pub(crate) raw: &'static Raw,
+    pub(crate) gpu: Gpu,
+    pub(crate) identity: Arc<Identity>,
+    /// Whether `GetPowerUsage` is the average over a second on this part.
+    is_power_averaged: bool,
+}
+
+/// The GPUs that the first of these libraries names, and what was seen on the way.
+pub(crate) fn gpus(machine: &Machine, libraries: Vec<PathBuf>) -> (Vec<Known>, Vec<Finding>) {
+    let opened = match library::open(libraries, PATIENCE) {
         Ok(opened) => opened,
-        Err(error) => {
-            found.findings.push(why_none(machine, &error));
-            return found;
-        }
+        Err(error) => return (Vec::new(), vec![why_none(machine, &error)]),
     };
-    let driver: Arc<str> = Arc::from(opened.driver.as_str());
-    let text = format!(
-        "driver {driver}, NVML {}, {} GPUs ({})",
-        opened.nvml,
-        opened.gpus.len(),
-        opened.path.display()
-    );
-    found.findings.push(Finding::new(Verdict::Good, SUBJECT, text));
-    let events = Events::start(opened.raw);
-    let mut processes = Processes::new(opened.raw, machine);
-    for (index, listed) in opened.gpus.into_iter().enumerate() {
+    let Opened { raw, path, driver, nvml, gpus } = opened;
+    let text = format!("driver {driver}, NVML {nvml}, {} GPUs ({})", gpus.len(), path.display());
+    let (mut known, mut findings) = (Vec::new(), vec![Finding::new(Verdict::Good, SUBJECT, text)]);
+    for (index, listed) in gpus.into_iter().enumerate() {
         let subject = format!("{SUBJECT} GPU {index}");
-        match listed {
-            None => found.findings.push(
-                Finding::new(Verdict::Broken, subject, format!("it has not answered within {} s", PATIENCE.as_secs()))
-                    .remedy("look for NVRM and Xid lines in the kernel log; a GPU that hangs needs a reset or a reboot"),
+        let broken = |text: String| Finding::new(Verdict::Broken, &subject, text);
+        findings.push(match listed {
+            None => broken(format!("it has not answered within {} s", PATIENCE.as_secs())).remedy(
+                "look for NVRM and Xid lines in the kernel log; a GPU that hangs needs a reset or a reboot",
             ),
-            Some(Err(code)) => found.findings.push(sick(subject, code)),
+            Some(Err(code)) => broken(code.to_string()).remedy(cure(code)),
             Some(Ok(listed)) => match identity(machine, &driver, index, &listed) {
                 Ok(identity) => {
                     let pci = identity.get(IdentityColumn::Pci).unwrap_or("no PCI address");
                     let model = identity.get(IdentityColumn::Model).unwrap_or("a GPU without a name");
-                    found.findings.push(Finding::new(Verdict::Good, format!("{subject} ({pci})"), model));
+                    let finding = Finding::new(Verdict::Good, format!("{subject} ({pci})"), model);
+                    let is_power_averaged = is_power_averaged(&listed);
                     let identity = Arc::new(identity);
-                    processes.watch(&identity);
-                    let probe = NvmlProbe::new(
-                        opened.raw,
-                        listed.gpu,
-                        identity,
-                        &driver,
-                        is_power_averaged(&listed),
-                        events.clone(),
-                    );
-                    found.probes.push(Box::new(probe));
+                    known.push(Known { raw, gpu: listed.gpu, identity, is_power_averaged });
+                    finding
                 }
-                Err(error) => {
-                    let text = format!("what the driver calls it is no name: {error}");
-                    found.findings.push(Finding::new(Verdict::Broken, subject, text));
-                }
+                Err(error) => broken(format!("what the driver calls it is no name: {error}")),
             },
-        }
+        });
     }
-    if !found.probes.is_empty() {
-        found.processes.push(Box::new(processes));
-    }
-    found
+    (known, findings)
 }
 
 fn identity(
@@ -148,8 +154,9 @@ fn is_power_averaged(listed: &Listed) -> bool {
     listed.architecture.is_some_and(|it| (AMPERE..UNKNOWN).contains(&it)) && !is_ga100
 }
 
-fn sick(subject: String, code: Code) -> Finding {
-    let remedy = match code {
+/// What helps against a GPU that cannot be named.
+fn cure(code: Code) -> &'static str {
+    match code {
         Code::GPU_IS_LOST | Code::UNKNOWN => {
             "look for NVRM and Xid 79 in the kernel log; the GPU needs a reset or the machine a reboot"
         }
@@ -157,8 +164,7 @@ fn sick(subject: String, code: Code) -> Finding {
         Code::NO_PERMISSION => "give read and write access to /dev/nvidiactl and /dev/nvidiaN",
         Code::OPERATING_SYSTEM => "restart the container; systemctl daemon-reload takes device files away",
         _ => "look for NVRM lines in the kernel log",
-    };
-    Finding::new(Verdict::Broken, subject, code.to_string()).remedy(remedy)
+    }
 }
 
 fn why_none(machine: &Machine, error: &OpenError) -> Finding {

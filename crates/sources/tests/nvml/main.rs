@@ -1,6 +1,7 @@
 //! NVML through a stand-in that is loaded as the real library is: every value crosses the foreign interface.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clocks;
 mod faults;
 mod stub;
 mod values;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use gpuvitals_core::{Identity, MetricId};
+use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 
+use super::Known;
 use super::board::Board;
 use super::code::{Code, Meaning};
 use super::events::{Events, Xids};
@@ -34,24 +35,19 @@ pub(super) struct NvmlProbe {
 }
 
 impl NvmlProbe {
-    pub(super) fn new(
-        raw: &'static Raw,
-        gpu: Gpu,
-        identity: Arc<Identity>,
-        driver: &Arc<str>,
-        is_power_averaged: bool,
-        events: Option<Arc<Events>>,
-    ) -> Self {
+    pub(super) fn new(known: Known, events: Option<Arc<Events>>) -> Self {
+        let Known { raw, gpu, identity, is_power_averaged } = known;
+        let driver = identity.shared(IdentityColumn::Driver).map_or_else(|| Arc::from(""), Arc::clone);
         Self {
             raw,
             gpu: Some(gpu),
             identity,
-            driver: Arc::clone(driver),
             is_power_averaged,
             events,
             xids: Arc::default(),
             is_watched: false,
-            board: Board::new(driver),
+            board: Board::new(&driver),
+            driver,
             instances: Vec::new(),
         }
     }

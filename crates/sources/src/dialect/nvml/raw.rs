@@ -299,19 +299,6 @@ impl Raw {
         }
     }
 
-    /// Speed of the fastest fan, % of its maximum.
-    pub(crate) fn fan_pct(&self, gpu: Gpu) -> Answer<u32> {
-        match self.fans(gpu) {
-            Ok(0) => Err(Code::NOT_SUPPORTED),
-            Ok(fans) => {
-                let others = (1..fans.min(8)).filter_map(|fan| self.fan_pct_of(gpu, fan).ok());
-                self.fan_pct_of(gpu, 0).map(|first| others.fold(first, u32::max))
-            }
-            Err(code) if code.asks_for_older_call() => self.fan_pct_old(gpu),
-            Err(code) => Err(code),
-        }
-    }
-
     pub(crate) fn fan_rpm(&self, gpu: Gpu) -> Answer<u32> {
         let mut value =
             sys::nvmlFanSpeedInfo_t { version: version::<sys::nvmlFanSpeedInfo_t>(1), fan: 0, speed: 0 };
@@ -387,6 +374,42 @@ impl Raw {
             }
             answer => answer,
         }
+    }
+}
+
+/// Clocks that can be held, and holding them.
+impl Raw {
+    /// Memory clocks, MHz, highest first.
+    pub(crate) fn memory_clocks_mhz(&self, gpu: Gpu) -> Answer<Vec<u32>> {
+        let mut list = Vec::new();
+        filled(&mut list, 0, |count, into| {
+            call!(self, nvmlDeviceGetSupportedMemoryClocks(gpu.0, count, into))
+        })?;
+        Ok(list)
+    }
+
+    /// Graphics clocks beside a memory clock, MHz, highest first.
+    pub(crate) fn graphics_clocks_mhz(&self, gpu: Gpu, memory: u32) -> Answer<Vec<u32>> {
+        let mut list = Vec::new();
+        let ask = |count, into| call!(self, nvmlDeviceGetSupportedGraphicsClocks(gpu.0, memory, count, into));
+        filled(&mut list, 0, ask)?;
+        Ok(list)
+    }
+
+    pub(crate) fn lock_gpu_clocks(&self, gpu: Gpu, min: u32, max: u32) -> Answer<()> {
+        call!(self, nvmlDeviceSetGpuLockedClocks(gpu.0, min, max))
+    }
+
+    pub(crate) fn reset_gpu_clocks(&self, gpu: Gpu) -> Answer<()> {
+        call!(self, nvmlDeviceResetGpuLockedClocks(gpu.0))
+    }
+
+    pub(crate) fn lock_memory_clocks(&self, gpu: Gpu, min: u32, max: u32) -> Answer<()> {
+        call!(self, nvmlDeviceSetMemoryLockedClocks(gpu.0, min, max))
+    }
+
+    pub(crate) fn reset_memory_clocks(&self, gpu: Gpu) -> Answer<()> {
+        call!(self, nvmlDeviceResetMemoryLockedClocks(gpu.0))
     }
 }
 

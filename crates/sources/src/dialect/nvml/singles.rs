@@ -3,7 +3,7 @@
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{MetricId, batch::Value};
 
-use super::code::Answer;
+use super::code::{Answer, Code};
 use super::ledger::{Gate, Ledger};
 use super::raw::{Gpu, Raw};
 use crate::probe::{Due, ProbeError, Row};
@@ -33,6 +33,8 @@ const SHUTDOWN: u32 = 0;
 const SLOWDOWN: u32 = 1;
 const MEMORY_MAX: u32 = 2;
 const GPU_MAX: u32 = 3;
+/// Most fans of a board that are asked.
+const FANS_MAX: u32 = 8;
 
 /// Read at the tier of the metric, unless a field value has given it already.
 const SINGLES: &[Single] = &[
@@ -46,7 +48,7 @@ const SINGLES: &[Single] = &[
     single("jpeg_utilization_pct", |raw, gpu| raw.jpeg_pct(gpu).map(first)),
     single("ofa_utilization_pct", |raw, gpu| raw.ofa_pct(gpu).map(first)),
     single("performance_state", |raw, gpu| raw.performance_state(gpu).map(count)),
-    single("fan_speed_pct", |raw, gpu| raw.fan_pct(gpu).map(count)),
+    single("fan_speed_pct", |raw, gpu| fan_pct(raw, gpu).map(count)),
     single("fan_speed_rpm", |raw, gpu| raw.fan_rpm(gpu).map(count)),
     single("temperature_margin_c", |raw, gpu| raw.temperature_margin_c(gpu).map(Value::Int)),
     single("pcie_gen", |raw, gpu| raw.pcie_gen(gpu).map(count)),
@@ -86,6 +88,19 @@ const SINGLES: &[Single] = &[
     }),
     single("sram_threshold_exceeded", |raw, gpu| raw.sram_threshold_exceeded(gpu).map(count)),
 ];
+
+/// Speed of the fastest fan, % of its maximum.
+fn fan_pct(raw: &Raw, gpu: Gpu) -> Answer<u32> {
+    match raw.fans(gpu) {
+        Ok(0) => Err(Code::NOT_SUPPORTED),
+        Ok(fans) => {
+            let others = (1..fans.min(FANS_MAX)).filter_map(|fan| raw.fan_pct_of(gpu, fan).ok());
+            raw.fan_pct_of(gpu, 0).map(|first| others.fold(first, u32::max))
+        }
+        Err(code) if code.asks_for_older_call() => raw.fan_pct_old(gpu),
+        Err(code) => Err(code),
+    }
+}
 
 fn count(value: u32) -> Value {
     Value::Int(i64::from(value))

@@ -1,0 +1,265 @@
+//! Clocks of NVIDIA GPUs by NVML: locked GPU clocks (from Volta on) and locked memory clocks (from Ampere on).
+//!
+//! NVML sets locks and resets them, and does not tell which is in force: the way back from a lock is the reset, and
+//! whether somebody holds the clocks stays unknown. A lock holds until it is reset, the driver is reloaded or the machine
+//! boots, for every user of the GPU; setting one takes root. The hardware may still go below it for power or heat.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::Identity;
+
+use super::{ClockControl, ClockError, ClockState, ClocksFound, Level, Lock, Plan, Step};
+use crate::dialect::nvml::{self, Answer, Code, Gpu, Known, Raw};
+use crate::machine::Machine;
+
+const LOCK_GPU: &str = "nvmlDeviceSetGpuLockedClocks";
+const RESET_GPU: &str = "nvmlDeviceResetGpuLockedClocks";
+const LOCK_MEMORY: &str = "nvmlDeviceSetMemoryLockedClocks";
+const RESET_MEMORY: &str = "nvmlDeviceResetMemoryLockedClocks";
+const REMEDY: &str = "run it as root";
+
+/// NVML's numbers of clocks.
+const GRAPHICS: u32 = 0;
+const MEMORY: u32 = 2;
+/// Clocks between two entries of the list count as the nearer one; they are 15 MHz apart.
+const STEP_MHZ: u32 = 15;
+/// A GPU takes some tens of milliseconds to follow a lock: looked at so often, so far apart.
+const LOOKS: u32 = 25;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Finds the NVIDIA GPUs. A captured tree has none.
+pub fn find(machine: &Machine) -> ClocksFound {
+    nvml::libraries(machine).map_or_else(ClocksFound::default, |libraries| controls(machine, libraries))
+}
+
+/// Finds the GPUs that a certain library names.
+pub fn find_by(machine: &Machine, library: &Path) -> ClocksFound {
+    controls(machine, vec![library.to_owned()])
+}
+
+fn controls(machine: &Machine, libraries: Vec<PathBuf>) -> ClocksFound {
+    let (gpus, findings) = nvml::gpus(machine, libraries);
+    let control = |known: Known| {
+        let Known { raw, gpu, identity, .. } = known;
+        Box::new(NvidiaClocks { raw, gpu, identity }) as Box<dyn ClockControl>
+    };
+    ClocksFound { controls: gpus.into_iter().map(control).collect(), findings }
+}
+
+/// The clocks of one NVIDIA GPU.
+struct NvidiaClocks {
+    raw: &'static Raw,
+    gpu: Gpu,
+    identity: Arc<Identity>,
+}
+
+/// Lowest and highest clock of a lock, MHz.
+type Bounds = (u32, u32);
+
+impl NvidiaClocks {
+    fn target(&self, call: &str) -> String {
+        format!("{call}({})", self.identity.uuid().unwrap_or_default())
+    }
+
+    fn step(&self, call: &str, bounds: Option<Bounds>) -> Step {
+        let text = bounds.map_or_else(String::new, |(min, max)| format!("{min},{max}"));
+        Step { target: self.target(call), text }
+    }
+
+    fn unreadable(&self, call: &str, code: Code) -> ClockError {
+        ClockError::Unreadable { target: self.target(call), source: io::Error::other(code.to_string()) }
+    }
+
+    /// Memory clocks that can be set, highest first; none where the part or driver lists none.
+    fn memory_choices(&self) -> Vec<u32> {
+        self.raw.memory_clocks_mhz(self.gpu).unwrap_or_default()
+    }
+
+    /// GPU clocks that can be set beside the highest memory clock, highest first.
+    fn gpu_choices(&self, memory_choices: &[u32]) -> Vec<u32> {
+        let highest = memory_choices.iter().max();
+        highest.and_then(|memory| self.raw.graphics_clocks_mhz(self.gpu, *memory).ok()).unwrap_or_default()
+    }
+
+    /// The bounds of the GPU clock that are asked for, if any are.
+    fn gpu_bounds(
+        &self,
+        lock: &Lock,
+        choices: &[u32],
+        plan: &mut Plan,
+    ) -> Result<Option<Bounds>, ClockError> {
+        let what = "GPU clock";
+        match (lock.level, lock.gpu_mhz, lock.gpu_levels.as_slice()) {
+            (None | Some(Level::Manual), None, levels) => entries(choices, levels, what),
+            (None | Some(Level::Manual), Some(mhz), []) => nearest(choices, mhz, what, plan).map(Some),
+            (Some(Level::Auto), None, []) => {
+                plan.forward.push(self.step(RESET_GPU, None));
+                Ok(None)
+            }
+            (Some(Level::High), None, []) => highest(choices, what).map(Some),
+            (Some(Level::Low), None, []) => lowest(choices, what).map(Some),
+            (Some(level), None, []) => Err(ClockError::NotSupported {
+                what: format!("level {}", level.as_str()),
+                why: "NVIDIA has the levels auto, low and high, and frequencies".to_owned(),
+            }),
+            _ => Err(ClockError::Wrong(
+                "a level, a frequency and entries of the list exclude each other on NVIDIA".to_owned(),
+            )),
+        }
+    }
+}
+
+impl ClockControl for NvidiaClocks {
+    fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    fn state(&mut self) -> Result<ClockState, ClockError> {
+        let gpu_mhz = self.raw.clock_mhz(self.gpu, GRAPHICS);
+        let memory_choices_mhz = self.memory_choices();
+        let gpu_choices_mhz = self.gpu_choices(&memory_choices_mhz);
+        let ends = |choices: &[u32]| Some((*choices.iter().min()?, *choices.iter().max()?));
+        Ok(ClockState {
+            gpu_mhz: Some(gpu_mhz.map_err(|code| self.unreadable("nvmlDeviceGetClockInfo", code))?),
+            memory_mhz: self.raw.clock_mhz(self.gpu, MEMORY).ok(),
+            gpu_range_mhz: ends(&gpu_choices_mhz),
+            gpu_choices_mhz,
+            memory_choices_mhz,
+            ..ClockState::default()
+        })
+    }
+
+    fn plan(&mut self, lock: &Lock) -> Result<Plan, ClockError> {
+        let mut plan = Plan::default();
+        let memory_choices = self.memory_choices();
+        let gpu_choices = self.gpu_choices(&memory_choices);
+        if let Some(bounds) = self.gpu_bounds(lock, &gpu_choices, &mut plan)? {
+            plan.forward.push(self.step(LOCK_GPU, Some(bounds)));
+            plan.back.push(self.step(RESET_GPU, None));
+        }
+        let memory = match (lock.memory_mhz, lock.memory_levels.as_slice()) {
+            (Some(mhz), []) => Some(nearest(&memory_choices, mhz, "memory clock", &mut plan)?),
+            (None, levels) => entries(&memory_choices, levels, "memory clock")?,
+            _ => {
+                let text = "a memory clock and entries of the list exclude each other";
+                return Err(ClockError::Wrong(text.to_owned()));
+            }
+        };
+        if let Some(bounds) = memory {
+            plan.forward.push(self.step(LOCK_MEMORY, Some(bounds)));
+            plan.back.push(self.step(RESET_MEMORY, None));
+        }
+        if !plan.back.is_empty() {
+            plan.notes
+                .push("NVML does not tell which lock is in force: the way back is its reset".to_owned());
+        }
+        Ok(plan)
+    }
+
+    fn plan_reset(&mut self) -> Result<Plan, ClockError> {
+        let mut forward = vec![self.step(RESET_GPU, None)];
+        // Parts without locked memory clocks refuse the reset too; they list one memory clock or none.
+        if self.memory_choices().len() > 1 {
+            forward.push(self.step(RESET_MEMORY, None));
+        }
+        Ok(Plan { forward, ..Plan::default() })
+    }
+
+    fn apply(&mut self, step: &Step) -> Result<(), ClockError> {
+        let is = |call: &str| step.target == self.target(call);
+        let answer: Answer<()> = match bounds_of(&step.text) {
+            Some((min, max)) if is(LOCK_GPU) => self.raw.lock_gpu_clocks(self.gpu, min, max),
+            Some((min, max)) if is(LOCK_MEMORY) => self.raw.lock_memory_clocks(self.gpu, min, max),
+            None if is(RESET_GPU) => self.raw.reset_gpu_clocks(self.gpu),
+            None if is(RESET_MEMORY) => self.raw.reset_memory_clocks(self.gpu),
+            _ => return Err(ClockError::Wrong(format!("{step} is no step of this GPU"))),
+        };
+        let Err(code) = answer else { return Ok(()) };
+        let target = step.target.clone();
+        Err(match code {
+            Code::NO_PERMISSION => ClockError::Denied { target, remedy: REMEDY.to_owned() },
+            Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND => {
+                let why = "GPU clocks are locked from Volta on, memory clocks from Ampere on".to_owned();
+                ClockError::NotSupported { what: target, why }
+            }
+            _ => ClockError::Refused {
+                target,
+                text: step.text.clone(),
+                source: io::Error::other(code.to_string()),
+            },
+        })
+    }
+
+    fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError> {
+        let lock = steps.iter().rfind(|step| step.target == self.target(LOCK_GPU));
+        let Some((step, (min, max))) = lock.and_then(|step| Some((step, bounds_of(&step.text)?))) else {
+            return Ok(());
+        };
+        let mut seen = None;
+        for _ in 0..LOOKS {
+            let Ok(mhz) = self.raw.clock_mhz(self.gpu, GRAPHICS) else { return Ok(()) };
+            // An idle GPU may rest below the lock, and power or heat may hold it there.
+            let has_reason = self.raw.clock_reasons(self.gpu).is_ok_and(|reasons| reasons != 0);
+            if mhz <= max.saturating_add(STEP_MHZ) && (mhz.saturating_add(STEP_MHZ) >= min || has_reason) {
+                return Ok(());
+            }
+            seen = Some(mhz);
+            std::thread::park_timeout(BETWEEN_LOOKS);
+        }
+        Err(ClockError::NoEffect {
+            target: step.target.clone(),
+            asked: step.text.clone(),
+            seen: seen.map_or_else(String::new, |mhz| format!("{mhz} MHz")),
+        })
+    }
+}
+
+/// `1200,1980` as bounds.
+fn bounds_of(text: &str) -> Option<Bounds> {
+    let (min, max) = text.split_once(',')?;
+    Some((min.parse().ok()?, max.parse().ok()?))
+}
+
+fn none_listed(what: &str) -> ClockError {
+    ClockError::NotSupported {
+        what: format!("choosing a {what}"),
+        why: "the driver lists no clocks for this GPU".to_owned(),
+    }
+}
+
+fn highest(choices: &[u32], what: &str) -> Result<Bounds, ClockError> {
+    choices.iter().max().map(|mhz| (*mhz, *mhz)).ok_or_else(|| none_listed(what))
+}
+
+fn lowest(choices: &[u32], what: &str) -> Result<Bounds, ClockError> {
+    choices.iter().min().map(|mhz| (*mhz, *mhz)).ok_or_else(|| none_listed(what))
+}
+
+/// The clock of the list that is nearest to what is asked for; only clocks of the list can be held exactly.
+fn nearest(choices: &[u32], mhz: u32, what: &str, plan: &mut Plan) -> Result<Bounds, ClockError> {
+    let ((low, _), (high, _)) = (lowest(choices, what)?, highest(choices, what)?);
+    if !(low..=high).contains(&mhz) {
+        return Err(ClockError::Wrong(format!("a {what} of {mhz} MHz: it can be {low} to {high} MHz")));
+    }
+    let near = choices.iter().copied().min_by_key(|choice| choice.abs_diff(mhz)).unwrap_or(mhz);
+    if near != mhz {
+        plan.notes.push(format!("{near} MHz is the {what} nearest to {mhz} MHz"));
+    }
+    Ok((near, near))
+}
+
+/// From the lowest to the highest of the chosen entries.
+fn entries(choices: &[u32], numbers: &[u32], what: &str) -> Result<Option<Bounds>, ClockError> {
+    let mut bounds: Option<Bounds> = None;
+    for number in numbers {
+        let Some(&mhz) = choices.get(*number as usize) else {
+            let text = format!("there is no {what} number {number}; the driver lists {}", choices.len());
+            return Err(ClockError::Wrong(text));
+        };
+        bounds = Some(bounds.map_or((mhz, mhz), |(min, max)| (min.min(mhz), max.max(mhz))));
+    }
+    Ok(bounds)
+}
