@@ -17,7 +17,9 @@ dashboard: ## Build the web page
 	cd dashboard && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --no-audit --no-fund --loglevel=error; } && npm run --silent build
 
 run: build ## Build, then show the GPUs of this machine, or replay the sample
-	$(BIN) up --csv $(SAMPLE) --times now --loop
+	@if $(BIN) doctor >/dev/null 2>&1; then exec $(BIN) up; \
+	else echo "no GPU can be sampled here ($(BIN) doctor says why): replaying a recording"; \
+	  exec $(BIN) up --csv $(SAMPLE) --times now --loop; fi
 
 demo: build ## Build, then show a simulated fleet of 64 GPUs
 	$(BIN) up --source simulated --gpus 64 --hosts 8 --data-dir "$$(mktemp -d)"
