@@ -45,8 +45,10 @@ pub(crate) use settings::{Agent, AgentFlags, environment};
 
 /// Threads that serve scrapes: a second one answers probes while the first renders.
 const SERVING_THREADS: usize = 2;
-/// Part of the grace that open scrapes may take, and that the sampling may take.
-const GRACE_SHARE: u32 = 4;
+/// Part of the grace that open scrapes may take.
+const SCRAPES_SHARE: u32 = 4;
+/// Part of the grace that sampling may take: a reading that is not out for good comes back sooner.
+const SAMPLING_SHARE: u32 = 8;
 /// Lists of processes that wait for their follower at most; there is one for each vendor.
 const TABLES_MAX: usize = 16;
 
@@ -219,7 +221,7 @@ impl Running {
     ) -> Result<(), Failure> {
         let (stop, stop_asking) = (CancellationToken::new(), CancellationToken::new());
         let grace = config.shutdown.grace;
-        let serving = Arc::clone(&self.server).serve(listener, stop.clone(), grace / GRACE_SHARE);
+        let serving = Arc::clone(&self.server).serve(listener, stop.clone(), grace / SCRAPES_SHARE);
         let mut serving = tokio::spawn(serving);
         let machine = config.sampling.machine()?;
         if let Some(socket) = ownership::kubelet_socket(&config.agent, &machine) {
@@ -249,7 +251,7 @@ impl Running {
                 Err(error) => tracing::error!(%error, "the server ended by a panic"),
             }
         }
-        self.stop_sampling(grace / GRACE_SHARE, background);
+        self.stop_sampling(grace / SAMPLING_SHARE, background);
         tracing::info!("stopped");
         failure.map_or(Ok(()), Err)
     }

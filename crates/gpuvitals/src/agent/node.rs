@@ -1,13 +1,13 @@
 //! The node as a scrape sees it: the sampler, what it has handed on so far, and whether all that still moves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerError, TargetState};
@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const PULSE_NS: i64 = 30_000_000_000;
 /// How long all GPUs of NVML must be unreadable before a restart is asked for.
 const LOST_NS: i64 = 120_000_000_000;
+/// Between two looks at how the devices do.
+const LOOK_NS: i64 = 500_000_000;
 /// Most GPUs and partitions of a node; what comes beyond is not sampled.
 const TARGETS_MAX: usize = 512;
 
@@ -62,6 +64,8 @@ impl Node {
 
     /// Feeds what is sampled to the exposition until the other end of `stop` is gone.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
+        let mut seen = Seen::new();
+        let mut looked_ns = 0;
         loop {
             let batch = self.sampler.next(PATIENCE);
             let is_idle = batch.is_none() && self.sampler.is_over();
@@ -70,7 +74,12 @@ impl Node {
             }
             let now = Moment::now();
             self.pulse_ns.store(now.mono_ns, Ordering::Relaxed);
-            self.watch_library(now);
+            if now.mono_ns - looked_ns >= LOOK_NS {
+                looked_ns = now.mono_ns;
+                let states = self.sampler.states();
+                tell_changes(&states, &mut seen);
+                self.watch_library(&states, now);
+            }
             // Where nothing is sampled, nothing can be waited for but the stop.
             let wait = if is_idle { PATIENCE } else { Duration::ZERO };
             if stop.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
@@ -81,8 +90,7 @@ impl Node {
 
     /// NVML lives in this process, and after some failures (the driver was updated, the container lost its device nodes) only a
     /// new process can read again. A restart is worth it once: a process that never read anything does not ask for one.
-    fn watch_library(&self, now: Moment) {
-        let states = self.sampler.states();
+    fn watch_library(&self, states: &[TargetState], now: Moment) {
         let mut gpus = states.iter().filter(|state| state.driver == Driver::Nvml).peekable();
         if gpus.peek().is_none() {
             return;
@@ -148,6 +156,40 @@ impl Node {
             }
         }
         Ok(added)
+    }
+}
+
+/// How each device did at the last look: why it gave nothing, or nothing.
+type Seen = HashMap<Arc<str>, Option<AbsenceReason>>;
+
+/// Logs which devices have stopped giving rows, and which do again.
+fn tell_changes(states: &[TargetState], seen: &mut Seen) {
+    for state in states {
+        let Some(device) =
+            state.identity.key().or_else(|| state.identity.shared(IdentityColumn::Node).cloned())
+        else {
+            continue;
+        };
+        let (trouble, detail) = match &state.condition {
+            Condition::Starting => continue,
+            Condition::Up => (None, ""),
+            Condition::Down { reason, detail } => (Some(*reason), detail.as_str()),
+            Condition::Stuck { .. } => (Some(AbsenceReason::TimedOut), "a reading is out past its deadline"),
+        };
+        let before = seen.insert(Arc::clone(&device), trouble).flatten();
+        if before == trouble {
+            continue;
+        }
+        let driver = state.driver.as_str();
+        match trouble {
+            None => tracing::info!(%device, driver, "the device answers again"),
+            Some(AbsenceReason::Suspended) => {
+                tracing::info!(%device, driver, detail, "the device sleeps and is left asleep");
+            }
+            Some(reason) => {
+                tracing::warn!(%device, driver, reason = reason.as_str(), detail, "the device does not answer");
+            }
+        }
     }
 }
 

@@ -158,3 +158,32 @@ pub(crate) fn slurm(settings: &Agent, machine: &Machine) -> Option<Slurm> {
     };
     is_wanted.then(|| Slurm::new(&machine.procfs))
 }
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::{Identity, IdentityColumn};
+
+    use super::*;
+
+    #[test]
+    fn what_two_tellers_say_is_one_list_and_silence_is_believed_after_a_minute() {
+        let ownership = Ownership::new();
+        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        let name = || GpuName::Uuid("GPU-1".into());
+        ownership
+            .tell("kubelet", Ok(vec![(name(), Owner { pod: Some("train-0".into()), ..Owner::default() })]));
+        ownership.tell("slurm", Ok(vec![(name(), Owner { job: Some("4711".into()), ..Owner::default() })]));
+        let held = |by| ownership.owners().attribute(&gpu).get(by).map(str::to_owned);
+        assert_eq!(held(IdentityColumn::Pod).as_deref(), Some("train-0"));
+        assert_eq!(held(IdentityColumn::Job).as_deref(), Some("4711"));
+        for failure in 1..=FAILURES_MAX {
+            assert_eq!(held(IdentityColumn::Pod).is_some(), failure <= FAILURES_MAX, "{failure}");
+            ownership.tell("kubelet", Err("gone".to_owned()));
+            assert_eq!(ownership.told(), [("kubelet", false), ("slurm", true)]);
+        }
+        assert_eq!(held(IdentityColumn::Pod), None);
+        assert_eq!(held(IdentityColumn::Job).as_deref(), Some("4711"));
+        ownership.tell("kubelet", Ok(Vec::new()));
+        assert_eq!(ownership.told(), [("kubelet", true), ("slurm", true)]);
+    }
+}

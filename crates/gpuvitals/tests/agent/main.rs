@@ -6,5 +6,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
+mod authority;
+mod hanging;
+mod node;
+mod owners;
 mod process;
+mod prometheus;
+mod reload;
 mod scraping;

@@ -80,7 +80,7 @@ impl Agent {
             }
         });
         let mut agent = Self { child, url: String::new(), log };
-        let line = agent.logged("metrics: ");
+        let line = agent.logged("metrics: http");
         line["message"].as_str().unwrap().trim_start_matches("metrics: ").clone_into(&mut agent.url);
         agent
     }
@@ -95,6 +95,11 @@ impl Agent {
         let (lines, _) =
             self.log.came.wait_timeout_while(lines, PATIENCE, |lines| find(lines).is_none()).unwrap();
         find(&lines).unwrap_or_else(|| panic!("{words:?} was never logged: {lines:#?}"))
+    }
+
+    /// Everything that was logged so far.
+    pub(crate) fn log_text(&self) -> String {
+        format!("{:?}", self.log.lines.lock().unwrap())
     }
 
     /// The URL of another path.

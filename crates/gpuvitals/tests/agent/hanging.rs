@@ -1,0 +1,73 @@
+//! A GPU that hangs: a sensor that is a FIFO nobody writes to. It costs nobody but itself.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::node::{Node, RX580, VEGA56, series};
+use super::process::value;
+
+/// Makes the power sensor of the RX 580 a FIFO.
+fn hang(node: &Node) -> PathBuf {
+    let sensor = node.path("sys/class/drm/card0/device/hwmon/hwmon4/power1_average");
+    std::fs::remove_file(&sensor).unwrap();
+    let status = Command::new("mkfifo").arg(&sensor).status().unwrap();
+    assert!(status.success());
+    sensor
+}
+
+#[test]
+fn a_gpu_that_hangs_is_shown_as_such_and_comes_back() {
+    let node = Node::new();
+    let sensor = hang(&node);
+    let agent = node.agent(&["--rate", "20"]);
+    let (sick, well) = (series("gpu_up", 0, RX580), series("gpu_up", 1, VEGA56));
+    let reason = series("gpu_down_reason", 0, RX580).replace('{', "{reason=\"stuck\",");
+    let text = agent.until("the reason", |text| value(text, &reason) == Some(1.0));
+    assert_eq!((value(&text, &sick), value(&text, &well)), (Some(0.0), Some(1.0)), "{text}");
+    assert_eq!(agent.get("/readyz", &[]).status, 200, "a GPU that hangs does not hold up the others");
+    assert_eq!(agent.get("/healthz", &[]).status, 200, "nor would a restart cure it");
+    agent.logged("does not answer");
+
+    // Every scrape is answered, shows nothing of the sick one, and the others' samples go on.
+    let samples = series("gpu_samples_total", 1, VEGA56);
+    let before = value(&text, &samples).unwrap();
+    let text = agent.until("30 more samples", |text| value(text, &samples).unwrap() > before + 30.0);
+    assert!(!text.contains(&series("gpu_power_watts", 0, RX580)), "{text}");
+    let (seconds, scrapes) = ("gpuvitals_scrape_seconds_total ", "gpuvitals_scrapes_total ");
+    let mean = value(&text, seconds).unwrap() / value(&text, scrapes).unwrap();
+    assert!(
+        mean < 0.1,
+        "a scrape took {mean} s on average; one that waited for the device would take seconds"
+    );
+
+    // The sensor answers again: a value for each reading.
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut fifo = OpenOptions::new().write(true).open(&sensor).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                fifo.write_all(b"33000000\n").unwrap();
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+        });
+        let power = series("gpu_power_watts", 0, RX580);
+        agent.until("the GPU", |text| value(text, &sick) == Some(1.0) && value(text, &power) == Some(33.0));
+        agent.logged("answers again");
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_gpu_that_hangs_does_not_hold_up_the_end() {
+    let node = Node::new();
+    let _sensor = hang(&node);
+    let mut agent = node.agent(&[]);
+    agent.logged("does not answer");
+    agent.signal("TERM");
+    assert_eq!(agent.logged("left behind")["gpu"], RX580);
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}

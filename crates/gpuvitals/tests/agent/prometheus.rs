@@ -1,0 +1,122 @@
+//! A real Prometheus scrapes the agent, and PromQL over what it got is right.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::authority::Authority;
+use super::node::Node;
+
+struct Prometheus {
+    child: Child,
+    url: String,
+}
+
+impl Prometheus {
+    fn start(node: &Node, config: &str) -> Self {
+        let file = node.write("prometheus.yml", config);
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", node.path("tsdb").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg("--log.level=error")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("prometheus runs; scripts/need promtool installs it");
+        Self { child, url: format!("http://127.0.0.1:{port}") }
+    }
+
+    /// Value of a query with one result; none while it has no or more results, or Prometheus does not answer yet.
+    fn ask(&self, query: &str) -> Option<f64> {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build().into();
+        let request = agent.get(format!("{}/api/v1/query", self.url)).query("query", query);
+        let text = request.call().ok()?.body_mut().read_to_string().ok()?;
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        match answer["data"]["result"].as_array().map(Vec::as_slice) {
+            Some([only]) => only["value"][1].as_str().unwrap().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Asks until the value is near to what it has to be: what Prometheus knows grows with each scrape.
+    fn becomes(&self, query: &str, expected: f64) {
+        let mut last = None;
+        for _ in 0..1200 {
+            last = self.ask(query);
+            if last.is_some_and(|value| (value - expected).abs() <= expected.abs() * 0.05) {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        panic!("{query} is {last:?} and never became {expected}");
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // After an assertion failed nobody else ends it.
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
+
+#[test]
+fn prometheus_scrapes_it_with_tls_and_login_and_promql_is_right() {
+    let node = Node::new();
+    let authority = Authority::new();
+    let ca = authority.file(node.path("ca.crt"));
+    let server = authority.sign("127.0.0.1", &node.path(""));
+    let client = authority.sign("prometheus", &node.path(""));
+    let logins = node.write("logins", "prometheus:s3cret\n");
+    std::fs::set_permissions(&logins, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let password = node.write("password", "s3cret");
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let agent = node.agent(&[
+        "--rate=20",
+        "--interval=2s",
+        "--compat=both",
+        &format!("--tls-cert={}", text(&server.cert)),
+        &format!("--tls-key={}", text(&server.key)),
+        &format!("--tls-client-ca={}", text(&ca)),
+        &format!("--basic-auth-file={}", text(&logins)),
+    ]);
+    // docs/agent.md shows this scrape configuration.
+    let prometheus = Prometheus::start(
+        &node,
+        &format!(
+            "global:\n  scrape_interval: 1s\n\
+             scrape_configs:\n\
+             - job_name: gpuvitals\n\
+             \x20 scheme: https\n\
+             \x20 tls_config: {{ca_file: {}, cert_file: {}, key_file: {}}}\n\
+             \x20 basic_auth: {{username: prometheus, password_file: {}}}\n\
+             \x20 static_configs:\n\
+             \x20 - targets: [\"{}\"]\n",
+            text(&ca),
+            text(&client.cert),
+            text(&client.key),
+            text(&password),
+            agent.url.trim_start_matches("https://").trim_end_matches("/metrics"),
+        ),
+    );
+    prometheus.becomes("up{job=\"gpuvitals\"}", 1.0);
+    prometheus.becomes("count(gpu_up == 1)", 2.0);
+    // The captures stand still: 41.045 W and 8 W.
+    prometheus.becomes("gpu_power_watts{gpu=\"0\"}", 41.045);
+    prometheus.becomes("sum by (vendor) (gpu_power_watts)", 49.045);
+    prometheus
+        .becomes("sum(gpu_power_watts * on (uuid) group_left (model) gpu_info{model=~\".*687f.*\"})", 8.0);
+    prometheus.becomes("rate(gpu_energy_joules_total{gpu=\"0\"}[10s])", 41.045);
+    prometheus.becomes("gpu_power_watts_window{gpu=\"1\",stat=\"max\"}", 8.0);
+    prometheus.becomes("rate(gpu_samples_total{gpu=\"1\"}[10s])", 20.0);
+    prometheus.becomes("DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"}", 41.045);
+    prometheus.becomes("DCGM_FI_DEV_BOARD_POWER_WATTS{gpu=\"0\"}", 41.045);
+    prometheus.becomes("host_cpus", 2.0);
+    prometheus.becomes("max_over_time(gpuvitals_config_last_reload_successful[10s])", 1.0);
+    // A GPU whose last sample is old would be found by this; it is none.
+    prometheus.becomes("count(time() - gpu_last_sample_timestamp_seconds < 10)", 2.0);
+}
