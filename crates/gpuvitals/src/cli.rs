@@ -11,17 +11,19 @@ use crate::sampling::MachineFlags;
 
 /// What are my GPUs doing?
 ///
-/// Takes what GPUs report, keeps it, and shows it. This version replays captures (CSV of any shape, dcgm-exporter series)
-/// and simulates fleets; reading the GPUs of this machine comes next.
+/// Reads AMD and NVIDIA GPUs and the host at up to 1,000 Hz, shows, records and exposes what it reads, keeps history, and
+/// answers questions about it.
 #[derive(Debug, Parser)]
 #[command(
     name = "gpuvitals",
     version,
     max_term_width = 100,
     after_help = "Start here:\n  \
-        gpuvitals up --source simulated        a simulated fleet with its dashboard, nothing else needed\n  \
-        gpuvitals up --csv data.csv            replay a capture, then look at it\n  \
-        gpuvitals query gpus                   the same in the terminal\n\n\
+        gpuvitals doctor                       what was found, what is missing, and what gives it\n  \
+        gpuvitals top                          the GPUs of this machine, live\n  \
+        gpuvitals record -- COMMAND            a recording at 100 Hz while a command runs\n  \
+        gpuvitals agent                        metrics for Prometheus on port 9400\n  \
+        gpuvitals up                           history, API and dashboard; --source simulated needs no GPU\n\n\
         Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 bug, 74 I/O, 77 permission, 78 configuration."
 )]
 pub(crate) struct Cli {
