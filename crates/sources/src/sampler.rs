@@ -9,11 +9,11 @@ mod clock;
 mod handoff;
 mod schedule;
 mod state;
-mod stop;
 mod worker;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,7 +25,6 @@ use gpuvitals_core::{Batch, BatchBuilder, Origin};
 use crate::attribution::Owners;
 use crate::probe::{Driver, Probe};
 use handoff::{Handoff, Taken};
-use stop::Stop;
 use worker::{Terms, Worker};
 
 pub use clock::Moment;
@@ -97,7 +96,7 @@ pub struct Sampler {
     config: SamplerConfig,
     owners: Arc<Owners>,
     handoff: Arc<Handoff>,
-    stop: Arc<Stop>,
+    stop: Arc<AtomicBool>,
     workers: Mutex<Vec<(Arc<state::WorkerState>, JoinHandle<()>)>>,
 }
 
@@ -204,10 +203,17 @@ impl Sampler {
         self.handoff.rows_dropped()
     }
 
+    fn tell_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for (_, thread) in &*self.workers.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.thread().unpark();
+        }
+    }
+
     /// Ends sampling: workers finish the tick they are in and hand over what they have. Waits for them so long at most, and says
     /// who is still out: a worker that waits for a sick device cannot be ended, only left.
     pub fn stop(&self, patience: Duration) -> Vec<TargetState> {
-        self.stop.set();
+        self.tell_to_stop();
         let deadline = Moment::now().mono_ns.saturating_add(clock::nanos(patience));
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while clock::mono_ns() < deadline && !workers.iter().all(|(state, _)| state.has_ended()) {
@@ -228,7 +234,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.stop.set();
+        self.tell_to_stop();
     }
 }
 

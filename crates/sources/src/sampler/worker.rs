@@ -1,7 +1,7 @@
 //! A worker: one thread, one probe, one batch under construction.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpuvitals_core::batch::{IdentityId, Value};
@@ -11,13 +11,12 @@ use super::clock::{Moment, mono_ns, nanos, sleep_until};
 use super::handoff::Handoff;
 use super::schedule::{Schedule, stamp};
 use super::state::{Condition, WorkerState};
-use super::stop::Stop;
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
 
 /// Rows after which a batch is handed on, whatever its age.
 const ROWS_MAX: usize = 512;
-/// A wait longer than this can be ended early by a stop; the rest before the deadline is slept exactly.
+/// A wait longer than this can be ended early by a stop.
 const EXACT_NS: i64 = 4_000_000;
 /// From this interval on the kernel's timer slack (50 µs) is worth having away.
 const EXACT_INTERVAL: Duration = Duration::from_millis(20);
@@ -44,7 +43,7 @@ pub(crate) struct Worker {
     pub(crate) state: Arc<WorkerState>,
     pub(crate) handoff: Arc<Handoff>,
     pub(crate) owners: Arc<Owners>,
-    pub(crate) stop: Arc<Stop>,
+    pub(crate) stop: Arc<AtomicBool>,
     pub(crate) terms: Terms,
     pub(crate) builder: BatchBuilder,
     pub(crate) faces: Vec<Face>,
@@ -124,15 +123,19 @@ impl Worker {
 
     /// Waits for a monotonic instant; false when it is time to stop.
     fn wait(&self, until_ns: i64) -> bool {
-        let left = until_ns - mono_ns();
-        if left > EXACT_NS && self.stop.wait(left - EXACT_NS / 2) {
-            return false;
+        loop {
+            if self.stop.load(Ordering::Acquire) {
+                return false;
+            }
+            let left_ns = until_ns - mono_ns();
+            if left_ns <= EXACT_NS {
+                if left_ns > 0 {
+                    sleep_until(until_ns);
+                }
+                return true;
+            }
+            std::thread::park_timeout(Duration::from_nanos(left_ns.unsigned_abs()));
         }
-        if self.stop.is_set() {
-            return false;
-        }
-        sleep_until(until_ns);
-        true
     }
 
     fn take_rows(&mut self, reading: &Reading, due: Due, begin: Moment, timestamp_ns: i64) {
