@@ -1,9 +1,264 @@
-//! NVIDIA GPUs by the `nvidia-smi` command.
+//! NVIDIA GPUs by the `nvidia-smi` command: one run of the tool answers for all GPUs.
+//!
+//! Dear (a process that loads NVML anew, 20 ms to seconds), so the last way; its numbers are NVML's. It is run once for
+//! each reading, since its own loops go bad on some GPUs. A field that a driver does not know fails the whole query: it
+//! is left out from then on, or asked for under its older name. MIG instances do not appear, and the utilisation of a GPU
+//! in MIG mode is not supported.
 
-use crate::machine::Machine;
-use crate::registry::Found;
+mod fields;
+mod pmon;
+mod processes;
+mod query;
 
-/// Finds the devices.
-pub fn find(_machine: &Machine) -> Found {
-    Found::default()
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
+
+use crate::machine::{Machine, ToolOutput, find_tool, run_tool};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
+use crate::registry::{Finding, Found, Verdict};
+use crate::sampler::Moment;
+use fields::{EVERYWHERE, FIELDS, Field, IDENTITY};
+
+pub use pmon::{PmonRow, parse_pmon};
+pub use processes::{ComputeApp, SmiProcesses, parse_compute_apps};
+pub use query::{GpuRow, LINES_MAX, Query, parse_query_csv};
+
+/// The tool's name, and where it lies without being on `PATH`: in WSL, and on hosts of the GPU operator.
+const PROGRAMS: [&str; 3] =
+    ["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"];
+/// How long all runs of a reading may take together.
+const DEADLINE: Duration = Duration::from_secs(9);
+/// Most output that is read: 16 GPUs with everything asked for have some 20 KiB.
+const OUTPUT_LEN_MAX: usize = 4 << 20;
+/// Exit status of the tool: NVML's code for a missing right.
+const NO_PERMISSION: i32 = 4;
+
+/// Finds the tool. Whether it lists GPUs shows when it runs.
+pub fn find(machine: &Machine) -> Found {
+    let subject = Driver::NvidiaSmi.as_str();
+    let none = |finding| Found { findings: vec![finding], ..Found::default() };
+    if machine.is_captured() {
+        let text = "asks the kernel of this machine, whatever files are given; not used for a captured tree";
+        return none(Finding::new(Verdict::Note, subject, text));
+    }
+    let Some(program) = PROGRAMS.iter().find_map(find_tool) else {
+        let finding = Finding::new(Verdict::Note, subject, "the command is not installed");
+        return none(finding.remedy("it comes with NVIDIA's driver (package nvidia-utils or nvidia-smi)"));
+    };
+    let text = format!("reads by {}", program.display());
+    Found {
+        probes: vec![Box::new(NvidiaSmi::new(&program, &machine.node))],
+        processes: vec![Box::new(SmiProcesses::new(&program, &machine.node))],
+        findings: vec![Finding::new(Verdict::Good, subject, text)],
+    }
+}
+
+/// The tool, asked again and again.
+#[derive(Debug)]
+pub struct NvidiaSmi {
+    program: PathBuf,
+    node: Arc<str>,
+    /// Names of fields that the driver refused.
+    refused: Vec<String>,
+    /// Whether the driver refused in a way that does not tell which field.
+    is_plain: bool,
+    known: Vec<Arc<Identity>>,
+}
+
+impl NvidiaSmi {
+    /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
+    pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
+        let (refused, known) = (Vec::new(), Vec::new());
+        Self { program: program.into(), node: Arc::from(node), refused, is_plain: false, known }
+    }
+
+    /// The fields to ask for.
+    fn fields(&self, due: Due) -> Vec<&'static str> {
+        if self.is_plain {
+            return EVERYWHERE.to_vec();
+        }
+        let accepted = |name: &&&'static str| !self.refused.iter().any(|refused| refused == **name);
+        let identity = IDENTITY.iter().filter(accepted).copied();
+        let due = FIELDS.iter().filter(|field| due.has(field.metric.metric().tier) || is_derived_from(field));
+        identity.chain(due.filter_map(|field| field.names.iter().find(accepted).copied())).collect()
+    }
+
+    /// Asks, without the fields that turn out to be unknown. With when the answer came.
+    fn ask(&mut self, due: Due) -> Result<(Query, Moment), ProbeError> {
+        let begun = Moment::now();
+        loop {
+            let fields = self.fields(due);
+            let spent_ns = u64::try_from(Moment::now().mono_ns - begun.mono_ns).unwrap_or_default();
+            let left = DEADLINE.saturating_sub(Duration::from_nanos(spent_ns));
+            let query = format!("--query-gpu={}", fields.join(","));
+            let output = run_tool(&self.program, &[&query, "--format=csv,nounits"], left, OUTPUT_LEN_MAX)?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            match refused_field(&text) {
+                Some(name) if fields.contains(&name) => self.refused.push(name.to_owned()),
+                Some(_) if !self.is_plain => self.is_plain = true,
+                _ => {
+                    let answer = parse_query_csv(&text, &fields);
+                    if answer.gpus.is_empty() {
+                        return Err(failure(&output, &text));
+                    }
+                    return Ok((answer, Moment::now()));
+                }
+            }
+        }
+    }
+
+    /// The identity of a row, shared with the rows before where nothing changed.
+    fn know(&mut self, row: &GpuRow, is_twin: bool) -> Option<Arc<Identity>> {
+        let identity = identity_of(row, &self.node, is_twin)?;
+        let key = identity.key();
+        match self.known.iter_mut().find(|known| known.key() == key) {
+            Some(known) if **known == *identity => return Some(Arc::clone(known)),
+            Some(known) => *known = Arc::clone(&identity),
+            None => self.known.push(Arc::clone(&identity)),
+        }
+        Some(identity)
+    }
+
+    /// Metrics that were asked for and cannot be had from this driver.
+    fn without_field(&self) -> impl Iterator<Item = MetricId> {
+        FIELDS
+            .iter()
+            .filter(|field| {
+                let is_refused = |name: &&str| self.refused.iter().any(|refused| refused == name);
+                let is_plain = self.is_plain && !field.names.iter().any(|name| EVERYWHERE.contains(name));
+                is_plain || field.names.iter().all(is_refused)
+            })
+            .map(|field| field.metric)
+    }
+}
+
+impl Probe for NvidiaSmi {
+    fn driver(&self) -> Driver {
+        Driver::NvidiaSmi
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        self.known.clone()
+    }
+
+    fn interval_min(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        let (answer, taken) = self.ask(due)?;
+        let mut told: Vec<Arc<Identity>> = Vec::new();
+        for (at, gpu) in answer.gpus.iter().enumerate() {
+            let is_twin =
+                answer.gpus.iter().enumerate().any(|(other, row)| other != at && row.uuid == gpu.uuid);
+            let Some(identity) = self.know(gpu, is_twin).filter(|identity| !told.contains(identity)) else {
+                continue;
+            };
+            let row = reading.row(&identity);
+            row.taken(taken.wall_ns);
+            fill(gpu, due, row);
+            if due.rare {
+                for metric in self.without_field().filter(|metric| gpu.get(*metric).is_none()) {
+                    row.absent(metric, AbsenceReason::NotSupported);
+                }
+            }
+            told.push(identity);
+        }
+        for identity in self.known.iter().filter(|known| !told.contains(known)) {
+            let is_lost = identity.get(IdentityColumn::Pci).is_some_and(|pci| answer.complains_about(pci));
+            let detail = if is_lost {
+                "nvidia-smi cannot reach it: lost, or in need of a reset"
+            } else {
+                "nvidia-smi does not list it any more"
+            };
+            reading.row(identity).down(AbsenceReason::Gone, detail);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a fast column follows from it.
+fn is_derived_from(field: &Field) -> bool {
+    field.names.contains(&"memory.total")
+}
+
+fn fill(gpu: &GpuRow, due: Due, row: &mut Row) {
+    use gpuvitals_core::batch::Value;
+    for &(metric, value) in &gpu.values {
+        let is_due = due.has(metric.metric().tier);
+        match value {
+            Ok(_) if !is_due => {}
+            Ok(Value::Int(value)) => row.int(metric, value),
+            Ok(Value::Float32(value)) => row.float(metric, value),
+            Ok(Value::Float(value)) => row.double(metric, value),
+            Err(reason @ (AbsenceReason::NotSupported | AbsenceReason::Denied)) => {
+                if due.rare {
+                    row.absent(metric, reason);
+                }
+            }
+            Err(reason) if is_due => row.absent(metric, reason),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Who a row is about; none when it says nothing. Of twins (GPUs with one UUID, as masked captures have) the UUID is no name.
+fn identity_of(row: &GpuRow, node: &str, is_twin: bool) -> Option<Arc<Identity>> {
+    let mut identity = Identity::default();
+    identity.index = row.index;
+    let texts = [
+        (IdentityColumn::Node, Some(node)),
+        (IdentityColumn::Vendor, Some("nvidia")),
+        (IdentityColumn::Source, Some(Driver::NvidiaSmi.as_str())),
+        (IdentityColumn::Model, row.name.as_deref()),
+        (IdentityColumn::Pci, row.pci.as_deref()),
+        (IdentityColumn::Uuid, row.uuid.as_deref().filter(|_| !is_twin)),
+        (IdentityColumn::Driver, row.driver.as_deref()),
+    ];
+    for (column, text) in texts {
+        // A text that cannot be one is left out: a row is worth more than a label.
+        let _refused = text.map(|text| identity.set(column, text));
+    }
+    identity.resolve().ok()?;
+    Some(Arc::new(identity))
+}
+
+/// The field that the tool refuses; empty when it does not say which.
+fn refused_field(text: &str) -> Option<&str> {
+    let line = text.lines().find(|line| line.contains("not a valid field"))?;
+    Some(line.split('"').nth(1).map_or("", str::trim))
+}
+
+/// Why the tool lists no GPU.
+fn failure(output: &ToolOutput, text: &str) -> ProbeError {
+    let text = if text.trim().is_empty() { String::from_utf8_lossy(&output.stderr) } else { text.into() };
+    match (output.status.code(), said(&text)) {
+        (Some(NO_PERMISSION), ProbeError::Gone(text) | ProbeError::Failed(text)) => ProbeError::Denied(text),
+        (_, error) => error,
+    }
+}
+
+/// What the tool says in place of GPUs, as an error.
+fn said(text: &str) -> ProbeError {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+    let short: String = lines.join(" ").chars().take(300).collect();
+    let has = |words: &str| short.to_ascii_lowercase().contains(words);
+    if has("permission") {
+        ProbeError::Denied(short)
+    } else if has("version mismatch") {
+        ProbeError::Gone(format!("{short} (the driver was updated while loaded: reboot, or reload it)"))
+    } else if short.is_empty() {
+        ProbeError::Failed("nvidia-smi says nothing".to_owned())
+    } else if has("no devices were found") || has("failed") || has("unable to determine") || has("is lost") {
+        ProbeError::Gone(short)
+    } else {
+        ProbeError::Failed(short)
+    }
 }

@@ -1,0 +1,161 @@
+//! Processes by `nvidia-smi pmon`, and by `--query-compute-apps` for GPUs that it leaves out (old drivers list four).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::Identity;
+
+use super::fields::reason_of;
+use super::pmon::{PmonRow, parse_pmon};
+use super::query::{Table, parse_query_csv};
+use super::{OUTPUT_LEN_MAX, identity_of, said};
+use crate::machine::run_tool;
+use crate::probe::ProbeError;
+use crate::processes::{GpuProcess, ProcessKind, ProcessTable};
+
+/// How long a run of the tool may take; `pmon` watches for a second.
+const DEADLINE: Duration = Duration::from_secs(10);
+const APPS: &[&str] = &["gpu_uuid", "pid", "process_name", "used_gpu_memory"];
+
+/// Lists the processes by the tool.
+#[derive(Debug)]
+pub struct SmiProcesses {
+    program: PathBuf,
+    node: Arc<str>,
+    gpus: Vec<Arc<Identity>>,
+}
+
+impl SmiProcesses {
+    /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
+    pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
+        Self { program: program.into(), node: Arc::from(node), gpus: Vec::new() }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<String, ProbeError> {
+        let output = run_tool(&self.program, arguments, DEADLINE, OUTPUT_LEN_MAX)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Learns which GPU has which index.
+    fn learn(&mut self) -> Result<(), ProbeError> {
+        const FIELDS: &[&str] = &["index", "uuid", "pci.bus_id"];
+        let text = self.run(&["--query-gpu=index,uuid,pci.bus_id", "--format=csv"])?;
+        let query = parse_query_csv(&text, FIELDS);
+        if query.gpus.is_empty() {
+            return Err(said(&text));
+        }
+        self.gpus = query.gpus.iter().filter_map(|row| identity_of(row, &self.node, false)).collect();
+        Ok(())
+    }
+
+    fn key_of(&self, index: u32) -> Option<Arc<str>> {
+        let is_it = |identity: &&Arc<Identity>| identity.index.is_some_and(|i| u32::try_from(i) == Ok(index));
+        self.gpus.iter().find(is_it)?.key()
+    }
+
+    /// The processes of GPUs that `pmon` did not speak of.
+    fn add_apps(&self, rows: &[PmonRow], found: &mut Vec<GpuProcess>) -> Result<(), ProbeError> {
+        let query = format!("--query-compute-apps={}", APPS.join(","));
+        let text = self.run(&[&query, "--format=csv,nounits"])?;
+        for app in parse_compute_apps(&text, APPS) {
+            let gpu = self.gpus.iter().find(|identity| identity.uuid() == Some(app.gpu_uuid.as_str()));
+            let Some((identity, key)) = gpu.and_then(|identity| Some((identity, identity.key()?))) else {
+                continue;
+            };
+            let is_told = rows.iter().any(|row| i64::from(row.gpu) == identity.index.map_or(-1, i64::from));
+            if !is_told {
+                found.push(GpuProcess {
+                    gpu: key,
+                    pid: app.pid,
+                    name: Arc::from(app.name),
+                    kind: ProcessKind::Compute,
+                    memory_mb: app.memory_mb,
+                    utilization_pct: None,
+                    memory_utilization_pct: None,
+                    encoder_utilization_pct: None,
+                    decoder_utilization_pct: None,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ProcessTable for SmiProcesses {
+    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+        if self.gpus.is_empty() {
+            self.learn()?;
+        }
+        let mut rows = parse_pmon(&self.run(&["pmon", "-c", "1", "-s", "um"])?);
+        if rows.iter().any(|row| self.key_of(row.gpu).is_none()) {
+            self.learn()?;
+        }
+        let is_told = |identity: &Arc<Identity>| {
+            rows.iter().any(|row| i64::from(row.gpu) == identity.index.map_or(-1, i64::from))
+        };
+        let is_whole = self.gpus.iter().all(is_told);
+        let mut found = Vec::new();
+        if !is_whole {
+            self.add_apps(&rows, &mut found)?;
+        }
+        for row in rows.drain(..) {
+            let (Some(pid), Some(gpu)) = (row.pid, self.key_of(row.gpu)) else { continue };
+            found.push(GpuProcess {
+                gpu,
+                pid,
+                name: Arc::from(row.name),
+                kind: row.kind,
+                memory_mb: row.memory_mb,
+                utilization_pct: row.sm_pct,
+                memory_utilization_pct: row.memory_pct,
+                encoder_utilization_pct: row.encoder_pct,
+                decoder_utilization_pct: row.decoder_pct,
+            });
+        }
+        Ok(found)
+    }
+}
+
+/// A line of `--query-compute-apps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputeApp {
+    /// UUID of the GPU.
+    pub gpu_uuid: String,
+    /// Process id.
+    pub pid: u32,
+    /// Name of the program, without its folder and arguments.
+    pub name: String,
+    /// Device memory it holds, MiB.
+    pub memory_mb: Option<i64>,
+}
+
+/// Parses an answer to `--query-compute-apps`; one without a header has the columns `fields`.
+pub fn parse_compute_apps(text: &str, fields: &[&str]) -> Vec<ComputeApp> {
+    let is_field = |name: &str| {
+        APPS.contains(&name) || ["timestamp", "gpu_name", "gpu_bus_id", "gpu_serial"].contains(&name)
+    };
+    let table = Table::parse(text, fields, is_field);
+    let app = |cells: &Vec<&str>| {
+        let cell = |name: &str| {
+            let pairs = table.columns.iter().zip(cells);
+            let cell = pairs.filter(|(column, _)| column.name == name).map(|(_, cell)| *cell).next();
+            cell.filter(|cell| reason_of(cell).is_none())
+        };
+        let memory = cell("used_gpu_memory").map(|memory| memory.strip_suffix(" MiB").unwrap_or(memory));
+        Some(ComputeApp {
+            gpu_uuid: cell("gpu_uuid")?.to_owned(),
+            pid: cell("pid")?.parse().ok()?,
+            name: cell("process_name").map(program_of).unwrap_or_default(),
+            memory_mb: memory.and_then(|memory| memory.parse().ok()).filter(|mb| *mb >= 0),
+        })
+    };
+    table.rows.iter().filter_map(app).collect()
+}
+
+/// The program of a command line: `/root/tools/memhog --all` is `memhog`.
+fn program_of(command: &str) -> String {
+    let path = command.split(" -").next().unwrap_or(command);
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    name.split_whitespace().next().unwrap_or(name).to_owned()
+}
