@@ -5,23 +5,22 @@
 
 mod answer;
 mod call;
+mod columns;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::Tier;
-use gpuvitals_core::{AbsenceReason, Identity, MetricId};
+use gpuvitals_core::{AbsenceReason, Identity};
 use rustix::fs::Access;
 
 use crate::dialect::amd_sysfs::{Card, Missing, Sleep, cards};
 use crate::machine::Machine;
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::registry::{Finding, Found, Verdict};
-use answer::{DEV_INFO_LEN, Heap, MEMORY_LEN};
 use call::RenderNode;
+use columns::Lacks;
 
 pub use answer::{DevInfo, Memory, parse_dev_info, parse_memory};
 
@@ -101,66 +100,6 @@ trait Device: fmt::Debug + Send {
 
 type Open = fn(&Path) -> io::Result<Box<dyn Device>>;
 
-/// A sensor and its column.
-struct Sensor {
-    number: u32,
-    metric: MetricId,
-    tier: Tier,
-    value: fn(u32) -> Value,
-}
-
-const fn sensor(number: u32, metric: &str, tier: Tier, value: fn(u32) -> Value) -> Sensor {
-    Sensor { number, metric: MetricId::of(metric), tier, value }
-}
-
-/// The stable and peak clocks of profiling (8 to 11) have no column.
-const SENSORS: [Sensor; 8] = [
-    sensor(0x1, "gpu_clock_mhz", Tier::Fast, whole),
-    sensor(0x2, "mem_clock_mhz", Tier::Fast, whole),
-    sensor(0x3, "temperature_edge_c", Tier::Fast, celsius),
-    sensor(0x4, "utilization_pct", Tier::Fast, plain),
-    sensor(0x5, "power_average_w", Tier::Fast, plain),
-    sensor(0xc, "power_w", Tier::Fast, plain),
-    sensor(0x6, "voltage_soc_mv", Tier::Slow, whole),
-    sensor(0x7, "voltage_gfx_mv", Tier::Slow, whole),
-];
-
-const TEMPERATURE: MetricId = MetricId::of("temperature_c");
-const TEMPERATURE_EDGE: MetricId = MetricId::of("temperature_edge_c");
-const POWER: MetricId = MetricId::of("power_w");
-const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
-const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
-const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
-/// A heap, its size and what of it is in use.
-const HEAPS: [(PickHeap, MetricId, MetricId, Tier); 3] = [
-    (|memory| memory.vram, MetricId::of("memory_total_mb"), MetricId::of("memory_used_mb"), Tier::Fast),
-    (
-        |memory| memory.visible,
-        MetricId::of("visible_memory_total_mb"),
-        MetricId::of("visible_memory_used_mb"),
-        Tier::Slow,
-    ),
-    (|memory| memory.gtt, MetricId::of("gtt_total_mb"), MetricId::of("gtt_used_mb"), Tier::Slow),
-];
-type PickHeap = fn(&Memory) -> Heap;
-const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
-const MEMORY_CLOCK_MAX: MetricId = MetricId::of("mem_clock_max_mhz");
-
-fn whole(raw: u32) -> Value {
-    Value::Int(raw.into())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "watts and per cent are far below 2^24")]
-fn plain(raw: u32) -> Value {
-    Value::Float32(raw as f32)
-}
-
-/// Millidegrees, signed.
-#[expect(clippy::cast_precision_loss, reason = "temperatures have six digits at most")]
-fn celsius(raw: u32) -> Value {
-    Value::Float32(raw.cast_signed() as f32 / 1000.0)
-}
-
 /// One GPU.
 #[derive(Debug)]
 struct IoctlProbe {
@@ -172,13 +111,13 @@ struct IoctlProbe {
     sleep: Option<Sleep>,
     device: Option<Box<dyn Device>>,
     /// Which sensors it has been found to lack, and why.
-    lacks: [Option<AbsenceReason>; SENSORS.len()],
+    lacks: Lacks,
 }
 
 impl IoctlProbe {
     fn new(identity: Arc<Identity>, node: PathBuf, folder: &Path, open: Open) -> Self {
         let folder = folder.to_owned();
-        Self { identity, node, folder, open, sleep: None, device: None, lacks: [None; SENSORS.len()] }
+        Self { identity, node, folder, open, sleep: None, device: None, lacks: Lacks::default() }
     }
 
     /// Opens the node and makes sure that it is one of amdgpu.
@@ -223,13 +162,10 @@ impl Probe for IoctlProbe {
             None => self.open()?,
         };
         let row = reading.row(&self.identity);
-        let read = read_sensors(device.as_ref(), &mut self.lacks, due, row)
-            .and_then(|()| read_memory(device.as_ref(), due, row))
-            .and_then(|()| if due.rare { read_constants(device.as_ref(), row) } else { Ok(()) });
-        if read.is_err() {
+        if columns::fill(device.as_ref(), &mut self.lacks, due, row).is_err() {
             // Open again at the next reading, what it lacks found out anew: another driver version may have come.
             self.sleep = None;
-            self.lacks = [None; SENSORS.len()];
+            self.lacks = Lacks::default();
             reading.clear();
             return Err(ProbeError::Gone(format!("{}: its driver has let go of it", self.node.display())));
         }
@@ -240,120 +176,6 @@ impl Probe for IoctlProbe {
 
 fn gone_or_failed(missing: Missing, text: String) -> ProbeError {
     if missing == Missing::Gone { ProbeError::Gone(text) } else { ProbeError::Failed(text) }
-}
-
-/// The device is no longer there.
-#[derive(Debug)]
-struct Lost;
-
-/// The answer to a query, or why there is none.
-fn ask(device: &dyn Device, query: Query, answer: &mut [u8]) -> Result<(), Missing> {
-    device.info(query, answer).map_err(|error| Missing::of(&error))
-}
-
-fn read_sensors(
-    device: &dyn Device,
-    lacks: &mut [Option<AbsenceReason>],
-    due: Due,
-    row: &mut Row,
-) -> Result<(), Lost> {
-    for (sensor, lack) in SENSORS.iter().zip(lacks).filter(|(sensor, _)| due.has(sensor.tier)) {
-        if lack.is_none() {
-            let mut raw = [0; 4];
-            match ask(device, Query::Sensor(sensor.number), &mut raw) {
-                Ok(()) => set(row, sensor.metric, (sensor.value)(u32::from_ne_bytes(raw))),
-                Err(Missing::Gone) => return Err(Lost),
-                Err(Missing::Now(reason)) => row.absent(sensor.metric, reason),
-                Err(Missing::Always(reason)) => *lack = Some(reason),
-            }
-        }
-        // Power has a second sensor; whether it is absent shows when both were asked.
-        if let Some(reason) = lack.filter(|_| due.rare && sensor.metric != POWER) {
-            row.absent(sensor.metric, reason);
-        }
-    }
-    match (row.get(POWER), row.get(POWER_AVERAGE)) {
-        (None, Some(average)) => set(row, POWER, average),
-        (None, None) if due.rare => row.absent(POWER, AbsenceReason::NotSupported),
-        _ => {}
-    }
-    match row.get(TEMPERATURE_EDGE) {
-        Some(edge) => set(row, TEMPERATURE, edge),
-        None if due.rare => row.absent(TEMPERATURE, AbsenceReason::NotSupported),
-        None => {}
-    }
-    Ok(())
-}
-
-fn read_memory(device: &dyn Device, due: Due, row: &mut Row) -> Result<(), Lost> {
-    let mut answer = [0; MEMORY_LEN];
-    let memory = match ask(device, Query::Memory, &mut answer) {
-        Ok(()) => parse_memory(&answer).ok_or(AbsenceReason::Invalid),
-        Err(Missing::Gone) => return Err(Lost),
-        Err(missing) => Err(missing.reason()),
-    };
-    for (heap, total, used, tier) in HEAPS {
-        match memory {
-            _ if !due.has(tier) => {}
-            Ok(memory) => {
-                let Heap { total: size, used: taken } = heap(&memory);
-                row.int(total, mebibytes(size));
-                row.int(used, mebibytes(taken));
-            }
-            Err(reason) if due.rare || reason != AbsenceReason::NotSupported => {
-                row.absent(total, reason);
-                row.absent(used, reason);
-            }
-            Err(_) => {}
-        }
-    }
-    if let Ok(Memory { vram: Heap { total, used }, .. }) = memory
-        && total > 0
-    {
-        row.int(MEMORY_FREE, mebibytes(total) - mebibytes(used.min(total)));
-        row.float(MEMORY_USED_PCT, share(used, total));
-    }
-    Ok(())
-}
-
-fn read_constants(device: &dyn Device, row: &mut Row) -> Result<(), Lost> {
-    let mut answer = [0; DEV_INFO_LEN];
-    let info = match ask(device, Query::DevInfo, &mut answer) {
-        Ok(()) => parse_dev_info(&answer).ok_or(AbsenceReason::Invalid),
-        Err(Missing::Gone) => return Err(Lost),
-        Err(missing) => Err(missing.reason()),
-    };
-    let clocks = [
-        (CLOCK_MAX, info.map(|info| info.engine_clock_max_khz)),
-        (MEMORY_CLOCK_MAX, info.map(|info| info.memory_clock_max_khz)),
-    ];
-    for (metric, khz) in clocks {
-        match khz.map(|khz| i64::try_from(khz / 1000).unwrap_or(i64::MAX)) {
-            Ok(0) => row.absent(metric, AbsenceReason::NotSupported),
-            Ok(mhz) => row.int(metric, mhz),
-            Err(reason) => row.absent(metric, reason),
-        }
-    }
-    Ok(())
-}
-
-fn set(row: &mut Row, metric: MetricId, value: Value) {
-    match value {
-        Value::Int(value) => row.int(metric, value),
-        Value::Float32(value) => row.float(metric, value),
-        Value::Float(value) => row.double(metric, value),
-    }
-}
-
-/// To the nearest.
-fn mebibytes(bytes: u64) -> i64 {
-    // Without its last 20 bits it is far below the largest signed number.
-    (bytes.saturating_add(1 << 19) >> 20).cast_signed()
-}
-
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
-fn share(part: u64, whole: u64) -> f32 {
-    (part as f64 / whole as f64 * 100.0) as f32
 }
 
 #[cfg(test)]
@@ -431,7 +253,12 @@ mod tests {
         probe(device, Path::new("/no/such/device")).read(due, &mut reading).unwrap();
         let row = &reading.rows()[0];
         let values = row.values().iter().map(|(metric, value)| (metric.metric().column, value.as_f64()));
-        (values.collect(), row.absences().iter().map(|(m, reason)| (m.metric().column, *reason)).collect())
+        let absences: BTreeMap<_, _> =
+            row.absences().iter().map(|(metric, reason)| (metric.metric().column, *reason)).collect();
+        assert_eq!(absences.len(), row.absences().len(), "each is told once: {absences:?}");
+        let values: BTreeMap<_, _> = values.collect();
+        assert!(values.keys().all(|column| !absences.contains_key(column)), "there and absent");
+        (values, absences)
     }
 
     #[test]
@@ -474,6 +301,29 @@ mod tests {
         device.sensors.insert(0xc, Ok(51));
         let (values, _) = cells(device, Due::ALL);
         assert_eq!((values["power_w"], values["power_average_w"]), (51.0, 48.0));
+    }
+
+    #[test]
+    fn nothing_is_no_power_and_no_voltage_of_a_clock_that_runs() {
+        let mut device = polaris();
+        device.sensors.extend([(5, Ok(0)), (6, Ok(0)), (7, Ok(0))]);
+        let (values, absences) = cells(device.clone(), Due::ALL);
+        for column in ["power_w", "power_average_w", "voltage_soc_mv", "voltage_gfx_mv"] {
+            assert!(!values.contains_key(column), "{column}");
+            assert_eq!(absences[column], AbsenceReason::NotSupported);
+        }
+        device.sensors.insert(1, Ok(0));
+        assert_eq!(cells(device, Due::ALL).0.get("voltage_gfx_mv"), Some(&0.0), "the engine is off");
+    }
+
+    #[test]
+    fn a_sensor_that_fails_once_is_told_each_time_and_asked_again() {
+        let mut device = polaris();
+        device.sensors.extend([(3, Err(Errno::TIME)), (5, Err(Errno::TIME)), (0xc, Err(Errno::TIME))]);
+        let (_, absences) = cells(device, Due::default());
+        for column in ["temperature_c", "temperature_edge_c", "power_w", "power_average_w"] {
+            assert_eq!(absences.get(column), Some(&AbsenceReason::TimedOut), "{column}");
+        }
     }
 
     #[test]

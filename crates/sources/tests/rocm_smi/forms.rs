@@ -78,6 +78,8 @@ fn words_for_nothing_are_no_values() {
     check(average, "nan", "power_w", Err(AbsenceReason::Invalid));
     check(average, "many", "power_w", Err(AbsenceReason::Invalid));
     check("Current Socket Graphics Package Power (W)", "133.0", "power_w", Ok(133.0));
+    check("Temperature (Sensor memory) (C)", "0.0", "temperature_memory_c", Err(AbsenceReason::NotSupported));
+    check("Voltage (mV)", "0", "voltage_gfx_mv", Err(AbsenceReason::NotSupported));
     check("GPU use (%)", "", "utilization_pct", Err(AbsenceReason::NotSupported));
     check("sclk clock speed:", "(852Mhz)", "gpu_clock_mhz", Ok(852.0));
     check("sclk clock level", "S (19Mhz)", "gpu_clock_mhz", Ok(19.0));

@@ -29,6 +29,10 @@ const JUNCTION: MetricId = MetricId::of("temperature_junction_c");
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const HBM: MetricId = MetricId::of("temperature_hbm_c");
 const POWER: MetricId = MetricId::of("power_w");
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const TEMPERATURE_MEMORY: MetricId = MetricId::of("temperature_memory_c");
+const VOLTAGE: MetricId = MetricId::of("voltage_gfx_mv");
+const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
@@ -48,8 +52,8 @@ const COLUMNS: &[Column] = &[
     column("temperature_edge_c", Tier::Fast, &["temperature (sensor edge) (c)"], number),
     column("temperature_junction_c", Tier::Fast, &["temperature (sensor junction) (c)"], number),
     column("temperature_memory_c", Tier::Fast, &["temperature (sensor memory) (c)"], number),
-    column("power_w", Tier::Fast, &[CURRENT_POWER, AVERAGE_POWER], power),
-    column("power_average_w", Tier::Fast, &[AVERAGE_POWER], power),
+    column("power_w", Tier::Fast, &[CURRENT_POWER, AVERAGE_POWER], number),
+    column("power_average_w", Tier::Fast, &[AVERAGE_POWER], number),
     column("utilization_pct", Tier::Fast, &["gpu use (%)"], number),
     column("gpu_clock_mhz", Tier::Fast, &["sclk clock speed", "sclk clock level"], megahertz),
     column("mem_clock_mhz", Tier::Fast, &["mclk clock speed", "mclk clock level"], megahertz),
@@ -80,11 +84,9 @@ const COLUMNS: &[Column] = &[
 /// Fills a row with what the card said; what was due and is missing is absent.
 pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
     for column in COLUMNS.iter().filter(|column| due.has(column.tier)) {
-        let text = column.keys.iter().find_map(|key| card.text(key));
-        match text.map_or(Err(AbsenceReason::NotSupported), |text| read(text, column.parse)) {
-            Ok(Value::Float32(watt)) if column.metric == POWER && !is_power_of(row.identity(), watt) => {
-                row.absent(POWER, AbsenceReason::Invalid);
-            }
+        let text = column.keys.iter().find_map(|key| card.text(key)).ok_or(AbsenceReason::NotSupported);
+        let value = text.and_then(|text| read(text, column.parse));
+        match value.and_then(|value| believe(row, column.metric, value)) {
             Ok(value) => set(row, column.metric, value),
             Err(reason) => absent(row, column.metric, reason, due),
         }
@@ -124,9 +126,21 @@ fn absent(row: &mut Row, metric: MetricId, reason: AbsenceReason, due: Due) {
     }
 }
 
-/// MI325X is known to print 0 to 2 W whatever it draws.
-fn is_power_of(identity: &Identity, watt: f32) -> bool {
-    watt > 2.0 || !identity.get(IdentityColumn::Model).is_some_and(|model| model.contains("MI325"))
+/// A number that cannot be what it says is none.
+fn believe(row: &Row, metric: MetricId, value: Value) -> Result<Value, AbsenceReason> {
+    let is_mi325x = || {
+        let model = row.identity().get(IdentityColumn::Model);
+        model.is_some_and(|model| model.contains("MI325"))
+    };
+    match (metric, value) {
+        // It is known to print 0 to 2 W whatever it draws.
+        (POWER, Value::Float32(watt)) if watt <= 2.0 && is_mi325x() => Err(AbsenceReason::Invalid),
+        // No card draws nothing: 0 is what old versions print for the second die of a package. And 0 degrees is what the
+        // driver says for a sensor that the board does not have.
+        (POWER | POWER_AVERAGE | TEMPERATURE_MEMORY, Value::Float32(0.0)) => Err(AbsenceReason::NotSupported),
+        (VOLTAGE, Value::Int(0)) if row.get(CLOCK) != Some(Value::Int(0)) => Err(AbsenceReason::NotSupported),
+        _ => Ok(value),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
@@ -147,14 +161,6 @@ fn read(text: &str, parse: Parse) -> Result<Value, AbsenceReason> {
 fn number(text: &str) -> Result<Value, AbsenceReason> {
     let number: f32 = text.trim().parse().map_err(|_| AbsenceReason::Invalid)?;
     if number.is_finite() { Ok(Value::Float32(number)) } else { Err(AbsenceReason::Invalid) }
-}
-
-/// No card draws nothing: 0 is what old versions print for the second die of a package.
-fn power(text: &str) -> Result<Value, AbsenceReason> {
-    match number(text)? {
-        Value::Float32(0.0) => Err(AbsenceReason::NotSupported),
-        value => Ok(value),
-    }
 }
 
 fn integer(text: &str) -> Result<Value, AbsenceReason> {
