@@ -1,13 +1,15 @@
-//! A command that is run to its end, while signals that come to this program go on to it.
+//! Waiting: for a command to end, while signals that come to this program go on to it; or, without one, for a signal.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::failure::{Exit, Failure};
 
@@ -21,11 +23,15 @@ const FORWARDED: &[(Signal, bool)] = &[
     (Signal::USR2, false),
 ];
 
+/// How often a wait is interrupted for a look at how it goes.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Signals that no longer end this program. One that comes before the command runs goes to it when it does.
 pub(crate) struct Signals {
     runtime: Runtime,
     streams: Vec<(Signal, bool, Stream)>,
     ended: Stream,
+    looks: Interval,
 }
 
 impl Signals {
@@ -35,7 +41,7 @@ impl Signals {
     /// When the system refuses handlers.
     pub(crate) fn catch() -> Result<Self, Failure> {
         let failed = |error| Failure::caused(Exit::Io, "cannot catch signals", error);
-        let runtime = Builder::new_current_thread().enable_io().build().map_err(failed)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let entered = runtime.enter();
         let streams = FORWARDED
             .iter()
@@ -45,8 +51,10 @@ impl Signals {
             .collect::<Result<_, std::io::Error>>()
             .map_err(failed)?;
         let ended = signal(SignalKind::child()).map_err(failed)?;
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         drop(entered);
-        Ok(Self { runtime, streams, ended })
+        Ok(Self { runtime, streams, ended, looks })
     }
 
     /// Runs a command to its end.
@@ -57,34 +65,80 @@ impl Signals {
         let [program, arguments @ ..] = words else {
             return Err(Failure::new(Exit::Usage, "no command is given"));
         };
-        let name = program.display();
-        let mut child = Command::new(program)
-            .args(arguments)
-            .spawn()
-            .map_err(|error| Failure::io(format!("cannot start {name}"), error))?;
-        let (streams, ended) = (&mut self.streams, &mut self.ended);
-        self.runtime.block_on(async {
-            loop {
-                match child.try_wait() {
-                    Ok(Some(status)) => return Ok(status),
-                    Ok(None) => {}
-                    Err(error) => return Err(Failure::io(format!("cannot wait for {name}"), error)),
-                }
-                let came = std::future::poll_fn(|cx| {
-                    for (kind, is_of_terminal, stream) in &mut *streams {
-                        if stream.poll_recv(cx).is_ready() {
-                            return Poll::Ready(Some((*kind, *is_of_terminal)));
-                        }
+        let failed = |error| Failure::io(format!("cannot start {}", program.display()), error);
+        let mut child = Command::new(program).args(arguments).spawn().map_err(failed)?;
+        self.wait_for(&mut child, || {})
+    }
+
+    /// Waits for a command to end; `look` is called every half second.
+    ///
+    /// # Errors
+    /// When the system does not let it be waited for.
+    pub(crate) fn wait_for(
+        &mut self,
+        child: &mut Child,
+        mut look: impl FnMut(),
+    ) -> Result<ExitStatus, Failure> {
+        loop {
+            let status = child.try_wait();
+            if let Some(status) = status.map_err(|e| Failure::io("cannot wait for the command", e))? {
+                return Ok(status);
+            }
+            match self.next(None) {
+                Event::Signal(kind, is_of_terminal) => forward(child, kind, is_of_terminal),
+                Event::Look => look(),
+                Event::ChildEnded | Event::TimeOver => {}
+            }
+        }
+    }
+
+    /// Waits for a signal, for so long at most; `look` is called every half second and ends the wait by false.
+    pub(crate) fn wait(&mut self, patience: Option<Duration>, mut look: impl FnMut() -> bool) {
+        let entered = self.runtime.enter();
+        let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        drop(entered);
+        loop {
+            match self.next(until) {
+                Event::Signal(..) | Event::TimeOver => return,
+                Event::Look if !look() => return,
+                Event::Look | Event::ChildEnded => {}
+            }
+        }
+    }
+
+    fn next(&mut self, until: Option<Instant>) -> Event {
+        let Self { runtime, streams, ended, looks } = self;
+        runtime.block_on(async {
+            let signal = std::future::poll_fn(|cx| {
+                for (kind, is_of_terminal, stream) in &mut *streams {
+                    if stream.poll_recv(cx).is_ready() {
+                        return Poll::Ready(Event::Signal(*kind, *is_of_terminal));
                     }
-                    ended.poll_recv(cx).map(|_| None)
-                })
-                .await;
-                if let Some((kind, is_of_terminal)) = came {
-                    forward(&child, kind, is_of_terminal);
                 }
+                ended.poll_recv(cx).map(|_| Event::ChildEnded)
+            });
+            let over = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = signal => event,
+                () = over => Event::TimeOver,
+                _ = looks.tick() => Event::Look,
             }
         })
     }
+}
+
+/// What ends a wait, or interrupts it.
+enum Event {
+    /// And whether a terminal sends it to all of its foreground group.
+    Signal(Signal, bool),
+    ChildEnded,
+    TimeOver,
+    Look,
 }
 
 /// Passes a signal on, unless the command has it already: a terminal sends its signals to the whole group in its foreground.

@@ -1,13 +1,12 @@
 //! `gpuvitals record`, `repair` and `mark`: recordings of this machine.
 
-mod ending;
-mod program;
 mod progress;
 mod report;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,13 +19,12 @@ use gpuvitals_sources::recorder::{
 };
 use gpuvitals_sources::registry::{Found, Verdict};
 
+use crate::child::{Signals, code_of};
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
 use crate::quantity;
 use crate::sample::{nothing_to_sample, refused};
 use crate::sampling::{MachineFlags, Sampling};
-use ending::Ending;
-use program::Program;
 use report::Report;
 
 /// `gpuvitals record`
@@ -61,7 +59,7 @@ pub(crate) struct Record {
     machine: MachineFlags,
     /// Command to record: begins and ends with it, passes signals on, and exits as it does
     #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
 /// `gpuvitals repair`
@@ -113,32 +111,62 @@ pub(crate) fn run(flags: &Record, sampling: &Sampling) -> Result<ExitCode, Failu
     let watch = move |batch: &gpuvitals_core::Batch| {
         watched.lock().unwrap_or_else(PoisonError::into_inner).add(batch);
     };
-    let mut ending = Ending::listen(!flags.command.is_empty())?;
+    let mut signals = Signals::catch()?;
     let recorder = Recorder::start_with(found, config, watch).map_err(failure)?;
     let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();
-    let program = match flags.command.split_first() {
-        None => None,
-        Some((name, arguments)) => {
-            match Program::start(name, arguments, socket.as_ref().map(MarkSocket::path)) {
-                Ok(program) => Some(program),
-                Err((code, text)) => {
-                    recorder.discard().map_err(failure)?;
-                    tell(&text);
-                    return Ok(code.into());
-                }
-            }
+    let marks = socket.as_ref().map(MarkSocket::path);
+    let mut child = match start(&flags.command, marks) {
+        Ok(child) => child,
+        Err((code, text)) => {
+            recorder.discard().map_err(failure)?;
+            tell(&text);
+            return Ok(code.into());
         }
     };
-    let mut shown = progress::Shown::new(flags.quiet, program.is_some(), sampling.rate);
-    shown.begin(&flags.output, socket.as_ref().map(MarkSocket::path));
-    let code = ending.wait(program, duration, || shown.draw(&recorder.progress()))?;
+    let mut shown = progress::Shown::new(flags.quiet, child.is_some(), sampling.rate);
+    shown.begin(&flags.output, marks);
+    let code = if let Some(child) = &mut child {
+        // A command is not left alone because its recording broke: that is told at the end.
+        Some(code_of(signals.wait_for(child, || shown.draw(&recorder.progress()))?))
+    } else {
+        signals.wait(duration, || {
+            let progress = recorder.progress();
+            shown.draw(&progress);
+            !progress.is_over
+        });
+        None
+    };
     shown.end();
     drop(socket);
-    let recorded = recorder.stop().map_err(|error| unfinished(error, &flags.output))?;
+    let recorded = match recorder.stop() {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            let failure = unfinished(error, &flags.output);
+            // How the command failed matters more than that its recording did.
+            return code.filter(|&code| code != 0).map_or(Err(failure), |code| Ok(code.into()));
+        }
+    };
     tell_losses(&recorded);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     print(flags, &Report::new(&recorded, &summary, sampling, code))?;
     Ok(code.unwrap_or(0).into())
+}
+
+/// Starts the command, if there is one, with our standard streams as its own.
+///
+/// # Errors
+/// With the exit code that shells give in this case, and a message.
+fn start(words: &[OsString], marks: Option<&Path>) -> Result<Option<Child>, (u8, String)> {
+    let Some((name, arguments)) = words.split_first() else { return Ok(None) };
+    let mut command = Command::new(name);
+    command.args(arguments);
+    if let Some(path) = marks {
+        command.env(MARK_SOCKET_VARIABLE, path);
+    }
+    command.spawn().map(Some).map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        (code, format!("cannot start {}: {error}", name.display()))
+    })
 }
 
 fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig, Failure> {
@@ -256,11 +284,12 @@ fn failure(error: RecordError) -> Failure {
     }
 }
 
-/// What was written before is not lost.
-fn unfinished(error: RecordError, directory: &std::path::Path) -> Failure {
+/// What was written before is not lost, and that is told at once: the failure may give way to that of the command.
+fn unfinished(error: RecordError, directory: &Path) -> Failure {
+    let failure = failure(error);
     tell(&format!(
-        "the recording ended before its time; `gpuvitals repair {}` gives back what was written",
+        "the recording ended before its time ({failure}); `gpuvitals repair {}` gives back what was written",
         directory.display()
     ));
-    failure(error)
+    failure
 }

@@ -40,8 +40,8 @@ impl Shown {
         }
     }
 
-    /// Draws it when it is time to; false when the recording has ended by itself.
-    pub(super) fn draw(&mut self, progress: &Progress) -> bool {
+    /// Draws it when it is time to.
+    pub(super) fn draw(&mut self, progress: &Progress) {
         self.looks += 1;
         // The first look comes before the first row.
         if !self.quiet && self.looks > 1 {
@@ -52,7 +52,6 @@ impl Shown {
                 tell(&line(progress, self.rate_hz));
             }
         }
-        !progress.is_over
     }
 
     /// Leaves the last line behind.

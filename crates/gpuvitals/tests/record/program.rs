@@ -1,0 +1,131 @@
+//! Recording while a command runs: its streams, signals, exit code and marks; and being killed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{gpuvitals, open, record, rows, said};
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn piped(command: &mut Command) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Reads lines until one has this text.
+fn wait_for(input: &mut impl BufRead, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert!(input.read_line(&mut line).unwrap() > 0, "{text} never came");
+    }
+}
+
+fn texts(directory: &Path) -> Vec<String> {
+    let mut texts = Vec::new();
+    for batch in open(&directory.join("marks.parquet")).build().unwrap() {
+        let batch = batch.unwrap();
+        let column = batch.column_by_name("text").unwrap();
+        let column: &arrow_array::StringArray = column.as_any().downcast_ref().unwrap();
+        texts.extend(column.iter().flatten().map(str::to_owned));
+    }
+    texts
+}
+
+#[test]
+fn the_exit_code_of_the_command_is_passed_on_and_the_files_are_whole() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = record("rx7900xtx", dir.path()).args(["-q", "--", "sh", "-c", script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{script}");
+        for name in ["gpu_events.parquet", "system_events.parquet", "marks.parquet"] {
+            assert!(rows(&dir.path().join(name)) >= 0);
+        }
+        assert!(!dir.path().join("unfinished").exists());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = record("rx7900xtx", dir.path()).args(["--", "no-such-command"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    assert!(said(&output).1.contains("no-such-command"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no recording of nothing");
+}
+
+#[test]
+fn the_command_keeps_its_streams_and_sets_marks() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"cat; "$0" mark "phase one"; "$0" mark "phase två""#;
+    let mut command = record("rx7900xtx", dir.path());
+    command.args(["--", "sh", "-c", script, env!("CARGO_BIN_EXE_gpuvitals")]);
+    let mut child = piped(&mut command);
+    child.stdin.take().unwrap().write_all(b"through and through\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (stdout, stderr) = said(&output);
+    assert_eq!((output.status.code(), stdout.as_str()), (Some(0), "through and through\n"), "{stderr}");
+    assert!(stderr.contains("2 marks"), "the summary stands beside the command's output: {stderr}");
+    assert_eq!(texts(dir.path()), ["phase one", "phase två"]);
+}
+
+#[test]
+fn signals_go_on_to_the_command() {
+    for (number, name, code) in
+        [(Signal::TERM, "TERM", 9), (Signal::INT, "INT", 9), (Signal::USR1, "USR1", 9)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!("trap 'exit {code}' {name}; echo ready; read nothing");
+        let mut child = piped(record("rx7900xtx", dir.path()).args(["-q", "--", "sh", "-c", &script]));
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        wait_for(&mut stdout, "ready");
+        signal(&child, number);
+        // Its standard input stays open: only the signal ends it.
+        let stdin = child.stdin.take();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
+        drop(stdin);
+        assert!(!dir.path().join("unfinished").exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_recording_without_a_command_as_it_should() {
+    for number in [Signal::INT, Signal::TERM] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = piped(&mut record("rx7900xtx", dir.path()));
+        wait_for(&mut BufReader::new(child.stderr.as_mut().unwrap()), "recording to");
+        signal(&child, number);
+        let mut stdout = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert!(stdout.starts_with("recorded "), "{stdout}");
+        assert!(rows(&dir.path().join("gpu_events.parquet")) >= 0);
+    }
+}
+
+#[test]
+fn killed_it_is_repaired_by_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    // The line of progress after five seconds would be late; the journal of the GPU's rows is what is waited for.
+    let mut child =
+        piped(record("rx7900xtx", dir.path()).args(["--", "sh", "-c", "echo ready; read nothing"]));
+    wait_for(&mut BufReader::new(child.stdout.as_mut().unwrap()), "ready");
+    let journal = dir.path().join("unfinished/gpu_events-000000.rows");
+    while std::fs::metadata(&journal).map_or(0, |meta| meta.len()) == 0 {
+        std::thread::yield_now();
+    }
+    let refused = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(69), "it still runs");
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(65));
+    assert!(said(&refused).1.contains("gpuvitals repair"), "{}", said(&refused).1);
+    let repaired = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+    assert!(repaired.status.success(), "{}", said(&repaired).1);
+    assert!(said(&repaired).0.contains("repaired"));
+    assert!(rows(&dir.path().join("gpu_events.parquet")) > 0);
+    let again = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+    assert!(again.status.success() && said(&again).0.contains("nothing to do"));
+}
