@@ -49,6 +49,8 @@ const SERVING_THREADS: usize = 2;
 const SCRAPES_SHARE: u32 = 4;
 /// Part of the grace that sampling may take: a reading that is not out for good comes back sooner.
 const SAMPLING_SHARE: u32 = 8;
+/// Between two looks whether certificates or logins were written anew: nobody sends a signal when Kubernetes renews a secret.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 /// Lists of processes that wait for their follower at most; there is one for each vendor.
 const TABLES_MAX: usize = 16;
 
@@ -230,8 +232,17 @@ impl Running {
         }
         // One future for all rounds, so that no signal falls between two.
         let mut terminated = std::pin::pin!(crate::signal::terminated());
+        let mut renewal = tokio::time::interval(RENEWAL_PAUSE);
+        let mut written = Access::written(&config.agent);
         let failure = loop {
             tokio::select! {
+                _ = renewal.tick() => {
+                    let now = Access::written(&config.agent);
+                    if now != written {
+                        self.renew(&config);
+                    }
+                    written = now;
+                }
                 signal = &mut terminated => {
                     tracing::info!(signal, "stopping");
                     break None;
@@ -272,11 +283,7 @@ impl Running {
         let read = reload().and_then(|new| Access::load(&new.agent).map(|access| (new, access)));
         let (new, access) = match read {
             Ok(read) => read,
-            Err(failure) => {
-                self.counts.reload_worked.store(0, Ordering::Relaxed);
-                tracing::error!(reason = %failure, "the configuration was not reloaded; the old one stays in force");
-                return;
-            }
+            Err(failure) => return self.refuse(&failure),
         };
         for what in needs_restart(config, &new) {
             tracing::warn!(setting = what, "has changed; only a restart brings it into force");
@@ -285,11 +292,31 @@ impl Running {
             *self.node.exposition() = Exposition::new(new.agent.exposition());
             tracing::info!("other series are shown; windows and totals begin anew");
         }
-        self.server.set_terms(Terms { metrics_path: new.agent.metrics_path.clone(), access });
-        self.counts.reload_worked.store(1, Ordering::Relaxed);
-        self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);
+        self.accept(&new, access);
         tracing::info!("the configuration was reloaded");
         *config = new;
+    }
+
+    /// Takes certificates and logins that were written anew.
+    fn renew(&self, config: &Config) {
+        match Access::load(&config.agent) {
+            Ok(access) => {
+                self.accept(config, access);
+                tracing::info!("certificates or logins were written anew and are in force");
+            }
+            Err(failure) => self.refuse(&failure),
+        }
+    }
+
+    fn accept(&self, config: &Config, access: Access) {
+        self.server.set_terms(Terms { metrics_path: config.agent.metrics_path.clone(), access });
+        self.counts.reload_worked.store(1, Ordering::Relaxed);
+        self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);
+    }
+
+    fn refuse(&self, failure: &Failure) {
+        self.counts.reload_worked.store(0, Ordering::Relaxed);
+        tracing::error!(reason = %failure, "the configuration was not reloaded; the old one stays in force");
     }
 }
 

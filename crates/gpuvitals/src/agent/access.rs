@@ -6,6 +6,7 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -57,6 +58,17 @@ impl Access {
             certificate: tls.is_some_and(|files| files.client_ca.is_some()),
             logins: settings.basic_auth().map(Logins::load).transpose()?,
         })
+    }
+
+    /// When the files that the settings name were last written; of one that cannot be looked at, nothing.
+    pub(crate) fn written(settings: &Agent) -> Vec<Option<SystemTime>> {
+        let tls = settings
+            .tls()
+            .into_iter()
+            .flat_map(|tls| [Some(tls.cert), Some(tls.key), tls.client_ca])
+            .flatten();
+        let files = tls.chain(settings.basic_auth());
+        files.map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok()).collect()
     }
 
     /// Whether anything is asked for.

@@ -139,7 +139,8 @@ impl Node {
     /// When no thread can be had.
     pub(crate) fn add(&self, probes: Vec<Box<dyn Probe>>) -> Result<usize, SamplerError> {
         let states = self.sampler.states();
-        let drivers: BTreeSet<Driver> = states.iter().map(|state| state.driver).collect();
+        // A tool that has not answered yet has no target.
+        let drivers: BTreeSet<Driver> = self.sampler.stats().iter().map(|worker| worker.driver).collect();
         let known: BTreeSet<_> = states.iter().filter_map(|state| state.identity.key()).collect();
         let mut added = 0;
         for probe in probes {
@@ -208,5 +209,107 @@ fn status_of(state: TargetState) -> DeviceStatus {
         since_ns: state.since_ns,
         last_sample_ns: state.last_row_ns,
         update_interval: state.update_interval,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::Identity;
+    use gpuvitals_core::catalogue::Series;
+    use gpuvitals_exposition::Compat;
+    use gpuvitals_sources::attribution::Owners;
+    use gpuvitals_sources::probe::{Due, ProbeError, Reading};
+    use gpuvitals_sources::sampler::SamplerConfig;
+
+    use super::*;
+
+    fn gpu(uuid: &str) -> Arc<Identity> {
+        Arc::new(Identity::default().with(IdentityColumn::Uuid, uuid).unwrap())
+    }
+
+    /// A card that is there and has nothing to say.
+    struct Silent(Driver, Vec<Arc<Identity>>);
+
+    impl Probe for Silent {
+        fn driver(&self) -> Driver {
+            self.0
+        }
+        fn targets(&self) -> Vec<Arc<Identity>> {
+            self.1.clone()
+        }
+        fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+            Ok(())
+        }
+    }
+
+    fn silent(driver: Driver, uuids: &[&str]) -> Box<dyn Probe> {
+        Box::new(Silent(driver, uuids.iter().map(|uuid| gpu(uuid)).collect()))
+    }
+
+    fn node(probes: Vec<Box<dyn Probe>>) -> Node {
+        let sampler = Sampler::start(probes, SamplerConfig::default(), Owners::new()).unwrap();
+        let window = Duration::from_secs(30);
+        Node::new(sampler, ExpositionConfig { set: Series::Basic, compat: Compat::Off, window })
+    }
+
+    fn state(driver: Driver, condition: Condition) -> TargetState {
+        TargetState {
+            identity: gpu("GPU-1"),
+            table: Table::GpuEvents,
+            driver,
+            condition,
+            since_ns: 0,
+            last_row_ns: None,
+            update_interval: None,
+        }
+    }
+
+    #[test]
+    fn a_library_that_lost_all_its_gpus_asks_for_a_restart_once() {
+        let down = |reason| Condition::Down { reason, detail: String::new() };
+        let lost = down(AbsenceReason::Gone);
+        let asleep = down(AbsenceReason::Suspended);
+        let stuck = Condition::Stuck { for_ns: 1 };
+        for (driver, before, after, ails) in [
+            (Driver::Nvml, &Condition::Up, &lost, true),
+            (Driver::Nvml, &Condition::Up, &Condition::Up, false),
+            (Driver::Nvml, &lost, &lost, false),
+            (Driver::Nvml, &Condition::Up, &asleep, false),
+            (Driver::Nvml, &Condition::Up, &stuck, false),
+            (Driver::AmdSysfs, &Condition::Up, &lost, false),
+        ] {
+            let node = node(Vec::new());
+            let now = Moment::now();
+            let later = |ns| Moment { mono_ns: now.mono_ns + ns, ..now };
+            node.watch_library(&[state(driver, before.clone())], now);
+            node.watch_library(&[state(driver, after.clone())], later(1));
+            assert_eq!(node.ailment(later(2)), None);
+            node.pulse_ns.store(now.mono_ns + LOST_NS, Ordering::Relaxed);
+            assert_eq!(node.ailment(later(LOST_NS + 2)).is_some(), ails, "{driver} {before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_feed_that_hangs_is_an_ailment() {
+        let node = node(Vec::new());
+        let now = Moment::now();
+        assert_eq!(node.ailment(now), None);
+        assert!(node.ailment(Moment { mono_ns: now.mono_ns + PULSE_NS + 1_000_000_000, ..now }).is_some());
+    }
+
+    #[test]
+    fn only_devices_that_are_new_are_added() {
+        let node = node(vec![silent(Driver::AmdSysfs, &["GPU-1", "GPU-2"]), silent(Driver::RocmSmi, &[])]);
+        let found = vec![
+            silent(Driver::AmdSysfs, &["GPU-1", "GPU-2"]),
+            silent(Driver::AmdSysfs, &["GPU-3"]),
+            silent(Driver::RocmSmi, &[]),
+        ];
+        assert_eq!(node.add(found).unwrap(), 1);
+        assert_eq!(node.gpus(), 3);
+        assert_eq!(node.add(vec![silent(Driver::AmdSysfs, &["GPU-3"])]).unwrap(), 0);
+        let crowd: Vec<String> = (0..=TARGETS_MAX).map(|i| format!("GPU-9{i}")).collect();
+        let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+        assert_eq!(node.add(vec![silent(Driver::AmdSysfs, &crowd)]).unwrap(), 0, "there is a bound");
     }
 }

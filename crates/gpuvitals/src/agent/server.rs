@@ -1,5 +1,6 @@
 //! The HTTP side: connections with their limits, and the few paths there are.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -28,10 +29,12 @@ use super::node::Node;
 use super::own::Counts;
 use super::scrape::Scraper;
 
-/// Connections served at a time; one more waits until one ends. A few Prometheus servers and probes need a handful.
+/// Connections at a time; for one more the oldest has to end. A few Prometheus servers and probes need a handful.
 const CONNECTIONS_MAX: usize = 128;
-/// Longest time for a TLS handshake, and from the first to the last byte of a request's head.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time for a TLS handshake, and for the last request of a connection that has to end.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time until a request's head is there, counted from the answer before: above the usual minute between two scrapes.
+const IDLE_PATIENCE: Duration = Duration::from_secs(75);
 /// Longest time of a connection, so that one that nobody reads from ends; scrapers open another.
 const CONNECTION_AGE_MAX: Duration = Duration::from_mins(5);
 /// Longest head of a request, bytes.
@@ -86,6 +89,8 @@ impl Server {
     ) -> usize {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
+        // In the order they came; a token is cancelled when its connection ends or has to.
+        let mut open: VecDeque<CancellationToken> = VecDeque::new();
         loop {
             let accepted = tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -94,11 +99,20 @@ impl Server {
             };
             match accepted {
                 Ok((stream, place)) => {
-                    let (server, shutdown) = (Arc::clone(&self), shutdown.clone());
+                    let (server, end) = (Arc::clone(&self), shutdown.child_token());
+                    open.retain(|end| !end.is_cancelled());
+                    open.push_back(end.clone());
                     connections.spawn(async move {
-                        server.connected(stream, shutdown).await;
+                        server.connected(stream, end.clone()).await;
+                        end.cancel();
                         drop(place);
                     });
+                    // Somebody who holds connections and asks nothing must not keep the others out.
+                    if places.available_permits() == 0
+                        && let Some(oldest) = open.pop_front()
+                    {
+                        oldest.cancel();
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -113,23 +127,23 @@ impl Server {
         connections.len()
     }
 
-    async fn connected(self: Arc<Self>, stream: TcpStream, shutdown: CancellationToken) {
+    async fn connected(self: Arc<Self>, stream: TcpStream, end: CancellationToken) {
         // An answer must not wait for the acknowledgement of the one before.
         let _set = stream.set_nodelay(true);
         let Some(tls) = self.terms().access.tls.clone() else {
-            return self.speak(stream, false, shutdown).await;
+            return self.speak(stream, false, end).await;
         };
-        match tokio::time::timeout(HEAD_PATIENCE, TlsAcceptor::from(tls).accept(stream)).await {
+        match tokio::time::timeout(LAST_PATIENCE, TlsAcceptor::from(tls).accept(stream)).await {
             Ok(Ok(stream)) => {
                 let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-                self.speak(stream, has_certificate, shutdown).await;
+                self.speak(stream, has_certificate, end).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "no TLS connection came about"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
         }
     }
 
-    async fn speak<S>(self: Arc<Self>, stream: S, has_certificate: bool, shutdown: CancellationToken)
+    async fn speak<S>(self: Arc<Self>, stream: S, has_certificate: bool, end: CancellationToken)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin,
     {
@@ -140,21 +154,21 @@ impl Server {
         let mut connection = pin!(
             http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_PATIENCE.max(Duration::from_secs(30)))
+                .header_read_timeout(IDLE_PATIENCE)
                 .max_buf_size(HEAD_LEN_MAX)
                 .max_headers(HEADERS_MAX)
                 .serve_connection(TokioIo::new(stream), service)
         );
         let ended = tokio::select! {
             ended = connection.as_mut() => Some(ended),
-            () = shutdown.cancelled() => None,
+            () = end.cancelled() => None,
             () = tokio::time::sleep(CONNECTION_AGE_MAX) => None,
         };
         let ended = if let Some(ended) = ended {
             ended
         } else {
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(HEAD_PATIENCE, connection).await.unwrap_or(Ok(()))
+            tokio::time::timeout(LAST_PATIENCE, connection).await.unwrap_or(Ok(()))
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection broke");
@@ -242,7 +256,7 @@ impl Server {
     }
 }
 
-/// A connection and a place for it. The place comes second: while there is none, the connection waits.
+/// A place, and a connection for it: while there is no place, who wants to connect waits.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,

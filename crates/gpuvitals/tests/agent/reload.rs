@@ -56,5 +56,10 @@ fn certificates_are_renewed_and_broken_ones_are_not_taken() {
     agent.logged("the configuration was reloaded");
     assert_eq!(get(&new_ca).unwrap().status, 200);
     assert!(get(&old_ca).is_err());
+
+    // Kubernetes renews a secret and sends no signal.
+    old.sign("127.0.0.1", &node.path(""));
+    agent.logged("were written anew");
+    assert_eq!(get(&old_ca).unwrap().status, 200);
     assert_eq!(agent.terminate(), Some(0));
 }

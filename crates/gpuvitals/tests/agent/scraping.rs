@@ -107,6 +107,15 @@ fn what_is_no_scrape_is_refused() {
 }
 
 #[test]
+fn connections_that_ask_nothing_keep_nobody_out() {
+    let agent = start(&[]);
+    let address = agent.at("").trim_start_matches("http://").to_owned();
+    let idle: Vec<_> = (0..300).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
+    assert_eq!(agent.get("/metrics", &["--max-time", "20"]).status, 200);
+    drop(idle);
+}
+
+#[test]
 fn the_environment_that_exporters_share_is_understood() {
     let host = host();
     let arguments: Vec<&str> = host.iter().map(String::as_str).collect();
