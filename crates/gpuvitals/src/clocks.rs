@@ -171,7 +171,13 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags) -> Result<u8,
     // From here on no signal ends this program before the clocks are given back.
     let signals = Signals::catch()?;
     let mut journals = journals(controls)?;
-    let plans = planned(controls, &flags.lock())?;
+    let mut plans = planned(controls, &flags.lock())?;
+    for ((control, plan), journal) in controls.iter_mut().zip(&mut plans).zip(&journals) {
+        // A device that does not tell what is in force is brought back to the lock that was kept.
+        if control.state().is_ok_and(|state| state.is_locked.is_none()) {
+            plan.back.extend_from_slice(journal.made());
+        }
+    }
     let held = take(controls, plans, &mut journals, Journal::begin)?;
     let ended = signals.run(&flags.command);
     let mut restored = Ok(());

@@ -155,6 +155,22 @@ fn a_lock_is_kept_until_it_is_reset() {
 }
 
 #[test]
+fn a_kept_lock_that_the_driver_does_not_tell_comes_back_too() {
+    let machine = Machine::new();
+    let mask = || fs::read_to_string(machine.file("card0", "pp_dpm_sclk")).unwrap();
+    assert!(machine.run(&["lock", "--gpu", "0", "--sclk-levels", "3,4"]).status.success());
+    let script = format!("cat {}", machine.file("card0", LEVEL).display());
+    // What the driver would do with the list when the level is taken from it.
+    let script = format!("{script}; echo '0: 852Mhz *' > {}", machine.file("card0", "pp_dpm_sclk").display());
+    let output = machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "sh", "-c", &script]);
+    assert_eq!(text(&output.stdout), "low", "{}", text(&output.stderr));
+    assert_eq!((machine.level("card0"), mask()), ("manual".to_owned(), "3 4 ".to_owned()));
+    assert!(machine.run(&["reset", "--gpu", "0"]).status.success());
+    assert!(machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "true"]).status.success());
+    assert_eq!(machine.level("card0"), "auto", "after a reset it is forgotten");
+}
+
+#[test]
 fn a_command_runs_with_the_clocks_and_its_exit_code_is_passed_on() {
     let machine = Machine::new();
     fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();

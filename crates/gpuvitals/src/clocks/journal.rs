@@ -34,6 +34,9 @@ struct Noted {
     running: Vec<Step>,
     /// Steps back from the lock that is kept until a reset.
     kept: Vec<Step>,
+    /// Steps that made that lock.
+    #[serde(default)]
+    made: Vec<Step>,
 }
 
 impl Journal {
@@ -73,6 +76,11 @@ impl Journal {
         &self.noted.kept
     }
 
+    /// Steps that make the lock that is kept anew, for devices that do not tell what is in force.
+    pub(super) fn made(&self) -> &[Step] {
+        &self.noted.made
+    }
+
     /// A lock begins that ends with a command.
     pub(super) fn begin(&mut self, plan: &Plan) {
         self.noted.running.clone_from(&plan.back);
@@ -81,10 +89,13 @@ impl Journal {
 
     /// A lock begins that is kept until a reset; of several the first knows what was before.
     pub(super) fn keep(&mut self, plan: &Plan) {
-        if self.noted.kept.is_empty() {
-            self.noted.kept.clone_from(&plan.back);
-            self.write();
+        let Noted { kept, made, .. } = &mut self.noted;
+        if kept.is_empty() {
+            kept.clone_from(&plan.back);
         }
+        made.retain(|step| plan.forward.iter().all(|new| new.target != step.target));
+        made.extend_from_slice(&plan.forward);
+        self.write();
     }
 
     /// The command has ended, and what was before is back.

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::{failure, name, say};
 use crate::failure::Failure;
 
+/// Clocks of a list that are printed one by one; NVIDIA has a hundred.
+const CHOICES_SHOWN_MAX: usize = 16;
+
 /// Prints a line for each GPU. One that cannot be read says why; only when none can, the command fails.
 ///
 /// # Errors
@@ -79,8 +82,11 @@ fn described(state: &ClockState) -> String {
     }
     let mhz = |clock: Option<u32>| clock.map_or("unknown".to_owned(), |mhz| format!("{mhz} MHz"));
     let list = |choices: &[u32]| {
-        let entries: Vec<String> =
-            choices.iter().enumerate().map(|(at, mhz)| format!("{at}: {mhz}")).collect();
+        let numbered = choices.iter().enumerate().map(|(at, mhz)| format!("{at}: {mhz}"));
+        let mut entries: Vec<String> = numbered.collect();
+        if entries.len() > CHOICES_SHOWN_MAX {
+            entries.splice(2..entries.len() - 1, ["…".to_owned()]);
+        }
         if entries.is_empty() { String::new() } else { format!("   [{}]", entries.join(", ")) }
     };
     let lock = match state.is_locked {
