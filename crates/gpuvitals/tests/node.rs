@@ -1,8 +1,9 @@
 //! `sample`, `doctor` and `top` on captured machines, through the real binary.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -124,4 +125,27 @@ fn a_rate_that_no_driver_stands_is_refused() {
     let output = on("vega56", &["sample", "-i", "10us"]);
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--interval"), "{output:?}");
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_it_is_quit() {
+    // script(1), of every Debian, gives it a terminal.
+    let command =
+        format!("{} top --sysfs {}", env!("CARGO_BIN_EXE_gpuvitals"), fixture("rx7900xtx").display());
+    let mut child = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"s?q").unwrap();
+    let mut drawn = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut drawn).unwrap();
+    assert!(child.wait().unwrap().success());
+    drop(keys);
+    let drawn = String::from_utf8_lossy(&drawn);
+    let (enter, leave) = (drawn.find("\u{1b}[?1049h"), drawn.rfind("\u{1b}[?1049l"));
+    assert!(enter.is_some() && enter < leave, "{drawn:?}");
 }
