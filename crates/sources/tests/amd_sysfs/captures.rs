@@ -11,7 +11,7 @@ use gpuvitals_core::catalogue::Unit;
 use gpuvitals_sources::dialect::amd_sysfs;
 use gpuvitals_sources::probe::{Due, Reading, Row};
 
-use crate::machines::{CAPTURED, captured, first_reading, fixture, only_probe};
+use crate::machines::{CAPTURED, captured, first_reading, fixture, machine, only_probe, value, write};
 
 fn unit(unit: Unit) -> &'static str {
     match unit {
@@ -130,6 +130,31 @@ fn later_readings_give_what_is_due_and_no_more() {
 }
 
 #[test]
+fn an_apu_under_load_is_throttled_and_says_its_clocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = dir.path().join("class/drm/card0/device");
+    let blob = fixture("../gpu-metrics-blobs").join("mangohud-apu-v2.2.bin");
+    write(&device, "vendor", "0x1002\n");
+    write(&device, "gpu_metrics", fs::read(blob).unwrap());
+    let mut reading = Reading::default();
+    only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+    let row = &reading.rows()[0];
+    let wanted = [
+        ("gpu_clock_mhz", 1040.0),
+        ("mem_clock_mhz", 687.0),
+        ("temperature_c", 81.75),
+        ("temperature_soc_c", 71.0),
+        ("throttle_status", 96.0),
+        ("throttled", 1.0),
+    ];
+    for (column, wanted) in wanted {
+        assert_eq!(value(row, column), Some(wanted), "{column}");
+    }
+    // Of 2.x neither the unit of power nor that of activity is known without hwmon and gpu_busy_percent.
+    assert_eq!((value(row, "power_w"), value(row, "utilization_pct")), (None, None));
+}
+
+#[test]
 fn doctor_is_told_what_each_machine_lacks() {
     let texts = |name| -> Vec<String> {
         let findings = amd_sysfs::find(&captured(name)).findings;
@@ -141,7 +166,7 @@ fn doctor_is_told_what_each_machine_lacks() {
     assert!(has("rx580", "no gpu_metrics"));
     assert_eq!(texts("phoenix").len(), 1, "{:?}", texts("phoenix"));
     let nothing = tempfile::tempdir().unwrap();
-    let found = amd_sysfs::find(&crate::machines::machine(nothing.path()));
+    let found = amd_sysfs::find(&machine(nothing.path()));
     assert!(found.probes.is_empty());
     assert!(found.findings[0].text.starts_with("no AMD GPU in"));
 }

@@ -148,7 +148,9 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct Table {
     file: PinnedFile,
-    reader: Reader,
+    is_instinct: bool,
+    /// By the version that the first reading showed.
+    reader: Option<Reader>,
     failures: u32,
     reason: AbsenceReason,
 }
@@ -173,15 +175,19 @@ impl Board {
     /// Opens `gpu_metrics`. The other files are opened at the first reading, which shows what they are needed for.
     ///
     /// # Errors
-    /// When the table does not answer now: then it is too early to say which files are needed.
+    /// When it cannot be opened now.
     pub(super) fn open(card: &Card) -> Result<Self, Missing> {
-        let is_instinct = is_instinct(card);
-        let table = match Table::open(&card.device.join("gpu_metrics"), card, is_instinct) {
-            Ok(table) => table,
-            Err(Missing::Always(_)) => None,
-            Err(missing) => return Err(missing),
-        };
-        Ok(Self::with(table))
+        match PinnedFile::open(&card.device.join("gpu_metrics")).map_err(|error| Missing::of(&error)) {
+            Ok(file) => Ok(Self::with(Some(Table {
+                file,
+                is_instinct: is_instinct(card),
+                reader: None,
+                failures: 0,
+                reason: AbsenceReason::Invalid,
+            }))),
+            Err(Missing::Always(_)) => Ok(Self::with(None)),
+            Err(missing) => Err(missing),
+        }
     }
 
     /// Without `gpu_metrics`, which has failed again and again.
@@ -204,6 +210,10 @@ impl Board {
     }
 
     /// Reads what is due into a row of the GPU and one of each partition.
+    ///
+    /// # Errors
+    /// When the device is gone; and at the first reading when `gpu_metrics` does not answer now, since it is too early then
+    /// to say which files are needed.
     pub(super) fn read(
         &mut self,
         card: &Card,
@@ -221,6 +231,7 @@ impl Board {
         match &mut read {
             Ok(Some((metrics, reader))) => reader.fill(metrics, due, row),
             Err(Missing::Gone) => return Err(Missing::Gone),
+            Err(missing @ Missing::Now(_)) if is_first => return Err(*missing),
             _ => {}
         }
         if is_first {
@@ -254,8 +265,8 @@ impl Board {
                 }
             }
         }
-        drop(read);
-        self.table = table;
+        let is_refused = is_first && read.is_err();
+        self.table = table.filter(|_| !is_refused);
         self.is_open = true;
         Ok(())
     }
@@ -365,40 +376,37 @@ fn derive(due: Due, row: &mut Row) {
 }
 
 impl Table {
-    fn open(path: &Path, card: &Card, is_instinct: bool) -> Result<Option<Self>, Missing> {
-        let mut file = PinnedFile::open(path).map_err(|error| Missing::of(&error))?;
-        let bytes = file.read().map_err(|error| Missing::of(&error))?;
-        match GpuMetrics::decode(bytes) {
-            Ok(metrics) => {
-                let reader = Reader::new(metrics.version(), is_instinct);
-                Ok(Some(Self { file, reader, failures: 0, reason: AbsenceReason::Invalid }))
-            }
-            Err(refused) => {
-                warn!(card = card.subject(), %refused, "gpu_metrics is not understood: its values come from other files, or not at all");
-                Ok(None)
-            }
-        }
-    }
-
+    /// The present table, and who reads it. Refused for good when the first one is not understood.
     fn read(&mut self, due: Due) -> Result<(GpuMetrics<'_>, &mut Reader), Missing> {
         if self.failures >= FAILURES_MAX && !due.slow {
             return Err(Missing::Now(self.reason));
         }
-        let metrics = match self.file.read().map_err(|error| Missing::of(&error)) {
-            Ok(bytes) => GpuMetrics::decode(bytes)
-                .ok()
-                .filter(|metrics| metrics.version() == self.reader.version())
-                .ok_or(Missing::Now(AbsenceReason::Invalid)),
-            Err(missing) => Err(missing),
+        let bytes = self.file.read().map_err(|error| Missing::of(&error));
+        let metrics = match (bytes.map(GpuMetrics::decode), &self.reader) {
+            (Ok(Ok(metrics)), Some(reader)) if metrics.version() != reader.version() => {
+                Err(Missing::Now(AbsenceReason::Invalid))
+            }
+            (Ok(Ok(metrics)), _) => Ok(metrics),
+            (Ok(Err(refused)), None) => {
+                warn!(%refused, "gpu_metrics is not understood: its values come from other files, or not at all");
+                Err(Missing::Always(AbsenceReason::NotSupported))
+            }
+            (Ok(Err(_)), Some(_)) => Err(Missing::Now(AbsenceReason::Invalid)),
+            (Err(missing), _) => Err(missing),
         };
-        match &metrics {
-            Ok(_) => self.failures = 0,
+        match metrics {
+            Ok(metrics) => {
+                self.failures = 0;
+                let (version, is_instinct) = (metrics.version(), self.is_instinct);
+                let reader = self.reader.get_or_insert_with(|| Reader::new(version, is_instinct));
+                Ok((metrics, reader))
+            }
             Err(missing) => {
                 self.failures = self.failures.saturating_add(1);
                 self.reason = missing.reason();
+                Err(missing)
             }
         }
-        Ok((metrics?, &mut self.reader))
     }
 }
 

@@ -60,7 +60,7 @@ impl SysfsProbe {
         reading.clear();
         self.board = None;
         self.sleep = None;
-        self.tries = 0;
+        (self.waits, self.tries, self.is_makeshift) = (None, 0, false);
         self.is_lost = true;
         ProbeError::Gone(format!("{}: its driver has let go of it", self.card.subject()))
     }
@@ -84,27 +84,31 @@ impl SysfsProbe {
         Ok(())
     }
 
-    /// Opens the board, unless it does not answer yet: then it is tried once a second.
-    fn open(&mut self, due: Due) -> Result<(), Missing> {
+    /// Reads the board, opened where it is not. While `gpu_metrics` does not answer from the start it is tried once a
+    /// second, then left out, and looked for again rarely.
+    fn read_board(&mut self, due: Due, reading: &mut Reading) -> Result<(), Missing> {
         if let Some(reason) = self.waits.filter(|_| !due.slow) {
             return Err(Missing::Now(reason));
         }
-        match Board::open(&self.card) {
-            Ok(board) => self.board = Some(board),
-            Err(Missing::Now(_)) if self.tries >= TRIES_MAX => {
-                self.board = Some(Board::without_table());
-                self.is_makeshift = true;
-                self.waits = None;
-                return Ok(());
-            }
-            Err(missing) => {
-                self.tries += 1;
-                self.waits = Some(missing.reason());
-                return Err(missing);
-            }
+        if self.board.is_none() || (self.is_makeshift && due.rare) {
+            self.board = Some(Board::open(&self.card)?);
+            self.is_makeshift = false;
         }
-        (self.waits, self.tries, self.is_makeshift) = (None, 0, false);
-        Ok(())
+        let Self { machine, card, whom, board: Some(board), .. } = self else { return Ok(()) };
+        let rename = |partitions| partition_identities(machine, card, partitions);
+        match board.read(card, due, reading, whom, rename) {
+            Err(Missing::Now(_)) if self.tries >= TRIES_MAX => {
+                reading.clear();
+                *board = Board::without_table();
+                self.is_makeshift = true;
+                board.read(card, due, reading, whom, rename)
+            }
+            Ok(()) if !self.is_makeshift => {
+                self.tries = 0;
+                Ok(())
+            }
+            result => result,
+        }
     }
 }
 
@@ -129,21 +133,16 @@ impl Probe for SysfsProbe {
             self.down(AbsenceReason::Suspended, text, reading);
             return Ok(());
         }
-        if self.board.is_none() || (self.is_makeshift && due.rare) {
-            match self.open(due) {
-                Ok(()) => {}
-                Err(Missing::Gone) => return Err(self.lose(reading)),
-                Err(missing) => {
-                    self.down(missing.reason(), "gpu_metrics does not answer yet", reading);
-                    return Ok(());
-                }
+        match self.read_board(due, reading) {
+            Ok(()) => self.waits = None,
+            Err(Missing::Gone) => return Err(self.lose(reading)),
+            Err(missing) => {
+                reading.clear();
+                self.board = None;
+                self.tries += u32::from(due.slow);
+                self.waits = Some(missing.reason());
+                self.down(missing.reason(), "gpu_metrics does not answer yet", reading);
             }
-        }
-        let Some(board) = &mut self.board else { return Ok(()) };
-        let (machine, card) = (&self.machine, &self.card);
-        let rename = |partitions| partition_identities(machine, card, partitions);
-        if board.read(card, due, reading, &mut self.whom, rename).is_err() {
-            return Err(self.lose(reading));
         }
         Ok(())
     }
