@@ -141,7 +141,11 @@ impl Sampler {
             interval_of(probe.as_ref(), &self.config).max(probe.interval_min()),
             probe.deadline(),
         ));
-        for identity in probe.targets() {
+        let targets = probe.targets();
+        if targets.is_empty() {
+            state.stand_in(Moment::now());
+        }
+        for identity in targets {
             state.know(&self.owners.attribute(&identity), Moment::now());
         }
         self.handoff.joined();

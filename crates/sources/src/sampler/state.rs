@@ -228,10 +228,24 @@ impl WorkerState {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A tool knows its GPUs only when it has run. Until then it stands for them itself, under the name of the driver, so that
+    /// somebody can be waited for, and can say what is wrong.
+    pub(crate) fn stand_in(&self, now: Moment) {
+        let name = self.driver.as_str();
+        let named = Identity::default().with(IdentityColumn::Uuid, name);
+        if let Ok(identity) = named.and_then(|identity| identity.with(IdentityColumn::Source, name)) {
+            self.know(&Arc::new(identity), now);
+        }
+    }
+
     /// Makes a target known, or gives it its present identity.
     pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) {
         let Some(key) = name_of(identity) else { return };
         let mut targets = self.targets();
+        let stand_in = self.driver.as_str();
+        if *key != *stand_in && targets.by_key.remove(stand_in).is_some() {
+            targets.order.retain(|name| **name != *stand_in);
+        }
         if let Some(target) = targets.by_key.get_mut(&key) {
             target.identity = Arc::clone(identity);
             return;

@@ -148,6 +148,10 @@ impl Worker {
                 self.state.know(&face.attributed, begin);
             }
         }
+        // All are known before the first is told of, so that nobody takes some for all.
+        for row in reading.rows() {
+            self.face_of(row.identity(), begin);
+        }
         for row in reading.rows() {
             let at = self.face_of(row.identity(), begin);
             if let Some((reason, detail)) = row.is_down() {

@@ -1,13 +1,15 @@
 //! How the tool is asked, and what comes of its failures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpuvitals_core::AbsenceReason;
+use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::rocm_smi::{RocmSmi, find};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError};
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::sampler::Moment;
+use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerConfig};
 
 use crate::{FakeTool, capture, read};
 
@@ -113,6 +115,39 @@ fn a_tool_without_cards_says_what_it_said() {
     assert!(text.contains("Driver not initialized") && text.contains("exit status: 2"), "{text}");
     let missing = read(&mut RocmSmi::new("/no/such/rocm-smi", "n"), Due::ALL).unwrap_err();
     assert_eq!(missing, ProbeError::Gone("/no/such/rocm-smi is not installed, or not on PATH".to_owned()));
+}
+
+/// The names and conditions of a sampler when nobody is starting any more.
+fn settled(tool: &FakeTool) -> Vec<(String, Condition)> {
+    let config = SamplerConfig::default();
+    let sampler = Sampler::start(vec![Box::new(tool.probe())], config, Owners::new()).unwrap();
+    assert_eq!(sampler.states().len(), 1, "the tool stands for its GPUs");
+    loop {
+        let _rows = sampler.next(Duration::from_millis(20));
+        let states = sampler.states();
+        if states.iter().all(|state| state.condition != Condition::Starting) {
+            return states.into_iter().map(|state| (state.name().to_string(), state.condition)).collect();
+        }
+    }
+}
+
+#[test]
+fn a_sampler_waits_for_the_tool_and_then_knows_its_gpus_alone() {
+    let tool = FakeTool::new();
+    tool.says("answer.json", r#"{"card0": {"Fan RPM": "1"}, "card1": {"Fan RPM": "2"}}"#);
+    let expected = ["node1:gpu0", "node1:gpu1"].map(|name| (name.to_owned(), Condition::Up));
+    assert_eq!(settled(&tool), expected);
+}
+
+#[test]
+fn a_sampler_says_why_the_tool_lists_no_gpu() {
+    let tool = FakeTool::new();
+    tool.says("answer.json", "").says("answer.txt", "Driver not initialized\n");
+    let states = settled(&tool);
+    let [(name, Condition::Down { reason: AbsenceReason::Gone, detail })] = states.as_slice() else {
+        panic!("{states:?}")
+    };
+    assert!(name == "rocm-smi" && detail.contains("Driver not initialized"), "{name}: {detail}");
 }
 
 #[test]
