@@ -17,6 +17,7 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::{GpuName, Owner};
+use crate::dialect::nvml;
 
 /// Where the kubelet has its socket unless told otherwise.
 pub const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
@@ -153,11 +154,20 @@ fn is_gpu(resource: &str) -> bool {
 }
 
 /// What a device plugin's id names: `GPU-…` or `MIG-…`, also as a slice of time (`GPU-…::3`); `nvidia0`, `nvidia0/vgpu2`
-/// as GKE spells them; a PCI address. A MIG instance by number (`nvidia0/gi1`) and AMD's `amdgpu_xcp_3` name a part that
-/// no UUID is given of: none.
+/// as GKE spells them; a PCI address. A MIG instance is called by the key of its rows: its GPU with the number of the GPU
+/// instance, which its old name (`MIG-GPU-…/1/0`) has in it, and of a new one NVML knows. An instance by number alone
+/// (`nvidia0/gi1`) and AMD's `amdgpu_xcp_3` name a part that no key is known of: none.
 fn gpu_name(id: &str) -> Option<GpuName> {
     let whole = id.split_once("::").map_or(id, |(whole, _slice)| whole);
-    if ["GPU-", "MIG-"].iter().any(|prefix| whole.starts_with(prefix)) {
+    if let Some(place) = whole.strip_prefix("MIG-").filter(|place| place.starts_with("GPU-")) {
+        let (gpu, instances) = place.split_once('/')?;
+        let (gpu_instance, _compute) = instances.split_once('/').unwrap_or((instances, ""));
+        return Some(GpuName::Uuid(format!("{gpu}:{gpu_instance}").into()));
+    }
+    if whole.starts_with("MIG-") {
+        return Some(GpuName::Uuid(nvml::instance_key(whole).unwrap_or_else(|| whole.into())));
+    }
+    if whole.starts_with("GPU-") {
         return Some(GpuName::Uuid(whole.into()));
     }
     if let Some(rest) = whole.strip_prefix("nvidia") {
@@ -235,7 +245,9 @@ mod tests {
             ("GPU-5fd4f087-86f3-7a43-b711-4771313afc50", uuid("GPU-5fd4f087-86f3-7a43-b711-4771313afc50")),
             ("GPU-5fd4f087::3", uuid("GPU-5fd4f087")),
             ("MIG-3c8a1b::7", uuid("MIG-3c8a1b")),
-            ("MIG-GPU-5fd4/1/0", uuid("MIG-GPU-5fd4/1/0")),
+            ("MIG-GPU-5fd4/1/0", uuid("GPU-5fd4:1")),
+            ("MIG-GPU-5fd4/1/0::2", uuid("GPU-5fd4:1")),
+            ("MIG-GPU-5fd4", None),
             ("nvidia3", Some(GpuName::Index(3))),
             ("nvidia0/vgpu2", Some(GpuName::Index(0))),
             ("nvidia0/gi1", None),

@@ -85,7 +85,12 @@ impl Owners {
 fn is_named(identity: &Identity, name: &GpuName) -> bool {
     match name {
         GpuName::Uuid(uuid) => identity.uuid() == Some(uuid) || identity.key().as_deref() == Some(uuid),
-        GpuName::Pci(pci) => identity.get(IdentityColumn::Pci) == Some(pci),
+        // A divided GPU's own address is that of its first partition; the others are platform devices.
+        GpuName::Pci(pci) => {
+            let partition = identity.get(IdentityColumn::Partition);
+            let number = partition.map(|name| name.trim_start_matches(|c: char| c.is_ascii_alphabetic()));
+            identity.get(IdentityColumn::Pci) == Some(pci) && number.is_none_or(|number| number == "0")
+        }
         GpuName::Index(index) => identity.index == Some(*index),
     }
 }
@@ -93,6 +98,23 @@ fn is_named(identity: &Identity, name: &GpuName) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_of_a_divided_gpu_is_its_first_partition() {
+        let owners = Owners::new();
+        let pod = Owner { pod: Some("train-0".into()), ..Owner::default() };
+        owners.replace(vec![(GpuName::Pci("0000:0c:00.0".into()), pod)]);
+        for (partition, is_held) in
+            [("", true), ("cpx0", true), ("cpx1", false), ("cpx10", false), ("0", true)]
+        {
+            let gpu = Identity::default()
+                .with(IdentityColumn::Pci, "0000:0c:00.0")
+                .and_then(|gpu| gpu.with(IdentityColumn::Partition, partition))
+                .unwrap();
+            let held = owners.attribute(&Arc::new(gpu));
+            assert_eq!(held.get(IdentityColumn::Pod).is_some(), is_held, "{partition}");
+        }
+    }
 
     #[test]
     fn owners_are_found_by_any_name_and_fill_each_other_up() {
