@@ -13,7 +13,6 @@ use std::time::Duration;
 use clap::Args;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::Table;
-use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
@@ -177,7 +176,6 @@ fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig
     config.slow = sampler.slow;
     config.rare = sampler.rare;
     config.overwrite = flags.force;
-    config.owners = Owners::new();
     Ok(config)
 }
 

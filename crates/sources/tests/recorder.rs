@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -116,24 +116,55 @@ fn child_that_records_until_it_is_killed() {
             println!("written {written}");
         }
     };
-    let _recorder = Recorder::start_with(Counting::found(2), config, watch).unwrap();
-    std::thread::park();
+    let recorder = Recorder::start_with(Counting::found(2), config, watch).unwrap();
+    // Standard input ends when it is to end as it should.
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    recorder.stop().unwrap();
+}
+
+fn child(directory: &Path) -> (Child, impl Iterator<Item = usize>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_records_until_it_is_killed", "--nocapture"])
+        .env("RECORDER_TEST_DIRECTORY", directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let told = |line: std::io::Result<String>| line.unwrap().strip_prefix("written ")?.parse::<usize>().ok();
+    (child, lines.filter_map(told))
+}
+
+#[test]
+fn killed_while_it_ends_it_has_every_row_as_well() {
+    for sight in
+        ["gpu_events.parquet.tmp", "gpu_events.parquet", "system_events.parquet", "marks.parquet", "finished"]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut child, mut written) = child(dir.path());
+        let written = written.nth(2).unwrap();
+        drop(child.stdin.take());
+        // It may be too quick to be seen: then it is whole, which is as good.
+        while !dir.path().join(sight).exists() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        repair(dir.path()).unwrap();
+        let all = rows(Data::open(dir.path()).unwrap());
+        assert!(all.len() >= written, "{} of {written} at {sight}", all.len());
+        assert_complete(&all, 2);
+        assert_eq!(repair(dir.path()).unwrap(), None);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "{sight}: nothing is left");
+    }
 }
 
 #[test]
 fn killed_at_any_moment_it_has_every_row_that_was_written() {
     for nth in [1, 2, 3, 4, 7] {
         let dir = tempfile::tempdir().unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_records_until_it_is_killed", "--nocapture"])
-            .env("RECORDER_TEST_DIRECTORY", dir.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let told =
-            |line: std::io::Result<String>| line.unwrap().strip_prefix("written ")?.parse::<usize>().ok();
-        let written = lines.filter_map(told).nth(nth).unwrap();
+        let (mut child, mut written) = child(dir.path());
+        let written = written.nth(nth).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let under_way = rows(Data::open(dir.path()).unwrap());

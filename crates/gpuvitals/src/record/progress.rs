@@ -16,23 +16,35 @@ const LOOKS_PER_LINE: u32 = 10;
 /// Draws progress on standard error: in place on a terminal, else a line every five seconds.
 #[derive(Debug)]
 pub(super) struct Shown {
-    quiet: bool,
-    in_place: bool,
+    form: Form,
     rate_hz: f64,
     looks: u32,
     drawn: bool,
+    told: bool,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Quiet,
+    InPlace,
+    Lines,
 }
 
 impl Shown {
     /// A command writes to the terminal itself: no line is redrawn under its hands.
     pub(super) fn new(quiet: bool, with_command: bool, rate_hz: f64) -> Self {
-        let in_place = !with_command && io::stderr().is_terminal();
-        Self { quiet, in_place, rate_hz, looks: 0, drawn: false }
+        let form = match (quiet, !with_command && io::stderr().is_terminal()) {
+            (true, _) => Form::Quiet,
+            (false, true) => Form::InPlace,
+            (false, false) => Form::Lines,
+        };
+        Self { form, rate_hz, looks: 0, drawn: false, told: false }
     }
 
     /// Says what is recorded where.
     pub(super) fn begin(&self, directory: &Path, socket: Option<&Path>) {
-        if !self.quiet {
+        if self.form != Form::Quiet {
             let marks = socket.map_or(String::new(), |path| {
                 format!("; marks by {MARK_SOCKET_VARIABLE}={}", path.display())
             });
@@ -43,14 +55,21 @@ impl Shown {
     /// Draws it when it is time to.
     pub(super) fn draw(&mut self, progress: &Progress) {
         self.looks += 1;
+        if progress.is_over && !self.told {
+            // The command goes on, and may for hours: its user wants to know now.
+            self.told = true;
+            tell("nothing is recorded any more; why is told at the end");
+        }
         // The first look comes before the first row.
-        if !self.quiet && self.looks > 1 {
-            if self.in_place {
+        match self.form {
+            Form::InPlace if self.looks > 1 => {
                 self.drawn = true;
                 let _unwritten = write!(io::stderr(), "\r\x1b[K{}", line(progress, self.rate_hz));
-            } else if self.looks % LOOKS_PER_LINE == 1 {
+            }
+            Form::Lines if self.looks > 1 && self.looks % LOOKS_PER_LINE == 1 => {
                 tell(&line(progress, self.rate_hz));
             }
+            Form::Quiet | Form::InPlace | Form::Lines => {}
         }
     }
 
@@ -77,6 +96,7 @@ fn line(progress: &Progress, rate_hz: f64) -> String {
     }
     let devices = match (up, all) {
         (_, 0) => "host".to_owned(),
+        (1, 1) => format!("1 GPU at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
         (up, all) if up == all => format!("{all} GPUs at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
         (up, all) => format!("{up} of {all} GPUs at {:.1} of {rate_hz} Hz", kept(&workers) * rate_hz),
     };

@@ -129,3 +129,30 @@ fn killed_it_is_repaired_by_the_command() {
     let again = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
     assert!(again.status.success() && said(&again).0.contains("nothing to do"));
 }
+
+#[test]
+fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
+    // A limit on the length of files stands in for the disk; ignored, its signal becomes an error of the write.
+    let limited = |dir: &Path, more: &[&str]| {
+        let recording = record("rx7900xtx", dir);
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"trap '' XFSZ; ulimit -f 8; exec "$@""#, "sh"]).arg(recording.get_program());
+        command.args(recording.get_args()).arg("-q").args(more);
+        piped(&mut command)
+    };
+    for (more, code) in [(&[][..], 74), (&["--", "sh", "-c", "read nothing; exit 5"], 5)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = limited(dir.path(), more);
+        let mut told = BufReader::new(child.stderr.take().unwrap());
+        wait_for(&mut told, "nothing is recorded any more");
+        drop(child.stdin.take());
+        let mut rest = String::new();
+        told.read_to_string(&mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{rest}");
+        assert!(rest.contains("gpuvitals repair") && rest.contains("File too large"), "{rest}");
+        let repaired = gpuvitals().arg("repair").arg(dir.path()).output().unwrap();
+        assert!(repaired.status.success(), "{}", said(&repaired).1);
+        assert!(said(&repaired).0.contains(" 0 bytes were no whole record"), "{}", said(&repaired).0);
+        assert!(rows(&dir.path().join("gpu_events.parquet")) > 0);
+    }
+}

@@ -10,7 +10,7 @@
 //! What lies behind the first record that is not whole is lost; how many bytes is told.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Journal {
         self.bytes
     }
 
-    /// Appends one record; when this returns the kernel has it.
+    /// Appends one record; when this returns the kernel has it. On an error the journal is as it was.
     pub(super) fn append(&mut self, payload: &[&[u8]]) -> Result<(), RecordError> {
         self.record.clear();
         self.record.extend_from_slice(&[0; HEAD_LEN]);
@@ -67,7 +67,12 @@ impl Journal {
         let len = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let head = len.to_le_bytes().into_iter().chain(crc.sum().to_le_bytes());
         self.record.iter_mut().zip(head).for_each(|(slot, byte)| *slot = byte);
-        self.file.write_all(&self.record).map_err(RecordError::io("writing", &self.path))?;
+        if let Err(source) = self.file.write_all(&self.record) {
+            // A half-written record would hide those that come after it, should the disk take some again.
+            let _taken_back =
+                self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+            return Err(RecordError::Io { action: "writing", path: self.path.clone(), source });
+        }
         self.bytes += self.record.len() as u64;
         Ok(())
     }
