@@ -155,6 +155,19 @@ fn an_apu_under_load_is_throttled_and_says_its_clocks() {
 }
 
 #[test]
+fn the_power_of_chips_that_take_seconds_to_tell_it_is_not_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = dir.path().join("class/drm/card0/device");
+    write(&device, "uevent", "DRIVER=amdgpu\nPCI_ID=1002:67B1\n");
+    write(&device, "hwmon/hwmon0/power1_average", "90000000\n");
+    write(&device, "hwmon/hwmon0/temp1_input", "60000\n");
+    let mut reading = Reading::default();
+    only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+    let row = &reading.rows()[0];
+    assert_eq!((value(row, "power_w"), value(row, "temperature_c")), (None, Some(60.0)));
+}
+
+#[test]
 fn doctor_is_told_what_each_machine_lacks() {
     let texts = |name| -> Vec<String> {
         let findings = amd_sysfs::find(&captured(name)).findings;

@@ -11,6 +11,7 @@ use gpuvitals_core::AbsenceReason;
 use gpuvitals_sources::dialect::amd_sysfs;
 use gpuvitals_sources::probe::{Due, ProbeError, Reading};
 use gpuvitals_sources::registry::Verdict;
+use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::machines::{absence, copy, fixture, machine, only_probe, value, write};
@@ -251,4 +252,67 @@ fn a_gpu_that_no_driver_has_is_told() {
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].verdict, Verdict::Broken);
     assert_eq!(findings[0].subject, "amd-sysfs 0000:03:00.0");
+}
+
+/// Tables that are known: size, format, content.
+const TABLES: [(u16, u8, u8); 12] = [
+    (80, 1, 0),
+    (120, 1, 3),
+    (288, 1, 4),
+    (384, 1, 6),
+    (1664, 1, 6),
+    (2208, 1, 7),
+    (3872, 1, 8),
+    (400, 1, 9),
+    (120, 2, 0),
+    (128, 2, 2),
+    (168, 2, 4),
+    (264, 3, 0),
+];
+
+const FILES: [&str; 12] = [
+    "uevent",
+    "unique_id",
+    "product_name",
+    "mem_info_vram_total",
+    "mem_info_vram_used",
+    "pp_dpm_fclk",
+    "power_dpm_force_performance_level",
+    "ras/umc_err_count",
+    "ras/gpu_vram_bad_pages",
+    "hwmon/hwmon5/temp1_label",
+    "hwmon/hwmon5/pwm1",
+    "hwmon/hwmon5/pwm1_max",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whatever_the_files_hold_a_reading_ends(
+        (size, format, content) in prop::sample::select(&TABLES[..]),
+        bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 3872), 2),
+        files in prop::collection::vec(
+            (prop::sample::select(&FILES[..]), "\\PC*|-?[0-9]{0,20}\n|ue: [0-9]{0,22}\nce: [0-9]{0,22}"),
+            0..6,
+        ),
+    ) {
+        let dir = copy("rx6900xt");
+        let device = dir.path().join("class/drm/card0/device");
+        for (file, text) in files {
+            write(&device, file, text);
+        }
+        let mut probe = only_probe(&machine(dir.path()));
+        let mut reading = Reading::default();
+        for mut bytes in bytes {
+            bytes[..2].copy_from_slice(&size.to_le_bytes());
+            (bytes[2], bytes[3]) = (format, content);
+            write(&device, "gpu_metrics", &bytes[..size.into()]);
+            for due in [Due::ALL, Due::default(), SLOW] {
+                reading.clear();
+                probe.read(due, &mut reading).unwrap();
+                prop_assert!(!reading.rows().is_empty());
+            }
+        }
+    }
 }

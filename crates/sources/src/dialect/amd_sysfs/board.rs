@@ -180,7 +180,7 @@ impl Board {
         match PinnedFile::open(&card.device.join("gpu_metrics")).map_err(|error| Missing::of(&error)) {
             Ok(file) => Ok(Self::with(Some(Table {
                 file,
-                is_instinct: is_instinct(card),
+                is_instinct: card.is_instinct(),
                 reader: None,
                 failures: 0,
                 reason: AbsenceReason::Invalid,
@@ -274,7 +274,7 @@ impl Board {
     /// Opens and reads the files of what the row lacks.
     fn open_files(&mut self, card: &Card, row: &mut Row) -> Result<(), Missing> {
         let hwmon = hwmon(&card.device);
-        for (path, what) in candidates(&card.device, hwmon.as_deref(), is_instinct(card)) {
+        for (path, what) in candidates(card, hwmon.as_deref()) {
             let (metric, ..) = what;
             let is_given =
                 |row: &Row| row.get(metric).is_some() || row.absences().iter().any(|(id, _)| *id == metric);
@@ -444,16 +444,6 @@ impl Memory {
     }
 }
 
-/// Whether it is an MI100 or later, by its instruction set, else by its device id.
-fn is_instinct(card: &Card) -> bool {
-    let by_set = card.kfd.first().map(|node| matches!(node.gfx_version, 90_008 | 90_010 | 90_400..100_000));
-    by_set.unwrap_or_else(|| {
-        card.device_id.is_some_and(
-            |id| matches!(id, 0x7388..=0x738f | 0x7400..=0x741f | 0x74a0..=0x74bf | 0x75a0..=0x75bf),
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::table::metrics_given;
@@ -461,7 +451,7 @@ mod tests {
 
     #[test]
     fn whatever_is_read_is_told_when_it_is_not_there() {
-        let files = candidates(Path::new("/"), Some(Path::new("/")), false);
+        let files = candidates(&Card::default(), Some(Path::new("/")));
         let given = files.into_iter().map(|(_, (metric, ..))| metric).chain(metrics_given());
         let untold: Vec<_> = given.filter(|id| !KNOWN.contains(id)).map(|id| id.metric().column).collect();
         assert!(untold.is_empty(), "{untold:?}");

@@ -19,7 +19,7 @@ const VENDOR: u32 = 0x1002;
 const CARDS_MAX: usize = 256;
 
 /// An AMD GPU with a kernel driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Card {
     /// DRM name, `card0`, or the PCI address where there is no DRM node. Changes between boots.
     pub name: String,
@@ -67,6 +67,24 @@ impl Card {
         // It cannot fail: there is an index.
         let _resolved = identity.resolve();
         identity
+    }
+
+    /// Whether it is an MI100 or later, by its instruction set, else by its device id.
+    pub(super) fn is_instinct(&self) -> bool {
+        let by_set =
+            self.kfd.first().map(|node| matches!(node.gfx_version, 90_008 | 90_010 | 90_400..100_000));
+        by_set.unwrap_or_else(|| {
+            self.device_id.is_some_and(
+                |id| matches!(id, 0x7388..=0x738f | 0x7400..=0x741f | 0x74a0..=0x74bf | 0x75a0..=0x75bf),
+            )
+        })
+    }
+
+    /// Whether the kernel sleeps for up to seconds when it is asked for the power: Bonaire, Hawaii, Tonga, Fiji.
+    pub(super) fn is_power_slow(&self) -> bool {
+        self.device_id.is_some_and(
+            |id| matches!(id, 0x6640..=0x665f | 0x67a0..=0x67bf | 0x6920..=0x693f | 0x7300..=0x730f),
+        )
     }
 
     /// Its name for people: `card0 (0000:0c:00.0)`.

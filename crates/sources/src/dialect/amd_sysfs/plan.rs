@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_core::MetricId;
 
-use super::card::read_text;
+use super::card::{Card, read_text};
 use super::parse;
 use super::sensor::{Parse, Scale};
 
@@ -62,10 +62,10 @@ const HWMON: &[Place] = &[
 
 /// Every file that may give a metric, the better one first: hwmon before the tables of levels. Opens nothing that
 /// would wake a GPU: labels and names only.
-pub(super) fn candidates(device: &Path, hwmon: Option<&Path>, is_instinct: bool) -> Vec<Candidate> {
+pub(super) fn candidates(card: &Card, hwmon: Option<&Path>) -> Vec<Candidate> {
     let mut found = Vec::new();
     if let Some(hwmon) = hwmon {
-        sensors(hwmon, is_instinct, &mut found);
+        sensors(card, hwmon, &mut found);
         found.extend(
             HWMON.iter().map(|&(file, metric, parse, scale)| (hwmon.join(file), (metric, parse, scale))),
         );
@@ -74,21 +74,23 @@ pub(super) fn candidates(device: &Path, hwmon: Option<&Path>, is_instinct: bool)
         found.push((hwmon.join("pwm1"), (MetricId::of("fan_speed_pct"), number, duty)));
     }
     found.extend(
-        DEVICE.iter().map(|&(file, metric, parse, scale)| (device.join(file), (metric, parse, scale))),
+        DEVICE.iter().map(|&(file, metric, parse, scale)| (card.device.join(file), (metric, parse, scale))),
     );
     found
 }
 
 /// Sensors by their labels. The oldest cards have none: the first is what it always is then.
-fn sensors(hwmon: &Path, is_instinct: bool, found: &mut Vec<Candidate>) {
+fn sensors(card: &Card, hwmon: &Path, found: &mut Vec<Candidate>) {
     let mut add = |file: String, column: MetricId, parse: Parse, scale: Scale| {
         found.push((hwmon.join(file), (column, parse, scale)));
     };
     let label = |file: String| read_text(&hwmon.join(file));
     // The second die of an MI250 says 0 W; the first tells for both.
-    let watts: Parse = if is_instinct { positive } else { number };
-    add("power1_input".to_owned(), MetricId::of("power_w"), watts, MICRO);
-    add("power1_average".to_owned(), MetricId::of("power_average_w"), watts, MICRO);
+    let watts: Parse = if card.is_instinct() { positive } else { number };
+    if !card.is_power_slow() {
+        add("power1_input".to_owned(), MetricId::of("power_w"), watts, MICRO);
+        add("power1_average".to_owned(), MetricId::of("power_average_w"), watts, MICRO);
+    }
     for at in 1..=2 {
         let usual = if at == 1 { "sclk" } else { "mclk" };
         let metric = match label(format!("freq{at}_label")).as_deref().unwrap_or(usual) {
