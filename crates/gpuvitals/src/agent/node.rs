@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const PULSE_NS: i64 = 30_000_000_000;
 /// How long all GPUs of NVML must be unreadable before a restart is asked for.
 const LOST_NS: i64 = 120_000_000_000;
+/// Between two log lines about one device, so that one that comes and goes does not fill the log.
+const TOLD_NS: i64 = 10_000_000_000;
 /// Between two looks at how the devices do.
 const LOOK_NS: i64 = 500_000_000;
 /// Most GPUs and partitions of a node; what comes beyond is not sampled.
@@ -77,7 +79,7 @@ impl Node {
             if now.mono_ns - looked_ns >= LOOK_NS {
                 looked_ns = now.mono_ns;
                 let states = self.sampler.states();
-                tell_changes(&states, &mut seen);
+                tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
             }
             // Where nothing is sampled, nothing can be waited for but the stop.
@@ -160,11 +162,11 @@ impl Node {
     }
 }
 
-/// How each device did at the last look: why it gave nothing, or nothing.
-type Seen = HashMap<Arc<str>, Option<AbsenceReason>>;
+/// What was last said of each device (why it gives nothing, or that it does), and when, monotonic.
+type Seen = HashMap<Arc<str>, (Option<AbsenceReason>, i64)>;
 
 /// Logs which devices have stopped giving rows, and which do again.
-fn tell_changes(states: &[TargetState], seen: &mut Seen) {
+fn tell_changes(states: &[TargetState], seen: &mut Seen, now: Moment) {
     for state in states {
         let Some(device) =
             state.identity.key().or_else(|| state.identity.shared(IdentityColumn::Node).cloned())
@@ -177,10 +179,11 @@ fn tell_changes(states: &[TargetState], seen: &mut Seen) {
             Condition::Down { reason, detail } => (Some(*reason), detail.as_str()),
             Condition::Stuck { .. } => (Some(AbsenceReason::TimedOut), "a reading is out past its deadline"),
         };
-        let before = seen.insert(Arc::clone(&device), trouble).flatten();
-        if before == trouble {
+        let (before, told_ns) = seen.get(&device).copied().unwrap_or((None, i64::MIN));
+        if before == trouble || now.mono_ns < told_ns.saturating_add(TOLD_NS) {
             continue;
         }
+        seen.insert(Arc::clone(&device), (trouble, now.mono_ns));
         let driver = state.driver.as_str();
         match trouble {
             None => tracing::info!(%device, driver, "the device answers again"),

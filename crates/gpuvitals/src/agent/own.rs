@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_exposition::{Family, Kind, Labels};
 use gpuvitals_sources::machine::PinnedFile;
@@ -182,6 +183,17 @@ fn of_sampler(node: &Node) -> Vec<Family> {
         "Readings of a device that gave nothing, by reason.",
         Kind::Counter,
         failures.collect(),
+    ));
+    let last = sampler.states().into_iter().filter_map(|state| {
+        let device = state.identity.key().or_else(|| state.identity.shared(IdentityColumn::Node).cloned())?;
+        let labels = vec![("driver", state.driver.to_string()), ("device", device.to_string())];
+        Some((labels, timestamp(state.last_row_ns?)))
+    });
+    families.push(family(
+        "gpuvitals_last_row_timestamp_seconds",
+        "When a GPU (or partition) or the host last gave a row.",
+        Kind::Gauge,
+        last.collect(),
     ));
     families.push(family(
         "gpuvitals_rows_dropped_total",

@@ -28,6 +28,10 @@ fn a_gpu_that_hangs_is_shown_as_such_and_comes_back() {
     let reason = series("gpu_down_reason", 0, RX580).replace('{', "{reason=\"stuck\",");
     let text = agent.until("the reason", |text| value(text, &reason) == Some(1.0));
     assert_eq!((value(&text, &sick), value(&text, &well)), (Some(0.0), Some(1.0)), "{text}");
+    // As seen by the clock of the GPU that is well: a deadline is 1 s, two are promised, the rest is a busy machine.
+    let last = "gpuvitals_last_row_timestamp_seconds{driver=\"amd-sysfs\",device=\"0000:0b:00.0@n1\"} ";
+    let since = value(&text, last).unwrap() - value(&text, "process_start_time_seconds ").unwrap();
+    assert!(since < 5.0, "it took {since} s to see that it hangs");
     assert_eq!(agent.get("/readyz", &[]).status, 200, "a GPU that hangs does not hold up the others");
     assert_eq!(agent.get("/healthz", &[]).status, 200, "nor would a restart cure it");
     agent.logged("does not answer");
