@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuvitals_core::{Identity, IdentityColumn};
 
+use crate::dialect::nvml;
+
 /// What an owner's record calls a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GpuName {
@@ -84,7 +86,10 @@ impl Owners {
 
 fn is_named(identity: &Identity, name: &GpuName) -> bool {
     match name {
-        GpuName::Uuid(uuid) => identity.uuid() == Some(uuid) || identity.key().as_deref() == Some(uuid),
+        GpuName::Uuid(uuid) => {
+            identity.uuid() == Some(uuid)
+                || identity.key().is_some_and(|key| key == *uuid || nvml::instance_key(uuid) == Some(key))
+        }
         // A divided GPU's own address is that of its first partition; the others are platform devices.
         GpuName::Pci(pci) => {
             let partition = identity.get(IdentityColumn::Partition);

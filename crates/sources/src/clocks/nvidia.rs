@@ -41,7 +41,7 @@ pub fn find_by(machine: &Machine, library: &Path) -> ClocksFound {
 }
 
 fn controls(machine: &Machine, libraries: Vec<PathBuf>) -> ClocksFound {
-    let (gpus, findings) = nvml::gpus(machine, libraries);
+    let (gpus, findings) = nvml::gpus(machine, libraries, nvml::PATIENCE);
     let control = |known: Known| {
         let Known { raw, gpu, identity, .. } = known;
         Box::new(NvidiaClocks { raw, gpu, identity }) as Box<dyn ClockControl>

@@ -38,17 +38,17 @@ pub(crate) use raw::{Gpu, Raw};
 /// stand-in.
 pub const LIBRARY_VARIABLE: &str = "GPUVITALS_NVML_LIBRARY";
 /// How long the library may take to start and to name the GPUs; without persistence mode it powers them up meanwhile.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const SUBJECT: &str = "nvml";
 
 /// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] says so.
 pub fn find(machine: &Machine) -> Found {
-    libraries(machine).map_or_else(Found::default, |paths| probes(machine, paths))
+    libraries(machine).map_or_else(Found::default, |paths| probes(machine, paths, PATIENCE))
 }
 
-/// Finds the GPUs that a certain library names.
-pub fn find_by(machine: &Machine, library: &Path) -> Found {
-    probes(machine, vec![library.to_owned()])
+/// Finds the GPUs that a certain library names; waits so long at most for it to start and for each GPU to answer.
+pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Found {
+    probes(machine, vec![library.to_owned()], patience)
 }
 
 /// The libraries to try, in order; none where the machine is a captured tree.
@@ -60,14 +60,14 @@ pub(crate) fn libraries(machine: &Machine) -> Option<Vec<PathBuf>> {
     }
 }
 
-/// Key ([`Identity::key`]) of the MIG instance with this UUID (`MIG-…`), as orchestrators name it; none before a probe has
-/// read it.
-pub fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
+/// Key ([`Identity::key`]) of the MIG instance that orchestrators call by this name (`MIG-…`, or `MIG-GPU-…/7/0` of old
+/// drivers); none before a probe has read it.
+pub(crate) fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
     mig::key_of(mig_uuid)
 }
 
-fn probes(machine: &Machine, libraries: Vec<PathBuf>) -> Found {
-    let (gpus, findings) = gpus(machine, libraries);
+fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Found {
+    let (gpus, findings) = gpus(machine, libraries, patience);
     let mut found = Found { findings, ..Found::default() };
     let Some(raw) = gpus.first().map(|known| known.raw) else { return found };
     let events = Events::start(raw);
@@ -90,8 +90,12 @@ pub(crate) struct Known {
 }
 
 /// The GPUs that the first of these libraries names, and what was seen on the way.
-pub(crate) fn gpus(machine: &Machine, libraries: Vec<PathBuf>) -> (Vec<Known>, Vec<Finding>) {
-    let opened = match library::open(libraries, PATIENCE) {
+pub(crate) fn gpus(
+    machine: &Machine,
+    libraries: Vec<PathBuf>,
+    patience: Duration,
+) -> (Vec<Known>, Vec<Finding>) {
+    let opened = match library::open(libraries, patience) {
         Ok(opened) => opened,
         Err(error) => return (Vec::new(), vec![why_none(machine, &error)]),
     };
@@ -102,7 +106,7 @@ pub(crate) fn gpus(machine: &Machine, libraries: Vec<PathBuf>) -> (Vec<Known>, V
         let subject = format!("{SUBJECT} GPU {index}");
         let broken = |text: String| Finding::new(Verdict::Broken, &subject, text);
         findings.push(match listed {
-            None => broken(format!("it has not answered within {} s", PATIENCE.as_secs())).remedy(
+            None => broken(format!("it has not answered within {} s", patience.as_secs())).remedy(
                 "look for NVRM and Xid lines in the kernel log; a GPU that hangs needs a reset or a reboot",
             ),
             Some(Err(code)) => broken(code.to_string()).remedy(cure(code)),

@@ -19,11 +19,11 @@ fn a_machine_without_the_driver_has_no_gpus_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("libnvidia-ml.so.1");
     let machine = Machine::local("n1");
-    let found = nvml::find_by(&machine, &missing);
+    let found = nvml::find_by(&machine, &missing, Duration::from_mins(1));
     assert!(found.probes.is_empty() && found.processes.is_empty());
     assert_eq!(found.findings[0].verdict, Verdict::Broken, "a library that was named is to be there");
     std::fs::write(&missing, "no library").unwrap();
-    let found = nvml::find_by(&machine, &missing);
+    let found = nvml::find_by(&machine, &missing, Duration::from_mins(1));
     assert_eq!(found.findings[0].verdict, Verdict::Broken);
     assert!(found.findings[0].remedy.is_some());
     let captured = Machine { sysfs: dir.path().to_owned(), ..machine };
@@ -63,6 +63,25 @@ fn a_gpu_that_cannot_be_named_costs_only_itself() {
     let broken: Vec<_> = found.findings.iter().filter(|it| it.verdict == Verdict::Broken).collect();
     assert_eq!(broken.len(), 1);
     assert!(broken[0].subject.contains("GPU 1") && broken[0].text.contains("lost"), "{broken:?}");
+}
+
+#[test]
+fn a_library_that_hangs_at_its_start_holds_nobody_up() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["hang.nvmlInit_v2 1"]);
+    for text in ["not started", "still being started"] {
+        let found = stub.find_within(Duration::from_millis(200));
+        assert!(found.probes.is_empty());
+        assert!(found.findings[0].text.contains(text), "{:?}", found.findings);
+    }
+    // Of two GPUs one does not answer.
+    let stub = Stub::new(Age::New);
+    stub.set(&["0.hang 1"]);
+    let found = stub.find_within(Duration::from_secs(2));
+    assert_eq!(found.probes.len(), 1);
+    assert_eq!(found.probes[0].targets()[0].index, Some(1));
+    assert!(found.findings[1].text.contains("not answered"), "{:?}", found.findings);
+    stub.set(&[]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId};
@@ -87,7 +88,11 @@ impl Stub {
     }
 
     pub(crate) fn find(&self) -> Found {
-        nvml::find_by(&self.machine(), &self.library())
+        self.find_within(Duration::from_mins(1))
+    }
+
+    pub(crate) fn find_within(&self, patience: Duration) -> Found {
+        nvml::find_by(&self.machine(), &self.library(), patience)
     }
 }
 

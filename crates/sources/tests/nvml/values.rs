@@ -1,6 +1,7 @@
 //! What a GPU that is well gives, and what it says it cannot give.
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
+use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::probe::{Driver, Due};
 use gpuvitals_sources::processes::ProcessKind;
 use gpuvitals_sources::registry::Verdict;
@@ -315,8 +316,16 @@ fn mig_instances_are_rows_of_their_own_and_follow_the_layout() {
     assert_eq!(rows[1].value("power_w"), None, "power is the whole GPU's");
     assert_eq!(rows[1].identity.get(IdentityColumn::Model), Some("NVIDIA H100 80GB HBM3 MIG 1g.10gb"));
     assert_eq!(probes[0].targets().len(), 3);
-    let named = gpuvitals_sources::dialect::nvml::instance_key("MIG-00000000-1111-2222-3333-000000000001");
-    assert_eq!(named.as_deref(), Some(keys[1].as_str()));
+    let owners = Owners::new();
+    for name in ["MIG-00000000-1111-2222-3333-000000000001", &format!("MIG-{uuid}/7/0")] {
+        let pod = Owner { pod: Some(name.into()), ..Owner::default() };
+        owners.replace(vec![(GpuName::Uuid(name.into()), pod)]);
+        let pods: Vec<Option<String>> = rows
+            .iter()
+            .map(|row| owners.attribute(&row.identity).get(IdentityColumn::Pod).map(str::to_owned))
+            .collect();
+        assert_eq!(pods, [None, Some(name.to_owned()), None], "the kubelet names instances by UUID");
+    }
     let listed = processes[0].read().unwrap();
     assert_eq!(*listed[0].gpu, *keys[1]);
     // The layout changes: old handles are refused, and what was not supported is asked again.

@@ -107,16 +107,16 @@ pub(super) const ROWS: &[Metric] = &[
         "pcie_replay_rollovers",
         Group::Pcie,
         "gpu_pcie_replay_rollovers_total",
-        "Times the PCIe replay number rolled over (AMD).",
+        "Times the PCIe replay number rolled over.",
     ),
-    count("pcie_naks_sent", Group::Pcie, "gpu_pcie_naks_total", "PCIe packets the GPU refused (AMD).").labels(TX),
-    count("pcie_naks_received", Group::Pcie, "gpu_pcie_naks_total", "PCIe packets the other end refused (AMD).")
+    count("pcie_naks_sent", Group::Pcie, "gpu_pcie_naks_total", "PCIe packets the GPU refused.").labels(TX),
+    count("pcie_naks_received", Group::Pcie, "gpu_pcie_naks_total", "PCIe packets the other end refused.")
         .labels(RX),
     count(
         "pcie_recoveries",
         Group::Pcie,
         "gpu_pcie_recoveries_total",
-        "Times the PCIe link went from L0 to recovery (AMD).",
+        "Times the PCIe link went from L0 to recovery.",
     )
     .labels(&[("end", "gpu")]),
     count(

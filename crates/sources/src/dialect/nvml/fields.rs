@@ -136,6 +136,7 @@ pub(super) struct FieldGroup {
     metrics: Vec<MetricId>,
     scales: Vec<Scale>,
     request: Vec<FieldValue>,
+    gate: Gate,
 }
 
 impl FieldGroup {
@@ -160,17 +161,13 @@ impl FieldGroup {
         ledger: &mut Ledger,
         row: &mut Row,
     ) -> Result<(), ProbeError> {
-        if self.request.is_empty() {
+        if self.gate == Gate::Shut || self.request.is_empty() {
             return Ok(());
         }
         if let Err(code) = raw.field_values(gpu, &mut self.request) {
-            let mut gate = Gate::Open;
-            ledger.refused(&mut gate, &self.metrics, code)?;
-            if gate == Gate::Shut {
-                self.request.clear();
-            }
-            return Ok(());
+            return ledger.refused(&mut self.gate, &self.metrics, code);
         }
+        self.gate = Gate::Open;
         let mut at = 0;
         while let (Some(&metric), Some(&scale), Some(asked)) =
             (self.metrics.get(at), self.scales.get(at), self.request.get(at))
@@ -224,6 +221,7 @@ pub(super) struct Links {
     request: Vec<FieldValue>,
     count: u32,
     is_known: bool,
+    gate: Gate,
 }
 
 impl Links {
@@ -248,8 +246,11 @@ impl Links {
             return Ok(());
         }
         self.count_up(raw, gpu, ledger, row)?;
+        if self.gate == Gate::Shut {
+            return Ok(());
+        }
         if let Err(code) = raw.field_values(gpu, &mut self.request) {
-            return ledger.refused(&mut Gate::Open, &[], code);
+            return ledger.refused(&mut self.gate, &[], code);
         }
         for (id, metric) in LINK_FIELDS {
             if row.get(*metric).is_some() {

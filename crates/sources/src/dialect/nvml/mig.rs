@@ -150,8 +150,18 @@ fn remember(parent: &Identity, found: &[Instance]) {
     }
 }
 
-/// Key of the MIG instance that an orchestrator calls by its MIG UUID, if a probe has seen it.
-pub(super) fn key_of(mig_uuid: &str) -> Option<Arc<str>> {
+/// Key of the instance of this name, if a probe has seen it.
+pub(super) fn key_of(name: &str) -> Option<Arc<str>> {
     let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    named.iter().find(|known| *known.uuid == *mig_uuid).map(|known| Arc::clone(&known.key))
+    // Drivers before 470 named an instance by its GPU and its numbers.
+    let numbered = || {
+        let (gpu, numbers) = name.strip_prefix("MIG-")?.split_once('/')?;
+        let (gpu_instance, compute_instance) = numbers.split_once('/')?;
+        named.iter().find(|known| {
+            let partition = known.key.strip_prefix(gpu).and_then(|rest| rest.strip_prefix(':'));
+            partition == Some(gpu_instance)
+                || partition.and_then(|it| it.split_once('-')) == Some((gpu_instance, compute_instance))
+        })
+    };
+    named.iter().find(|known| *known.uuid == *name).or_else(numbered).map(|known| Arc::clone(&known.key))
 }

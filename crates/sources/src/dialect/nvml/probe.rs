@@ -74,10 +74,8 @@ impl NvmlProbe {
             }
             match code.meaning() {
                 Meaning::Device(error) => error,
-                _ if code == Code::NOT_FOUND || code == Code::INVALID_ARGUMENT => {
-                    ProbeError::Gone(code.to_string())
-                }
-                _ => ProbeError::Failed(code.to_string()),
+                // Whatever a lost GPU answers here, it is looked for ever more slowly.
+                _ => ProbeError::Gone(code.to_string()),
             }
         })
     }
