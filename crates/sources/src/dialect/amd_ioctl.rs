@@ -320,7 +320,7 @@ mod tests {
     fn a_sensor_that_fails_once_is_told_each_time_and_asked_again() {
         let mut device = polaris();
         device.sensors.extend([(3, Err(Errno::TIME)), (5, Err(Errno::TIME)), (0xc, Err(Errno::TIME))]);
-        let (_, absences) = cells(device, Due::default());
+        let (_, absences) = cells(device, Due { slow: true, rare: false });
         for column in ["temperature_c", "temperature_edge_c", "power_w", "power_average_w"] {
             assert_eq!(absences.get(column), Some(&AbsenceReason::TimedOut), "{column}");
         }

@@ -30,11 +30,11 @@ const DEADLINE: Duration = Duration::from_secs(9);
 /// Most output that is read: 64 partitions with everything asked for have some 200 KiB.
 const OUTPUT_LEN_MAX: usize = 4 << 20;
 
-const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse"];
+/// What the columns of each tier need.
+const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse", "--showmemuse"];
 const CLOCKS: &str = "--showclocks";
-const SLOW: &[&str] = &["--showmemuse", "--showfan", "--showvoltage"];
+const SLOW: &[&str] = &["--showfan", "--showvoltage", "--showmaxpower"];
 const RARE: &[&str] = &[
-    "--showmaxpower",
     "--showperflevel",
     "--showid",
     "--showuniqueid",

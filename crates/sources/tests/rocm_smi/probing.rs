@@ -35,7 +35,7 @@ fn one_run_answers_for_all_cards_and_identity_is_asked_for_rarely() {
     let asked = tool.asked();
     assert_eq!(asked.len(), 2);
     assert!(asked[0].contains("--showuniqueid") && asked[0].ends_with("--json"), "{}", asked[0]);
-    let fast = "--showtemp --showpower --showuse --showclocks --showmeminfo vram --json";
+    let fast = "--showtemp --showpower --showuse --showmemuse --showclocks --showmeminfo vram --json";
     assert_eq!(asked[1], fast);
 }
 

@@ -1,7 +1,6 @@
 //! Which answer is which column.
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::answer::{DEV_INFO_LEN, Heap, MEMORY_LEN, Memory, parse_dev_info, parse_memory};
@@ -13,24 +12,23 @@ use crate::probe::{Due, Row};
 struct Sensor {
     number: u32,
     metric: MetricId,
-    tier: Tier,
     value: fn(u32) -> Value,
 }
 
-const fn sensor(number: u32, metric: &str, tier: Tier, value: fn(u32) -> Value) -> Sensor {
-    Sensor { number, metric: MetricId::of(metric), tier, value }
+const fn sensor(number: u32, metric: &str, value: fn(u32) -> Value) -> Sensor {
+    Sensor { number, metric: MetricId::of(metric), value }
 }
 
 /// The stable and peak clocks of profiling (8 to 11) have no column.
 const SENSORS: [Sensor; 8] = [
-    sensor(0x1, "gpu_clock_mhz", Tier::Fast, whole),
-    sensor(0x2, "mem_clock_mhz", Tier::Fast, whole),
-    sensor(0x3, "temperature_edge_c", Tier::Fast, celsius),
-    sensor(0x4, "utilization_pct", Tier::Fast, plain),
-    sensor(0x5, "power_average_w", Tier::Fast, plain),
-    sensor(0xc, "power_w", Tier::Fast, plain),
-    sensor(0x6, "voltage_soc_mv", Tier::Slow, whole),
-    sensor(0x7, "voltage_gfx_mv", Tier::Slow, whole),
+    sensor(0x1, "gpu_clock_mhz", whole),
+    sensor(0x2, "mem_clock_mhz", whole),
+    sensor(0x3, "temperature_c", celsius),
+    sensor(0x4, "utilization_pct", plain),
+    sensor(0x5, "power_average_w", plain),
+    sensor(0xc, "power_w", plain),
+    sensor(0x6, "voltage_soc_mv", whole),
+    sensor(0x7, "voltage_gfx_mv", whole),
 ];
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
@@ -43,15 +41,14 @@ const VOLTAGE_SOC: MetricId = MetricId::of("voltage_soc_mv");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
 /// A heap, its size and what of it is in use.
-const HEAPS: [(PickHeap, MetricId, MetricId, Tier); 3] = [
-    (|memory| memory.vram, MetricId::of("memory_total_mb"), MetricId::of("memory_used_mb"), Tier::Fast),
+const HEAPS: [(PickHeap, MetricId, MetricId); 3] = [
+    (|memory| memory.vram, MetricId::of("memory_total_mb"), MetricId::of("memory_used_mb")),
     (
         |memory| memory.visible,
         MetricId::of("visible_memory_total_mb"),
         MetricId::of("visible_memory_used_mb"),
-        Tier::Slow,
     ),
-    (|memory| memory.gtt, MetricId::of("gtt_total_mb"), MetricId::of("gtt_used_mb"), Tier::Slow),
+    (|memory| memory.gtt, MetricId::of("gtt_total_mb"), MetricId::of("gtt_used_mb")),
 ];
 type PickHeap = fn(&Memory) -> Heap;
 const CLOCK_MAX: MetricId = MetricId::of("gpu_clock_max_mhz");
@@ -93,13 +90,13 @@ fn ask(device: &dyn Device, query: Query, answer: &mut [u8]) -> Result<(), Missi
 
 fn read_sensors(device: &dyn Device, lacks: &mut Lacks, due: Due, row: &mut Row) -> Result<(), Lost> {
     let (mut no_power, mut no_edge) = (AbsenceReason::NotSupported, AbsenceReason::NotSupported);
-    for (sensor, lack) in SENSORS.iter().zip(lacks).filter(|(sensor, _)| due.has(sensor.tier)) {
+    for (sensor, lack) in SENSORS.iter().zip(lacks).filter(|(sensor, _)| is_due(sensor.metric, due)) {
         match sense(device, sensor, lack, row)? {
             Ok(value) => set(row, sensor.metric, value),
             // There may still be an average.
             Err(reason) if sensor.metric == POWER => no_power = reason,
             Err(reason) => {
-                if sensor.metric == TEMPERATURE_EDGE {
+                if sensor.metric == TEMPERATURE {
                     no_edge = reason;
                 }
                 absent(row, sensor.metric, reason, due);
@@ -111,9 +108,12 @@ fn read_sensors(device: &dyn Device, lacks: &mut Lacks, due: Due, row: &mut Row)
         (None, Some(average)) => set(row, POWER, average),
         (None, None) => absent(row, POWER, no_power, due),
     }
-    match row.get(TEMPERATURE_EDGE) {
-        Some(edge) => set(row, TEMPERATURE, edge),
-        None => absent(row, TEMPERATURE, no_edge, due),
+    // The one temperature it tells is that of the edge.
+    if is_due(TEMPERATURE_EDGE, due) {
+        match row.get(TEMPERATURE) {
+            Some(edge) => set(row, TEMPERATURE_EDGE, edge),
+            None => absent(row, TEMPERATURE_EDGE, no_edge, due),
+        }
     }
     Ok(())
 }
@@ -155,25 +155,23 @@ fn read_memory(device: &dyn Device, due: Due, row: &mut Row) -> Result<(), Lost>
         Err(Missing::Gone) => return Err(Lost),
         Err(missing) => Err(missing.reason()),
     };
-    for (heap, total, used, tier) in HEAPS {
-        match memory {
-            _ if !due.has(tier) => {}
-            Ok(memory) => {
-                let Heap { total: size, used: taken } = heap(&memory);
-                row.int(total, mebibytes(size));
-                row.int(used, mebibytes(taken));
-            }
-            Err(reason) => {
-                absent(row, total, reason, due);
-                absent(row, used, reason, due);
+    for (heap, total, used) in HEAPS {
+        let sizes = memory.map(|memory| heap(&memory)).map(|heap| (heap.total, heap.used));
+        for (metric, bytes) in [(total, sizes.map(|sizes| sizes.0)), (used, sizes.map(|sizes| sizes.1))] {
+            match bytes {
+                _ if !is_due(metric, due) => {}
+                Ok(bytes) => row.int(metric, mebibytes(bytes)),
+                Err(reason) => absent(row, metric, reason, due),
             }
         }
     }
     if let Ok(Memory { vram: Heap { total, used }, .. }) = memory
         && total > 0
     {
-        row.int(MEMORY_FREE, mebibytes(total) - mebibytes(used.min(total)));
         row.float(MEMORY_USED_PCT, share(used, total));
+        if is_due(MEMORY_FREE, due) {
+            row.int(MEMORY_FREE, mebibytes(total) - mebibytes(used.min(total)));
+        }
     }
     Ok(())
 }
@@ -205,6 +203,10 @@ fn set(row: &mut Row, metric: MetricId, value: Value) {
         Value::Float32(value) => row.float(metric, value),
         Value::Float(value) => row.double(metric, value),
     }
+}
+
+fn is_due(metric: MetricId, due: Due) -> bool {
+    due.has(metric.metric().tier)
 }
 
 /// What is missing for good is told rarely.

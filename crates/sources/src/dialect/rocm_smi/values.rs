@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 use super::report::{Card, Report};
@@ -15,17 +14,14 @@ type Parse = fn(&str) -> Result<Value, AbsenceReason>;
 /// A column and the keys it stands under, each version's own; of several the first that the card has.
 struct Column {
     metric: MetricId,
-    tier: Tier,
     keys: &'static [&'static str],
     parse: Parse,
 }
 
-const fn column(metric: &str, tier: Tier, keys: &'static [&'static str], parse: Parse) -> Column {
-    Column { metric: MetricId::of(metric), tier, keys, parse }
+const fn column(metric: &str, keys: &'static [&'static str], parse: Parse) -> Column {
+    Column { metric: MetricId::of(metric), keys, parse }
 }
 
-const EDGE: MetricId = MetricId::of("temperature_edge_c");
-const JUNCTION: MetricId = MetricId::of("temperature_junction_c");
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const HBM: MetricId = MetricId::of("temperature_hbm_c");
 const POWER: MetricId = MetricId::of("power_w");
@@ -33,13 +29,15 @@ const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const TEMPERATURE_MEMORY: MetricId = MetricId::of("temperature_memory_c");
 const VOLTAGE: MetricId = MetricId::of("voltage_gfx_mv");
 const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
-const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
 
 const CURRENT_POWER: &str = "current socket graphics package power (w)";
 const AVERAGE_POWER: &str = "average graphics package power (w)";
+const EDGE: &str = "temperature (sensor edge) (c)";
+const JUNCTION: &str = "temperature (sensor junction) (c)";
+const VRAM_TOTAL: &str = "vram total memory (b)";
 const HBM_KEYS: [&str; 4] = [
     "temperature (sensor hbm 0) (c)",
     "temperature (sensor hbm 1) (c)",
@@ -49,41 +47,36 @@ const HBM_KEYS: [&str; 4] = [
 
 /// `gfx activity` is left out: where it is a number it is the same for all cards of a machine.
 const COLUMNS: &[Column] = &[
-    column("temperature_edge_c", Tier::Fast, &["temperature (sensor edge) (c)"], number),
-    column("temperature_junction_c", Tier::Fast, &["temperature (sensor junction) (c)"], number),
-    column("temperature_memory_c", Tier::Fast, &["temperature (sensor memory) (c)"], number),
-    column("power_w", Tier::Fast, &[CURRENT_POWER, AVERAGE_POWER], number),
-    column("power_average_w", Tier::Fast, &[AVERAGE_POWER], number),
-    column("utilization_pct", Tier::Fast, &["gpu use (%)"], number),
-    column("gpu_clock_mhz", Tier::Fast, &["sclk clock speed", "sclk clock level"], megahertz),
-    column("mem_clock_mhz", Tier::Fast, &["mclk clock speed", "mclk clock level"], megahertz),
-    column("soc_clock_mhz", Tier::Fast, &["socclk clock speed", "socclk clock level"], megahertz),
-    column("fabric_clock_mhz", Tier::Fast, &["fclk clock speed", "fclk clock level"], megahertz),
-    column("pcie_speed_gtps", Tier::Fast, &["pcie clock level"], link_speed),
-    column("pcie_gen", Tier::Fast, &["pcie clock level"], link_generation),
-    column("pcie_width", Tier::Fast, &["pcie clock level"], link_width),
-    column("memory_total_mb", Tier::Fast, &["vram total memory (b)"], mebibytes),
-    column("memory_used_mb", Tier::Fast, &["vram total used memory (b)"], mebibytes),
-    column("visible_memory_total_mb", Tier::Slow, &["vis_vram total memory (b)"], mebibytes),
-    column("visible_memory_used_mb", Tier::Slow, &["vis_vram total used memory (b)"], mebibytes),
-    column("gtt_total_mb", Tier::Slow, &["gtt total memory (b)"], mebibytes),
-    column("gtt_used_mb", Tier::Slow, &["gtt total used memory (b)"], mebibytes),
-    column(
-        "memory_utilization_pct",
-        Tier::Slow,
-        &["gpu memory read/write activity (%)", "gpu memory use (%)"],
-        number,
-    ),
-    column("fan_speed_pct", Tier::Slow, &["fan speed (%)", "fan level"], fan_share),
-    column("fan_speed_rpm", Tier::Slow, &["fan rpm"], integer),
-    column("voltage_gfx_mv", Tier::Slow, &["voltage (mv)"], integer),
-    column("power_limit_w", Tier::Rare, &["max graphics package power (w)"], number),
-    column("performance_level", Tier::Rare, &["performance level"], performance_level),
+    column("temperature_edge_c", &[EDGE], number),
+    column("temperature_junction_c", &[JUNCTION], number),
+    column("temperature_memory_c", &["temperature (sensor memory) (c)"], number),
+    column("power_w", &[CURRENT_POWER, AVERAGE_POWER], number),
+    column("power_average_w", &[AVERAGE_POWER], number),
+    column("utilization_pct", &["gpu use (%)"], number),
+    column("gpu_clock_mhz", &["sclk clock speed", "sclk clock level"], megahertz),
+    column("mem_clock_mhz", &["mclk clock speed", "mclk clock level"], megahertz),
+    column("soc_clock_mhz", &["socclk clock speed", "socclk clock level"], megahertz),
+    column("fabric_clock_mhz", &["fclk clock speed", "fclk clock level"], megahertz),
+    column("pcie_speed_gtps", &["pcie clock level"], link_speed),
+    column("pcie_gen", &["pcie clock level"], link_generation),
+    column("pcie_width", &["pcie clock level"], link_width),
+    column("memory_total_mb", &[VRAM_TOTAL], mebibytes),
+    column("memory_used_mb", &["vram total used memory (b)"], mebibytes),
+    column("visible_memory_total_mb", &["vis_vram total memory (b)"], mebibytes),
+    column("visible_memory_used_mb", &["vis_vram total used memory (b)"], mebibytes),
+    column("gtt_total_mb", &["gtt total memory (b)"], mebibytes),
+    column("gtt_used_mb", &["gtt total used memory (b)"], mebibytes),
+    column("memory_utilization_pct", &["gpu memory read/write activity (%)", "gpu memory use (%)"], number),
+    column("fan_speed_pct", &["fan speed (%)", "fan level"], fan_share),
+    column("fan_speed_rpm", &["fan rpm"], integer),
+    column("voltage_gfx_mv", &["voltage (mv)"], integer),
+    column("power_limit_w", &["max graphics package power (w)"], number),
+    column("performance_level", &["performance level"], performance_level),
 ];
 
 /// Fills a row with what the card said; what was due and is missing is absent.
 pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
-    for column in COLUMNS.iter().filter(|column| due.has(column.tier)) {
+    for column in COLUMNS.iter().filter(|column| due.has(column.metric.metric().tier)) {
         let text = column.keys.iter().find_map(|key| card.text(key)).ok_or(AbsenceReason::NotSupported);
         let value = text.and_then(|text| read(text, column.parse));
         match value.and_then(|value| believe(row, column.metric, value)) {
@@ -99,16 +92,19 @@ pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
         Some(value) => set(row, HBM, value),
         None => absent(row, HBM, AbsenceReason::NotSupported, due),
     }
-    match row.get(EDGE).or_else(|| row.get(JUNCTION)) {
+    match [EDGE, JUNCTION].iter().find_map(|key| read(card.text(key)?, number).ok()) {
         Some(value) => set(row, TEMPERATURE, value),
         None => absent(row, TEMPERATURE, AbsenceReason::NotSupported, due),
     }
-    if let (Some(Value::Int(total)), Some(Value::Int(used))) = (row.get(MEMORY_TOTAL), row.get(MEMORY_USED))
+    let total = card.text(VRAM_TOTAL).and_then(|text| read(text, mebibytes).ok());
+    if let (Some(Value::Int(total)), Some(Value::Int(used))) = (total, row.get(MEMORY_USED))
         && (0..=total).contains(&used)
         && total > 0
     {
-        row.int(MEMORY_FREE, total - used);
         row.float(MEMORY_USED_PCT, share(used, total));
+        if due.has(MEMORY_FREE.metric().tier) {
+            row.int(MEMORY_FREE, total - used);
+        }
     }
 }
 
