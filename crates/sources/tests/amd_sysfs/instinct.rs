@@ -221,12 +221,16 @@ fn partitions_come_and_go_while_it_is_read() {
         write(&device(dir.path(), 0), "gpu_metrics", metrics(partitions, 0, 0));
         reading.clear();
         probe.read(Due::default(), &mut reading).unwrap();
-        reading.rows().iter().map(|row| partition(row).unwrap_or("whole").to_owned()).collect::<Vec<_>>()
+        let gone = reading.rows().iter().filter(|row| row.is_down().is_some()).count();
+        let up = reading.rows().iter().filter(|row| row.is_down().is_none());
+        (up.map(|row| partition(row).unwrap_or("whole").to_owned()).collect::<Vec<_>>().join(" "), gone)
     };
-    assert_eq!(rows("SPX", 1), ["whole"]);
-    assert_eq!(rows("QPX", 4), ["whole", "qpx0", "qpx1", "qpx2", "qpx3"]);
-    assert_eq!(rows("DPX", 2), ["whole", "dpx0", "dpx1"]);
-    assert_eq!(rows("SPX", 1), ["whole"]);
+    let whole = |gone| ("whole".to_owned(), gone);
+    assert_eq!(rows("SPX", 1), whole(0));
+    assert_eq!(rows("QPX", 4), ("whole qpx0 qpx1 qpx2 qpx3".to_owned(), 0));
+    assert_eq!(rows("DPX", 2), ("whole dpx0 dpx1".to_owned(), 4), "those that are no more are told once");
+    assert_eq!(rows("SPX", 1), whole(2));
+    assert_eq!(rows("SPX", 1), whole(0));
 }
 
 #[test]

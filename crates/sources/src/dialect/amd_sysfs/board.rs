@@ -253,7 +253,10 @@ impl Board {
             Ok(Some((metrics, _))) => {
                 let divided = Reader::partitions(metrics);
                 if divided != whom.partitions.len() {
-                    whom.partitions = rename(divided);
+                    let before = std::mem::replace(&mut whom.partitions, rename(divided));
+                    for identity in before.iter().filter(|identity| !whom.partitions.contains(identity)) {
+                        reading.row(identity).down(AbsenceReason::Gone, "the GPU is divided otherwise now");
+                    }
                 }
                 for (partition, identity) in whom.partitions.iter().enumerate() {
                     Reader::fill_partition(metrics, partition, due, reading.row(identity));
