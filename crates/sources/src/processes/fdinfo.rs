@@ -1,4 +1,5 @@
-//! What the kernel tells of an open file of a GPU: `/proc/<pid>/fdinfo/<fd>`, from Linux 5.19 on.
+//! What the kernel tells of an open file of a GPU: `/proc/<pid>/fdinfo/<fd>`, where it has the
+//! keys that all DRM drivers share.
 //!
 //! Lines `key:<tab>value`. Memory has two generations of keys (`drm-resident-vram`, before 6.11 `drm-memory-vram`) with
 //! `KiB`, `MiB` or no unit behind the number; both may stand there, and tell the same. An engine that was never used has no
