@@ -14,7 +14,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 /// Rows a page holds: what an encoder has in memory of each column.
-const PAGE_ROWS: usize = 8_192;
+const PAGE_ROWS: usize = 4_096;
 
 /// What every recording of a table has, even where all is null.
 fn promised(table: Table) -> (&'static [IdentityColumn], &'static [&'static str]) {

@@ -28,7 +28,7 @@ use super::journal::Batches;
 use super::layout::{Columns, properties};
 
 /// Rows that go into the encoder together.
-const SLICE_ROWS: usize = 4_096;
+const SLICE_ROWS: usize = 1_024;
 
 /// Name of a table's file without its extension.
 pub(super) fn stem(table: Table) -> &'static str {
