@@ -137,7 +137,7 @@ fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
 /// Whether sampling will work.
 fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
     let gpus = || examined.iter().filter(|one| one.state.table == Table::GpuEvents);
-    let sick = gpus().filter(|one| one.state.condition != Condition::Up).count();
+    let sick = gpus().filter(|one| how(&one.state.condition) == Verdict::Broken).count();
     let denied = gpus()
         .any(|one| matches!(&one.state.condition, Condition::Down { reason: AbsenceReason::Denied, .. }));
     let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count();
@@ -153,6 +153,15 @@ fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Unavailable, "not everything works; see above for what to do"));
     }
     Ok(())
+}
+
+/// A GPU that sleeps is well; it gives values when it is used.
+fn how(condition: &Condition) -> Verdict {
+    match condition {
+        Condition::Up => Verdict::Good,
+        Condition::Down { reason: AbsenceReason::Suspended, .. } => Verdict::Note,
+        Condition::Starting | Condition::Down { .. } | Condition::Stuck { .. } => Verdict::Broken,
+    }
 }
 
 fn as_json(findings: &[Finding], examined: &[Examined], verdict: &Result<(), Failure>) -> String {
@@ -201,7 +210,7 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
     }
     for one in examined {
         let (_, detail) = condition(&one.state.condition);
-        let verdict = if one.state.condition == Condition::Up { Verdict::Good } else { Verdict::Broken };
+        let verdict = how(&one.state.condition);
         let price = one.stats.as_ref().and_then(mean_read_us).map_or(String::new(), |us| {
             format!("; a reading takes {us:.0} µs on average, slow values included")
         });

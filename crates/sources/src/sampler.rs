@@ -7,6 +7,7 @@
 
 mod clock;
 mod handoff;
+mod rows;
 mod schedule;
 mod state;
 mod worker;
@@ -20,11 +21,12 @@ use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, BatchBuilder, Origin};
+use gpuvitals_core::{Batch, Origin};
 
 use crate::attribution::Owners;
 use crate::probe::{Driver, Probe};
 use handoff::{Handoff, Taken};
+use rows::Rows;
 use worker::{Terms, Worker};
 
 pub use clock::Moment;
@@ -32,8 +34,9 @@ pub use state::{Condition, Lateness, TargetState, WorkerStats};
 
 /// Fastest rate there is.
 pub const RATE_MAX_HZ: f64 = 1_000.0;
-/// Batches that wait for a taker at most: minutes at usual rates, some 30 MiB at the fastest.
-const BATCHES_MAX: usize = 256;
+/// Batches that wait for a taker at most: minutes at usual rates, some seconds at the fastest, where each is half a
+/// megabyte.
+const LISTS_MAX: usize = 64;
 /// Stack of a worker; a reading needs a few kilobytes.
 const STACK_LEN: usize = 512 << 10;
 /// How long [`Source::poll`] waits for a batch at most, so that a stop is seen.
@@ -120,7 +123,7 @@ impl Sampler {
         let sampler = Self {
             config,
             owners,
-            handoff: Arc::new(Handoff::new(0, BATCHES_MAX)),
+            handoff: Arc::new(Handoff::new(LISTS_MAX)),
             stop: Arc::default(),
             workers: Mutex::default(),
         };
@@ -154,14 +157,8 @@ impl Sampler {
             handoff: Arc::clone(&self.handoff),
             owners: Arc::clone(&self.owners),
             stop: Arc::clone(&self.stop),
-            terms: Terms {
-                slow: self.config.slow,
-                rare: self.config.rare,
-                hand_on: self.config.hand_on,
-                monotonic: self.config.monotonic,
-                origin: self.config.origin.clone(),
-            },
-            builder: BatchBuilder::new(probe.table()),
+            terms: Terms { slow: self.config.slow, rare: self.config.rare, hand_on: self.config.hand_on },
+            rows: Rows::new(Arc::clone(&state)),
             faces: Vec::new(),
             generation: self.owners.generation(),
             probe,
@@ -177,9 +174,26 @@ impl Sampler {
 
     /// The next batch; none when nothing came within this time, or nothing will come any more ([`Sampler::is_over`]).
     pub fn next(&self, patience: Duration) -> Option<Batch> {
-        match self.handoff.take(patience) {
-            Taken::Batch(batch) => Some(batch),
-            Taken::Nothing | Taken::End => None,
+        match self.take(patience) {
+            Poll::Ready(batch) => Some(batch),
+            Poll::NotBefore(_) | Poll::End => None,
+        }
+    }
+
+    /// The next batch, nothing yet, or the end.
+    fn take(&self, patience: Duration) -> Poll {
+        loop {
+            match self.handoff.take(patience) {
+                Taken::Rows(sequence, rows) => {
+                    let batch = rows.to_batch(self.config.monotonic, self.config.origin.clone(), sequence);
+                    self.handoff.give_back(rows);
+                    if let Some(batch) = batch {
+                        return Poll::Ready(batch);
+                    }
+                }
+                Taken::Nothing => return Poll::NotBefore(0),
+                Taken::End => return Poll::End,
+            }
         }
     }
 
@@ -254,10 +268,9 @@ impl Source for Sampler {
     type Error = std::convert::Infallible;
 
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
-        Ok(match self.handoff.take(POLL_PATIENCE) {
-            Taken::Batch(batch) => Poll::Ready(batch),
-            Taken::Nothing => Poll::NotBefore(now_ns),
-            Taken::End => Poll::End,
+        Ok(match self.take(POLL_PATIENCE) {
+            Poll::NotBefore(_) => Poll::NotBefore(now_ns),
+            other => other,
         })
     }
 

@@ -246,7 +246,7 @@ fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
         })],
         Duration::from_millis(1),
     );
-    // A batch a millisecond fills the hand-off (256 batches); sampling goes on all the while.
+    // A batch a millisecond fills the hand-off (64 batches); sampling goes on all the while.
     while sampler.rows_dropped() < 20 {
         std::thread::yield_now();
     }
@@ -259,7 +259,7 @@ fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
     }
     let rows = sampler.stats();
     assert!(rows.is_empty(), "stopped workers are gone");
-    assert!(left > 200);
+    assert!(left > 50);
 }
 
 #[test]

@@ -1,25 +1,30 @@
-//! The hand-off from workers to whoever takes the batches: bounded; when it is full the oldest batch goes, counted.
+//! The hand-off from workers to whoever takes the rows: bounded; when it is full the oldest rows go, counted.
 //! Sampling never waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::Batch;
+use super::rows::Rows;
+use super::state::WorkerState;
 
-/// Batches between workers and taker.
+/// Emptied lists that are kept for reuse.
+const SPARE_MAX: usize = 32;
+
+/// Rows between workers and taker.
 #[derive(Debug)]
 pub(crate) struct Handoff {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
-    batches_max: usize,
+    lists_max: usize,
     rows_dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    batches: VecDeque<Batch>,
+    lists: VecDeque<(u64, Rows)>,
+    spare: Vec<Rows>,
     /// Workers that may still hand something over.
     workers: usize,
     sequence: u64,
@@ -28,8 +33,8 @@ struct Waiting {
 /// What a wait gave.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// The oldest batch.
-    Batch(Batch),
+    /// The oldest rows, with their number in the order of arrival.
+    Rows(u64, Rows),
     /// Nothing came in time.
     Nothing,
     /// Nothing will come any more.
@@ -37,12 +42,12 @@ pub(crate) enum Taken {
 }
 
 impl Handoff {
-    /// An empty hand-off for some workers.
-    pub(crate) fn new(workers: usize, batches_max: usize) -> Self {
+    /// An empty hand-off without workers.
+    pub(crate) fn new(lists_max: usize) -> Self {
         Self {
-            waiting: Mutex::new(Waiting { workers, ..Waiting::default() }),
+            waiting: Mutex::default(),
             arrived: Condvar::new(),
-            batches_max: batches_max.max(1),
+            lists_max: lists_max.max(1),
             rows_dropped: AtomicU64::new(0),
         }
     }
@@ -51,19 +56,33 @@ impl Handoff {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a batch over and numbers it in the order of arrival.
-    pub(crate) fn give(&self, mut batch: Batch) {
+    /// Hands rows over, numbered in the order of arrival, and gives an empty list for the next ones.
+    pub(crate) fn give(&self, rows: Rows, worker: &Arc<WorkerState>) -> Rows {
         let mut waiting = self.lock();
-        if waiting.batches.len() >= self.batches_max
-            && let Some(oldest) = waiting.batches.pop_front()
+        if waiting.lists.len() >= self.lists_max
+            && let Some((_, oldest)) = waiting.lists.pop_front()
         {
-            self.rows_dropped.fetch_add(oldest.rows() as u64, Ordering::Relaxed);
+            self.rows_dropped.fetch_add(oldest.len() as u64, Ordering::Relaxed);
+            waiting.spare.push(oldest);
         }
         waiting.sequence += 1;
-        batch.sequence = waiting.sequence;
-        waiting.batches.push_back(batch);
+        let sequence = waiting.sequence;
+        waiting.lists.push_back((sequence, rows));
+        let spare = waiting.spare.pop();
         drop(waiting);
         self.arrived.notify_one();
+        match spare {
+            Some(spare) => spare.reuse(Arc::clone(worker)),
+            None => Rows::new(Arc::clone(worker)),
+        }
+    }
+
+    /// Takes a list back whose rows have gone on.
+    pub(crate) fn give_back(&self, rows: Rows) {
+        let mut waiting = self.lock();
+        if waiting.spare.len() < SPARE_MAX {
+            waiting.spare.push(rows);
+        }
     }
 
     /// One more worker may hand something over.
@@ -79,14 +98,14 @@ impl Handoff {
         self.arrived.notify_all();
     }
 
-    /// The oldest batch, waiting for one if need be.
+    /// The oldest rows, waiting for some if need be.
     pub(crate) fn take(&self, patience: Duration) -> Taken {
         let (mut waiting, _) = self
             .arrived
-            .wait_timeout_while(self.lock(), patience, |w| w.batches.is_empty() && w.workers > 0)
+            .wait_timeout_while(self.lock(), patience, |w| w.lists.is_empty() && w.workers > 0)
             .unwrap_or_else(PoisonError::into_inner);
-        match waiting.batches.pop_front() {
-            Some(batch) => Taken::Batch(batch),
+        match waiting.lists.pop_front() {
+            Some((sequence, rows)) => Taken::Rows(sequence, rows),
             None if waiting.workers == 0 => Taken::End,
             None => Taken::Nothing,
         }
@@ -100,38 +119,54 @@ impl Handoff {
 
 #[cfg(test)]
 mod tests {
-    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
+    use gpuvitals_core::{Identity, IdentityColumn, Origin, Table};
 
     use super::*;
+    use crate::probe::{Driver, Reading};
 
-    fn batch(time: i64) -> Batch {
-        let mut builder = BatchBuilder::new(Table::GpuEvents);
-        let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
-        builder.row(time, id);
-        builder.finish(Origin::default(), 0).unwrap()
+    fn worker() -> Arc<WorkerState> {
+        let second = Duration::from_secs(1);
+        Arc::new(WorkerState::new(Table::GpuEvents, Driver::Nvml, second, second))
+    }
+
+    fn rows(worker: &Arc<WorkerState>, time: i64) -> Rows {
+        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        let mut reading = Reading::default();
+        reading.row(&gpu);
+        let mut rows = Rows::new(Arc::clone(worker));
+        let identity = rows.identity(&gpu);
+        rows.add(identity, &reading.rows()[0], time, 0);
+        rows
     }
 
     #[test]
     fn a_full_hand_off_drops_the_oldest_and_counts_it() {
-        let handoff = Handoff::new(1, 2);
-        (1..=3).for_each(|time| handoff.give(batch(time)));
+        let (handoff, worker) = (Handoff::new(2), worker());
+        for time in 1..=3 {
+            let empty = handoff.give(rows(&worker, time), &worker);
+            assert_eq!(empty.len(), 0);
+        }
         assert_eq!(handoff.rows_dropped(), 1);
-        let times: Vec<_> = (0..2)
-            .map(|_| match handoff.take(Duration::ZERO) {
-                Taken::Batch(batch) => (batch.timestamps()[0], batch.sequence),
+        for expected in [2_i64, 3] {
+            match handoff.take(Duration::ZERO) {
+                Taken::Rows(sequence, rows) => {
+                    let batch = rows.to_batch(false, Origin::default(), sequence).unwrap();
+                    assert_eq!((batch.timestamps()[0], batch.sequence), (expected, expected.unsigned_abs()));
+                }
                 other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(times, [(2, 2), (3, 3)]);
+            }
+        }
+        handoff.joined();
         assert!(matches!(handoff.take(Duration::ZERO), Taken::Nothing));
     }
 
     #[test]
-    fn the_end_comes_after_the_last_batch_of_the_last_worker() {
-        let handoff = Handoff::new(1, 2);
-        handoff.give(batch(1));
+    fn the_end_comes_after_the_last_rows_of_the_last_worker() {
+        let (handoff, worker) = (Handoff::new(2), worker());
+        handoff.joined();
+        handoff.give(rows(&worker, 1), &worker);
         handoff.left();
-        assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::Batch(_)));
+        assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::Rows(1, _)));
         assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::End));
     }
 }

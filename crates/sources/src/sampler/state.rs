@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
@@ -156,16 +156,64 @@ pub(crate) struct WorkerState {
 #[derive(Debug, Default)]
 struct Targets {
     order: Vec<Arc<str>>,
-    by_key: HashMap<Arc<str>, Target>,
+    by_key: HashMap<Arc<str>, Arc<Target>>,
+}
+
+/// A GPU (or the host) of a worker. A row that follows a row touches three numbers and no lock.
+#[derive(Debug)]
+pub(crate) struct Target {
+    told: Mutex<Told>,
+    is_up: AtomicBool,
+    /// 0 before the first.
+    last_row_ns: AtomicI64,
+    /// 0 while unknown.
+    update_ns: AtomicI64,
 }
 
 #[derive(Debug)]
-struct Target {
+struct Told {
     identity: Arc<Identity>,
     condition: Condition,
     since_ns: i64,
-    last_row_ns: Option<i64>,
-    update_ns: Option<i64>,
+}
+
+impl Target {
+    fn new(identity: &Arc<Identity>, now: Moment) -> Self {
+        let identity = Arc::clone(identity);
+        Self {
+            told: Mutex::new(Told { identity, condition: Condition::Starting, since_ns: now.wall_ns }),
+            is_up: AtomicBool::new(false),
+            last_row_ns: AtomicI64::new(0),
+            update_ns: AtomicI64::new(0),
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It gave a row, of this time unless it was a repeat; its values change about so often.
+    pub(crate) fn gave(&self, row_ns: Option<i64>, update_ns: Option<i64>, now: Moment) {
+        if let Some(row_ns) = row_ns {
+            self.last_row_ns.store(row_ns, Ordering::Relaxed);
+        }
+        if let Some(update_ns) = update_ns {
+            self.update_ns.store(update_ns, Ordering::Relaxed);
+        }
+        if !self.is_up.load(Ordering::Relaxed) {
+            self.becomes(Condition::Up, now);
+        }
+    }
+
+    /// It is in this condition now.
+    pub(crate) fn becomes(&self, condition: Condition, now: Moment) {
+        let mut told = self.told();
+        if std::mem::discriminant(&told.condition) != std::mem::discriminant(&condition) {
+            told.since_ns = now.wall_ns;
+        }
+        self.is_up.store(condition == Condition::Up, Ordering::Relaxed);
+        told.condition = condition;
+    }
 }
 
 impl WorkerState {
@@ -224,7 +272,7 @@ impl WorkerState {
         }
     }
 
-    fn targets(&self) -> std::sync::MutexGuard<'_, Targets> {
+    fn targets(&self) -> MutexGuard<'_, Targets> {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -239,58 +287,27 @@ impl WorkerState {
     }
 
     /// Makes a target known, or gives it its present identity.
-    pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) {
-        let Some(key) = name_of(identity) else { return };
+    pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) -> Arc<Target> {
+        let key = name_of(identity).unwrap_or_default();
         let mut targets = self.targets();
         let stand_in = self.driver.as_str();
         if *key != *stand_in && targets.by_key.remove(stand_in).is_some() {
             targets.order.retain(|name| **name != *stand_in);
         }
-        if let Some(target) = targets.by_key.get_mut(&key) {
-            target.identity = Arc::clone(identity);
-            return;
+        if let Some(target) = targets.by_key.get(&key) {
+            target.told().identity = Arc::clone(identity);
+            return Arc::clone(target);
         }
+        let target = Arc::new(Target::new(identity, now));
         targets.order.push(Arc::clone(&key));
-        let target = Target {
-            identity: Arc::clone(identity),
-            condition: Condition::Starting,
-            since_ns: now.wall_ns,
-            last_row_ns: None,
-            update_ns: None,
-        };
-        targets.by_key.insert(key, target);
-    }
-
-    /// A target gave a row (`Up`) or nothing, and how often its values change.
-    pub(crate) fn observe(
-        &self,
-        identity: &Arc<Identity>,
-        condition: Condition,
-        row_ns: Option<i64>,
-        update_ns: Option<i64>,
-        now: Moment,
-    ) {
-        let mut targets = self.targets();
-        for target in targets.by_key.values_mut() {
-            if Arc::ptr_eq(&target.identity, identity) || *target.identity == **identity {
-                if std::mem::discriminant(&target.condition) != std::mem::discriminant(&condition) {
-                    target.since_ns = now.wall_ns;
-                }
-                target.condition = condition;
-                target.last_row_ns = row_ns.or(target.last_row_ns);
-                target.update_ns = update_ns.or(target.update_ns);
-                return;
-            }
-        }
+        targets.by_key.insert(key, Arc::clone(&target));
+        target
     }
 
     /// All targets are in this condition.
     pub(crate) fn observe_all(&self, condition: &Condition, now: Moment) {
-        for target in self.targets().by_key.values_mut() {
-            if std::mem::discriminant(&target.condition) != std::mem::discriminant(condition) {
-                target.since_ns = now.wall_ns;
-            }
-            target.condition = condition.clone();
+        for target in self.targets().by_key.values() {
+            target.becomes(condition.clone(), now);
         }
     }
 
@@ -303,22 +320,21 @@ impl WorkerState {
             .map(|for_ns| (for_ns, self.out_since_wall.load(Ordering::Relaxed)));
         let targets = self.targets();
         let state = |key| {
-            let target: &Target = targets.by_key.get(key)?;
+            let target: &Arc<Target> = targets.by_key.get(key)?;
+            let told = target.told();
             let (condition, since_ns) = match stuck {
                 Some((for_ns, since_ns)) => (Condition::Stuck { for_ns }, since_ns),
-                None => (target.condition.clone(), target.since_ns),
+                None => (told.condition.clone(), told.since_ns),
             };
+            let known = |ns: &AtomicI64| Some(ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
             Some(TargetState {
-                identity: Arc::clone(&target.identity),
+                identity: Arc::clone(&told.identity),
                 table: self.table,
                 driver: self.driver,
                 condition,
                 since_ns,
-                last_row_ns: target.last_row_ns,
-                update_interval: target
-                    .update_ns
-                    .and_then(|ns| u64::try_from(ns).ok())
-                    .map(Duration::from_nanos),
+                last_row_ns: known(&target.last_row_ns),
+                update_interval: known(&target.update_ns).map(|ns| Duration::from_nanos(ns.unsigned_abs())),
             })
         };
         targets.order.iter().filter_map(state).collect()

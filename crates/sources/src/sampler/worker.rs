@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpuvitals_core::batch::{IdentityId, Value};
-use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, MetricId, Origin};
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{AbsenceReason, Identity, MetricId};
 
 use super::clock::{Moment, mono_ns, nanos, sleep_until};
 use super::handoff::Handoff;
+use super::rows::Rows;
 use super::schedule::{Schedule, stamp};
-use super::state::{Condition, WorkerState};
+use super::state::{Condition, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
 
@@ -33,8 +34,6 @@ pub(crate) struct Terms {
     pub(crate) slow: Duration,
     pub(crate) rare: Duration,
     pub(crate) hand_on: Duration,
-    pub(crate) monotonic: bool,
-    pub(crate) origin: Origin,
 }
 
 /// The loop of one worker and what it owns.
@@ -45,7 +44,7 @@ pub(crate) struct Worker {
     pub(crate) owners: Arc<Owners>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) terms: Terms,
-    pub(crate) builder: BatchBuilder,
+    pub(crate) rows: Rows,
     pub(crate) faces: Vec<Face>,
     pub(crate) generation: u64,
 }
@@ -56,8 +55,10 @@ pub(crate) struct Face {
     probed: Arc<Identity>,
     /// With its owners.
     attributed: Arc<Identity>,
-    /// In the batch under construction.
-    in_batch: Option<IdentityId>,
+    /// What is told of it.
+    target: Arc<Target>,
+    /// Its place in the list under construction.
+    in_rows: Option<usize>,
     /// Driver's snapshot (or the watched value) of the last row and when it last changed, monotonic.
     seen: Option<u64>,
     changed_ns: i64,
@@ -97,7 +98,8 @@ impl Worker {
             self.state.begins(begin, begin.mono_ns - schedule.next_ns());
             reading.clear();
             let result = self.probe.read(due, &mut reading);
-            self.state.came_back(mono_ns());
+            let end = Moment::now();
+            self.state.came_back(end.mono_ns);
             pause.after(&result, begin.mono_ns);
             if let Err(error) = result {
                 self.state.failed(error.reason());
@@ -111,11 +113,11 @@ impl Worker {
             let since = *batch_since_ns.get_or_insert(begin.mono_ns);
             // What would be too old at the next tick goes now.
             let age_then_ns = begin.mono_ns + interval_ns - since;
-            if self.builder.rows() >= ROWS_MAX || age_then_ns > nanos(self.terms.hand_on) {
+            if self.rows.len() >= ROWS_MAX || age_then_ns > nanos(self.terms.hand_on) {
                 self.hand_on();
                 batch_since_ns = None;
             }
-            let missed = schedule.advance(Moment::now());
+            let missed = schedule.advance(end);
             self.state.ticks_missed.fetch_add(missed, Ordering::Relaxed);
         }
         self.hand_on();
@@ -144,8 +146,8 @@ impl Worker {
             self.generation = generation;
             for face in &mut self.faces {
                 face.attributed = self.owners.attribute(&face.probed);
-                face.in_batch = None;
-                self.state.know(&face.attributed, begin);
+                face.in_rows = None;
+                face.target = self.state.know(&face.attributed, begin);
             }
         }
         // All are known before the first is told of, so that nobody takes some for all.
@@ -156,25 +158,21 @@ impl Worker {
             let at = self.face_of(row.identity(), begin);
             if let Some((reason, detail)) = row.is_down() {
                 self.state.failed(reason);
-                let condition = Condition::Down { reason, detail: detail.to_owned() };
-                self.observe(at, condition, None, begin);
+                if let Some(face) = self.faces.get(at) {
+                    face.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, begin);
+                }
                 continue;
             }
-            let is_new = self.faces.get_mut(at).is_none_or(|face| face.is_new(row, begin.mono_ns));
-            if is_new || due.slow {
-                let taken_ns = row.taken_ns().unwrap_or(timestamp_ns);
-                self.add(at, row, taken_ns, begin);
-                self.observe(at, Condition::Up, Some(taken_ns), begin);
-            } else {
-                self.state.repeats.fetch_add(1, Ordering::Relaxed);
-                self.observe(at, Condition::Up, None, begin);
+            let Some(face) = self.faces.get_mut(at) else { continue };
+            let is_new = face.is_new(row, begin.mono_ns) || due.slow;
+            let taken_ns = is_new.then(|| row.taken_ns().unwrap_or(timestamp_ns));
+            face.target.gave(taken_ns, face.update_ns, begin);
+            match taken_ns {
+                Some(taken_ns) => self.add(at, row, taken_ns, begin),
+                None => {
+                    self.state.repeats.fetch_add(1, Ordering::Relaxed);
+                }
             }
-        }
-    }
-
-    fn observe(&self, at: usize, condition: Condition, row_ns: Option<i64>, now: Moment) {
-        if let Some(face) = self.faces.get(at) {
-            self.state.observe(&face.attributed, condition, row_ns, face.update_ns, now);
         }
     }
 
@@ -183,13 +181,14 @@ impl Worker {
         let known = self.faces.iter().position(|face| Arc::ptr_eq(&face.probed, identity));
         known.unwrap_or_else(|| {
             let attributed = self.owners.attribute(identity);
-            self.state.know(&attributed, now);
+            let target = self.state.know(&attributed, now);
             // A probe that renames a target (a driver update, a new partition layout) leaves no crowd of old faces behind.
             self.faces.retain(|face| face.probed.key() != identity.key());
             self.faces.push(Face {
                 probed: Arc::clone(identity),
                 attributed,
-                in_batch: None,
+                target,
+                in_rows: None,
                 seen: None,
                 changed_ns: now.mono_ns,
                 moves: false,
@@ -201,30 +200,20 @@ impl Worker {
 
     fn add(&mut self, at: usize, row: &Row, timestamp_ns: i64, begin: Moment) {
         let Some(face) = self.faces.get_mut(at) else { return };
-        let builder = &mut self.builder;
-        let id = *face.in_batch.get_or_insert_with(|| builder.add_identity(&face.attributed));
-        let place = if self.terms.monotonic {
-            builder.row_at(timestamp_ns, begin.mono_ns, id)
-        } else {
-            builder.row(timestamp_ns, id)
-        };
-        for (metric, value) in row.values() {
-            if builder.set(place, *metric, *value).is_err() {
-                self.state.invalid.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        for (metric, reason) in row.absences() {
-            builder.absent(place, *metric, *reason);
-        }
+        let rows = &mut self.rows;
+        let identity = *face.in_rows.get_or_insert_with(|| rows.identity(&face.attributed));
+        rows.add(identity, row, timestamp_ns, begin.mono_ns);
         self.state.rows.fetch_add(1, Ordering::Relaxed);
     }
 
     fn hand_on(&mut self) {
         for face in &mut self.faces {
-            face.in_batch = None;
+            face.in_rows = None;
         }
-        if let Some(batch) = self.builder.finish(self.terms.origin.clone(), 0) {
-            self.handoff.give(batch);
+        if self.rows.len() > 0 {
+            let empty = Rows::new(Arc::clone(&self.state));
+            let full = std::mem::replace(&mut self.rows, empty);
+            self.rows = self.handoff.give(full, &self.state);
         }
     }
 }

@@ -112,7 +112,6 @@ const fn voltage(
     help: &'static str,
 ) -> Metric {
     gauge((column, ColumnType::I32, Unit::Millivolt), Group::Board, "gpu_voltage_volts", help)
-        .fast()
         .labels(labels)
         .otel("hw.voltage")
 }
