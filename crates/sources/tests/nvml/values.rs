@@ -2,6 +2,7 @@
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
+use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::probe::{Driver, Due};
 use gpuvitals_sources::processes::ProcessKind;
 use gpuvitals_sources::registry::Verdict;
@@ -363,4 +364,18 @@ fn processes_are_listed_with_names_kinds_and_shares() {
     assert_eq!(draws.utilization_pct, None);
     let again = found.processes[0].read().unwrap();
     assert_eq!(again[0].utilization_pct, None, "nothing was used since");
+}
+
+#[test]
+fn the_cost_of_every_call_is_measured() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["count 1", "ret.nvmlDeviceGetComputeMode 3"]);
+    stub.calls();
+    let findings = nvml::measure_by(&stub.machine(), &stub.library());
+    let of = |call: &str| findings.iter().filter(|it| it.text.starts_with(call)).collect::<Vec<_>>();
+    for call in ["3 field values (fast)", "memory:", "GPM sample:", "temperature_c:", "compute contexts:"] {
+        assert_eq!(of(call).len(), 1, "{call}");
+    }
+    assert!(of("compute_mode:")[0].text.ends_with("not supported (NVML 3)"), "{:?}", of("compute_mode:"));
+    assert_eq!(stub.calls().get("nvmlDeviceGetUtilizationRates 0"), Some(&20));
 }

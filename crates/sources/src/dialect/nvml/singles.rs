@@ -8,13 +8,16 @@ use super::ledger::{Gate, Ledger};
 use super::raw::{Gpu, Raw};
 use crate::probe::{Due, ProbeError, Row};
 
+/// Asks a GPU for one number.
+type Get = fn(&Raw, Gpu) -> Answer<Value>;
+
 /// A call and the column it fills, in the column's unit.
 struct Single {
     metric: MetricId,
-    get: fn(&Raw, Gpu) -> Answer<Value>,
+    get: Get,
 }
 
-const fn single(column: &str, get: fn(&Raw, Gpu) -> Answer<Value>) -> Single {
+const fn single(column: &str, get: Get) -> Single {
     Single { metric: MetricId::of(column), get }
 }
 
@@ -122,6 +125,11 @@ fn thousandth(value: u32) -> Value {
 #[expect(clippy::cast_precision_loss, reason = "2^53 mJ are 9 TJ")]
 fn thousandth_wide(value: u64) -> Value {
     Value::Float(value as f64 / 1000.0)
+}
+
+/// All of the calls, by the column they fill.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, Get)> {
+    SINGLES.iter().map(|single| (single.metric.metric().column, single.get))
 }
 
 /// The calls with what is known about each.
