@@ -228,7 +228,7 @@ impl Running {
         let machine = config.sampling.machine()?;
         if let Some(socket) = ownership::kubelet_socket(&config.agent, &machine) {
             let (ownership, stop) = (Arc::clone(&self.ownership), stop_asking.clone());
-            tokio::spawn(async move { ownership.follow_kubelet(&socket, &stop).await });
+            tokio::spawn(async move { ownership.follow_kubelet(&socket, &machine, &stop).await });
         }
         // One future for all rounds, so that no signal falls between two.
         let mut terminated = std::pin::pin!(crate::signal::terminated());

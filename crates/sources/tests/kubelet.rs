@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use gpuvitals_sources::attribution::kubelet::{Kubelet, KubeletError};
 use gpuvitals_sources::attribution::{GpuName, Owner};
+use gpuvitals_sources::machine::Machine;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tonic::body::Body;
@@ -116,6 +117,11 @@ impl tonic::server::UnaryService<Raw> for Answer {
     }
 }
 
+/// A machine without GPUs of AMD: its partitions are none.
+fn machine(sysfs: &Path) -> Machine {
+    Machine { sysfs: sysfs.to_owned(), ..Machine::local("n1") }
+}
+
 /// Serves as long as the runtime lives.
 fn serve(path: &Path, answer: Result<Vec<u8>, Code>) -> JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
@@ -148,7 +154,7 @@ async fn containers_with_gpus_are_found_under_every_resource() {
     ]
     .concat();
     let _server = serve(&path, Ok(answer));
-    let kubelet = Kubelet::new(&path).unwrap();
+    let kubelet = Kubelet::new(&path, &machine(dir.path())).unwrap();
     let owners = kubelet.owners().await.unwrap();
     let expected = [
         (GpuName::Pci("0000:0c:00.0".into()), owner("rocm", "hpc", "c")),
@@ -163,7 +169,7 @@ async fn containers_with_gpus_are_found_under_every_resource() {
 async fn a_kubelet_that_restarts_is_asked_again_on_its_new_socket() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.sock");
-    let kubelet = Kubelet::new(&path).unwrap();
+    let kubelet = Kubelet::new(&path, &machine(dir.path())).unwrap();
     let Err(KubeletError::Refused { code: Code::Unavailable, .. }) = kubelet.owners().await else {
         panic!("nobody listens yet");
     };
@@ -192,7 +198,7 @@ async fn refusals_and_malformed_answers_are_errors_that_say_so() {
     ] {
         let path = dir.path().join(name);
         let _server = serve(&path, answer);
-        let error = Kubelet::new(&path).unwrap().owners().await.unwrap_err();
+        let error = Kubelet::new(&path, &machine(dir.path())).unwrap().owners().await.unwrap_err();
         assert!(error.to_string().contains(words), "{name}: {error}");
         let KubeletError::Refused { code: found, .. } = error else { panic!("{name}: {error}") };
         assert_eq!(found, code, "{name}");

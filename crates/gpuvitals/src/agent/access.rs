@@ -99,6 +99,9 @@ fn server_config(files: TlsFiles<'_>) -> Result<Arc<ServerConfig>, Failure> {
     };
     let chain = certificates(files.cert).map_err(|e| wrong("tls_cert", files.cert, e))?;
     let key = PrivateKeyDer::from_pem_file(files.key).map_err(|e| wrong("tls_key", files.key, e.into()))?;
+    if std::fs::metadata(files.key).is_ok_and(|key| key.permissions().mode() & 0o004 != 0) {
+        tracing::warn!(file = %files.key.display(), "everyone on this machine can read the private key");
+    }
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

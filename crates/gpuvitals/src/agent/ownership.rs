@@ -84,8 +84,8 @@ impl Ownership {
     }
 
     /// Asks the kubelet until told to stop.
-    pub(crate) async fn follow_kubelet(&self, socket: &Path, stop: &CancellationToken) {
-        let kubelet = match Kubelet::new(socket) {
+    pub(crate) async fn follow_kubelet(&self, socket: &Path, machine: &Machine, stop: &CancellationToken) {
+        let kubelet = match Kubelet::new(socket, machine) {
             Ok(kubelet) => kubelet,
             Err(error) => {
                 tracing::error!(error = causes(&error), "agent.pod_resources");

@@ -112,3 +112,41 @@ fn compressed(text: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.write_all(text)?;
     encoder.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpuvitals_core::catalogue::Series;
+    use gpuvitals_exposition::{Compat, ExpositionConfig};
+    use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn scrapes_that_wait_together_are_rendered_once() {
+        let ownership = Arc::new(Ownership::new());
+        let sampler = Sampler::start(Vec::new(), SamplerConfig::default(), Arc::clone(ownership.owners()));
+        let window = Duration::from_secs(30);
+        let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
+        let node = Arc::new(Node::new(sampler.unwrap(), config));
+        let scraper = Arc::new(Scraper::new(node, Arc::new(Counts::new("n1", 0)), ownership));
+        let others_render = scraper.prometheus.plain.lock().await;
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let scraper = Arc::clone(&scraper);
+                tokio::spawn(async move { scraper.scrape(Format::Prometheus, false).await.body })
+            })
+            .collect();
+        // Each has come and waits for its turn.
+        tokio::task::yield_now().await;
+        drop(others_render);
+        let mut bodies = Vec::new();
+        for scrape in waiting {
+            bodies.push(scrape.await.unwrap());
+        }
+        assert!(bodies.iter().all(|body| body.as_ptr() == bodies[0].as_ptr()), "one text for all of them");
+        let later = scraper.scrape(Format::Prometheus, false).await.body;
+        assert_ne!(later, bodies[0], "who comes later gets a newer one");
+    }
+}

@@ -5,6 +5,7 @@
 //! *folder* is what a container mounts, and a broken connection is opened again at the next asking. Pods that have ended
 //! may stay in the list for a while.
 
+use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::{GpuName, Owner};
-use crate::dialect::nvml;
+use crate::dialect::amd_sysfs::{self, Card};
+use crate::machine::Machine;
 
 /// Where the kubelet has its socket unless told otherwise.
 pub const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
@@ -29,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_LEN_MAX: usize = 16 << 20;
 /// Most records of one answer; a node has some hundred devices at most.
 const RECORDS_MAX: usize = 8192;
+/// DRM nodes of one device that are looked at; there are two.
+const DRM_NODES_MAX: usize = 16;
 
 /// Why the kubelet's list is not known.
 #[derive(Debug, thiserror::Error)]
@@ -64,19 +68,20 @@ pub enum KubeletError {
 #[derive(Debug)]
 pub struct Kubelet {
     path: PathBuf,
+    machine: Machine,
     channel: Channel,
 }
 
 impl Kubelet {
-    /// The kubelet behind a socket. Connects at the first asking, and again whenever the connection broke. To be called in an
+    /// The kubelet behind a socket, for the GPUs of a machine. Connects at the first asking, and again whenever the connection broke. To be called in an
     /// asynchronous runtime.
     ///
     /// # Errors
     /// When the path is no text.
-    pub fn new(path: &Path) -> Result<Self, KubeletError> {
+    pub fn new(path: &Path, machine: &Machine) -> Result<Self, KubeletError> {
         let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))
             .map_err(|source| KubeletError::Path { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), channel: endpoint.connect_lazy() })
+        Ok(Self { path: path.to_owned(), machine: machine.clone(), channel: endpoint.connect_lazy() })
     }
 
     /// Which containers hold which GPUs now, sorted, so that the same holders give the same answer.
@@ -85,16 +90,20 @@ impl Kubelet {
     /// When it refuses, or does not answer within 5 s.
     pub async fn owners(&self) -> Result<Vec<(GpuName, Owner)>, KubeletError> {
         let asked = tokio::time::timeout(PATIENCE, async {
-            match self.list().await {
+            let answer = match self.list().await {
                 // A connection that the kubelet closed when it restarted is noticed by using it.
                 Err(status) if matches!(status.code(), Code::Unavailable | Code::Unknown) => {
                     self.list().await
                 }
                 answer => answer,
-            }
+            }?;
+            let machine = self.machine.clone();
+            // Partitions are looked up in files.
+            let found = tokio::task::spawn_blocking(move || owners_in(answer, &machine)).await;
+            found.map_err(|error| Status::internal(gpuvitals_core::causes(&error)))
         });
         match asked.await {
-            Ok(Ok(answer)) => Ok(owners_in(answer)),
+            Ok(Ok(owners)) => Ok(owners),
             Ok(Err(status)) => Err(KubeletError::Refused {
                 path: self.path.clone(),
                 code: status.code(),
@@ -114,7 +123,9 @@ impl Kubelet {
     }
 }
 
-fn owners_in(answer: message::ListPodResourcesResponse) -> Vec<(GpuName, Owner)> {
+fn owners_in(answer: message::ListPodResourcesResponse, machine: &Machine) -> Vec<(GpuName, Owner)> {
+    let cards = LazyCell::new(|| amd_sysfs::cards(machine));
+    let platform = |device: &str| platform_partition(machine, &cards, device);
     let mut owners = Vec::new();
     for pod in answer.pod_resources {
         let (name, namespace) = (text(pod.name), text(pod.namespace));
@@ -126,7 +137,8 @@ fn owners_in(answer: message::ListPodResourcesResponse) -> Vec<(GpuName, Owner)>
                 job: None,
             };
             let devices = container.devices.iter().filter(|devices| is_gpu(&devices.resource_name));
-            let names = devices.flat_map(|devices| &devices.device_ids).filter_map(|id| gpu_name(id));
+            let names =
+                devices.flat_map(|devices| &devices.device_ids).filter_map(|id| gpu_name(id, platform));
             owners.extend(names.map(|gpu| (gpu, owner.clone())));
         }
     }
@@ -154,34 +166,49 @@ fn is_gpu(resource: &str) -> bool {
 }
 
 /// What a device plugin's id names: `GPU-…` or `MIG-…`, also as a slice of time (`GPU-…::3`); `nvidia0`, `nvidia0/vgpu2`
-/// as GKE spells them; a PCI address. A MIG instance is called by the key of its rows: its GPU with the number of the GPU
-/// instance, which its old name (`MIG-GPU-…/1/0`) has in it, and of a new one NVML knows. An instance by number alone
-/// (`nvidia0/gi1`) and AMD's `amdgpu_xcp_3` name a part that no key is known of: none.
-fn gpu_name(id: &str) -> Option<GpuName> {
+/// and `nvidia0/gi1` as GKE spells them; a PCI address; AMD's `amdgpu_xcp_3`, which `platform` knows. A MIG instance's old
+/// name (`MIG-GPU-…/1/0`) has its GPU and number in it.
+fn gpu_name(id: &str, platform: impl FnOnce(&str) -> Option<GpuName>) -> Option<GpuName> {
+    let part = |whole, number: &str| Some(GpuName::Part(Box::new(whole), number.parse().ok()?));
     let whole = id.split_once("::").map_or(id, |(whole, _slice)| whole);
     if let Some(place) = whole.strip_prefix("MIG-").filter(|place| place.starts_with("GPU-")) {
         let (gpu, instances) = place.split_once('/')?;
         let (gpu_instance, _compute) = instances.split_once('/').unwrap_or((instances, ""));
-        return Some(GpuName::Uuid(format!("{gpu}:{gpu_instance}").into()));
+        return part(GpuName::Uuid(gpu.into()), gpu_instance);
     }
-    if whole.starts_with("MIG-") {
-        return Some(GpuName::Uuid(nvml::instance_key(whole).unwrap_or_else(|| whole.into())));
-    }
-    if whole.starts_with("GPU-") {
+    if ["GPU-", "MIG-"].iter().any(|prefix| whole.starts_with(prefix)) {
         return Some(GpuName::Uuid(whole.into()));
     }
     if let Some(rest) = whole.strip_prefix("nvidia") {
-        let index = rest.split_once("/vgpu").map_or(rest, |(index, _slice)| index);
-        return index
-            .bytes()
-            .all(|b| b.is_ascii_digit())
-            .then(|| index.parse().ok())
-            .flatten()
-            .map(GpuName::Index);
+        let (index, slice) = rest.split_once('/').unwrap_or((rest, ""));
+        let index = index.bytes().all(|b| b.is_ascii_digit()).then(|| index.parse().ok()).flatten();
+        return match slice.strip_prefix("gi") {
+            Some(gpu_instance) => part(GpuName::Index(index?), gpu_instance),
+            None => index.map(GpuName::Index),
+        };
+    }
+    if whole.starts_with("amdgpu_xcp_") {
+        return platform(whole);
     }
     is_pci(whole).then_some(())?;
     let named = Identity::default().with(IdentityColumn::Pci, whole).ok()?;
     named.shared(IdentityColumn::Pci).map(|pci| GpuName::Pci(Arc::clone(pci)))
+}
+
+/// The partition behind a platform device of amdgpu: its render node is that of a node of the compute driver, whose address
+/// is the GPU's with the partition's number as function.
+fn platform_partition(machine: &Machine, cards: &[Card], device: &str) -> Option<GpuName> {
+    let number = device.strip_prefix("amdgpu_xcp_")?;
+    number.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
+    let folder = machine.sysfs.join("devices/platform").join(device).join("drm");
+    let mut nodes = std::fs::read_dir(folder).ok()?.flatten().take(DRM_NODES_MAX);
+    let minor: u32 =
+        nodes.find_map(|node| node.file_name().to_str()?.strip_prefix("renderD")?.parse().ok())?;
+    cards.iter().find_map(|card| {
+        let node = card.kfd.iter().find(|node| node.render_minor == Some(minor))?;
+        let part = node.address.rsplit_once('.')?.1.parse().ok()?;
+        Some(GpuName::Part(Box::new(GpuName::Pci(card.pci.as_deref()?.into())), part))
+    })
 }
 
 /// `0000:0c:00.0`.
@@ -241,25 +268,60 @@ mod tests {
     fn every_device_plugin_s_spelling_names_a_gpu_or_nothing() {
         let uuid = |uuid: &str| Some(GpuName::Uuid(uuid.into()));
         let pci = |pci: &str| Some(GpuName::Pci(pci.into()));
+        let part = |whole, number| Some(GpuName::Part(Box::new(whole), number));
         for (id, name) in [
             ("GPU-5fd4f087-86f3-7a43-b711-4771313afc50", uuid("GPU-5fd4f087-86f3-7a43-b711-4771313afc50")),
             ("GPU-5fd4f087::3", uuid("GPU-5fd4f087")),
             ("MIG-3c8a1b::7", uuid("MIG-3c8a1b")),
-            ("MIG-GPU-5fd4/1/0", uuid("GPU-5fd4:1")),
-            ("MIG-GPU-5fd4/1/0::2", uuid("GPU-5fd4:1")),
+            ("MIG-GPU-5fd4/1/0", part(GpuName::Uuid("GPU-5fd4".into()), 1)),
+            ("MIG-GPU-5fd4/1/0::2", part(GpuName::Uuid("GPU-5fd4".into()), 1)),
             ("MIG-GPU-5fd4", None),
             ("nvidia3", Some(GpuName::Index(3))),
             ("nvidia0/vgpu2", Some(GpuName::Index(0))),
-            ("nvidia0/gi1", None),
+            ("nvidia0/gi1", part(GpuName::Index(0), 1)),
+            ("nvidia0/gi", None),
+            ("nvidia/gi1", None),
             ("nvidia", None),
             ("0000:0C:00.0", pci("0000:0c:00.0")),
             ("00000000:0c:00.0", pci("0000:0c:00.0")),
-            ("amdgpu_xcp_3", None),
+            ("amdgpu_xcp_3", part(GpuName::Pci("platform".into()), 3)),
             ("0000:0c:00", None),
             ("", None),
             ("::", None),
         ] {
-            assert_eq!(gpu_name(id), name, "{id:?}");
+            let platform = |_: &str| part(GpuName::Pci("platform".into()), 3);
+            assert_eq!(gpu_name(id, platform), name, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_platform_device_is_a_partition_by_its_render_node() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let uevent = "DRIVER=amdgpu\nPCI_ID=1002:74A1\nPCI_SLOT_NAME=0000:0c:00.0\n";
+        write("class/drm/card1/device/uevent", uevent);
+        for (node, minor, location) in [(2, 128, 0x0c00), (3, 129, 0x0c01), (4, 130, 0x0c02)] {
+            let folder = format!("class/kfd/kfd/topology/nodes/{node}");
+            let properties = format!(
+                "simd_count 304\nvendor_id 4098\ndomain 0\nlocation_id {location}\ndrm_render_minor {minor}\n"
+            );
+            write(&format!("{folder}/gpu_id"), "1\n");
+            write(&format!("{folder}/properties"), &properties);
+        }
+        write("devices/platform/amdgpu_xcp_1/drm/renderD130/dev", "226:130\n");
+        write("devices/platform/amdgpu_xcp_1/drm/card9/dev", "226:9\n");
+        write("devices/platform/amdgpu_xcp_7/drm/renderD199/dev", "226:199\n");
+        let machine = Machine { sysfs: root.path().to_owned(), ..Machine::local("n1") };
+        let cards = amd_sysfs::cards(&machine);
+        let of = |device| platform_partition(&machine, &cards, device);
+        let second = GpuName::Part(Box::new(GpuName::Pci("0000:0c:00.0".into())), 2);
+        assert_eq!(of("amdgpu_xcp_1"), Some(second));
+        for stranger in ["amdgpu_xcp_7", "amdgpu_xcp_2", "amdgpu_xcp_", "amdgpu_xcp_../x"] {
+            assert_eq!(of(stranger), None, "{stranger}");
         }
     }
 

@@ -16,6 +16,8 @@ pub enum GpuName {
     Pci(Arc<str>),
     /// Index on the node.
     Index(i32),
+    /// A partition (AMD) or GPU instance (NVIDIA) of the GPU that is so called, by its number.
+    Part(Box<GpuName>, u32),
 }
 
 /// Who holds a GPU. What is not known is none.
@@ -91,18 +93,57 @@ fn is_named(identity: &Identity, name: &GpuName) -> bool {
                 || identity.key().is_some_and(|key| key == *uuid || nvml::instance_key(uuid) == Some(key))
         }
         // A divided GPU's own address is that of its first partition; the others are platform devices.
-        GpuName::Pci(pci) => {
-            let partition = identity.get(IdentityColumn::Partition);
-            let number = partition.map(|name| name.trim_start_matches(|c: char| c.is_ascii_alphabetic()));
-            identity.get(IdentityColumn::Pci) == Some(pci) && number.is_none_or(|number| number == "0")
-        }
+        GpuName::Pci(pci) => has_address(identity, pci) && part_of(identity).is_none_or(|part| part == 0),
         GpuName::Index(index) => identity.index == Some(*index),
+        GpuName::Part(whole, part) => {
+            part_of(identity) == Some(*part)
+                && match &**whole {
+                    GpuName::Pci(pci) => has_address(identity, pci),
+                    whole => is_named(identity, whole),
+                }
+        }
     }
+}
+
+fn has_address(identity: &Identity, pci: &str) -> bool {
+    identity.get(IdentityColumn::Pci) == Some(pci)
+}
+
+/// Number of the partition: of `cpx3` 3, of `1` 1, of `1-0` (several compute instances in one GPU instance) 1.
+fn part_of(identity: &Identity) -> Option<u32> {
+    let name = identity.get(IdentityColumn::Partition)?;
+    let number = name.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    number.split_once('-').map_or(number, |(instance, _compute)| instance).parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_named_by_its_gpu_and_number() {
+        let part = |whole, number| GpuName::Part(Box::new(whole), number);
+        let identity = |partition: &str| {
+            let mut identity = Identity::default()
+                .with(IdentityColumn::Uuid, "GPU-1")
+                .and_then(|gpu| gpu.with(IdentityColumn::Pci, "0000:0c:00.0"))
+                .and_then(|gpu| gpu.with(IdentityColumn::Partition, partition))
+                .unwrap();
+            identity.index = Some(2);
+            identity
+        };
+        for whole in [GpuName::Uuid("GPU-1".into()), GpuName::Pci("0000:0c:00.0".into()), GpuName::Index(2)] {
+            for (partition, is) in [("3", true), ("cpx3", true), ("3-1", true), ("cpx13", false), ("", false)]
+            {
+                assert_eq!(
+                    is_named(&identity(partition), &part(whole.clone(), 3)),
+                    is,
+                    "{whole:?} {partition}"
+                );
+            }
+        }
+        assert!(!is_named(&identity("cpx3"), &part(GpuName::Pci("0000:0d:00.0".into()), 3)));
+    }
 
     #[test]
     fn the_address_of_a_divided_gpu_is_its_first_partition() {
