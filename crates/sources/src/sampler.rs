@@ -149,7 +149,7 @@ impl Sampler {
             state.stand_in(Moment::now());
         }
         for identity in targets {
-            state.know(&self.owners.attribute(&identity), Moment::now());
+            state.know(&identity, Moment::now());
         }
         self.handoff.joined();
         let worker = Worker {
@@ -207,7 +207,7 @@ impl Sampler {
     pub fn states(&self) -> Vec<TargetState> {
         let now = Moment::now();
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        workers.iter().flat_map(|(state, _)| state.states(now)).collect()
+        workers.iter().flat_map(|(state, _)| state.states(&self.owners, now)).collect()
     }
 
     /// The counts of all workers. Never waits for a device.
@@ -233,17 +233,19 @@ impl Sampler {
     pub fn stop(&self, patience: Duration) -> Vec<TargetState> {
         self.tell_to_stop();
         let deadline = Moment::now().mono_ns.saturating_add(clock::nanos(patience));
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        while clock::mono_ns() < deadline && !workers.iter().all(|(state, _)| state.has_ended()) {
+        // Not under the lock: whoever asks for states meanwhile does not wait for a device.
+        while clock::mono_ns() < deadline && !self.is_over() {
             clock::sleep_until(clock::mono_ns() + 1_000_000);
         }
         let mut out = Vec::new();
-        for (state, thread) in workers.drain(..) {
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        for (state, thread) in workers {
             if state.has_ended() {
                 // A panic was noted by the worker itself when it ended.
                 let _panicked = thread.join();
             } else {
-                out.extend(state.states(Moment::now()));
+                self.handoff.lose(state.held.load(Ordering::Relaxed));
+                out.extend(state.states(&self.owners, Moment::now()));
             }
         }
         out

@@ -133,6 +133,11 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
     });
     assert!(matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { for_ns } if for_ns > 20_000_000));
     assert_eq!(condition(&sampler, "GPU-well"), Condition::Up);
+    let since = |uuid: &str| {
+        let state = sampler.states().into_iter().find(|state| state.identity.uuid() == Some(uuid));
+        state.unwrap().since_ns
+    };
+    let hung_since = since("GPU-sick");
     let missed = |uuid: &str| {
         let stats = sampler.stats().into_iter().find(|stats| &*stats.targets[0] == uuid);
         let stats = stats.unwrap();
@@ -146,6 +151,7 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
         sick_rows += usize::from(uuid_of(batch) == "GPU-sick");
         sick_rows >= 3
     });
+    assert!(since("GPU-sick") > hung_since, "it is well since it came back, not since it hung");
     assert!(missed("GPU-sick").1 > 10, "what was missed while it hung is counted, and not made up for");
     // The fourth reading is out again: the thread cannot be ended, only left, and is named.
     until(&sampler, |_| matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { .. }));
@@ -297,6 +303,20 @@ fn a_new_owner_is_on_the_next_rows() {
     assert_eq!(sampler.states()[0].identity.get(IdentityColumn::Pod), Some("train-0"));
     owners.replace(Vec::new());
     until(&sampler, |batch| pod(batch).is_none());
+}
+
+#[test]
+fn the_owner_of_a_device_that_hangs_is_told_as_it_is_now() {
+    let owners = Owners::new();
+    let (sick, open) = gated("GPU-sick");
+    let sampler = Sampler::start(vec![sick], every(Duration::from_millis(5)), Arc::clone(&owners)).unwrap();
+    let pod = || sampler.states()[0].identity.get(IdentityColumn::Pod).map(str::to_owned);
+    let owner = Owner { pod: Some("train-0".into()), ..Owner::default() };
+    owners.replace(vec![(GpuName::Uuid("GPU-sick".into()), owner)]);
+    assert_eq!(pod().as_deref(), Some("train-0"));
+    owners.replace(Vec::new());
+    assert_eq!(pod(), None);
+    drop(open);
 }
 
 #[test]

@@ -77,6 +77,11 @@ impl Handoff {
         }
     }
 
+    /// So many rows will never come.
+    pub(crate) fn lose(&self, rows: u64) {
+        self.rows_dropped.fetch_add(rows, Ordering::Relaxed);
+    }
+
     /// Takes a list back whose rows have gone on.
     pub(crate) fn give_back(&self, rows: Rows) {
         let mut waiting = self.lock();

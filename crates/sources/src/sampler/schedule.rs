@@ -57,10 +57,12 @@ impl Schedule {
 }
 
 /// The time a row carries: whole milliseconds from 10 ms of interval on (the grid is made of those, and a column of them
-/// takes a twentieth of the bytes), whole microseconds below.
-pub(crate) fn stamp(wall_ns: i64, interval_ns: i64) -> i64 {
+/// takes a twentieth of the bytes), whole microseconds below. A tick that came so late that it would carry the time of the
+/// next one leaves that one the unit after: rows of equal times are one row.
+pub(crate) fn stamp(wall_ns: i64, interval_ns: i64, before_ns: i64) -> i64 {
     let unit = if interval_ns >= 10_000_000 { 1_000_000 } else { 1_000 };
-    (wall_ns + unit / 2).div_euclid(unit) * unit
+    let stamp = (wall_ns + unit / 2).div_euclid(unit) * unit;
+    if stamp == before_ns { stamp + unit } else { stamp }
 }
 
 #[cfg(test)]
@@ -103,8 +105,11 @@ mod tests {
 
     #[test]
     fn stamps_are_whole_milliseconds_up_to_100_hz() {
-        assert_eq!(stamp(1_000_049_999, 10 * MS), 1_000_000_000);
-        assert_eq!(stamp(1_000_049_999, MS), 1_000_050_000);
-        assert_eq!(stamp(-1, MS), 0);
+        assert_eq!(stamp(1_000_049_999, 10 * MS, 0), 1_000_000_000);
+        assert_eq!(stamp(1_000_049_999, MS, 0), 1_000_050_000);
+        assert_eq!(stamp(-1, MS, -1), 0);
+        let late = stamp(19_600_000, 10 * MS, 0);
+        assert_eq!(late, 20 * MS);
+        assert_eq!(stamp(20_000_001, 10 * MS, late), 21 * MS, "two rows of one time would be one");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
 
 use super::clock::{Moment, nanos};
+use crate::attribution::Owners;
 use crate::probe::Driver;
 
 /// How a GPU (or the host) does.
@@ -29,6 +30,16 @@ pub enum Condition {
         /// How long it has been out, nanoseconds.
         for_ns: i64,
     },
+}
+
+impl Condition {
+    /// Whether it is the same but for the driver's words.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Down { reason, .. }, Self::Down { reason: other, .. }) => reason == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
 }
 
 /// A GPU (or the host) as its worker last saw it.
@@ -90,6 +101,8 @@ pub struct WorkerStats {
     pub lateness: Lateness,
 }
 
+/// After so long without a word a target that is gone is forgotten.
+const FORGET_NS: i64 = 600_000_000_000;
 /// Buckets of an octave.
 const STEPS: u32 = 4;
 /// Number of buckets: up to 2^30 ns and beyond.
@@ -144,6 +157,8 @@ pub(crate) struct WorkerState {
     pub(crate) ticks: AtomicU64,
     pub(crate) ticks_missed: AtomicU64,
     pub(crate) rows: AtomicU64,
+    /// Rows that wait in the worker for their batch to be handed on.
+    pub(crate) held: AtomicU64,
     pub(crate) repeats: AtomicU64,
     pub(crate) invalid: AtomicU64,
     failures: [AtomicU64; AbsenceReason::ALL.len()],
@@ -164,6 +179,8 @@ struct Targets {
 pub(crate) struct Target {
     told: Mutex<Told>,
     is_up: AtomicBool,
+    /// When its condition was last told, monotonic.
+    told_ns: AtomicI64,
     /// 0 before the first.
     last_row_ns: AtomicI64,
     /// 0 while unknown.
@@ -183,6 +200,7 @@ impl Target {
         Self {
             told: Mutex::new(Told { identity, condition: Condition::Starting, since_ns: now.wall_ns }),
             is_up: AtomicBool::new(false),
+            told_ns: AtomicI64::new(now.mono_ns),
             last_row_ns: AtomicI64::new(0),
             update_ns: AtomicI64::new(0),
         }
@@ -208,11 +226,18 @@ impl Target {
     /// It is in this condition now.
     pub(crate) fn becomes(&self, condition: Condition, now: Moment) {
         let mut told = self.told();
-        if std::mem::discriminant(&told.condition) != std::mem::discriminant(&condition) {
+        if !told.condition.is_like(&condition) {
             told.since_ns = now.wall_ns;
         }
         self.is_up.store(condition == Condition::Up, Ordering::Relaxed);
+        self.told_ns.store(now.mono_ns, Ordering::Relaxed);
         told.condition = condition;
+    }
+
+    /// A partition that is no more is told gone once and then no more by a probe that reads on.
+    fn is_forgotten(&self, condition: &Condition, now: Moment) -> bool {
+        matches!(condition, Condition::Down { reason: AbsenceReason::Gone, .. })
+            && now.mono_ns - self.told_ns.load(Ordering::Relaxed) > FORGET_NS
     }
 }
 
@@ -229,6 +254,7 @@ impl WorkerState {
             ticks: AtomicU64::new(0),
             ticks_missed: AtomicU64::new(0),
             rows: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             repeats: AtomicU64::new(0),
             invalid: AtomicU64::new(0),
             failures: [const { AtomicU64::new(0) }; AbsenceReason::ALL.len()],
@@ -249,11 +275,17 @@ impl WorkerState {
     }
 
     /// The reading has come back.
-    pub(crate) fn came_back(&self, mono_ns: i64) {
-        let took = (mono_ns - self.out_since.swap(0, Ordering::AcqRel)).max(0).unsigned_abs();
-        self.read_ns.fetch_add(took, Ordering::Relaxed);
-        self.read_max_ns.fetch_max(took, Ordering::Relaxed);
+    pub(crate) fn came_back(&self, now: Moment) {
+        let took_ns = (now.mono_ns - self.out_since.swap(0, Ordering::AcqRel)).max(0);
+        self.read_ns.fetch_add(took_ns.unsigned_abs(), Ordering::Relaxed);
+        self.read_max_ns.fetch_max(took_ns.unsigned_abs(), Ordering::Relaxed);
         self.ticks.fetch_add(1, Ordering::Relaxed);
+        if took_ns > nanos(self.deadline) {
+            // It was stuck, and is what it was before only since now.
+            for target in self.targets().by_key.values() {
+                target.told().since_ns = now.wall_ns;
+            }
+        }
     }
 
     /// The worker's thread ends.
@@ -311,8 +343,8 @@ impl WorkerState {
         }
     }
 
-    /// The targets as they are at `now`.
-    pub(crate) fn states(&self, now: Moment) -> Vec<TargetState> {
+    /// The targets as they are at `now`, with their present owners.
+    pub(crate) fn states(&self, owners: &Owners, now: Moment) -> Vec<TargetState> {
         let out_since = self.out_since.load(Ordering::Acquire);
         let stuck = (out_since != 0)
             .then(|| now.mono_ns - out_since)
@@ -324,11 +356,12 @@ impl WorkerState {
             let told = target.told();
             let (condition, since_ns) = match stuck {
                 Some((for_ns, since_ns)) => (Condition::Stuck { for_ns }, since_ns),
+                None if target.is_forgotten(&told.condition, now) => return None,
                 None => (told.condition.clone(), told.since_ns),
             };
             let known = |ns: &AtomicI64| Some(ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
             Some(TargetState {
-                identity: Arc::clone(&told.identity),
+                identity: owners.attribute(&told.identity),
                 table: self.table,
                 driver: self.driver,
                 condition,

@@ -78,11 +78,12 @@ impl Worker {
         }
         let started = Moment::now();
         for identity in self.probe.targets() {
-            self.state.know(&self.owners.attribute(&identity), started);
+            self.state.know(&identity, started);
         }
         let mut schedule = Schedule::new(interval_ns, started);
         let (mut slow_ns, mut rare_ns) = (started.mono_ns, started.mono_ns);
         let mut batch_since_ns = None;
+        let mut last_stamp_ns = i64::MIN;
         let mut pause = Pause::default();
         let mut reading = Reading::default();
         while self.wait(schedule.next_ns()) {
@@ -99,7 +100,7 @@ impl Worker {
             reading.clear();
             let result = self.probe.read(due, &mut reading);
             let end = Moment::now();
-            self.state.came_back(end.mono_ns);
+            self.state.came_back(end);
             pause.after(&result, begin.mono_ns);
             if let Err(error) = result {
                 self.state.failed(error.reason());
@@ -107,16 +108,21 @@ impl Worker {
                 self.state.observe_all(&condition, begin);
                 // What is new when it comes back is told at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
-            } else {
-                self.take_rows(&reading, due, begin, stamp(begin.wall_ns, interval_ns));
-            }
-            let since = *batch_since_ns.get_or_insert(begin.mono_ns);
-            // What would be too old at the next tick goes now.
-            let age_then_ns = begin.mono_ns + interval_ns - since;
-            if self.rows.len() >= ROWS_MAX || age_then_ns > nanos(self.terms.hand_on) {
+                // Nobody knows when there will be more.
                 self.hand_on();
                 batch_since_ns = None;
+            } else {
+                last_stamp_ns = stamp(begin.wall_ns, interval_ns, last_stamp_ns);
+                self.take_rows(&reading, due, begin, last_stamp_ns);
+                let since = *batch_since_ns.get_or_insert(begin.mono_ns);
+                // What would be too old at the next tick goes now.
+                let age_then_ns = begin.mono_ns + interval_ns - since;
+                if self.rows.len() >= ROWS_MAX || age_then_ns >= nanos(self.terms.hand_on) {
+                    self.hand_on();
+                    batch_since_ns = None;
+                }
             }
+            self.state.held.store(self.rows.len() as u64, Ordering::Relaxed);
             let missed = schedule.advance(end);
             self.state.ticks_missed.fetch_add(missed, Ordering::Relaxed);
         }
@@ -147,7 +153,6 @@ impl Worker {
             for face in &mut self.faces {
                 face.attributed = self.owners.attribute(&face.probed);
                 face.in_rows = None;
-                face.target = self.state.know(&face.attributed, begin);
             }
         }
         // All are known before the first is told of, so that nobody takes some for all.
@@ -164,7 +169,7 @@ impl Worker {
                 continue;
             }
             let Some(face) = self.faces.get_mut(at) else { continue };
-            let is_new = face.is_new(row, begin.mono_ns) || due.slow;
+            let is_new = face.is_new(row, begin.mono_ns) || due.slow || due.rare;
             let taken_ns = is_new.then(|| row.taken_ns().unwrap_or(timestamp_ns));
             face.target.gave(taken_ns, face.update_ns, begin);
             match taken_ns {
@@ -181,7 +186,7 @@ impl Worker {
         let known = self.faces.iter().position(|face| Arc::ptr_eq(&face.probed, identity));
         known.unwrap_or_else(|| {
             let attributed = self.owners.attribute(identity);
-            let target = self.state.know(&attributed, now);
+            let target = self.state.know(identity, now);
             // A probe that renames a target (a driver update, a new partition layout) leaves no crowd of old faces behind.
             self.faces.retain(|face| face.probed.key() != identity.key());
             self.faces.push(Face {
