@@ -274,18 +274,20 @@ impl WorkerState {
         }
     }
 
-    /// The reading has come back.
-    pub(crate) fn came_back(&self, now: Moment) {
+    /// The reading has come back. Says whether it was out past its deadline.
+    pub(crate) fn came_back(&self, now: Moment) -> bool {
         let took_ns = (now.mono_ns - self.out_since.swap(0, Ordering::AcqRel)).max(0);
         self.read_ns.fetch_add(took_ns.unsigned_abs(), Ordering::Relaxed);
         self.read_max_ns.fetch_max(took_ns.unsigned_abs(), Ordering::Relaxed);
         self.ticks.fetch_add(1, Ordering::Relaxed);
-        if took_ns > nanos(self.deadline) {
-            // It was stuck, and is what it was before only since now.
+        let was_stuck = took_ns > nanos(self.deadline);
+        if was_stuck {
+            // It is what it was before only since now.
             for target in self.targets().by_key.values() {
                 target.told().since_ns = now.wall_ns;
             }
         }
+        was_stuck
     }
 
     /// The worker's thread ends.

@@ -100,7 +100,8 @@ impl Worker {
             reading.clear();
             let result = self.probe.read(due, &mut reading);
             let end = Moment::now();
-            self.state.came_back(end);
+            // What was waited for was taken when it came; else a reading is of when it began.
+            let taken = if self.state.came_back(end) { end } else { begin };
             pause.after(&result, begin.mono_ns);
             if let Err(error) = result {
                 self.state.failed(error.reason());
@@ -112,8 +113,8 @@ impl Worker {
                 self.hand_on();
                 batch_since_ns = None;
             } else {
-                last_stamp_ns = stamp(begin.wall_ns, interval_ns, last_stamp_ns);
-                self.take_rows(&reading, due, begin, last_stamp_ns);
+                last_stamp_ns = stamp(taken.wall_ns, interval_ns, last_stamp_ns);
+                self.take_rows(&reading, due, taken, last_stamp_ns);
                 let since = *batch_since_ns.get_or_insert(begin.mono_ns);
                 // What would be too old at the next tick goes now.
                 let age_then_ns = begin.mono_ns + interval_ns - since;
@@ -146,7 +147,7 @@ impl Worker {
         }
     }
 
-    fn take_rows(&mut self, reading: &Reading, due: Due, begin: Moment, timestamp_ns: i64) {
+    fn take_rows(&mut self, reading: &Reading, due: Due, now: Moment, timestamp_ns: i64) {
         let generation = self.owners.generation();
         if generation != self.generation {
             self.generation = generation;
@@ -157,23 +158,23 @@ impl Worker {
         }
         // All are known before the first is told of, so that nobody takes some for all.
         for row in reading.rows() {
-            self.face_of(row.identity(), begin);
+            self.face_of(row.identity(), now);
         }
         for row in reading.rows() {
-            let at = self.face_of(row.identity(), begin);
+            let at = self.face_of(row.identity(), now);
             if let Some((reason, detail)) = row.is_down() {
                 self.state.failed(reason);
                 if let Some(face) = self.faces.get(at) {
-                    face.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, begin);
+                    face.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, now);
                 }
                 continue;
             }
             let Some(face) = self.faces.get_mut(at) else { continue };
-            let is_new = face.is_new(row, begin.mono_ns) || due.slow || due.rare;
+            let is_new = face.is_new(row, now.mono_ns) || due.slow || due.rare;
             let taken_ns = is_new.then(|| row.taken_ns().unwrap_or(timestamp_ns));
-            face.target.gave(taken_ns, face.update_ns, begin);
+            face.target.gave(taken_ns, face.update_ns, now);
             match taken_ns {
-                Some(taken_ns) => self.add(at, row, taken_ns, begin),
+                Some(taken_ns) => self.add(at, row, taken_ns, now),
                 None => {
                     self.state.repeats.fetch_add(1, Ordering::Relaxed);
                 }
