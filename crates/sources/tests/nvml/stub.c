@@ -2,8 +2,8 @@
  *
  * FILE.state, where FILE is the path this library was loaded from, holds lines of a key and a value. A key may begin
  * with the number of a GPU (`0.power_instant 312500`), or not, and then holds for all. `ret.FUNCTION 3` makes a call
- * answer 3, `lost 15` all calls on a device, `hang 1` lets calls wait until the line is gone; a key that is not there
- * has the value that stands here. FILE.calls gets a line for each call: function and GPU.
+ * answer 3, `lost 15` all calls on a device, `mig.lost 999` all on its instances, `hang 1` lets calls wait until the
+ * line is gone; a key that is not there has the value that stands here. FILE.calls gets a line for each call: function and GPU.
  *
  * With -DOLD it has the functions of a driver of 2016 only.
  */
@@ -87,6 +87,7 @@ static int enter_device(const char *function, device d) {
     int gpu = gpu_of(d);
     int code = enter(function, gpu);
     if (code) return code;
+    if (instance_of(d) && get(gpu, "mig.lost", 0)) return get(gpu, "mig.lost", 0);
     return handle(gpu, instance_of(d)) == d ? SUCCESS : INVALID_ARGUMENT;
 }
 

@@ -329,6 +329,16 @@ fn mig_instances_are_rows_of_their_own_and_follow_the_layout() {
     }
     let listed = processes[0].read().unwrap();
     assert_eq!(*listed[0].gpu, *keys[1]);
+    // An instance that gives only unknown errors is down alone.
+    stub.set(&[&divided[..], &["mig.lost 999"]].concat());
+    for _ in 0..4 {
+        let rows = read(&mut probes[0], FAST).unwrap();
+        assert_eq!(rows[1].absence("memory_used_mb"), Some(AbsenceReason::Invalid));
+    }
+    let rows = read(&mut probes[0], FAST).unwrap();
+    let downs: Vec<Option<AbsenceReason>> = rows.iter().map(|row| row.down).collect();
+    assert_eq!(downs, [None, Some(AbsenceReason::Invalid), Some(AbsenceReason::Invalid)]);
+    assert_eq!(rows[0].value("power_w"), Some(312.5));
     // The layout changes: old handles are refused, and what was not supported is asked again.
     stub.set(&["mig 1", "instances 1", "generation 2"]);
     let rows = read(&mut probes[0], FAST).unwrap();

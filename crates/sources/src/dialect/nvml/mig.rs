@@ -9,7 +9,7 @@ use super::code::{Answer, Code, Meaning};
 use super::gpm::Gpm;
 use super::ledger::Ledger;
 use super::raw::{Gpu, Raw};
-use crate::probe::{Due, ProbeError, Reading};
+use crate::probe::{Due, ProbeError, Reading, Row};
 
 /// Most instances of one GPU.
 const INSTANCES_MAX: u32 = 64;
@@ -116,16 +116,34 @@ impl Instance {
     ) -> Result<bool, ProbeError> {
         let row = reading.row(&self.identity);
         self.ledger.begin();
-        self.parts.read_memory(raw, self.gpu, due, &mut self.ledger, row)?;
-        if due.slow {
-            self.parts.read_contexts(raw, self.gpu, &mut self.ledger, row)?;
-            self.gpm.read(raw, parent, now_ns, &mut self.ledger, row)?;
+        match self.fill(raw, parent, now_ns, due, row) {
+            // Its own trouble; what befalls the whole GPU is the parent's to tell.
+            Err(ProbeError::Failed(_)) => {
+                row.down(AbsenceReason::Invalid, "the MIG instance does not answer");
+            }
+            filled => filled?,
         }
         if self.ledger.is_stale {
             row.down(AbsenceReason::Gone, "the MIG instance is no more");
         }
         self.ledger.close(due, row);
         Ok(self.ledger.is_stale)
+    }
+
+    fn fill(
+        &mut self,
+        raw: &'static Raw,
+        parent: Gpu,
+        now_ns: i64,
+        due: Due,
+        row: &mut Row,
+    ) -> Result<(), ProbeError> {
+        self.parts.read_memory(raw, self.gpu, due, &mut self.ledger, row)?;
+        if due.slow {
+            self.parts.read_contexts(raw, self.gpu, &mut self.ledger, row)?;
+            self.gpm.read(raw, parent, now_ns, &mut self.ledger, row)?;
+        }
+        Ok(())
     }
 }
 
