@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_sources::dialect::amd_sysfs;
+use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, ProbeError, Reading};
 use gpuvitals_sources::registry::Verdict;
 use proptest::prelude::*;
@@ -199,6 +200,17 @@ fn a_gpu_that_went_away_is_found_again_under_another_number() {
     probe.read(Due::ALL, &mut reading).unwrap();
     assert_eq!(value(&reading.rows()[0], "power_limit_w"), Some(200.0));
     assert_eq!(probe.targets(), whom);
+}
+
+#[test]
+fn a_node_of_the_longest_name_leaves_its_gpus_their_address() {
+    let dir = copy("vega56");
+    for len in [243, 244, 256] {
+        let machine = Machine { node: "n".repeat(len).into(), ..machine(dir.path()) };
+        let key = only_probe(&machine).targets()[0].key().unwrap();
+        assert!(key.starts_with("0000:0b:00.0") && key.len() <= 256, "{key}");
+        assert_eq!(key.len() > 12, len == 243, "with the node where both fit");
+    }
 }
 
 #[test]

@@ -64,8 +64,10 @@ impl Card {
             // A text that cannot be one is left out: a row is worth more than a label.
             let _refused = text.map(|text| identity.set(column, text));
         }
-        // It cannot fail: there is an index.
-        let _resolved = identity.resolve();
+        if identity.resolve().is_err() {
+            // A node's name that leaves no place for the address beside it.
+            let _set = identity.set(IdentityColumn::Uuid, self.pci.as_deref().unwrap_or(&self.name));
+        }
         identity
     }
 
