@@ -8,7 +8,7 @@ use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::amd_sysfs::{self, cards, read_topology};
 use gpuvitals_sources::probe::{Due, Reading, Row};
 
-use crate::machines::{absence, copy, machine, only_probe, table, value, write};
+use crate::machines::{absence, copy, id, machine, only_probe, table, value, write};
 
 /// Buses of the eight packages of the capture.
 const BUSES: [u8; 8] = [0x05, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0xe5];
@@ -131,7 +131,9 @@ fn a_divided_package_gives_its_own_row_and_one_a_partition() {
             assert_eq!(has("jpeg_utilization_pct"), Some(7.0));
             assert_eq!(has("below_limit_total_count"), Some(100.0));
             assert_eq!(row.values().len(), 5, "nothing of the package");
-            assert!(row.absences().is_empty());
+            let lacks: Vec<_> = row.absences().iter().map(|(id, _)| id.metric().column).collect();
+            let other = ["ppt", "thermal", "low_utilization"].map(|why| format!("below_limit_{why}_count"));
+            assert_eq!(lacks, other, "what v1.7 has no field for");
         }
         keys.extend(reading.rows().iter().map(|row| row.identity().key().unwrap()));
     }
@@ -201,14 +203,15 @@ fn the_clocks_are_throttled_while_a_residency_grows() {
     let mut read = |step, throttled| {
         fs::write(device(dir.path(), 0).join("gpu_metrics"), metrics(1, step, throttled)).unwrap();
         reading.clear();
-        probe.read(Due::default(), &mut reading).unwrap();
-        value(&reading.rows()[0], "throttled")
+        probe.read(Due::ALL, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        (value(row, "throttled"), absence(row, "throttled"))
     };
-    assert_eq!(read(0, 5), None, "one snapshot does not tell");
-    assert_eq!(read(0, 5), None, "nor does the same again");
-    assert_eq!(read(1, 6), Some(1.0));
-    assert_eq!(read(1, 6), Some(1.0), "the same snapshot says the same");
-    assert_eq!(read(2, 6), Some(0.0));
+    assert_eq!(read(0, 5), (None, None), "one snapshot does not tell, and that is not for good");
+    assert_eq!(read(0, 5), (None, None), "nor does the same again");
+    assert_eq!(read(1, 6), (Some(1.0), None));
+    assert_eq!(read(1, 6), (Some(1.0), None), "the same snapshot says the same");
+    assert_eq!(read(2, 6), (Some(0.0), None));
 }
 
 #[test]
@@ -255,6 +258,49 @@ fn an_element_that_is_missing_this_time_is_absent_this_time() {
     let (_, broken, _, down) = read(&whole[..100]);
     assert_eq!((broken, down), (Some(AbsenceReason::Invalid), 8), "partitions have nothing but the table");
     assert_eq!(read(&whole), (Some(750.0), None, 0, 0));
+}
+
+#[test]
+fn what_a_partition_does_not_say_this_time_is_absent_this_time() {
+    let dir = node("CPX", &metrics(8, 0, 0));
+    let mut probe = amd_sysfs::find(&machine(dir.path())).probes.remove(0);
+    let mut reading = Reading::default();
+    let mut read = |bytes: &[u8], due| {
+        write(&device(dir.path(), 0), "gpu_metrics", bytes);
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+        let row = reading.rows().iter().find(|row| partition(row) == Some("cpx3")).unwrap();
+        (value(row, "utilization_pct"), row.absences().to_vec(), row.is_down().map(|(reason, _)| reason))
+    };
+    let whole = metrics(8, 0, 0);
+    assert_eq!(read(&whole, Due::ALL).0, Some(30.0));
+    assert_eq!(read(&whole, Due::default()), (Some(30.0), vec![], None));
+    let mut silent = whole.clone();
+    silent[XCP + 3 * XCP_LEN..][..XCP_LEN].fill(0xff);
+    let told = ["utilization_pct", "gpu_clock_mhz"].map(|column| (id(column), AbsenceReason::Invalid));
+    assert_eq!(read(&silent, Due::default()), (None, told.to_vec(), Some(AbsenceReason::Invalid)));
+    let due = Due { slow: true, rare: false };
+    assert_eq!(read(&silent, due).1.len(), 5, "also what is read once a second");
+    assert_eq!(read(&whole, Due::default()), (Some(30.0), vec![], None));
+}
+
+#[test]
+fn a_table_without_a_place_for_each_partition_gives_one_row() {
+    // v1.9: power, number of partitions, and one activity for all of them.
+    let record = |attribute: u64, kind: u64, values: &[u8]| {
+        let encoding = kind << 20 | attribute << 10 | 1;
+        [&encoding.to_le_bytes()[..], values].concat()
+    };
+    let records = [record(3, 2, &[7, 2]), record(38, 2, &[8, 0]), record(40, 4, &[40, 0, 0, 0])].concat();
+    let len = u8::try_from(8 + records.len()).unwrap();
+    let bytes = [&[len, 0, 1, 9, 3, 0, 0, 0][..], &records].concat();
+    let dir = node("CPX", &bytes);
+    let mut probe = amd_sysfs::find(&machine(dir.path())).probes.remove(0);
+    let mut reading = Reading::default();
+    probe.read(Due::ALL, &mut reading).unwrap();
+    assert_eq!(value(&reading.rows()[0], "power_w"), Some(519.0));
+    assert_eq!(value(&reading.rows()[0], "partition_count"), Some(8.0));
+    assert_eq!(reading.rows().len(), 1);
 }
 
 #[test]

@@ -243,14 +243,16 @@ impl Board {
             reader.stand_in(metrics, row);
         }
         derive(due, row);
+        let awaited = read.as_ref().ok().and_then(|read| read.as_ref()?.1.awaited());
         if is_first {
-            self.given = row.values().iter().map(|(id, _)| (*id, id.metric().tier)).collect();
+            let given = row.values().iter().map(|(id, _)| *id).chain(awaited);
+            self.given = given.map(|id| (id, id.metric().tier)).collect();
             self.usual_fast = self.given.iter().filter(|(_, tier)| *tier == Tier::Fast).count();
         }
         let reason = read.as_ref().err().map_or(AbsenceReason::Invalid, |missing| missing.reason());
-        self.tell_missing(due, reason, row);
-        match &read {
-            Ok(Some((metrics, _))) => {
+        self.tell_missing(due, reason, awaited, row);
+        match &mut read {
+            Ok(Some((metrics, reader))) => {
                 let divided = Reader::partitions(metrics);
                 if divided != whom.partitions.len() {
                     let before = std::mem::replace(&mut whom.partitions, rename(divided));
@@ -259,7 +261,7 @@ impl Board {
                     }
                 }
                 for (partition, identity) in whom.partitions.iter().enumerate() {
-                    Reader::fill_partition(metrics, partition, due, reading.row(identity));
+                    reader.fill_partition(metrics, partition, due, reading.row(identity));
                 }
             }
             _ => {
@@ -321,8 +323,9 @@ impl Board {
         if due.rare { self.ras.read(row) } else { Ok(()) }
     }
 
-    /// Says what is missing: this time, of what was given before; at the rare tier also what this GPU does not have.
-    fn tell_missing(&mut self, due: Due, reason: AbsenceReason, row: &mut Row) {
+    /// Says what is missing: this time, of what was given before; at the rare tier also what this GPU does not have. What
+    /// is awaited is not missing.
+    fn tell_missing(&mut self, due: Due, reason: AbsenceReason, awaited: Option<MetricId>, row: &mut Row) {
         let values = row.values().len();
         if values == 0 {
             let missing = row.absences().first().map(|(_, reason)| *reason);
@@ -335,7 +338,9 @@ impl Board {
             return;
         }
         let is_told = |row: &Row, metric| {
-            row.get(metric).is_some() || row.absences().iter().any(|(id, _)| *id == metric)
+            awaited == Some(metric)
+                || row.get(metric).is_some()
+                || row.absences().iter().any(|(id, _)| *id == metric)
         };
         for &(metric, _) in self.given.iter().filter(|(_, tier)| due.has(*tier)) {
             if !is_told(row, metric) {

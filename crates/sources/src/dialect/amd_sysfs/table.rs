@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::energy::Energy;
 use super::sensor::{GPU_CLOCK, Scale, is_dead_rail, put};
@@ -185,6 +185,18 @@ const BELOW_LIMIT: &[Entry] = &[
     entry("below_limit_total_count", Tier::Slow, Field::XcpGfxBelowHostLimitTotalAcc, Pick::Sum, Scale::ONE),
 ];
 
+/// What a partition may give.
+const OF_PARTITION: [MetricId; 8] = [
+    UTILIZATION,
+    GPU_CLOCK,
+    MEDIA,
+    JPEG,
+    MetricId::of("below_limit_ppt_count"),
+    MetricId::of("below_limit_thermal_count"),
+    MetricId::of("below_limit_low_utilization_count"),
+    MetricId::of("below_limit_total_count"),
+];
+
 /// Residencies that say that something holds the clocks down.
 const RESIDENCIES: [Field; 12] = [
     Field::ProchotResidencyAcc,
@@ -213,6 +225,8 @@ pub(super) struct Reader {
     /// Time and residencies of the snapshot before.
     before: Option<(i64, [Option<i64>; RESIDENCIES.len()])>,
     was_throttled: Option<bool>,
+    /// Which of [`OF_PARTITION`] each partition has given.
+    given: [[bool; OF_PARTITION.len()]; XCP_MAX],
 }
 
 impl Reader {
@@ -237,6 +251,7 @@ impl Reader {
             energy: Energy::of(is_instinct || is_package),
             before: None,
             was_throttled: None,
+            given: Default::default(),
         }
     }
 
@@ -321,14 +336,27 @@ impl Reader {
         let _told = self.was_throttled.map(|is_throttled| row.int(THROTTLED, is_throttled));
     }
 
-    /// Partitions that the package is divided into; none where it is whole or says nothing.
+    /// What takes a second snapshot to say, while there is only one.
+    pub(super) fn awaited(&self) -> Option<MetricId> {
+        (self.before.is_some() && self.was_throttled.is_none()).then_some(THROTTLED)
+    }
+
+    /// Partitions that the package is divided into; none where it is whole, says nothing, or has no place for the values of
+    /// each: 1.9 as described so far has them of all together.
     pub(super) fn partitions(table: &GpuMetrics<'_>) -> usize {
         let count = table.get(Field::NumPartition).and_then(|count| usize::try_from(count).ok());
-        count.filter(|count| (2..=XCP_MAX).contains(count)).unwrap_or(0)
+        let is_apart = table.xcp(1, Field::XcpGfxBusyInst).next().is_some();
+        count.filter(|count| is_apart && (2..=XCP_MAX).contains(count)).unwrap_or(0)
     }
 
     /// What is due of one partition: what is its own, nothing of the package.
-    pub(super) fn fill_partition(table: &GpuMetrics<'_>, partition: usize, due: Due, row: &mut Row) {
+    pub(super) fn fill_partition(
+        &mut self,
+        table: &GpuMetrics<'_>,
+        partition: usize,
+        due: Due,
+        row: &mut Row,
+    ) {
         let busy = || table.xcp(partition, Field::XcpGfxBusyInst);
         put_mean(row, UTILIZATION, busy());
         // The clocks stand XCC by XCC for the whole package; each partition has as many of them as it tells the activity of.
@@ -341,6 +369,19 @@ impl Reader {
             fill_engines(table, partition..partition + 1, row);
         }
         name_snapshot(table, row);
+        if row.values().is_empty() {
+            row.down(AbsenceReason::Invalid, "gpu_metrics has nothing of this partition");
+        }
+        let Some(given) = self.given.get_mut(partition) else { return };
+        for (metric, is_given) in OF_PARTITION.into_iter().zip(given) {
+            if row.get(metric).is_some() {
+                *is_given = true;
+            } else if *is_given && due.has(metric.metric().tier) {
+                row.absent(metric, AbsenceReason::Invalid);
+            } else if !*is_given && due.rare {
+                row.absent(metric, AbsenceReason::NotSupported);
+            }
+        }
     }
 }
 
