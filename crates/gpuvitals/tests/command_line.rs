@@ -27,7 +27,7 @@ fn file(path: &str) -> String {
 fn help_tells_a_newcomer_where_to_begin() {
     let help = said(&["--help"]);
     for word in
-        ["Start here", "up --source simulated", "Exit codes", "query", "metrics", "completions", "config"]
+        ["Start here", "--source simulated", "Exit codes", "query", "metrics", "completions", "config"]
     {
         assert!(help.contains(word), "{word} in\n{help}");
     }
