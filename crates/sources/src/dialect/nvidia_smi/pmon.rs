@@ -1,6 +1,8 @@
 //! What `nvidia-smi pmon` prints, of every generation: two header lines that begin with `#`, names first, then units.
 //! The header may come again, and only it says which columns there are.
 
+use std::collections::HashMap;
+
 use crate::processes::ProcessKind;
 
 /// Lines read at most.
@@ -33,6 +35,7 @@ pub struct PmonRow {
 pub fn parse_pmon(text: &str) -> Vec<PmonRow> {
     let mut columns: Vec<&str> = Vec::new();
     let mut rows: Vec<PmonRow> = Vec::new();
+    let mut places = HashMap::new();
     for line in text.lines().take(LINES_MAX) {
         if let Some(header) = line.trim_start().strip_prefix('#') {
             let names: Vec<&str> = header.split_whitespace().collect();
@@ -42,7 +45,8 @@ pub fn parse_pmon(text: &str) -> Vec<PmonRow> {
             continue;
         }
         let Some(row) = row_of(line, &columns) else { continue };
-        match rows.iter_mut().find(|known| (known.gpu, known.pid) == (row.gpu, row.pid)) {
+        let place = *places.entry((row.gpu, row.pid)).or_insert(rows.len());
+        match rows.get_mut(place) {
             Some(known) => *known = row,
             None => rows.push(row),
         }
