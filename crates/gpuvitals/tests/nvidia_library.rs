@@ -1,0 +1,95 @@
+//! The real program with a stand-in for NVIDIA's library, named by the environment.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+struct Library {
+    dir: tempfile::TempDir,
+}
+
+impl Library {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sources/tests/nvml/stub.c");
+        let library = dir.path().join("libnvidia-ml.so");
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let made = Command::new(compiler)
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(library)
+            .arg(source)
+            .arg("-ldl")
+            .status()
+            .unwrap();
+        assert!(made.success());
+        Self { dir }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("libnvidia-ml.so")
+    }
+
+    fn says(&self, lines: &[&str]) {
+        std::fs::write(self.dir.path().join("libnvidia-ml.so.state"), lines.join("\n") + "\n").unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+            .args(arguments)
+            .env("GPUVITALS_NVML_LIBRARY", self.path())
+            .env("RUNTIME_DIRECTORY", self.dir.path().join("run"))
+            .output()
+            .unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn sample_gives_rows_of_the_library_that_the_environment_names() {
+    let library = Library::new();
+    library.says(&["1.field.186 99500"]);
+    let sampled = library.run(&["sample", "--driver", "nvml", "--format", "jsonl", "--count", "1"]);
+    assert!(sampled.status.success(), "{}", text(&sampled.stderr));
+    assert!(!text(&sampled.stderr).contains("GPUVITALS_NVML_LIBRARY"), "no stranger among variables");
+    let mut powers: Vec<(i64, f64)> = text(&sampled.stdout)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter_map(|row| Some((row.get("gpu")?.as_i64()?, row.get("power_w")?.as_f64()?)))
+        .collect();
+    powers.sort_by_key(|(gpu, _)| *gpu);
+    assert_eq!(powers, [(0, 312.5), (1, 99.5)]);
+}
+
+#[test]
+fn doctor_times_the_calls_and_says_what_keeps_the_library_from_starting() {
+    let library = Library::new();
+    library.says(&["count 1"]);
+    let measured = text(&library.run(&["doctor", "--measure", "--driver", "nvml"]).stdout);
+    assert!(measured.contains("compute contexts: "), "{measured}");
+    library.says(&["ret.nvmlInit_v2 18"]);
+    let refused = library.run(&["doctor", "--driver", "nvml"]);
+    assert_eq!(refused.status.code(), Some(69));
+    assert!(text(&refused.stdout).contains("different driver versions"), "{}", text(&refused.stdout));
+}
+
+#[test]
+fn a_lock_without_the_right_ends_with_the_code_of_a_missing_right() {
+    let library = Library::new();
+    library.says(&["ret.nvmlDeviceSetGpuLockedClocks 4"]);
+    let locked = library.run(&["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "true"]);
+    assert_eq!(locked.status.code(), Some(77), "{}", text(&locked.stderr));
+    library.says(&["clock.0 1980"]);
+    let locked =
+        library.run(&["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(locked.status.code(), Some(3), "{}", text(&locked.stderr));
+    let calls = std::fs::read_to_string(library.dir.path().join("libnvidia-ml.so.calls")).unwrap();
+    assert!(
+        calls.contains("gpu_clocks=1980..1980 1") && calls.contains("nvmlDeviceResetGpuLockedClocks 1"),
+        "{calls}"
+    );
+}
