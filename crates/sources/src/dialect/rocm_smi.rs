@@ -121,6 +121,27 @@ impl RocmSmi {
         self.way = 0;
         Err(ProbeError::Gone(format!("{} lists no GPU: {said}", self.program.display())))
     }
+
+    /// Takes who the cards are now. One that is no more is told once; one that stayed keeps its identity.
+    fn rename(&mut self, mut now: Vec<(u32, Arc<Identity>)>, reading: &mut Reading) {
+        for (_, before) in &self.known {
+            match now.iter_mut().find(|(_, identity)| identity.key() == before.key()) {
+                Some((_, identity)) if *identity == *before => *identity = Arc::clone(before),
+                Some(_) => {}
+                None => {
+                    let row = reading.row(before);
+                    row.down(AbsenceReason::Gone, "rocm-smi does not list it any more");
+                }
+            }
+        }
+        self.known = now;
+    }
+
+    /// Whether the tool lists the cards that are known, by its numbers.
+    fn is_listed(&self, report: &Report) -> bool {
+        report.cards.len() == self.known.len()
+            && report.cards.iter().all(|card| self.known.iter().any(|(known, _)| *known == card.number))
+    }
 }
 
 impl Probe for RocmSmi {
@@ -142,26 +163,25 @@ impl Probe for RocmSmi {
 
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let due = Due { rare: due.rare || self.is_unsure, ..due };
+        if due.rare {
+            // A way that failed once may be there again.
+            self.way = 0;
+        }
         let (report, started) = self.ask(due)?;
         if due.rare {
-            for (number, identity) in values::identify(&report, &self.node) {
-                match self.known.iter_mut().find(|(known, _)| *known == number) {
-                    Some((_, known)) if **known == *identity => {}
-                    Some((_, known)) => *known = identity,
-                    None => self.known.push((number, identity)),
-                }
-            }
+            self.rename(values::identify(&report, &self.node), reading);
+        } else if !self.is_listed(&report) {
+            // A card that came or went has renumbered the others: nobody knows whose these values are.
+            self.is_unsure = true;
+            return Ok(());
         }
+        self.is_unsure = false;
         for (number, identity) in &self.known {
+            let Some(card) = report.cards.iter().find(|card| card.number == *number) else { continue };
             let row = reading.row(identity);
             row.taken(started.wall_ns);
-            match report.cards.iter().find(|card| card.number == *number) {
-                Some(card) => values::fill(card, due, row),
-                None => row.down(AbsenceReason::Gone, "rocm-smi does not list it any more"),
-            }
+            values::fill(card, due, row);
         }
-        self.is_unsure =
-            report.cards.iter().any(|card| !self.known.iter().any(|(known, _)| *known == card.number));
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! How the tool is asked, and what comes of its failures.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use gpuvitals_core::AbsenceReason;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::rocm_smi::{RocmSmi, find};
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError};
+use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Verdict;
 use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerConfig};
 
@@ -50,6 +51,10 @@ fn a_tool_that_aborts_at_the_clocks_is_asked_without_them() {
     let asked = tool.asked();
     assert_eq!(asked.len(), 3, "the way that worked is kept");
     assert!(!asked[2].contains("--showclocks"));
+    fs::remove_file(tool.folder.path().join("abort-on-clocks")).unwrap();
+    read(&mut probe, Due::ALL).unwrap();
+    read(&mut probe, FAST).unwrap();
+    assert!(tool.asked()[4].contains("--showclocks"), "a better way is tried again rarely");
 }
 
 #[test]
@@ -63,19 +68,46 @@ fn where_no_json_comes_text_is_read() {
     assert_eq!(keys.iter().map(|key| &**key).collect::<Vec<_>>(), ids);
 }
 
+/// Who is up, and who is told to be gone.
+fn who(reading: &Reading) -> [Vec<String>; 2] {
+    [None, Some(AbsenceReason::Gone)].map(|wanted| {
+        let rows = reading.rows().iter().filter(|row| row.is_down().map(|(reason, _)| reason) == wanted);
+        rows.filter_map(|row| row.identity().uuid()).map(|id| id.trim_start_matches('0').to_owned()).collect()
+    })
+}
+
 #[test]
-fn a_card_that_is_no_longer_listed_is_down_and_a_new_one_is_asked_who_it_is() {
+fn cards_are_asked_who_they_are_when_one_came_or_went_and_what_is_gone_is_told_once() {
     let tool = FakeTool::new();
-    let card = |number: u32, id: &str| format!(r#""card{number}": {{"Unique ID": "{id}", "Fan RPM": "1"}}"#);
-    tool.says("answer.json", &format!("{{{}, {}}}", card(0, "0xa1"), card(1, "0xb2")));
     let mut probe = tool.probe();
-    read(&mut probe, FAST).unwrap();
-    tool.says("answer.json", &format!("{{{}, {}}}", card(1, "0xb2"), card(2, "0xc3")));
-    let second = read(&mut probe, FAST).unwrap();
-    assert_eq!(second.rows()[0].is_down().unwrap().0, AbsenceReason::Gone);
-    assert!(second.rows()[1].is_down().is_none());
-    let third = read(&mut probe, FAST).unwrap();
-    assert_eq!(third.rows()[2].identity().uuid(), Some("00000000000000c3"));
+    let mut read = |ids: &[(u32, &str)], due| {
+        let cards = ids
+            .iter()
+            .map(|(number, id)| format!(r#""card{number}": {{"Unique ID": "0x{id}", "Fan RPM": "1"}}"#));
+        tool.says("answer.json", &format!("{{{}}}", cards.collect::<Vec<_>>().join(", ")));
+        who(&read(&mut probe, due).unwrap())
+    };
+    let told = |up: &[&str], gone: &[&str]| {
+        [up, gone].map(|ids| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>())
+    };
+    let two = [(0, "a1"), (1, "b2")];
+    assert_eq!(read(&two, FAST), told(&["a1", "b2"], &[]));
+    // The first is unplugged, and the tool calls the second by its number.
+    assert_eq!(read(&[(0, "b2")], FAST), told(&[], &[]), "nobody knows whose values these are");
+    assert_eq!(read(&[(0, "b2")], FAST), told(&["b2"], &["a1"]));
+    assert_eq!(read(&[(0, "b2")], FAST), told(&["b2"], &[]));
+    assert_eq!(read(&[(0, "b2"), (1, "c3")], FAST), told(&[], &[]));
+    assert_eq!(read(&[(0, "b2"), (1, "c3")], FAST), told(&["b2", "c3"], &[]));
+    assert_eq!(
+        read(&two, Due::ALL),
+        told(&["a1", "b2"], &["c3"]),
+        "the rare tier sees another of the same number"
+    );
+    assert_eq!(
+        read(&[(0, "b2"), (1, "a1")], Due::ALL),
+        told(&["b2", "a1"], &[]),
+        "those that swap are both there"
+    );
 }
 
 #[test]
