@@ -8,6 +8,7 @@ const SECOND: f64 = 1e9;
 /// How often something comes, learnt from when it came: what is a pause at 100 Hz is usual at one a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
+    least_ns: i64,
     usual_ns: i64,
 }
 
@@ -19,20 +20,22 @@ impl Pace {
     /// So many times longer a distance may become usual at once.
     const GROWTH: i64 = 8;
 
-    /// Begins with a guess of the usual distance.
-    pub fn new(usual_ns: i64) -> Self {
-        Self { usual_ns: usual_ns.max(Self::FLOOR_NS) }
+    /// Begins with the least distance that is taken for usual, whatever comes: what is read once more after an error is
+    /// not read so often from then on.
+    pub fn new(least_ns: i64) -> Self {
+        let least_ns = least_ns.max(Self::FLOOR_NS);
+        Self { least_ns, usual_ns: least_ns }
     }
 
     /// Learns from a distance: at once when it is shorter, eightfold at most when it is longer, so that one outage is
     /// not taken for a habit.
     pub fn step(&mut self, distance_ns: i64) {
         if distance_ns > 0 {
-            self.usual_ns = distance_ns.clamp(Self::FLOOR_NS, self.usual_ns.saturating_mul(Self::GROWTH));
+            self.usual_ns = distance_ns.clamp(self.least_ns, self.usual_ns.saturating_mul(Self::GROWTH));
         }
     }
 
-    /// Longest distance that is no gap: five times the usual one, 5 s at least.
+    /// Longest distance that is no gap: five times the usual one.
     pub fn limit_ns(self) -> i64 {
         self.usual_ns.saturating_mul(Self::PATIENCE)
     }

@@ -4,4 +4,5 @@ pub mod energy;
 pub mod integral;
 pub mod sketch;
 pub mod summary;
+pub mod throttle;
 pub mod window;

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::energy::{Energy, EnergySource};
 use crate::sketch::Sketch;
+use crate::throttle::StepColumns;
 use tally::{Gauge, Pulse, rounded};
 
 /// Longest distance between two samples that is bridged, at least: the slow tier gives a row a second in any case.
@@ -22,6 +23,8 @@ const GAP_MIN_NS: i64 = 2_500_000_000;
 const GAP_INTERVALS: i64 = 5;
 /// Most GPUs of a summary; partitions count. No node has more.
 const GPUS_MAX: usize = 1_024;
+/// Most hosts.
+const HOSTS_MAX: usize = 1_024;
 
 const POWER: MetricId = MetricId::of("power_w");
 const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
@@ -47,6 +50,7 @@ pub struct Summary {
     system_gap_ns: i64,
     gpus: Vec<(Key, GpuTally)>,
     hosts: Vec<(Identity, HostTally)>,
+    left_out: u64,
 }
 
 /// Mean, smallest and largest value of a metric.
@@ -93,7 +97,8 @@ pub struct ThrottleFigure {
     pub seconds: f64,
     /// Share of the time that was looked at, 0 to 1.
     pub share: f64,
-    /// From the hardware's time counters for want of a sampled state: the longer of power and heat, so at least this.
+    /// From the hardware's counters of time or of steps, not from a sampled state: the longer of power and heat, so at
+    /// least this.
     pub counted: bool,
 }
 
@@ -180,6 +185,7 @@ struct GpuTally {
     mem_clock: Gauge,
     temperature: Gauge,
     throttled: Gauge,
+    held: tally::Held,
     throttled_by: [tally::Count; 2],
     utilization: Gauge,
     memory: Gauge,
@@ -205,6 +211,7 @@ impl Summary {
             system_gap_ns: gap(system_interval),
             gpus: Vec::new(),
             hosts: Vec::new(),
+            left_out: 0,
         }
     }
 
@@ -232,13 +239,14 @@ impl Summary {
                 seen.push((keys, at));
                 at
             };
-            if let Some((_, tally)) = at.and_then(|at| self.gpus.get_mut(at)) {
-                tally.add(&columns, row, time_ns, self.gap_ns);
+            match at.and_then(|at| self.gpus.get_mut(at)) {
+                Some((_, tally)) => tally.add(&columns, row, time_ns, self.gap_ns),
+                None => self.left_out += 1,
             }
         }
     }
 
-    /// Index of a GPU; none when there are too many.
+    /// Index of a GPU; none when it has no name or there are too many.
     fn gpu(&mut self, identity: Identity) -> Option<usize> {
         let key = Key {
             uuid: identity.uuid()?.to_owned(),
@@ -266,12 +274,15 @@ impl Summary {
             // A batch of the host is one host's; looked up by row all the same.
             let identity = batch.identity(row);
             let at = self.hosts.iter().position(|(known, _)| known.node() == identity.node());
-            let at = at.unwrap_or_else(|| {
+            let at = at.unwrap_or(self.hosts.len());
+            if at == self.hosts.len() && at < HOSTS_MAX {
                 self.hosts.push((identity, HostTally::default()));
-                self.hosts.len() - 1
-            });
+            }
             let gap_ns = self.system_gap_ns;
-            let Some((_, tally)) = self.hosts.get_mut(at) else { continue };
+            let Some((_, tally)) = self.hosts.get_mut(at) else {
+                self.left_out += 1;
+                continue;
+            };
             tally.pulse.beat(time_ns, gap_ns);
             tally.cpu.add(time_ns, value(cpu, row), gap_ns);
             tally.memory.add(time_ns, value(memory, row), gap_ns);
@@ -279,6 +290,11 @@ impl Summary {
                 count.read(time_ns, value(column, row), gap_ns);
             }
         }
+    }
+
+    /// Rows that are in no figure: of GPUs without a name, and of GPUs or hosts beyond 1,024 of each.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// The GPUs so far, by index and name.
@@ -303,6 +319,7 @@ struct GpuColumns<'a> {
     mem_clock: Option<MetricColumn<'a>>,
     temperature: Option<MetricColumn<'a>>,
     throttled: Option<MetricColumn<'a>>,
+    steps: StepColumns<'a>,
     throttled_by: [Option<MetricColumn<'a>>; 2],
     utilization: Option<MetricColumn<'a>>,
     memory: Option<MetricColumn<'a>>,
@@ -318,6 +335,7 @@ impl<'a> GpuColumns<'a> {
             mem_clock: batch.metric(MEM_CLOCK),
             temperature: batch.metric(TEMPERATURE),
             throttled: batch.metric(THROTTLED),
+            steps: StepColumns::of(batch),
             throttled_by: THROTTLED_BY.map(|id| batch.metric(id)),
             utilization: batch.metric(UTILIZATION),
             memory: batch.metric(MEMORY_USED),
@@ -353,6 +371,7 @@ impl GpuTally {
         self.mem_clock.add(time_ns, value(columns.mem_clock, row), gap_ns);
         self.temperature.add(time_ns, value(columns.temperature, row), gap_ns);
         self.throttled.add(time_ns, value(columns.throttled, row), gap_ns);
+        self.held.read(time_ns, columns.steps.at(row), gap_ns);
         for (count, column) in self.throttled_by.iter_mut().zip(columns.throttled_by) {
             count.read(time_ns, value(column, row), gap_ns);
         }
@@ -373,6 +392,11 @@ impl GpuTally {
     }
 
     fn throttling(&self) -> Option<ThrottleFigure> {
+        // The state of such a GPU only says that it was held down at all since the reading before.
+        if let Some((seconds, seen_s)) = self.held.total() {
+            let share = rounded((seconds / seen_s).clamp(0.0, 1.0));
+            return Some(ThrottleFigure { seconds: rounded(seconds), share, counted: true });
+        }
         if let (Some(share), Some(seen_s)) = (self.throttled.mean(), self.throttled.seen_s()) {
             return Some(ThrottleFigure {
                 seconds: rounded(share * seen_s),

@@ -71,7 +71,7 @@ pub struct Windows {
 #[derive(Debug, Clone, Copy)]
 struct Open {
     start_ns: i64,
-    /// Whether it was watched from its beginning on.
+    /// Whether it was watched from its beginning on: from its first instant, or from the window before.
     whole: bool,
 }
 
@@ -108,8 +108,8 @@ impl Windows {
             }
             self.restart();
         }
-        let whole = self.open.is_some() || self.closed_end_ns.is_some() || timestamp_ns == start_ns;
         self.close();
+        let whole = timestamp_ns == start_ns || self.closed_end_ns == Some(start_ns);
         self.open = Some(Open { start_ns, whole });
         true
     }
@@ -128,8 +128,8 @@ impl Windows {
         }
     }
 
-    /// End of the last complete window; none before the first. A window that was entered after its beginning because
-    /// there was nothing before it is not complete.
+    /// End of the last complete window; none before the first. A window that was entered after its beginning, with
+    /// nothing in the window before, is not complete.
     pub fn end_ns(&self) -> Option<i64> {
         self.closed_end_ns.filter(|_| self.closed.iter().any(Option::is_some))
     }

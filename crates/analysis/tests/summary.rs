@@ -103,6 +103,46 @@ fn without_the_instantaneous_reading_the_average_stands_in_and_counters_for_stat
 }
 
 #[test]
+fn steps_under_a_limit_are_counted_and_not_the_state_that_there_were_some() {
+    // 1,000 steps a second: 10 at the power limit, 40 hot. From 400 s on it stands still, as a driver that repeats itself.
+    let gpus = recorded(|t, _| {
+        let t = t.min(400.0);
+        let steps = (4_294_900_000.0 + t * 1e3).floor() % 4_294_967_296.0;
+        vec![
+            ("throttled", 1.0),
+            ("throttle_sample_count", steps),
+            ("throttle_ppt_count", (t * 10.0).floor()),
+            ("throttle_socket_thermal_count", (t * 40.0).floor()),
+        ]
+    });
+    let throttled = gpus[0].throttled.unwrap();
+    assert!(throttled.counted);
+    near(throttled.seconds, 16.0);
+    near(throttled.share, 0.04);
+}
+
+#[test]
+fn a_summary_is_of_so_many_gpus_and_hosts_and_counts_the_rows_of_others() {
+    let mut summary = Summary::new(Duration::from_secs(1), Duration::from_secs(1));
+    for (table, column) in
+        [(Table::GpuEvents, IdentityColumn::Uuid), (Table::SystemEvents, IdentityColumn::Node)]
+    {
+        for round in 0..2 {
+            let mut builder = BatchBuilder::new(table);
+            for n in 0..1_030 {
+                let name = format!("x{n}");
+                let id = builder.intern(&Identity::default().with(column, &name).unwrap());
+                builder.row(round, id);
+            }
+            summary.add(&builder.finish(Origin::default(), 0).unwrap());
+        }
+    }
+    assert_eq!((summary.gpus().len(), summary.hosts().len()), (1_024, 1_024));
+    assert!(summary.hosts().iter().all(|host| host.samples == 2));
+    assert_eq!(summary.left_out(), 2 * 2 * 6);
+}
+
+#[test]
 fn a_gap_is_counted_and_not_filled() {
     let mut summary = Summary::new(Duration::from_millis(10), Duration::from_millis(100));
     let mut builder = BatchBuilder::new(Table::GpuEvents);

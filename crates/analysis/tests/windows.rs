@@ -57,6 +57,25 @@ fn the_first_window_is_shown_only_when_it_was_watched_from_its_beginning() {
 }
 
 #[test]
+fn a_window_in_whose_middle_sampling_began_again_is_not_shown() {
+    let mut windows = Windows::new(10 * S, 1);
+    let mut sample = |at: i64, value: f64| {
+        assert!(windows.enter(at));
+        windows.push(0, value);
+        windows.summary(0).map(|summary| summary.max)
+    };
+    assert_eq!((sample(0, 1.0), sample(11 * S, 2.0)), (None, Some(1.0)));
+    assert_eq!(sample(58 * S, 3.0), Some(2.0), "the outage is after it");
+    assert_eq!(sample(60 * S, 4.0), None, "two of its ten seconds were seen");
+    assert_eq!(sample(71 * S, 5.0), Some(4.0));
+    windows.close_by(80 * S);
+    windows.enter(95 * S);
+    windows.push(0, 6.0);
+    windows.close_by(100 * S);
+    assert_eq!((windows.end_ns(), windows.summary(0)), (None, None), "nor after one that time has closed");
+}
+
+#[test]
 fn late_samples_are_counted_and_left_out_and_disorder_within_a_window_is_not() {
     let mut windows = Windows::new(10 * S, 1);
     for at in [10 * S, 15 * S, 12 * S] {

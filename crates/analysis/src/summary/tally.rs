@@ -2,6 +2,7 @@
 
 use super::Spread;
 use crate::integral::{Integral, Rise};
+use crate::throttle::{Residency, Steps};
 
 /// To a thousandth: what a summary shows.
 pub(super) fn rounded(value: f64) -> f64 {
@@ -81,6 +82,28 @@ impl Count {
 
     pub(super) fn per_s(&self) -> Option<f64> {
         Some(self.total()? / self.span_s()?)
+    }
+}
+
+/// Time under a limit, where the firmware counts it.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    residency: Residency,
+    time: Integral,
+    seen: Integral,
+}
+
+impl Held {
+    pub(super) fn read(&mut self, time_ns: i64, steps: Option<Steps>, gap_ns: i64) {
+        if let Some(shares) = steps.and_then(|steps| self.residency.read(steps)) {
+            self.time.mean(time_ns, shares.any(), gap_ns);
+            self.seen.mean(time_ns, 1.0, gap_ns);
+        }
+    }
+
+    /// Seconds under a limit, and those they are a part of; none before the second reading.
+    pub(super) fn total(&self) -> Option<(f64, f64)> {
+        self.time.total().zip(self.seen.total()).filter(|&(_, seen_s)| seen_s > 0.0)
     }
 }
 

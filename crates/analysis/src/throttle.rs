@@ -1,0 +1,114 @@
+//! How long the clocks were held down, where the firmware counts it: from MI300 on an AMD GPU tells no state but how many of
+//! its steps it spent under each limit.
+
+use gpuvitals_core::batch::{MetricColumn, Value};
+use gpuvitals_core::{Batch, MetricId};
+
+const STEPS: MetricId = MetricId::of("throttle_sample_count");
+/// Steps at the power limit, then those at a limit of heat.
+const UNDER: [MetricId; 5] = [
+    MetricId::of("throttle_ppt_count"),
+    MetricId::of("throttle_prochot_count"),
+    MetricId::of("throttle_socket_thermal_count"),
+    MetricId::of("throttle_vr_thermal_count"),
+    MetricId::of("throttle_hbm_thermal_count"),
+];
+/// The counters have 32 bits and wrap.
+const WRAP: i64 = 1 << 32;
+
+/// The columns of the counters, found once a batch.
+#[derive(Debug)]
+pub struct StepColumns<'a> {
+    steps: Option<MetricColumn<'a>>,
+    under: [Option<MetricColumn<'a>>; UNDER.len()],
+}
+
+/// The counters at one instant.
+#[derive(Debug, Clone, Copy)]
+pub struct Steps {
+    steps: i64,
+    under: [Option<i64>; UNDER.len()],
+}
+
+/// Shares of the time since the reading before, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// At the power limit.
+    pub power: f64,
+    /// At a limit of heat: the longest of them.
+    pub heat: f64,
+}
+
+/// What the counters of one GPU say from reading to reading.
+#[derive(Debug, Clone, Default)]
+pub struct Residency {
+    before: Option<Steps>,
+}
+
+impl<'a> StepColumns<'a> {
+    /// Those of a batch.
+    pub fn of(batch: &'a Batch) -> Self {
+        Self { steps: batch.metric(STEPS), under: UNDER.map(|id| batch.metric(id)) }
+    }
+
+    /// The counters of a row; none if it lacks the steps or has no limit's.
+    pub fn at(&self, row: usize) -> Option<Steps> {
+        let count = |column: Option<MetricColumn<'_>>| match column?.value(row)? {
+            Value::Int(count) => Some(count),
+            Value::Float32(_) | Value::Float(_) => None,
+        };
+        let under = self.under.map(count);
+        let steps = count(self.steps)?;
+        under.iter().any(Option::is_some).then_some(Steps { steps, under })
+    }
+}
+
+impl Shares {
+    /// Under whichever limit. Limits may hold at the same time, so the longest is what is certain.
+    pub fn any(self) -> f64 {
+        self.power.max(self.heat)
+    }
+}
+
+impl Residency {
+    /// Whether there was a reading: what else tells of throttling is derived from these counters and says less.
+    pub fn is_told(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Takes a reading. The first has no time before it, so its shares are 0; none while the counters stand still, and
+    /// where they began anew.
+    pub fn read(&mut self, now: Steps) -> Option<Shares> {
+        let Some(before) = self.before else {
+            self.before = Some(now);
+            return Some(Shares { power: 0.0, heat: 0.0 });
+        };
+        let steps = risen(now.steps, before.steps);
+        if steps == 0 {
+            return None;
+        }
+        self.before = Some(now);
+        let mut shares = [0.0_f64; UNDER.len()];
+        for ((share, now), before) in shares.iter_mut().zip(now.under).zip(before.under) {
+            if let (Some(now), Some(before)) = (now, before) {
+                let under = risen(now, before);
+                // More steps under a limit than there were.
+                if under > steps || steps > WRAP / 2 {
+                    return None;
+                }
+                *share = number(under) / number(steps);
+            }
+        }
+        let [power, heat @ ..] = shares;
+        Some(Shares { power, heat: heat.into_iter().fold(0.0, f64::max) })
+    }
+}
+
+fn risen(now: i64, before: i64) -> i64 {
+    now.saturating_sub(before).rem_euclid(WRAP)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of 32 bits")]
+fn number(count: i64) -> f64 {
+    count as f64
+}
