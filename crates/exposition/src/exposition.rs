@@ -55,14 +55,16 @@ impl Exposition {
             self.host.take(batch, &rows);
             return;
         }
-        for (key, rows) in rows_by_gpu(batch) {
-            if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, &key) {
-                gpu.take(batch, &rows, &self.plan.channels);
+        let rows_of = rows_by_gpu(batch);
+        for (key, rows) in &rows_of {
+            if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, key) {
+                gpu.take(batch, rows, &self.plan.channels);
             }
         }
         for absence in &batch.absences {
+            let rows = rows_of.iter().find(|(key, _)| *key == absence.gpu).map_or(&[][..], |(_, rows)| rows);
             if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, &absence.gpu) {
-                gpu.miss(absence);
+                gpu.miss(absence, batch, rows);
             }
         }
     }

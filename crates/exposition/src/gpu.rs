@@ -56,9 +56,16 @@ impl Gpu {
         }
     }
 
-    pub(crate) fn miss(&mut self, absence: &Absence) {
+    /// Counts an absence of a batch. What the last of these rows lacks for it is not known any more.
+    pub(crate) fn miss(&mut self, absence: &Absence, batch: &Batch, rows: &[usize]) {
         if let Some(count) = self.absences.get_mut(absence.reason as usize) {
             *count += u64::from(absence.count);
+        }
+        if let Some(&last) = rows.last()
+            && let Some(&at_ns) = batch.timestamps().get(last)
+            && batch.metric(absence.metric).and_then(|column| column.value(last)).is_none()
+        {
+            self.values.forget(absence.metric, at_ns);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a GPU used up and how long it was busy or held down since it was first seen.
 
 use gpuvitals_analysis::integral::{EnergyMeter, Integral, Meter, Origin, Pace};
+use gpuvitals_analysis::throttle::{Residency, StepColumns};
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::gpu_metrics;
 use gpuvitals_core::{Batch, MetricId};
@@ -15,15 +16,6 @@ const REASONS: MetricId = MetricId::of("throttle_reasons");
 const STATUS: MetricId = MetricId::of("throttle_status");
 const BY_POWER: MetricId = MetricId::of("throttled_power_ns");
 const BY_HEAT: MetricId = MetricId::of("throttled_thermal_ns");
-const STEPS: MetricId = MetricId::of("throttle_sample_count");
-/// Steps at the power limit, then those at a limit of heat.
-const RESIDENCIES: [MetricId; 5] = [
-    MetricId::of("throttle_ppt_count"),
-    MetricId::of("throttle_prochot_count"),
-    MetricId::of("throttle_socket_thermal_count"),
-    MetricId::of("throttle_vr_thermal_count"),
-    MetricId::of("throttle_hbm_thermal_count"),
-];
 
 /// NVIDIA's clock event reasons: software power cap, power brake.
 const REASONS_POWER: i64 = 0x4 | 0x80;
@@ -35,8 +27,6 @@ const REASONS_HARDWARE: i64 = 0x8;
 const STATUS_POWER: i64 = 0xffff_ffff;
 /// Limits of temperature.
 const STATUS_HEAT: i64 = 0xffff << 32;
-/// The firmware's step counters have 32 bits and wrap.
-const STEPS_WRAP: i64 = 1 << 32;
 
 /// Family of the driver's throttled times, and so of ours.
 pub(crate) const THROTTLED_FAMILY: &str = "gpu_throttled_seconds_total";
@@ -63,26 +53,18 @@ pub(crate) struct Meters {
     busy: Integral,
     throttled: Integral,
     reasons: Vec<(MetricId, Meter)>,
-    steps: Option<Steps>,
+    residency: Residency,
     row_ns: Option<i64>,
     pace: Pace,
     gap_ns: i64,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Steps {
-    count: i64,
-    residencies: [Option<i64>; RESIDENCIES.len()],
-}
-
-/// Shares of the time since the row before, or a state at the row.
+/// What holds the clocks down: 1 or 0 for a state, shares where they are counted.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     power: f64,
     heat: f64,
     any: f64,
-    /// Whether these are means since the row before.
-    mean: bool,
 }
 
 impl Meters {
@@ -93,7 +75,7 @@ impl Meters {
             busy: Integral::default(),
             throttled: Integral::default(),
             reasons: times.map(|(id, _)| (id, Meter::default())).collect(),
-            steps: None,
+            residency: Residency::default(),
             row_ns: None,
             pace: Pace::new(0),
             gap_ns: 0,
@@ -162,75 +144,34 @@ impl Meters {
     }
 
     fn hold(&mut self, columns: &Columns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
-        let by_steps = self.shares(columns, row);
-        let held = by_steps.or_else(|| columns.state(row));
-        let flag = number(columns.throttled, row);
-        match (flag, held) {
-            (Some(flag), _) => self.throttled.sample(time_ns, flag, gap_max_ns),
-            (None, Some(held)) => add(&mut self.throttled, held.any, &held, time_ns, gap_max_ns),
-            (None, None) => {}
+        if let Some(steps) = columns.steps.at(row) {
+            if let Some(shares) = self.residency.read(steps) {
+                let held = Held { power: shares.power, heat: shares.heat, any: shares.any() };
+                self.throttled.mean(time_ns, held.any, gap_max_ns);
+                self.by_reason(held, |meter, share| meter.mean(time_ns, share, gap_max_ns));
+            }
+            return;
         }
-        let Some(held) = held else { return };
+        if self.residency.is_told() {
+            return;
+        }
+        let held = columns.state(row);
+        if let Some(any) = number(columns.throttled, row).or(held.map(|held| held.any)) {
+            self.throttled.sample(time_ns, any, gap_max_ns);
+        }
+        if let Some(held) = held {
+            self.by_reason(held, |meter, share| meter.sample(time_ns, share, gap_max_ns));
+        }
+    }
+
+    fn by_reason(&mut self, held: Held, add: impl Fn(&mut Meter, f64)) {
         for (id, meter) in &mut self.reasons {
-            let share = match *id {
-                BY_POWER => held.power,
-                BY_HEAT => held.heat,
-                _ => continue,
-            };
-            if held.mean {
-                meter.mean(time_ns, share, gap_max_ns);
-            } else {
-                meter.sample(time_ns, share, gap_max_ns);
+            match *id {
+                BY_POWER => add(meter, held.power),
+                BY_HEAT => add(meter, held.heat),
+                _ => {}
             }
         }
-    }
-
-    /// From MI300 on there is no status: the firmware counts the steps it spent under each limit. None before the second
-    /// row, or while it has not counted on.
-    fn shares(&mut self, columns: &Columns<'_>, row: usize) -> Option<Held> {
-        let count = bits(columns.steps, row)?;
-        let residencies = columns.residencies.map(|column| bits(column, row));
-        if residencies.iter().all(Option::is_none) {
-            return None;
-        }
-        let now = Steps { count, residencies };
-        let Some(before) = self.steps else {
-            self.steps = Some(now);
-            return None;
-        };
-        let steps = (now.count - before.count).rem_euclid(STEPS_WRAP);
-        if steps == 0 {
-            return None;
-        }
-        self.steps = Some(now);
-        let mut shares = [0.0_f64; RESIDENCIES.len()];
-        for ((share, now), before) in shares.iter_mut().zip(now.residencies).zip(before.residencies) {
-            if let (Some(now), Some(before)) = (now, before) {
-                let under = (now - before).rem_euclid(STEPS_WRAP);
-                // More steps under a limit than there were: the firmware began anew.
-                if under > steps || steps > STEPS_WRAP / 2 {
-                    return None;
-                }
-                *share = number_of(under) / number_of(steps);
-            }
-        }
-        let [power, heat @ ..] = shares;
-        // Limits may hold at the same time, so the longest is what is certain.
-        let heat = heat.into_iter().fold(0.0, f64::max);
-        Some(Held { power, heat, any: power.max(heat), mean: true })
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of 32 bits")]
-fn number_of(count: i64) -> f64 {
-    count as f64
-}
-
-fn add(integral: &mut Integral, share: f64, held: &Held, time_ns: i64, gap_max_ns: i64) {
-    if held.mean {
-        integral.mean(time_ns, share, gap_max_ns);
-    } else {
-        integral.sample(time_ns, share, gap_max_ns);
     }
 }
 
@@ -241,8 +182,7 @@ struct Columns<'a> {
     throttled: Option<MetricColumn<'a>>,
     reasons: Option<MetricColumn<'a>>,
     status: Option<MetricColumn<'a>>,
-    steps: Option<MetricColumn<'a>>,
-    residencies: [Option<MetricColumn<'a>>; RESIDENCIES.len()],
+    steps: StepColumns<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -254,8 +194,7 @@ impl<'a> Columns<'a> {
             throttled: batch.metric(THROTTLED),
             reasons: batch.metric(REASONS),
             status: batch.metric(STATUS),
-            steps: batch.metric(STEPS),
-            residencies: RESIDENCIES.map(|id| batch.metric(id)),
+            steps: StepColumns::of(batch),
         }
     }
 
@@ -268,6 +207,6 @@ impl<'a> Columns<'a> {
         let heat = reasons & REASONS_HEAT != 0 || status & STATUS_HEAT != 0;
         let any = power || heat || reasons & REASONS_HARDWARE != 0;
         let share = |held: bool| f64::from(u8::from(held));
-        Some(Held { power: share(power), heat: share(heat), any: share(any), mean: false })
+        Some(Held { power: share(power), heat: share(heat), any: share(any) })
     }
 }

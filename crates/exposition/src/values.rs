@@ -5,14 +5,23 @@ use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::catalogue::{METRICS, Tier};
 use gpuvitals_core::{Batch, MetricId};
 
-/// First guess of the distance between two values of the rare tier; the others come every second.
+/// Least usual distance between two values of the rare tier; the others come every second.
 const RARE_NS: i64 = 60_000_000_000;
 
 #[derive(Debug, Clone, Copy)]
 struct Latest {
-    value: Value,
+    /// None: the latest reading gave none.
+    value: Option<Value>,
     at_ns: i64,
     pace: Pace,
+}
+
+impl Latest {
+    /// What is older came late and is left out, unless it is so much older that the clock was set back.
+    fn makes_late(&self, at_ns: i64) -> bool {
+        let ahead_ns = self.at_ns.saturating_sub(at_ns);
+        ahead_ns > 0 && ahead_ns <= self.pace.limit_ns()
+    }
 }
 
 /// The latest values of one GPU or host.
@@ -35,26 +44,33 @@ impl Values {
         }
     }
 
-    /// A value older than the one there is late and left out, unless it is so much older that the clock was set back.
+    /// A row of this instant says that it has no value: the one before is not shown in its place.
+    pub(crate) fn forget(&mut self, metric: MetricId, at_ns: i64) {
+        if let Some(Some(latest)) = self.0.get_mut(usize::from(metric.0))
+            && !latest.makes_late(at_ns)
+        {
+            latest.value = None;
+        }
+    }
+
     fn set(&mut self, metric: MetricId, value: Value, at_ns: i64) {
         let Some(slot) = self.0.get_mut(usize::from(metric.0)) else { return };
         let mut pace = Pace::new(if metric.metric().tier == Tier::Rare { RARE_NS } else { 0 });
         if let Some(latest) = slot {
-            let distance_ns = at_ns.saturating_sub(latest.at_ns);
-            if distance_ns < 0 && distance_ns.saturating_neg() <= latest.pace.limit_ns() {
+            if latest.makes_late(at_ns) {
                 return;
             }
             pace = latest.pace;
-            pace.step(distance_ns);
+            pace.step(at_ns.saturating_sub(latest.at_ns));
         }
-        *slot = Some(Latest { value, at_ns, pace });
+        *slot = Some(Latest { value: Some(value), at_ns, pace });
     }
 
-    /// The latest value, if it is not older than five times its usual distance from the one before.
+    /// The latest value, if no later reading lacked it and it is not older than five times its usual distance from the one before.
     pub(crate) fn fresh(&self, metric: MetricId, now_ns: i64) -> Option<Value> {
         let latest = self.0.get(usize::from(metric.0))?.as_ref()?;
         let age_ns = now_ns.saturating_sub(latest.at_ns).saturating_abs();
-        (age_ns <= latest.pace.limit_ns()).then_some(latest.value)
+        latest.value.filter(|_| age_ns <= latest.pace.limit_ns())
     }
 }
 

@@ -30,9 +30,10 @@ the `Accept` header asks.
 
 ## What is missing, and when
 
-- A value that was not read has no series. It is never 0 and never the value before. `gpu_absent_total` counts why.
-- A value is shown until five times the usual distance of its readings has passed, 5 s at least (what is read every
-  minute: 5 minutes); then it is gone.
+- A value that was not read has no series. It is never 0 and never the value before. `gpu_absent_total` counts why,
+  for a GPU that is up; readings that gave nothing at all are in `gpuvitals_readings_failed_total`.
+- A value is gone with the reading that lacks it. One that is not read again is shown until five times the usual distance
+  of its readings has passed, 5 s at least (what is read every half minute: 5 minutes).
 - Of a GPU that is down (`gpu_up` 0) only this is left: what it is, since when it is down and why (`gpu_down_reason`: `starting`, `stuck` or a
   reason of absences), when its last sample was taken, and the counts of samples and absences. Totals go on from where they were when it comes back.
 
@@ -40,7 +41,8 @@ the `Accept` header asks.
 
 `<name>_window{stat=\"min|max|mean|p99\"}` has what was sampled in the last complete window. Windows lie on the grid of the wall
 clock: with 30 s they end at :00 and :30 of every minute, on all nodes alike; `gpu_window_end_timestamp_seconds` says
-which one is shown. A window is complete when the first sample after it has come in. The one in which sampling began is left out.
+which one is shown. A window is complete when the first sample after it has come in. One is left out in whose middle sampling
+began, or began again after a window without samples.
 `mean` is the mean of the samples, each counting once; `p99` is within 1 % of the exact value. A sample that comes after its
 window is complete is left out. In the sets `basic` and `standard` utilisation, power, memory used, temperature and the graphics
 clock have windows; in `all` every gauge that is read at the sampling rate.
@@ -56,8 +58,8 @@ with every sample, whatever the scrape interval: `rate(gpu_energy_joules_total[5
   which. A counter that falls was reset and takes nothing away. A counter that is off by more than three times from the
   integrated power over a minute or more (some run at another rate or stand still) is left for the integral, for good.
 - Throttled time is the driver's own where it counts it. Else it is integrated: from NVIDIA's event reasons, AMD's throttle
-  status (limits of current count as power), or AMD's residency counters (heat: the longest of its limits). `any` is by
-  whichever reason, several of which may hold at once.
+  status (limits of current count as power), or AMD's residency counters where there are any (heat: the longest of its
+  limits; `any`: the longer of power and heat). `any` is by whichever reason, several of which may hold at once.
 
 ## Families beside the catalogue
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use gpuvitals_core::catalogue::Series;
-use gpuvitals_core::{AbsenceReason, IdentityColumn};
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::{Series, Table};
+use gpuvitals_core::{AbsenceReason, BatchBuilder, IdentityColumn, MetricId, Origin};
 use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, Format};
 
 use crate::fleet::{NOON, S, amd, batch, everything, exposition, host, identity, nvidia, text, up};
@@ -212,6 +213,62 @@ fn a_value_that_is_not_read_any_more_goes_and_an_absent_one_never_comes() {
 }
 
 #[test]
+fn a_value_is_gone_with_the_row_that_lacks_it_and_back_with_the_next_that_has_it() {
+    let mut exposition = exposition(Series::Standard, Compat::Off);
+    let row = |second: i64, power: Result<i64, AbsenceReason>| {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let id = builder.add_identity(&nvidia());
+        let row = builder.row(NOON + second * S, id);
+        builder.set(row, MetricId::of("temperature_c"), Value::Int(50)).unwrap();
+        match power {
+            Ok(watts) => builder.set(row, MetricId::of("power_w"), Value::Int(watts)).unwrap(),
+            Err(reason) => builder.absent(row, MetricId::of("power_w"), reason),
+        }
+        builder.finish(Origin::default(), 1).unwrap()
+    };
+    let shown = |exposition: &mut Exposition, second: i64| {
+        let samples = scrape(exposition, NOON + second * S, &[up(&nvidia())]);
+        assert_eq!(value(&samples, "gpu_temperature_celsius", &[]), Some(50.0));
+        value(&samples, "gpu_power_watts", &[])
+    };
+    exposition.observe(&row(0, Ok(300)));
+    assert_eq!(shown(&mut exposition, 0), Some(300.0));
+    exposition.observe(&row(1, Err(AbsenceReason::TimedOut)));
+    assert_eq!(shown(&mut exposition, 1), None, "it is not the value before");
+    exposition.observe(&row(2, Ok(280)));
+    assert_eq!(shown(&mut exposition, 2), Some(280.0));
+    exposition.observe(&row(1, Err(AbsenceReason::TimedOut)));
+    assert_eq!(shown(&mut exposition, 2), Some(280.0), "an absence that comes late is not the latest either");
+    // A batch of three rows, of which the last has it.
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.add_identity(&nvidia());
+    for second in 3..6 {
+        let row = builder.row(NOON + second * S, id);
+        builder.set(row, MetricId::of("temperature_c"), Value::Int(50)).unwrap();
+        if second < 5 {
+            builder.absent(row, MetricId::of("power_w"), AbsenceReason::Invalid);
+        } else {
+            builder.set(row, MetricId::of("power_w"), Value::Int(260)).unwrap();
+        }
+    }
+    exposition.observe(&builder.finish(Origin::default(), 1).unwrap());
+    assert_eq!(shown(&mut exposition, 5), Some(260.0));
+}
+
+#[test]
+fn what_is_read_rarely_stays_when_it_was_once_read_twice_in_a_row() {
+    let mut exposition = exposition(Series::Standard, Compat::Off);
+    // After an error everything is read at once: at 31 s, a second after its turn.
+    for second in [0, 30, 31, 61] {
+        exposition.observe(&batch(&nvidia(), &[(NOON + second * S, &[("ecc_uncorrected_volatile", 0.0)])]));
+        for later in second..second + 30 {
+            let samples = scrape(&mut exposition, NOON + later * S, &[up(&nvidia())]);
+            assert_eq!(value(&samples, "gpu_ecc_errors_total", &[]), Some(0.0), "{later}");
+        }
+    }
+}
+
+#[test]
 fn a_wall_clock_that_steps_blinds_nothing() {
     let mut exposition = exposition(Series::Standard, Compat::Off);
     let observe = |exposition: &mut Exposition, from: i64, seconds: std::ops::Range<i64>, watts: f64| {
@@ -253,13 +310,15 @@ fn throttled_time_is_the_drivers_where_it_counts_it_and_integrated_where_not() {
                 ],
             )],
         ));
-        // 30 of 100 steps at the power limit, 50 hot; the 32-bit counter wraps on the way.
+        // 30 of 100 steps at the power limit, 50 hot; the 32-bit counter wraps on the way. The state says no more than that
+        // they were some.
         let steps = (4_294_966_000.0 + 100.0 * elapsed) % 4_294_967_296.0;
         exposition.observe(&batch(
             &amd(),
             &[(
                 at,
                 &[
+                    ("throttled", 1.0),
                     ("throttle_sample_count", steps),
                     ("throttle_ppt_count", 30.0 * elapsed),
                     ("throttle_hbm_thermal_count", 50.0 * elapsed),
@@ -276,9 +335,8 @@ fn throttled_time_is_the_drivers_where_it_counts_it_and_integrated_where_not() {
     };
     assert_eq!((throttled("0", "power"), throttled("0", "any")), (Some(5.0), Some(9.5)));
     assert_eq!((throttled("3", "power"), throttled("3", "thermal")), (Some(0.0), Some(9.5)));
-    // The first row has no steps before it, so nineteen of twenty seconds are told.
-    assert_eq!((throttled("1", "power"), throttled("1", "thermal")), (Some(5.7), Some(9.5)));
-    assert_eq!(throttled("1", "any"), Some(9.5));
+    assert_eq!((throttled("1", "power"), throttled("1", "thermal")), (Some(6.0), Some(10.0)));
+    assert_eq!(throttled("1", "any"), Some(10.0));
 }
 
 #[test]
