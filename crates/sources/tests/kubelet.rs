@@ -166,6 +166,35 @@ async fn containers_with_gpus_are_found_under_every_resource() {
 }
 
 #[tokio::test]
+async fn the_address_of_a_divided_gpu_is_its_first_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    // The first of two GPUs is divided in two.
+    for (card, bus, nodes) in [(0, 0x0c, 2), (1, 0x0d, 1)] {
+        let uevent = format!("DRIVER=amdgpu\nPCI_ID=1002:74A1\nPCI_SLOT_NAME=0000:{bus:02x}:00.0\n");
+        write(&format!("class/drm/card{card}/device/uevent"), &uevent);
+        for function in 0..nodes {
+            let folder = format!("class/kfd/kfd/topology/nodes/{}", 1 + 2 * card + function);
+            let location = (bus << 8) + function;
+            let properties = format!("simd_count 304\nvendor_id 4098\nlocation_id {location}\n");
+            write(&format!("{folder}/properties"), &properties);
+        }
+    }
+    let path = dir.path().join("kubelet.sock");
+    let held = devices("amd.com/gpu", &["0000:0c:00.0", "0000:0d:00.0"]);
+    let _server = serve(&path, Ok(pod("rocm", "hpc", &[container("c", &[held])])));
+    let owners = Kubelet::new(&path, &machine(dir.path())).unwrap().owners().await.unwrap();
+    let names: Vec<_> = owners.into_iter().map(|(gpu, _)| gpu).collect();
+    let address = |pci: &str| GpuName::Pci(pci.into());
+    let first = GpuName::Part(Box::new(address("0000:0c:00.0")), 0);
+    assert_eq!(names, [first, address("0000:0d:00.0")]);
+}
+
+#[tokio::test]
 async fn a_kubelet_that_restarts_is_asked_again_on_its_new_socket() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.sock");

@@ -139,7 +139,7 @@ fn owners_in(answer: message::ListPodResourcesResponse, machine: &Machine) -> Ve
             let devices = container.devices.iter().filter(|devices| is_gpu(&devices.resource_name));
             let names =
                 devices.flat_map(|devices| &devices.device_ids).filter_map(|id| gpu_name(id, platform));
-            owners.extend(names.map(|gpu| (gpu, owner.clone())));
+            owners.extend(names.map(|gpu| (or_first_partition(gpu, &cards), owner.clone())));
         }
     }
     // One GPU in several slices of one container is one record; among several holders the first counts, always the same.
@@ -183,8 +183,8 @@ fn gpu_name(id: &str, platform: impl FnOnce(&str) -> Option<GpuName>) -> Option<
         let (index, slice) = rest.split_once('/').unwrap_or((rest, ""));
         let index = index.bytes().all(|b| b.is_ascii_digit()).then(|| index.parse().ok()).flatten();
         return match slice.strip_prefix("gi") {
-            Some(gpu_instance) => part(GpuName::Index(index?), gpu_instance),
-            None => index.map(GpuName::Index),
+            Some(gpu_instance) => part(GpuName::Index("nvidia", index?), gpu_instance),
+            None => index.map(|index| GpuName::Index("nvidia", index)),
         };
     }
     if whole.starts_with("amdgpu_xcp_") {
@@ -209,6 +209,18 @@ fn platform_partition(machine: &Machine, cards: &[Card], device: &str) -> Option
         let part = node.address.rsplit_once('.')?.1.parse().ok()?;
         Some(GpuName::Part(Box::new(GpuName::Pci(card.pci.as_deref()?.into())), part))
     })
+}
+
+/// A divided GPU's own address is that of its first partition; the others are platform devices.
+fn or_first_partition(gpu: GpuName, cards: &[Card]) -> GpuName {
+    match &gpu {
+        GpuName::Pci(pci)
+            if cards.iter().any(|card| card.pci.as_deref() == Some(pci) && card.kfd.len() > 1) =>
+        {
+            GpuName::Part(Box::new(gpu), 0)
+        }
+        _ => gpu,
+    }
 }
 
 /// `0000:0c:00.0`.
@@ -276,9 +288,9 @@ mod tests {
             ("MIG-GPU-5fd4/1/0", part(GpuName::Uuid("GPU-5fd4".into()), 1)),
             ("MIG-GPU-5fd4/1/0::2", part(GpuName::Uuid("GPU-5fd4".into()), 1)),
             ("MIG-GPU-5fd4", None),
-            ("nvidia3", Some(GpuName::Index(3))),
-            ("nvidia0/vgpu2", Some(GpuName::Index(0))),
-            ("nvidia0/gi1", part(GpuName::Index(0), 1)),
+            ("nvidia3", Some(GpuName::Index("nvidia", 3))),
+            ("nvidia0/vgpu2", Some(GpuName::Index("nvidia", 0))),
+            ("nvidia0/gi1", part(GpuName::Index("nvidia", 0), 1)),
             ("nvidia0/gi", None),
             ("nvidia/gi1", None),
             ("nvidia", None),

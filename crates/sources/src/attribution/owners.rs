@@ -7,15 +7,15 @@ use gpuvitals_core::{Identity, IdentityColumn};
 
 use crate::dialect::nvml;
 
-/// What an owner's record calls a GPU.
+/// What an owner's record calls a GPU. A name of the whole GPU is not one of its partitions, nor theirs one of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GpuName {
-    /// UUID, MIG UUID or unique id.
+    /// UUID, MIG UUID, unique id, or the key of a row ([`Identity::key`]).
     Uuid(Arc<str>),
     /// PCI address as the kernel spells it.
     Pci(Arc<str>),
-    /// Index on the node.
-    Index(i32),
+    /// Vendor, and the index among its GPUs on the node.
+    Index(&'static str, i32),
     /// A partition (AMD) or GPU instance (NVIDIA) of the GPU that is so called, by its number.
     Part(Box<GpuName>, u32),
 }
@@ -88,25 +88,24 @@ impl Owners {
 
 fn is_named(identity: &Identity, name: &GpuName) -> bool {
     match name {
-        GpuName::Uuid(uuid) => {
-            identity.uuid() == Some(uuid)
-                || identity.key().is_some_and(|key| key == *uuid || nvml::instance_key(uuid) == Some(key))
+        GpuName::Uuid(name) => {
+            identity.key().is_some_and(|key| key == *name || nvml::instance_key(name) == Some(key))
         }
-        // A divided GPU's own address is that of its first partition; the others are platform devices.
-        GpuName::Pci(pci) => has_address(identity, pci) && part_of(identity).is_none_or(|part| part == 0),
-        GpuName::Index(index) => identity.index == Some(*index),
-        GpuName::Part(whole, part) => {
-            part_of(identity) == Some(*part)
-                && match &**whole {
-                    GpuName::Pci(pci) => has_address(identity, pci),
-                    whole => is_named(identity, whole),
-                }
-        }
+        GpuName::Part(whole, part) => is_of(identity, whole) && part_of(identity) == Some(*part),
+        whole => is_of(identity, whole) && identity.get(IdentityColumn::Partition).is_none(),
     }
 }
 
-fn has_address(identity: &Identity, pci: &str) -> bool {
-    identity.get(IdentityColumn::Pci) == Some(pci)
+/// Whether it is the GPU that is so called, or a partition of it.
+fn is_of(identity: &Identity, whole: &GpuName) -> bool {
+    match whole {
+        GpuName::Uuid(uuid) => identity.uuid() == Some(uuid),
+        GpuName::Pci(pci) => identity.get(IdentityColumn::Pci) == Some(pci),
+        GpuName::Index(vendor, index) => {
+            identity.index == Some(*index) && identity.get(IdentityColumn::Vendor) == Some(vendor)
+        }
+        GpuName::Part(..) => false,
+    }
 }
 
 /// Number of the partition: of `cpx3` 3, of `1` 1, of `1-0` (several compute instances in one GPU instance) 1.
@@ -121,45 +120,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_named_by_its_gpu_and_number() {
-        let part = |whole, number| GpuName::Part(Box::new(whole), number);
-        let identity = |partition: &str| {
-            let mut identity = Identity::default()
+    fn a_name_is_that_of_the_whole_gpu_or_of_one_part() {
+        let whole = || {
+            [GpuName::Uuid("GPU-1".into()), GpuName::Pci("0000:0c:00.0".into()), GpuName::Index("nvidia", 2)]
+        };
+        let third = |whole| GpuName::Part(Box::new(whole), 3);
+        let is_held = |name: GpuName, partition: &str, vendor: &str| {
+            let mut gpu = Identity::default()
                 .with(IdentityColumn::Uuid, "GPU-1")
+                .and_then(|gpu| gpu.with(IdentityColumn::Vendor, vendor))
                 .and_then(|gpu| gpu.with(IdentityColumn::Pci, "0000:0c:00.0"))
                 .and_then(|gpu| gpu.with(IdentityColumn::Partition, partition))
                 .unwrap();
-            identity.index = Some(2);
-            identity
+            gpu.index = Some(2);
+            let owners = Owners::new();
+            owners.replace(vec![(name, Owner { pod: Some("train-0".into()), ..Owner::default() })]);
+            owners.attribute(&Arc::new(gpu)).get(IdentityColumn::Pod).is_some()
         };
-        for whole in [GpuName::Uuid("GPU-1".into()), GpuName::Pci("0000:0c:00.0".into()), GpuName::Index(2)] {
-            for (partition, is) in [("3", true), ("cpx3", true), ("3-1", true), ("cpx13", false), ("", false)]
-            {
+        for (partition, is_whole, is_third) in [
+            ("", true, false),
+            ("0", false, false),
+            ("cpx0", false, false),
+            ("3", false, true),
+            ("cpx3", false, true),
+            ("3-1", false, true),
+            ("cpx13", false, false),
+        ] {
+            for name in whole() {
+                assert_eq!(is_held(name.clone(), partition, "nvidia"), is_whole, "{name:?} {partition}");
                 assert_eq!(
-                    is_named(&identity(partition), &part(whole.clone(), 3)),
-                    is,
-                    "{whole:?} {partition}"
+                    is_held(third(name.clone()), partition, "nvidia"),
+                    is_third,
+                    "{name:?} {partition}"
                 );
             }
         }
-        assert!(!is_named(&identity("cpx3"), &part(GpuName::Pci("0000:0d:00.0".into()), 3)));
-    }
-
-    #[test]
-    fn the_address_of_a_divided_gpu_is_its_first_partition() {
-        let owners = Owners::new();
-        let pod = Owner { pod: Some("train-0".into()), ..Owner::default() };
-        owners.replace(vec![(GpuName::Pci("0000:0c:00.0".into()), pod)]);
-        for (partition, is_held) in
-            [("", true), ("cpx0", true), ("cpx1", false), ("cpx10", false), ("0", true)]
-        {
-            let gpu = Identity::default()
-                .with(IdentityColumn::Pci, "0000:0c:00.0")
-                .and_then(|gpu| gpu.with(IdentityColumn::Partition, partition))
-                .unwrap();
-            let held = owners.attribute(&Arc::new(gpu));
-            assert_eq!(held.get(IdentityColumn::Pod).is_some(), is_held, "{partition}");
-        }
+        assert!(is_held(GpuName::Uuid("GPU-1:cpx3".into()), "cpx3", "amd"), "the key of a row is its name");
+        assert!(!is_held(GpuName::Uuid("GPU-1:cpx3".into()), "cpx1", "amd"));
+        assert!(!is_held(GpuName::Index("nvidia", 2), "", "amd"), "each vendor counts from 0");
+        assert!(!is_held(third(GpuName::Pci("0000:0d:00.0".into())), "cpx3", "amd"));
     }
 
     #[test]
@@ -167,6 +166,7 @@ mod tests {
         let mut gpu = Identity::default()
             .with(IdentityColumn::Uuid, "GPU-1")
             .and_then(|i| i.with(IdentityColumn::Pci, "0000:0c:00.0"))
+            .and_then(|i| i.with(IdentityColumn::Vendor, "nvidia"))
             .unwrap();
         gpu.index = Some(3);
         let gpu = Arc::new(gpu);
@@ -176,7 +176,7 @@ mod tests {
         let job = Owner { job: Some("4711".into()), pod: Some("other".into()), ..Owner::default() };
         owners.replace(vec![
             (GpuName::Pci("0000:0c:00.0".into()), pod),
-            (GpuName::Index(3), job),
+            (GpuName::Index("nvidia", 3), job),
             (GpuName::Uuid("GPU-2".into()), Owner::default()),
         ]);
         assert_eq!(owners.generation(), 1);
