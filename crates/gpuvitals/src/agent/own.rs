@@ -201,6 +201,12 @@ fn of_sampler(node: &Node) -> Vec<Family> {
         Kind::Counter,
         vec![(Labels::new(), whole(sampler.rows_dropped()))],
     ));
+    families.push(family(
+        "gpuvitals_samples_late_total",
+        "Samples that came after their window was complete and are not in it.",
+        Kind::Counter,
+        vec![(Labels::new(), whole(node.exposition().late_samples()))],
+    ));
     families
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Report {
     marks_dropped: u64,
     /// Rows that the disk did not keep up with.
     rows_dropped: u64,
+    /// Rows that are in the files but not in this summary: GPUs without a name, or more devices than it is made for.
+    rows_left_out: u64,
     /// Size of the files.
     bytes: u64,
     /// Exit code of the command, if one was recorded.
@@ -92,6 +94,7 @@ impl Report {
             marks: recorded.marks,
             marks_dropped: progress.marks_dropped,
             rows_dropped: progress.rows_dropped,
+            rows_left_out: summary.left_out(),
             bytes: progress.bytes,
             exit_code,
             gpus: summary.gpus().into_iter().map(gpu).collect(),

@@ -29,6 +29,7 @@ fn a_node_without_gpus_shows_its_host_and_says_so() {
     assert_eq!(value(&text, "gpuvitals_node_info{node=\"n1\"} "), Some(1.0));
     assert!(value(&text, "process_resident_memory_bytes ").unwrap() > 1e6, "{text}");
     assert!(value(&text, "gpuvitals_rows_total{driver=\"procfs\",device=\"n1\"} ").unwrap() >= 1.0, "{text}");
+    assert_eq!(value(&text, "gpuvitals_samples_late_total "), Some(0.0));
     let ready = agent.get("/readyz", &[]);
     assert_eq!((ready.status, ready.text()), (200, "ok; there is no GPU\n"));
     assert_eq!(agent.get("/healthz", &[]).status, 200);
