@@ -8,14 +8,13 @@ mod access;
 mod arrivals;
 mod node;
 mod own;
-mod ownership;
 mod scrape;
 mod server;
 mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,10 +22,10 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_exposition::Exposition;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::{Finding, Found, Verdict};
-use gpuvitals_sources::sampler::{Sampler, SamplerError};
+use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -34,10 +33,10 @@ use crate::clock;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+use crate::ownership::Ownership;
 use access::Access;
 use node::Node;
 use own::Counts;
-use ownership::Ownership;
 use scrape::Scraper;
 use server::{Server, Terms};
 
@@ -51,8 +50,6 @@ const SCRAPES_SHARE: u32 = 4;
 const SAMPLING_SHARE: u32 = 8;
 /// Between two looks whether certificates or logins were written anew: nobody sends a signal when Kubernetes renews a secret.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
-/// Lists of processes that wait for their follower at most; there is one for each vendor.
-const TABLES_MAX: usize = 16;
 
 /// Reads all settings anew.
 pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
@@ -90,7 +87,9 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     }
 
     let ownership = Arc::new(Ownership::new());
-    let (node, background) = begin(&config, machine, found, &ownership)?;
+    let stop_asking = CancellationToken::new();
+    let asking = (runtime.handle(), stop_asking.clone());
+    let (node, background) = begin(&config, machine, found, &ownership, asking)?;
     let counts = Arc::new(Counts::new(&config.sampling.node(), clock::now_ns()));
     let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
     let terms = Terms { metrics_path: config.agent.metrics_path.clone(), access };
@@ -101,7 +100,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let agent = Running { node, counts, ownership, server };
+    let agent = Running { node, counts, stop_asking, server };
     let outcome = runtime.block_on(agent.serve(listener, config, reload, hangups, background));
     // A worker of the runtime never waits for a device; what is left here is a name lookup at most.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -154,47 +153,26 @@ fn begin(
     machine: Machine,
     found: Found,
     ownership: &Arc<Ownership>,
+    (runtime, stop_asking): (&Handle, CancellationToken),
 ) -> Result<(Arc<Node>, Background), Failure> {
-    let sampler = Sampler::start(found.probes, config.sampling.sampler(), Arc::clone(ownership.owners()));
-    let sampler = sampler.map_err(|error| {
-        let exit = match error {
-            SamplerError::TooFast { .. } => Exit::Config,
-            SamplerError::Thread(_) => Exit::Io,
-        };
-        Failure::caused(exit, "cannot sample", error)
-    })?;
+    // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
+    let terms = SamplerConfig { monotonic: true, ..config.sampling.sampler() };
+    let sampler = Sampler::start(found.probes, terms, Arc::clone(ownership.owners()))
+        .map_err(crate::sample::refused)?;
     let node = Arc::new(Node::new(sampler, config.agent.exposition()));
     let (stop_feed, feed_stopped) = sync_channel(0);
     let feed = spawn("feed", {
         let node = Arc::clone(&node);
         move || node.feed(&feed_stopped)
     })?;
-    let tables = match ownership::slurm(&config.agent, &machine) {
-        None => None,
-        Some(slurm) => {
-            let (tables, arriving) = sync_channel(TABLES_MAX);
-            let has_some = !found.processes.is_empty();
-            for table in found.processes {
-                // There is a place for one of each vendor.
-                let _enough = tables.try_send(table);
-            }
-            follow_jobs(Arc::clone(ownership), slurm, arriving)?;
-            Some((tables, has_some))
-        }
-    };
+    let has_some = !found.processes.is_empty();
+    let tables = ownership.follow(&config.attribution, &machine, found.processes, runtime, stop_asking)?;
+    let tables = tables.map(|tables| (tables, has_some));
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.forced();
     let watching = Arc::clone(&node);
     spawn("arrivals", move || arrivals::watch(&watching, &machine, &forced, tables, &arrivals_stopped))?;
     Ok((node, Background { feed, stop: vec![stop_feed, stop_arrivals] }))
-}
-
-fn follow_jobs(
-    ownership: Arc<Ownership>,
-    slurm: gpuvitals_sources::attribution::slurm::Slurm,
-    tables: Receiver<Box<dyn ProcessTable>>,
-) -> Result<(), Failure> {
-    spawn("jobs", move || ownership.follow_jobs(&slurm, &tables)).map(drop)
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
@@ -208,7 +186,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 struct Running {
     node: Arc<Node>,
     counts: Arc<Counts>,
-    ownership: Arc<Ownership>,
+    stop_asking: CancellationToken,
     server: Arc<Server>,
 }
 
@@ -221,15 +199,10 @@ impl Running {
         mut hangups: Signal,
         background: Background,
     ) -> Result<(), Failure> {
-        let (stop, stop_asking) = (CancellationToken::new(), CancellationToken::new());
+        let stop = CancellationToken::new();
         let grace = config.shutdown.grace;
         let serving = Arc::clone(&self.server).serve(listener, stop.clone(), grace / SCRAPES_SHARE);
         let mut serving = tokio::spawn(serving);
-        let machine = config.sampling.machine()?;
-        if let Some(socket) = ownership::kubelet_socket(&config.agent, &machine) {
-            let (ownership, stop) = (Arc::clone(&self.ownership), stop_asking.clone());
-            tokio::spawn(async move { ownership.follow_kubelet(&socket, &machine, &stop).await });
-        }
         // One future for all rounds, so that no signal falls between two.
         let mut terminated = std::pin::pin!(crate::signal::terminated());
         let mut renewal = tokio::time::interval(RENEWAL_PAUSE);
@@ -254,7 +227,7 @@ impl Running {
             }
         };
         stop.cancel();
-        stop_asking.cancel();
+        self.stop_asking.cancel();
         if !serving.is_finished() {
             match serving.await {
                 Ok(0) => {}
@@ -328,8 +301,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("sampling", old.sampling != new.sampling),
         ("agent.listen", a.listen != b.listen),
         ("agent.port", a.port != b.port),
-        ("agent.pod_resources", a.pod_resources != b.pod_resources),
-        ("agent.slurm", a.slurm != b.slurm),
+        ("attribution", old.attribution != new.attribution),
     ];
     changed.into_iter().filter(|(_, is)| *is).map(|(what, _)| what).collect()
 }

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub source: Source,
     /// How GPUs and host are read.
     pub sampling: crate::sampling::Sampling,
+    /// Who holds the GPUs.
+    pub attribution: crate::ownership::Attribution,
     /// The metrics of a node.
     pub agent: crate::agent::Agent,
     /// The queue between source and store.

@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod failure;
 mod logging;
+mod ownership;
 mod pipe;
 mod quantity;
 mod query;

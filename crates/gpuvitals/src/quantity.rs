@@ -76,6 +76,17 @@ pub(crate) fn deserialize_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> R
     bytes(&text_or_number(deserializer)?).map_err(D::Error::custom)
 }
 
+/// A word that may be `on` or `off`, which YAML takes for a truth value where nobody quotes it.
+pub(crate) fn deserialize_word<'de, T: serde::de::DeserializeOwned, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let word = match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::Bool(is) => serde_json::Value::from(if is { "on" } else { "off" }),
+        word => word,
+    };
+    serde_json::from_value(word).map_err(D::Error::custom)
+}
+
 fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match serde_json::Value::deserialize(deserializer)? {
         serde_json::Value::String(text) => Ok(text),

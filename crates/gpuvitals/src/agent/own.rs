@@ -13,7 +13,7 @@ use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
 
 use super::node::Node;
-use super::ownership::Ownership;
+use crate::ownership::Ownership;
 
 /// Where Kubernetes has put this agent: variables that a pod gets from the downward API, and their labels.
 const PLACE: [(&str, &str); 3] =

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::node::Node;
 use super::own::{self, Counts};
-use super::ownership::Ownership;
+use crate::ownership::Ownership;
 
 /// A text shorter than this is not worth compressing: it fits into one packet.
 const GZIP_LEN_MIN: usize = 1400;

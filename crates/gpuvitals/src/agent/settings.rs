@@ -7,13 +7,12 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
-use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::quantity::deserialize_duration;
+use crate::quantity::{deserialize_duration, deserialize_word};
 use crate::sampling::MachineFlags;
 
 /// Paths that cannot be that of the metrics, since something else is there.
@@ -47,23 +46,8 @@ pub(crate) struct Agent {
     tls_client_ca: PathBuf,
     /// File of `user:password` lines; empty: no login.
     basic_auth_file: PathBuf,
-    /// The kubelet's socket: `auto`, `off`, or a path.
-    #[serde(deserialize_with = "deserialize_word")]
-    pub pod_resources: String,
-    /// Whether to look for batch jobs.
-    #[serde(deserialize_with = "deserialize_word")]
-    pub slurm: Switch,
     /// Whether to refuse to start where no GPU is found.
     pub require_gpus: bool,
-}
-
-/// A word that may be `on` or `off`, which YAML takes for a truth value where nobody quotes it.
-fn deserialize_word<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    let word = match Value::deserialize(deserializer)? {
-        Value::Bool(is) => Value::from(if is { "on" } else { "off" }),
-        word => word,
-    };
-    serde_json::from_value(word).map_err(D::Error::custom)
 }
 
 /// Which series.
@@ -90,18 +74,6 @@ pub(crate) enum CompatName {
     DcgmLegacy,
     /// Both
     Both,
-}
-
-/// On, off, or where it makes sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Switch {
-    /// Where there is something to find.
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
 }
 
 /// The files that TLS takes.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use gpuvitals_core::{Batch, Table, causes};
 use gpuvitals_queue::Queue;
-use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
 use gpuvitals_sources::sampler::{Condition, Sampler, WorkerStats, drivers};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
+use crate::ownership::{Attribution, Ownership};
 use crate::pipe::{self, Described, End, Progress};
 use crate::sample;
 
@@ -34,9 +36,18 @@ pub(crate) struct Opened {
 
 enum Kind {
     None,
-    Machine(Box<Sampler>),
+    Machine(Box<Hardware>),
     Csv(Box<CsvSource>),
     Simulated(Box<Simulated>),
+}
+
+/// The GPUs of this machine, and what tells who holds them.
+struct Hardware {
+    sampler: Sampler,
+    machine: Machine,
+    ownership: Arc<Ownership>,
+    processes: Vec<Box<dyn ProcessTable>>,
+    attribution: Attribution,
 }
 
 /// Why a source works no more.
@@ -112,11 +123,19 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
         tracing::warn!(subject = finding.subject, remedy = finding.remedy, "{}", finding.text);
     }
     let drivers = drivers(&found.probes);
-    let sampler =
-        Sampler::start(found.probes, config.sampling.sampler(), Owners::new()).map_err(sample::refused)?;
+    let ownership = Arc::new(Ownership::new());
+    let sampler = Sampler::start(found.probes, config.sampling.sampler(), Arc::clone(ownership.owners()))
+        .map_err(sample::refused)?;
     let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
     let text = format!("sampling {} GPUs by {}", sampler.states().len(), names.join(" and "));
-    Ok((Kind::Machine(Box::new(sampler)), text))
+    let hardware = Hardware {
+        sampler,
+        machine: config.sampling.machine()?,
+        ownership,
+        processes: found.processes,
+        attribution: config.attribution.clone(),
+    };
+    Ok((Kind::Machine(Box::new(hardware)), text))
 }
 
 fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
@@ -175,7 +194,15 @@ impl Opened {
                     tell.send_replace(Some(Ok(())));
                     return;
                 }
-                Kind::Machine(sampler) => pipe::run(*sampler, &queue, &topic, &progress, &runtime, &stop),
+                Kind::Machine(hardware) => {
+                    let Hardware { sampler, machine, ownership, processes, attribution } = *hardware;
+                    // Kept as long as rows come: who asks ends when it is dropped.
+                    let asking = ownership.follow(&attribution, &machine, processes, &runtime, stop.clone());
+                    if let Err(failure) = &asking {
+                        tracing::error!(reason = %failure, "who holds the GPUs is not told");
+                    }
+                    pipe::run(sampler, &queue, &topic, &progress, &runtime, &stop)
+                }
                 Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
                 Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
             };

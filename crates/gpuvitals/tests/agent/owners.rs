@@ -32,7 +32,7 @@ fn the_job_on_a_gpu_is_named_and_forgotten_when_it_ends() {
 fn a_kubelet_that_is_not_there_is_said_and_costs_nothing_else() {
     let node = Node::new();
     let socket = node.path("kubelet.sock");
-    let agent = node.agent_in(&[], &[("GPUVITALS_AGENT_POD_RESOURCES", socket.to_str().unwrap())]);
+    let agent = node.agent_in(&[], &[("GPUVITALS_ATTRIBUTION_POD_RESOURCES", socket.to_str().unwrap())]);
     let said = agent.logged("who holds the GPUs is not told");
     assert!(said["error"].as_str().unwrap().contains("kubelet.sock"), "{said}");
     let text = agent.until("both GPUs", |text| text.matches("\ngpu_up{").count() == 2);

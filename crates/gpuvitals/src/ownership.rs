@@ -1,7 +1,7 @@
 //! Who holds the GPUs: the kubelet and the batch system are asked, and what they say is one list.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +11,12 @@ use gpuvitals_sources::attribution::slurm::Slurm;
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
+use serde::Deserialize;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::settings::{Agent, Switch};
+use crate::failure::Failure;
+use crate::quantity::deserialize_word;
 
 /// Between two askings of the kubelet.
 const KUBELET_PAUSE: Duration = Duration::from_secs(15);
@@ -21,6 +24,33 @@ const KUBELET_PAUSE: Duration = Duration::from_secs(15);
 const JOBS_PAUSE: Duration = Duration::from_secs(10);
 /// Failures in a row after which what was told before no longer counts: a minute at the kubelet.
 const FAILURES_MAX: u32 = 4;
+
+/// Lists of processes that wait for their follower at most; there is one for each vendor.
+const TABLES_MAX: usize = 16;
+
+/// Section `attribution`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Attribution {
+    /// The kubelet's socket: `auto`, `off`, or a path.
+    #[serde(deserialize_with = "deserialize_word")]
+    pod_resources: String,
+    /// Whether to look for batch jobs.
+    #[serde(deserialize_with = "deserialize_word")]
+    slurm: Switch,
+}
+
+/// On, off, or where it makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Switch {
+    /// Where there is something to find.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
 
 /// What each teller said last.
 #[derive(Debug)]
@@ -83,12 +113,43 @@ impl Ownership {
         self.owners.replace(tellers.iter().flat_map(|told| &told.owners).cloned().collect());
     }
 
+    /// Asks all who may know, on threads and tasks of their own, until the token is cancelled and the sender is dropped; by the
+    /// sender come the process lists of devices that come later. None where nobody wants them.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        settings: &Attribution,
+        machine: &Machine,
+        processes: Vec<Box<dyn ProcessTable>>,
+        runtime: &Handle,
+        stop: CancellationToken,
+    ) -> Result<Option<SyncSender<Box<dyn ProcessTable>>>, Failure> {
+        if let Some(socket) = settings.kubelet_socket(machine) {
+            let (ownership, machine) = (Arc::clone(self), machine.clone());
+            runtime.spawn(async move { ownership.follow_kubelet(&socket, &machine, &stop).await });
+        }
+        let Some(slurm) = settings.jobs(machine) else { return Ok(None) };
+        let (tables, arriving) = sync_channel(TABLES_MAX);
+        for table in processes {
+            // There is a place for one of each vendor.
+            let _enough = tables.try_send(table);
+        }
+        let ownership = Arc::clone(self);
+        std::thread::Builder::new()
+            .name("jobs".to_owned())
+            .spawn(move || ownership.follow_jobs(&slurm, &arriving))
+            .map_err(|e| Failure::io("cannot start the thread jobs", e))?;
+        Ok(Some(tables))
+    }
+
     /// Asks the kubelet until told to stop.
-    pub(crate) async fn follow_kubelet(&self, socket: &Path, machine: &Machine, stop: &CancellationToken) {
+    async fn follow_kubelet(&self, socket: &Path, machine: &Machine, stop: &CancellationToken) {
         let kubelet = match Kubelet::new(socket, machine) {
             Ok(kubelet) => kubelet,
             Err(error) => {
-                tracing::error!(error = causes(&error), "agent.pod_resources");
+                tracing::error!(error = causes(&error), "attribution.pod_resources");
                 return;
             }
         };
@@ -103,7 +164,7 @@ impl Ownership {
 
     /// Lists the processes on the GPUs and looks for their jobs, until whoever sends tables is gone. Blocks: a thread of its
     /// own, which a hung driver may keep.
-    pub(crate) fn follow_jobs(&self, slurm: &Slurm, tables: &Receiver<Box<dyn ProcessTable>>) {
+    fn follow_jobs(&self, slurm: &Slurm, tables: &Receiver<Box<dyn ProcessTable>>) {
         let mut known: Vec<Box<dyn ProcessTable>> = Vec::new();
         loop {
             match tables.recv_timeout(if known.is_empty() { JOBS_PAUSE } else { Duration::ZERO }) {
@@ -135,55 +196,28 @@ impl Ownership {
     }
 }
 
-/// The kubelet's socket, where it is to be asked: as set, or where its folder is there. A captured tree has none: this machine's
-/// would answer for another.
-pub(crate) fn kubelet_socket(settings: &Agent, machine: &Machine) -> Option<PathBuf> {
-    match settings.pod_resources.as_str() {
-        "off" | "" => None,
-        "auto" => {
-            let socket = PathBuf::from(SOCKET);
-            let has_folder = socket.parent().is_some_and(Path::is_dir);
-            (has_folder && !machine.is_captured()).then_some(socket)
+impl Attribution {
+    /// The kubelet's socket, where it is to be asked: as set, or where its folder is there. A captured tree has none: this
+    /// machine's would answer for another.
+    fn kubelet_socket(&self, machine: &Machine) -> Option<PathBuf> {
+        match self.pod_resources.as_str() {
+            "off" | "" => None,
+            "auto" => {
+                let socket = PathBuf::from(SOCKET);
+                let has_folder = socket.parent().is_some_and(Path::is_dir);
+                (has_folder && !machine.is_captured()).then_some(socket)
+            }
+            path => Some(PathBuf::from(path)),
         }
-        path => Some(PathBuf::from(path)),
     }
-}
 
-/// How jobs are found, where they are to be looked for.
-pub(crate) fn slurm(settings: &Agent, machine: &Machine) -> Option<Slurm> {
-    let is_wanted = match settings.slurm {
-        Switch::On => true,
-        Switch::Off => false,
-        Switch::Auto => Slurm::runs_on(machine),
-    };
-    is_wanted.then(|| Slurm::new(&machine.procfs))
-}
-
-#[cfg(test)]
-mod tests {
-    use gpuvitals_core::{Identity, IdentityColumn};
-
-    use super::*;
-
-    #[test]
-    fn what_two_tellers_say_is_one_list_and_silence_is_believed_after_a_minute() {
-        let ownership = Ownership::new();
-        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
-        let name = || GpuName::Uuid("GPU-1".into());
-        ownership
-            .tell("kubelet", Ok(vec![(name(), Owner { pod: Some("train-0".into()), ..Owner::default() })]));
-        ownership.tell("slurm", Ok(vec![(name(), Owner { job: Some("4711".into()), ..Owner::default() })]));
-        let held = |by| ownership.owners().attribute(&gpu).get(by).map(str::to_owned);
-        assert_eq!(held(IdentityColumn::Pod).as_deref(), Some("train-0"));
-        assert_eq!(held(IdentityColumn::Job).as_deref(), Some("4711"));
-        for failure in 1..=FAILURES_MAX {
-            assert_eq!(held(IdentityColumn::Pod).is_some(), failure <= FAILURES_MAX, "{failure}");
-            ownership.tell("kubelet", Err("gone".to_owned()));
-            assert_eq!(ownership.told(), [("kubelet", false), ("slurm", true)]);
-        }
-        assert_eq!(held(IdentityColumn::Pod), None);
-        assert_eq!(held(IdentityColumn::Job).as_deref(), Some("4711"));
-        ownership.tell("kubelet", Ok(Vec::new()));
-        assert_eq!(ownership.told(), [("kubelet", true), ("slurm", true)]);
+    /// How jobs are found, where they are to be looked for.
+    fn jobs(&self, machine: &Machine) -> Option<Slurm> {
+        let is_wanted = match self.slurm {
+            Switch::On => true,
+            Switch::Off => false,
+            Switch::Auto => Slurm::runs_on(machine),
+        };
+        is_wanted.then(|| Slurm::new(&machine.procfs))
     }
 }
