@@ -1,16 +1,16 @@
 //! GPUs that only a vendor's tool names: nobody knows them before its first answer.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 /// A machine whose nvidia-smi runs this script.
 fn run(script: &str, arguments: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let tool = dir.path().join("nvidia-smi");
-    fs::write(&tool, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&tool, Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a file that a thread here has open for writing while another one forks is busy.
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
+    let written = Command::new("sh").args(["-c", write, "sh", script]).arg(&tool).status().unwrap();
+    assert!(written.success());
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
     command.args(arguments).args(["--driver", "nvidia-smi"]).env("PATH", path).current_dir(dir.path());

@@ -1,8 +1,8 @@
 //! A tool that answers like nvidia-smi, from captures.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Answers any `--query-gpu` from the capture `gpus`, refuses fields that it lacks, strips units, and notes each call.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -36,8 +36,10 @@ impl Tool {
     /// A tool that answers from a capture.
     pub(crate) fn new(gpus: &str) -> Self {
         let tool = Self { dir: tempfile::tempdir().unwrap() };
-        fs::write(tool.path(), SCRIPT).unwrap();
-        fs::set_permissions(tool.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: a file that a thread here has open for writing while another one forks is busy.
+        let write = "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"";
+        let written = Command::new("sh").args(["-c", write, "sh", SCRIPT]).arg(tool.path()).status();
+        assert!(written.unwrap().success());
         tool.put("gpus", gpus);
         tool
     }
