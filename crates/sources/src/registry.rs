@@ -92,8 +92,7 @@ pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
             }
         }
     }
-    let gpus = found.probes.iter().flat_map(|probe| probe.targets()).collect();
-    found.add(processes::amd::find(machine, gpus));
+    found.add(processes::amd::find(machine, &found.probes));
     found
 }
 

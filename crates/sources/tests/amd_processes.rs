@@ -4,13 +4,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Arc;
 
-use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::probe::ProbeError;
-use gpuvitals_sources::processes::amd::{AmdProcesses, find};
+use gpuvitals_sources::probe::{Driver, ProbeError};
+use gpuvitals_sources::processes::amd::AmdProcesses;
 use gpuvitals_sources::processes::{Engine, GpuProcess, ProcessKind, parse_fdinfo};
+use gpuvitals_sources::registry::discover;
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000_000;
@@ -61,6 +60,20 @@ impl Tree {
         }
     }
 
+    /// A card of amdgpu.
+    fn card(&self, card: u32, pci: &str) {
+        let uevent = format!("DRIVER=amdgpu\nPCI_ID=1002:74A1\nPCI_SLOT_NAME={pci}\n");
+        self.write(&format!("sys/class/drm/card{card}/device/uevent"), &uevent);
+    }
+
+    /// The table of a machine with these cards.
+    fn table(&self, cards: &[&str]) -> AmdProcesses {
+        for (card, pci) in (0..).zip(cards) {
+            self.card(card, pci);
+        }
+        AmdProcesses::new(&self.machine())
+    }
+
     /// A GPU of the compute driver.
     fn kfd_gpu(&self, node: u32, gpu_id: u32, location: u32, minor: u32) {
         let folder = format!("sys/class/kfd/kfd/topology/nodes/{node}");
@@ -70,20 +83,6 @@ impl Tree {
         );
         self.write(&format!("{folder}/properties"), &properties);
     }
-}
-
-fn gpu(pci: &str, partition: &str) -> Arc<Identity> {
-    let mut identity = Identity::default();
-    for (column, text) in [
-        (IdentityColumn::Node, "n"),
-        (IdentityColumn::Vendor, "amd"),
-        (IdentityColumn::Pci, pci),
-        (IdentityColumn::Partition, partition),
-    ] {
-        identity.set(column, text).unwrap();
-    }
-    identity.resolve().unwrap();
-    Arc::new(identity)
 }
 
 fn record(pci: &str, client: u64, vram: &str, engines: &[(&str, u64)]) -> String {
@@ -121,7 +120,7 @@ fn what_is_no_client_of_amdgpu_is_none() {
 #[test]
 fn a_share_is_the_busy_time_between_two_readings_by_the_number_of_engines() {
     let tree = Tree::new();
-    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let mut table = tree.table(&["0000:04:00.0"]);
     let run = |gfx: u64, enc: u64| {
         let record =
             record("0000:04:00.0", 7, "1024 KiB", &[("gfx", gfx), ("enc", enc), ("capacity-enc", 9)]);
@@ -159,7 +158,7 @@ fn a_client_counts_once_however_often_its_file_is_open() {
     tree.process(43, "child", &[(3, "/dev/dri/renderD128", &one), (9, "/dev/dri/card0", &two)]);
     tree.process(44, "idle", &[(3, "/dev/dri/renderD128", &record("0000:04:00.0", 9, "0", &[]))]);
     tree.process(45, "log", &[(3, "/var/log/dri/renderD128", &one), (5, "socket:[7]", &one)]);
-    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let mut table = tree.table(&["0000:04:00.0"]);
     let seen = table.read_at(SECOND).unwrap();
     let short: Vec<_> = seen.iter().map(|p| (p.pid, &*p.name, p.memory_mb)).collect();
     assert_eq!(short, [(42, "parent", Some(2)), (43, "child", Some(3))]);
@@ -175,8 +174,7 @@ fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unk
     tree.write("sys/class/kfd/kfd/proc/43/vram_51000", "4096\n");
     let small = record("0000:05:00.0", 7, "10 MiB", &[("dma", 100)]);
     tree.process(42, "python3", &[(3, "/dev/dri/renderD128", &small)]);
-    let mut table =
-        AmdProcesses::new(&tree.machine(), vec![gpu("0000:05:00.0", ""), gpu("0000:26:00.0", "")]);
+    let mut table = tree.table(&["0000:05:00.0", "0000:26:00.0"]);
     table.read_at(SECOND).unwrap();
     let python = only(table.read_at(2 * SECOND).unwrap());
     assert_eq!((&*python.gpu, python.memory_mb), ("0000:05:00.0@n", Some(1024)));
@@ -184,24 +182,39 @@ fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unk
 }
 
 #[test]
-fn partitions_of_one_device_are_told_apart() {
+fn partitions_of_one_device_are_told_apart_as_soon_as_there_are_some() {
     let tree = Tree::new();
-    for partition in 0..3 {
-        tree.kfd_gpu(2 + partition, 60 + partition, 0x0500 + partition, 128 + partition);
-    }
-    tree.write("sys/class/kfd/kfd/proc/42/vram_61", "3145728\n");
+    tree.kfd_gpu(2, 60, 0x0500, 128);
+    tree.write("sys/class/kfd/kfd/proc/42/vram_60", "3145728\n");
+    tree.process(42, "train", &[]);
+    let mut table = tree.table(&["0000:05:00.0"]);
+    let mut seen = |at| {
+        let seen = table.read_at(at * SECOND).unwrap();
+        seen.into_iter().map(|p| (p.gpu.to_string(), p.memory_mb)).collect::<Vec<_>>()
+    };
+    let held = |gpu: &str, mib| (gpu.to_owned(), Some(mib));
+    assert_eq!(seen(1), [held("0000:05:00.0@n", 3)]);
+    // It is divided, and another comes.
+    tree.write("sys/class/drm/card0/device/current_compute_partition", "DPX\n");
+    tree.kfd_gpu(3, 61, 0x0501, 129);
+    tree.write("sys/class/kfd/kfd/proc/42/vram_61", "4194304\n");
+    tree.card(1, "0000:26:00.0");
     let nameless = record("", 9, "8 MiB", &[]).replace("drm-pdev:\t\n", "");
-    tree.process(42, "train", &[(3, "/dev/dri/renderD130", &nameless)]);
-    let gpus = || (0..2).map(|number| gpu("0000:05:00.0", &number.to_string()));
-    let whole = gpu("0000:05:00.0", "");
-    let mut table = AmdProcesses::new(&tree.machine(), gpus().chain([Arc::clone(&whole)]).collect());
-    let seen = table.read_at(SECOND).unwrap();
-    let short: Vec<_> = seen.iter().map(|p| (&*p.gpu, p.memory_mb)).collect();
-    assert_eq!(
-        short,
-        [("0000:05:00.0@n:1", Some(3)), ("0000:05:00.0@n", Some(8))],
-        "one that nobody samples is the whole GPU's"
-    );
+    let other = record("0000:26:00.0", 10, "9 MiB", &[]);
+    let unknown = record("0000:05:00.2", 11, "10 MiB", &[]);
+    let files = [
+        (3, "/dev/dri/renderD129", &*nameless),
+        (4, "/dev/dri/renderD130", &*other),
+        (5, "/dev/dri/renderD131", &*unknown),
+    ];
+    tree.process(42, "train", &files);
+    let expected = [
+        held("0000:05:00.0@n", 10),
+        held("0000:05:00.0@n:dpx0", 3),
+        held("0000:05:00.0@n:dpx1", 8),
+        held("0000:26:00.0@n", 9),
+    ];
+    assert_eq!(seen(2), expected, "a partition that is not known is the whole GPU's");
 }
 
 #[test]
@@ -211,7 +224,7 @@ fn a_process_that_ends_and_a_gpu_that_is_not_ours_are_not_there() {
     tree.write("proc/43/comm", "kthread\n");
     fs::create_dir_all(tree.root.path().join("proc/44/fd")).unwrap();
     symlink("/dev/dri/renderD128", tree.root.path().join("proc/44/fd/3")).unwrap();
-    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let mut table = tree.table(&["0000:04:00.0"]);
     assert_eq!(table.read_at(SECOND).unwrap(), []);
     fs::remove_dir_all(tree.root.path().join("proc")).unwrap();
     assert!(matches!(table.read_at(SECOND), Err(ProbeError::Failed(text)) if text.contains("proc")));
@@ -227,7 +240,7 @@ fn on_a_large_machine_all_are_looked_at_in_turn_and_those_found_each_time() {
         let record = record("0000:04:00.0", client, "1 MiB", &[]);
         tree.process(pid, "render", &[(3, "/dev/dri/renderD128", &record)]);
     }
-    let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+    let mut table = tree.table(&["0000:04:00.0"]);
     let mut seen = |at| table.read_at(at).unwrap().iter().map(|p| p.pid).collect::<Vec<_>>();
     assert_eq!(seen(SECOND), [7]);
     assert_eq!(seen(2 * SECOND), [7, 1090]);
@@ -237,12 +250,12 @@ fn on_a_large_machine_all_are_looked_at_in_turn_and_those_found_each_time() {
 #[test]
 fn only_amd_gpus_have_such_a_table_and_a_captured_tree_has_no_processes_of_this_machine() {
     let tree = Tree::new();
-    let nvidia = gpu("0000:04:00.0", "").as_ref().clone().with(IdentityColumn::Vendor, "nvidia").unwrap();
-    assert!(find(&tree.machine(), vec![Arc::new(nvidia)]).processes.is_empty());
-    let amd = || vec![gpu("0000:04:00.0", "")];
-    let captured = Machine { procfs: "/proc".into(), ..tree.machine() };
-    assert!(find(&captured, amd()).processes.is_empty());
-    assert_eq!(find(&tree.machine(), amd()).processes.len(), 1);
+    let tables = |machine: &Machine| discover(machine, &[Driver::AmdSysfs]).processes.len();
+    assert_eq!(tables(&tree.machine()), 0);
+    tree.card(0, "0000:04:00.0");
+    assert_eq!(tables(&tree.machine()), 1);
+    assert_eq!(tables(&Machine { procfs: "/proc".into(), ..tree.machine() }), 0);
+    assert_eq!(discover(&tree.machine(), &[Driver::Procfs]).processes.len(), 0);
 }
 
 proptest! {
@@ -265,7 +278,7 @@ proptest! {
     #[test]
     fn shares_lie_between_nothing_and_all(steps in proptest::collection::vec((0u64..3_000_000_000, 1i64..3), 1..6)) {
         let tree = Tree::new();
-        let mut table = AmdProcesses::new(&tree.machine(), vec![gpu("0000:04:00.0", "")]);
+        let mut table = tree.table(&["0000:04:00.0"]);
         let (mut busy_ns, mut now_ns) = (0, 0);
         for (busy, seconds) in steps {
             busy_ns += busy;

@@ -9,16 +9,15 @@
 //! need the host's procfs in a container.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-use gpuvitals_core::{Identity, IdentityColumn};
 
 use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
 use super::listing::numbers;
 use super::{GpuProcess, ProcessKind, ProcessTable, kfd};
+use crate::dialect::amd_sysfs::{Card, cards};
 use crate::machine::{Machine, PinnedFile};
-use crate::probe::ProbeError;
+use crate::probe::{Driver, Probe, ProbeError};
 use crate::registry::{Finding, Found, Verdict};
 use crate::sampler::Moment;
 
@@ -30,13 +29,12 @@ const PIDS_PER_READING: usize = 1024;
 /// File descriptors looked at in one process.
 const FDS_MAX: usize = 4096;
 
-/// The table of the processes on these GPUs, where there is an AMD GPU among them, with what it will not see.
-pub fn find(machine: &Machine, gpus: Vec<Arc<Identity>>) -> Found {
-    let gpus: Vec<_> =
-        gpus.into_iter().filter(|gpu| gpu.get(IdentityColumn::Vendor) == Some("amd")).collect();
+/// The table of the processes on AMD GPUs, where a probe reads some, with what it will not see.
+pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Found {
+    let is_amd = |driver| matches!(driver, Driver::AmdSysfs | Driver::AmdIoctl | Driver::RocmSmi);
     // The processes of this machine are not on the GPUs of a captured tree.
     let is_elsewhere = machine.is_captured() && machine.procfs == Path::new("/proc");
-    if gpus.is_empty() || is_elsewhere {
+    if is_elsewhere || !probes.iter().any(|probe| is_amd(probe.driver())) {
         return Found::default();
     }
     let mut found = Found::default();
@@ -45,23 +43,34 @@ pub fn find(machine: &Machine, gpus: Vec<Arc<Identity>>) -> Found {
         let finding = Finding::new(Verdict::Partial, "amd processes", text);
         found.findings.push(finding.remedy("run as root, or with CAP_SYS_PTRACE and the host's /proc"));
     }
-    found.processes.push(Box::new(AmdProcesses::new(machine, gpus)));
+    found.processes.push(Box::new(AmdProcesses::new(machine)));
     found
 }
 
 /// Lists the processes on AMD GPUs.
 #[derive(Debug)]
 pub struct AmdProcesses {
-    procfs: PathBuf,
-    sysfs: PathBuf,
-    gpus: Vec<(Arc<Identity>, Arc<str>)>,
+    machine: Machine,
+    /// The GPUs and their partitions, as they are at this reading.
+    places: Vec<Place>,
     /// Who used a GPU at the reading before.
     known: BTreeSet<u32>,
     /// Where the look at all others goes on.
     next_pid: u32,
     /// Engine times of the reading before, by GPU and client, and when it was.
-    before: HashMap<(usize, u64), BTreeMap<String, Engine>>,
+    before: HashMap<(Arc<str>, u64), BTreeMap<String, Engine>>,
     before_ns: i64,
+}
+
+/// A GPU or a partition of one.
+#[derive(Debug)]
+struct Place {
+    /// PCI address of the GPU.
+    pci: String,
+    /// Number of the partition; none for the whole GPU.
+    partition: Option<String>,
+    /// Key of its rows.
+    key: Arc<str>,
 }
 
 /// What a process uses of a GPU.
@@ -77,13 +86,11 @@ struct Use {
 }
 
 impl AmdProcesses {
-    /// Of these GPUs; identities without a PCI address are left out. Nothing is read yet.
-    pub fn new(machine: &Machine, gpus: Vec<Arc<Identity>>) -> Self {
-        let keyed = gpus.into_iter().filter_map(|gpu| Some((Arc::clone(&gpu), gpu.key()?)));
+    /// Of the GPUs that the machine has at each reading. Nothing is read yet.
+    pub fn new(machine: &Machine) -> Self {
         Self {
-            procfs: machine.procfs.clone(),
-            sysfs: machine.sysfs.clone(),
-            gpus: keyed.collect(),
+            machine: machine.clone(),
+            places: Vec::new(),
             known: BTreeSet::new(),
             next_pid: 0,
             before: HashMap::new(),
@@ -96,11 +103,12 @@ impl AmdProcesses {
     /// # Errors
     /// When processes cannot be listed.
     pub fn read_at(&mut self, mono_ns: i64) -> Result<Vec<GpuProcess>, ProbeError> {
-        let failed = |error| ProbeError::Failed(format!("{}: {error}", self.procfs.display()));
-        let pids = numbers(&self.procfs, PIDS_MAX).map_err(failed)?;
-        let kfd_gpus = kfd::gpus(&self.sysfs);
+        let failed = |error| ProbeError::Failed(format!("{}: {error}", self.machine.procfs.display()));
+        let pids = numbers(&self.machine.procfs, PIDS_MAX).map_err(failed)?;
+        self.places = cards(&self.machine).iter().flat_map(|card| places(card, &self.machine)).collect();
+        let kfd_gpus = kfd::gpus(&self.machine.sysfs);
         let mut uses: BTreeMap<(u32, usize), Use> = BTreeMap::new();
-        for (pid, gpu_id, bytes) in kfd::memory(&self.sysfs, &kfd_gpus) {
+        for (pid, gpu_id, bytes) in kfd::memory(&self.machine.sysfs, &kfd_gpus) {
             let gpu =
                 kfd_gpus.iter().find(|gpu| gpu.id == gpu_id).and_then(|gpu| self.gpu_of(&gpu.node.address));
             if let Some(gpu) = gpu {
@@ -110,16 +118,18 @@ impl AmdProcesses {
         }
         let mut seen = HashMap::new();
         for pid in self.candidates(&pids, &uses) {
-            for (minor, client) in clients(&self.procfs.join(pid.to_string())) {
+            for (minor, client) in clients(&self.machine.procfs.join(pid.to_string())) {
                 let of_minor = kfd_gpus.iter().find(|gpu| gpu.node.render_minor == minor && minor.is_some());
                 let address = of_minor.map(|gpu| gpu.node.address.as_str()).or(client.pci.as_deref());
                 let Some(gpu) = address.and_then(|address| self.gpu_of(address)) else { continue };
-                if seen.contains_key(&(gpu, client.id)) {
+                let Some(place) = self.places.get(gpu) else { continue };
+                let whose = (Arc::clone(&place.key), client.id);
+                if seen.contains_key(&whose) {
                     continue;
                 }
-                let shares = self.shares(gpu, &client, mono_ns);
+                let shares = self.shares(&whose, &client, mono_ns);
                 uses.entry((pid, gpu)).or_default().add(&client, shares.as_ref());
-                seen.insert((gpu, client.id), client.engines);
+                seen.insert(whose, client.engines);
             }
         }
         self.before = seen;
@@ -143,17 +153,20 @@ impl AmdProcesses {
     fn gpu_of(&self, address: &str) -> Option<usize> {
         let (bare, function) = address.rsplit_once('.')?;
         let of = |pci: &str, partition: Option<&str>| {
-            let is_it =
-                |gpu: &Identity| gpu.get(IdentityColumn::Pci) == Some(pci) && partition_of(gpu) == partition;
-            self.gpus.iter().position(|(gpu, _)| is_it(gpu))
+            self.places.iter().position(|place| place.pci == pci && place.partition.as_deref() == partition)
         };
         let whole = format!("{bare}.0");
         of(&whole, Some(function)).or_else(|| of(address, None)).or_else(|| of(&whole, None))
     }
 
     /// Share of each engine since the reading before; none for a client that is new, or whose count fell back.
-    fn shares(&self, gpu: usize, client: &DrmClient, mono_ns: i64) -> Option<BTreeMap<String, f32>> {
-        let before = self.before.get(&(gpu, client.id))?;
+    fn shares(
+        &self,
+        whose: &(Arc<str>, u64),
+        client: &DrmClient,
+        mono_ns: i64,
+    ) -> Option<BTreeMap<String, f32>> {
+        let before = self.before.get(whose)?;
         let wall_ns = mono_ns.checked_sub(self.before_ns).filter(|ns| *ns > 0)?;
         let mut shares = BTreeMap::new();
         for (name, engine) in &client.engines {
@@ -183,9 +196,9 @@ impl AmdProcesses {
             _ => None,
         };
         Some(GpuProcess {
-            gpu: Arc::clone(&self.gpus.get(gpu)?.1),
+            gpu: Arc::clone(&self.places.get(gpu)?.key),
             pid,
-            name: name_of(&self.procfs.join(pid.to_string()))?,
+            name: name_of(&self.machine.procfs.join(pid.to_string()))?,
             kind: match (computes, draws) {
                 (true, true) => ProcessKind::ComputeGraphics,
                 (true, false) => ProcessKind::Compute,
@@ -221,11 +234,17 @@ impl Use {
     }
 }
 
-/// Number of the partition, however it is spelt: `3`, `xcp3`.
-fn partition_of(gpu: &Identity) -> Option<&str> {
-    let name = gpu.get(IdentityColumn::Partition)?;
-    let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    name.get(word.len()..).filter(|number| !number.is_empty())
+/// A GPU and its partitions, by the names that rows give them. One without a PCI address has no processes that are known.
+fn places(card: &Card, machine: &Machine) -> Vec<Place> {
+    let Some(pci) = &card.pci else { return Vec::new() };
+    let place = |partition: Option<String>| {
+        let name = partition.as_ref().map(|number| format!("{}{number}", card.partition_word()));
+        let key = card.identity(machine, Driver::AmdSysfs, name.as_deref()).key()?;
+        Some(Place { pci: pci.clone(), partition, key })
+    };
+    let nodes = if card.kfd.len() > 1 { card.kfd.as_slice() } else { &[] };
+    let numbers = nodes.iter().filter_map(|node| Some(node.address.rsplit_once('.')?.1.to_owned()));
+    std::iter::once(None).chain(numbers.map(Some)).filter_map(place).collect()
 }
 
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::amd_sysfs::{self, cards, read_topology};
-use gpuvitals_sources::probe::{Due, Reading, Row};
+use gpuvitals_sources::probe::{Driver, Due, Reading, Row};
+use gpuvitals_sources::registry::discover;
 
 use crate::machines::{absence, copy, id, machine, only_probe, table, value, write};
 
@@ -139,6 +140,30 @@ fn a_divided_package_gives_its_own_row_and_one_a_partition() {
     }
     assert_eq!(keys.len(), 72, "every row has a key of its own");
     assert!((power - 8.0 * 750.0).abs() < 1e-9, "power is counted once a package");
+}
+
+#[test]
+fn a_process_is_on_the_partition_that_has_a_row() {
+    let dir = node("CPX", &metrics(8, 0, 0));
+    let machine = machine(dir.path());
+    let nodes = read_topology(dir.path());
+    for (pid, node) in (1000..).zip(&nodes) {
+        // The capture has the nodes without their numbers.
+        let folder = format!("class/kfd/kfd/topology/nodes/{}", node.node);
+        write(dir.path(), &format!("{folder}/gpu_id"), format!("{}\n", 50_000 + pid));
+        write(dir.path(), &format!("class/kfd/kfd/proc/{pid}/vram_{}", 50_000 + pid), "1048576\n");
+        write(&machine.procfs, &format!("{pid}/comm"), "train\n");
+    }
+    let mut found = discover(&machine, &[Driver::AmdSysfs]);
+    let mut reading = Reading::default();
+    for probe in &mut found.probes {
+        probe.read(Due::ALL, &mut reading).unwrap();
+    }
+    let keys: BTreeSet<_> = reading.rows().iter().filter_map(|row| row.identity().key()).collect();
+    let processes = found.processes.remove(0).read().unwrap();
+    let on: BTreeSet<_> = processes.into_iter().map(|process| process.gpu).collect();
+    assert_eq!(on.len(), nodes.len(), "each on a partition of its own");
+    assert!(on.is_subset(&keys) && on.iter().all(|key| key.contains(":cpx")), "{on:?}");
 }
 
 #[test]

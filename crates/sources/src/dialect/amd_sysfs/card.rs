@@ -71,6 +71,14 @@ impl Card {
         identity
     }
 
+    /// What its partitions are called before their number: its mode, `cpx`.
+    pub fn partition_word(&self) -> String {
+        let mode = read_text(&self.device.join("current_compute_partition"));
+        let mode = mode.map(|mode| mode.to_ascii_lowercase());
+        let mode = mode.filter(|mode| mode.bytes().all(|b| b.is_ascii_alphanumeric()) && mode.len() <= 8);
+        mode.unwrap_or_else(|| "xcp".to_owned())
+    }
+
     /// Whether it is an MI100 or later, by its instruction set, else by its device id.
     pub(super) fn is_instinct(&self) -> bool {
         let by_set =

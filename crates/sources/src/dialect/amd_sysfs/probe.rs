@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuvitals_core::{AbsenceReason, Identity};
 
 use super::board::{Board, Whom};
-use super::card::{Card, cards, read_text};
+use super::card::{Card, cards};
 use super::sensor::Missing;
 use super::sleep::Sleep;
 use crate::machine::Machine;
@@ -150,10 +150,7 @@ impl Probe for SysfsProbe {
 
 /// The partitions of a divided GPU, called by the mode: `cpx0`, `cpx1` …
 fn partition_identities(machine: &Machine, card: &Card, partitions: usize) -> Vec<Arc<Identity>> {
-    let mode =
-        read_text(&card.device.join("current_compute_partition")).map(|mode| mode.to_ascii_lowercase());
-    let mode = mode.filter(|mode| mode.bytes().all(|b| b.is_ascii_alphanumeric()) && mode.len() <= 8);
-    let mode = mode.as_deref().unwrap_or("xcp");
+    let mode = card.partition_word();
     let identity = |at| Arc::new(card.identity(machine, Driver::AmdSysfs, Some(&format!("{mode}{at}"))));
     (0..partitions).map(identity).collect()
 }
