@@ -8,8 +8,10 @@ use rustix::io::Errno;
 
 /// Most bytes that are read of one file; the largest attribute known has some 4 KiB, a multi-page one is discussed.
 pub const READ_LEN_MAX: usize = 128 << 10;
-/// Size of the first read: kernfs gives at most a page.
+/// Size of the first read: the kernel gives at most a page of most files.
 const PAGE_LEN: usize = 4096;
+/// Longest line or record of the files that are given in whole ones (`ras/gpu_vram_bad_pages`, `vmstat`).
+const RECORD_LEN_MAX: usize = 256;
 
 /// A kept-open file. kernfs makes the content anew for every read at offset 0, so nothing is reopened.
 #[derive(Debug)]
@@ -42,20 +44,33 @@ impl PinnedFile {
             } else {
                 rustix::io::pread(&self.file, &mut *free, len as u64)
             };
+            let room = free.len();
             match taken {
                 Ok(taken) => {
                     len += taken;
-                    // A text that ends before the page does is whole; only a full buffer asks for more.
-                    if taken == 0 || len < self.buffer.len() || len >= READ_LEN_MAX {
+                    if len >= READ_LEN_MAX || self.is_whole(taken, room) {
                         return Ok(self.buffer.get(..len).unwrap_or_default());
                     }
-                    self.buffer.resize((self.buffer.len() * 2).min(READ_LEN_MAX), 0);
+                    if self.buffer.len() - len < PAGE_LEN {
+                        self.buffer.resize((self.buffer.len() * 2).min(READ_LEN_MAX), 0);
+                    }
                 }
                 Err(Errno::SPIPE) if !self.stream => self.stream = true,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Whether a read that gave so much of what there was room for ended the file: one that leaves less than a record of
+    /// the page or the room may have left out the next.
+    fn is_whole(&self, taken: usize, room: usize) -> bool {
+        let of_page = match taken % PAGE_LEN {
+            0 => 0,
+            begun => PAGE_LEN - begun,
+        };
+        let left = room - taken;
+        taken == 0 || (self.stream && left > 0) || of_page.min(left) >= RECORD_LEN_MAX
     }
 
     /// Its present content as text without the blanks, line ends and NULs around it; bytes that are no UTF-8 end it.
@@ -77,6 +92,8 @@ impl PinnedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -94,6 +111,24 @@ mod tests {
         }
         std::fs::write(&path, [b'a', 0xff, b'b']).unwrap();
         assert_eq!(file.read_text().unwrap(), "a");
+    }
+
+    #[test]
+    fn a_file_that_the_kernel_gives_in_whole_lines_is_read_to_its_end() {
+        // Each thread has a stack, and each stack is a line of some fifty bytes; that of the process is among the last.
+        let end = Barrier::new(129);
+        std::thread::scope(|scope| {
+            for _ in 0..128 {
+                scope.spawn(|| end.wait());
+            }
+            let mut file = PinnedFile::open(Path::new("/proc/self/maps")).unwrap();
+            let is_whole = [(); 2].map(|()| {
+                let text = file.read_text().unwrap();
+                text.len() > PAGE_LEN && text.contains("[stack]")
+            });
+            end.wait();
+            assert_eq!(is_whole, [true, true], "also when the buffer has grown");
+        });
     }
 
     #[test]
