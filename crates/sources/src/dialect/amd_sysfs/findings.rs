@@ -67,7 +67,8 @@ fn of_card(card: &Card) -> Vec<Finding> {
         tell(
             Verdict::Partial,
             format!("no right to read {}", file.display()),
-            "run as root, or make the file readable (0444 by default; a container needs /sys mounted readable)",
+            "run as root, or make the file readable (0444 by default; a container needs /sys mounted readable); \
+             --driver amd-ioctl needs the render node only",
         );
     }
     findings
