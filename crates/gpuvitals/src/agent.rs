@@ -109,7 +109,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
 
 /// Says what was found and what is missing, with what to do about it.
 fn tell(found: &Found) {
-    for Finding { verdict, subject, text, remedy } in &found.findings {
+    for Finding { verdict, subject, text, remedy, .. } in &found.findings {
         let remedy = remedy.as_deref();
         match verdict {
             Verdict::Good | Verdict::Note => tracing::info!(subject, remedy, "{text}"),

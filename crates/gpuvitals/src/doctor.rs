@@ -145,19 +145,20 @@ fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
 fn verdict(findings: &[Finding], examined: &[Examined]) -> Result<(), Failure> {
     let gpus = || examined.iter().filter(|one| one.state.table == Table::GpuEvents);
     let sick = gpus().filter(|one| how(&one.state.condition) == Verdict::Broken).count();
-    let denied = gpus()
-        .any(|one| matches!(&one.state.condition, Condition::Down { reason: AbsenceReason::Denied, .. }));
+    let denied = findings.iter().any(|finding| finding.is_denied)
+        || gpus()
+            .any(|one| matches!(&one.state.condition, Condition::Down { reason: AbsenceReason::Denied, .. }));
+    let exit = if denied { Exit::Permission } else { Exit::Unavailable };
     let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count();
     if gpus().next().is_none() {
-        return Err(Failure::new(Exit::Unavailable, "no GPU can be sampled here; see above for what to do"));
+        return Err(Failure::new(exit, "no GPU can be sampled here; see above for what to do"));
     }
     if sick > 0 {
-        let exit = if denied { Exit::Permission } else { Exit::Unavailable };
         let text = format!("{sick} of {} GPUs cannot be sampled; see above for what to do", gpus().count());
         return Err(Failure::new(exit, text));
     }
     if broken > 0 {
-        return Err(Failure::new(Exit::Unavailable, "not everything works; see above for what to do"));
+        return Err(Failure::new(exit, "not everything works; see above for what to do"));
     }
     Ok(())
 }

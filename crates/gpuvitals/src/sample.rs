@@ -155,7 +155,8 @@ pub(crate) fn nothing_to_sample(found: &Found) -> Failure {
         format!("\n  {}: {}{remedy}", finding.subject, finding.text)
     });
     let text: String = std::iter::once("no GPU was found".to_owned()).chain(missing).collect();
-    Failure::new(Exit::Unavailable, text)
+    let is_denied = found.findings.iter().any(|finding| finding.is_denied);
+    Failure::new(if is_denied { Exit::Permission } else { Exit::Unavailable }, text)
 }
 
 /// Sampling was refused before it began.

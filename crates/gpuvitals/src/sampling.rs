@@ -195,6 +195,7 @@ impl Sampling {
             system_interval: Duration::from_secs_f64(1.0 / self.system_rate),
             slow: self.slow_interval,
             rare: self.rare_interval,
+            exact: !self.drivers.is_empty(),
             origin: Origin { node: self.node().into(), started_ns: clock::now_ns() },
             ..SamplerConfig::default()
         }

@@ -17,3 +17,29 @@ pub(crate) async fn terminated() -> &'static str {
         () = wait(SignalKind::terminate()) => "SIGTERM",
     }
 }
+
+/// Whether SIGINT, SIGTERM or SIGHUP has come, for a loop that draws on a terminal and has to give it back.
+///
+/// # Errors
+/// When the handlers cannot be had.
+pub(crate) fn watched() -> std::io::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::signal::unix::{SignalKind, signal};
+    let come = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let inside = runtime.enter();
+    let mut hangup = signal(SignalKind::hangup())?;
+    drop(inside);
+    let tell = Arc::clone(&come);
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = hangup.recv() => {}
+                _ = terminated() => {}
+            }
+        });
+        tell.store(true, Ordering::Release);
+    })?;
+    Ok(come)
+}

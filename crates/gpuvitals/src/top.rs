@@ -8,6 +8,7 @@ mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
@@ -129,10 +130,11 @@ fn lines_of(buffer: &ratatui::buffer::Buffer, width: u16) -> String {
 }
 
 fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
+    let told_to_end = crate::signal::watched()?;
     let screen = Screen::enter()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
     let mut changed = true;
-    loop {
+    while !told_to_end.load(Ordering::Acquire) {
         while let Some(batch) = sampler.next(Duration::ZERO) {
             model.observe(&batch);
             changed = true;

@@ -129,18 +129,29 @@ fn a_rate_that_no_driver_stands_is_refused() {
 
 #[test]
 fn top_gives_the_terminal_back_when_it_is_quit() {
-    // script(1), of every Debian, gives it a terminal.
-    let command =
-        format!("{} top --sysfs {}", env!("CARGO_BIN_EXE_gpuvitals"), fixture("rx7900xtx").display());
+    let top = format!("{} top --sysfs {}", env!("CARGO_BIN_EXE_gpuvitals"), fixture("rx7900xtx").display());
+    gives_the_terminal_back(&top, b"s?q");
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_it_is_terminated() {
+    // The shell becomes top; what it left behind waits until top catches SIGTERM (0x4000), and sends it.
+    let top = format!("{} top --sysfs {}", env!("CARGO_BIN_EXE_gpuvitals"), fixture("rx7900xtx").display());
+    let kill = "while ! grep -q ^SigCgt:.*[4-7c-f]...$ /proc/$$/status; do :; done; kill -TERM $$";
+    gives_the_terminal_back(&format!("sh -c '({kill}) & exec {top}'"), b"");
+}
+
+/// Runs a command that draws, on a terminal that script(1) of every Debian gives it.
+fn gives_the_terminal_back(command: &str, keys_pressed: &[u8]) {
     let mut child = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
+        .args(["-qec", command, "/dev/null"])
         .env("TERM", "xterm-256color")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut keys = child.stdin.take().unwrap();
-    keys.write_all(b"s?q").unwrap();
+    keys.write_all(keys_pressed).unwrap();
     let mut drawn = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut drawn).unwrap();
     assert!(child.wait().unwrap().success());

@@ -226,6 +226,7 @@ impl Recorder {
             system_rate_hz: hertz(config.system_interval),
         };
         let sampling = SamplerConfig {
+            exact: !config.drivers.is_empty(),
             interval: config.interval,
             system_interval: config.system_interval,
             slow: config.slow,

@@ -62,12 +62,20 @@ pub struct Finding {
     pub text: String,
     /// What to do about it: which right, version or package gives it.
     pub remedy: Option<String>,
+    /// Whether it is a right that is missing.
+    pub is_denied: bool,
 }
 
 impl Finding {
     /// A finding that asks for nothing.
     pub fn new(verdict: Verdict, subject: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { verdict, subject: subject.into(), text: text.into(), remedy: None }
+        Self { verdict, subject: subject.into(), text: text.into(), remedy: None, is_denied: false }
+    }
+
+    /// A finding about a right that is missing.
+    pub fn denied(mut self) -> Self {
+        self.is_denied = true;
+        self
     }
 
     /// With what to do.

@@ -55,6 +55,9 @@ pub struct SamplerConfig {
     pub rare: Duration,
     /// Oldest a row may get before its batch is handed on.
     pub hand_on: Duration,
+    /// Whether a rate that a driver cannot stand is refused. Otherwise that driver is read as often as it stands: right where
+    /// nobody asked for it by name.
+    pub exact: bool,
     /// Whether rows carry the monotonic clock as well.
     pub monotonic: bool,
     /// Who samples.
@@ -69,6 +72,7 @@ impl Default for SamplerConfig {
             slow: Duration::from_secs(1),
             rare: Duration::from_secs(30),
             hand_on: Duration::from_secs(1),
+            exact: true,
             monotonic: false,
             origin: Origin::default(),
         }
@@ -117,6 +121,10 @@ impl Sampler {
             let interval = interval_of(probe.as_ref(), &config);
             if interval < probe.interval_min() {
                 let (driver, interval_min) = (probe.driver(), probe.interval_min());
+                if !config.exact {
+                    tracing::warn!(%driver, ?interval, ?interval_min, "is read as often as it stands");
+                    continue;
+                }
                 return Err(SamplerError::TooFast { driver, interval, interval_min });
             }
         }

@@ -336,11 +336,16 @@ fn a_rate_that_a_driver_cannot_stand_is_refused_with_the_reason() {
             Ok(())
         }
     }
-    let tool = Tool(Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap()));
-    let refused =
-        Sampler::start(vec![Box::new(tool)], every(Duration::from_millis(10)), Owners::new()).unwrap_err();
+    let tool = || -> Vec<Box<dyn Probe>> {
+        let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+        vec![Box::new(Tool(Arc::new(identity)))]
+    };
+    let fast = every(Duration::from_millis(10));
+    let refused = Sampler::start(tool(), fast.clone(), Owners::new()).unwrap_err();
     assert!(matches!(refused, SamplerError::TooFast { .. }));
     assert_eq!(refused.to_string(), "nvidia-smi cannot be read every 10ms: once in 1s at most");
+    let sampler = Sampler::start(tool(), SamplerConfig { exact: false, ..fast }, Owners::new()).unwrap();
+    assert_eq!(sampler.stats()[0].interval, Duration::from_secs(1), "nobody asked for it by name");
 }
 
 #[test]

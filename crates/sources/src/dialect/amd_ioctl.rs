@@ -57,7 +57,8 @@ fn look_at(machine: &Machine, card: &Card) -> (Option<IoctlProbe>, Finding) {
         return (None, finding.remedy("a container needs the device: --device /dev/dri"));
     };
     if rustix::fs::access(&node, Access::READ_OK | Access::WRITE_OK).is_err() {
-        let finding = Finding::new(Verdict::Broken, subject, format!("no right to open {}", node.display()));
+        let finding =
+            Finding::new(Verdict::Broken, subject, format!("no right to open {}", node.display())).denied();
         return (None, finding.remedy(RIGHTS));
     }
     let text = format!("{}, by {}", card.model, node.display());

@@ -189,7 +189,11 @@ fn cure(code: Code) -> &'static str {
 }
 
 fn why_none(machine: &Machine, error: &OpenError) -> Finding {
-    let finding = |verdict| Finding::new(verdict, SUBJECT, error.to_string());
+    let is_denied = matches!(error, OpenError::Init { code: Code::NO_PERMISSION, .. });
+    let finding = |verdict| {
+        let finding = Finding::new(verdict, SUBJECT, error.to_string());
+        if is_denied { finding.denied() } else { finding }
+    };
     match error {
         OpenError::Missing if has_hardware(machine) => finding(Verdict::Broken).remedy(
             "this machine has an NVIDIA GPU: install NVIDIA's driver; in a container, run it with the NVIDIA runtime \
