@@ -155,6 +155,23 @@ fn a_call_that_fails_for_now_is_null_now_and_asked_again() {
 }
 
 #[test]
+fn fields_with_unknown_errors_do_not_take_those_that_answer_with_them() {
+    let stub = Stub::new(Age::New);
+    let mut probes = stub.find().probes;
+    let sick = ["field.82", "field.83", "field.190", "field.192", "field.187", "field.188"];
+    let lines: Vec<String> = sick.iter().map(|field| format!("{field} -999")).collect();
+    stub.set(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    for _ in 0..10 {
+        let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+        assert_eq!(row.value("power_w"), Some(312.5));
+        assert_eq!(row.value("throttled_power_ns"), Some(5_000_000.0), "of the same call");
+        assert_eq!(row.absence("temperature_memory_c"), Some(AbsenceReason::Invalid));
+    }
+    stub.set(&[]);
+    assert_eq!(read(&mut probes[0], Due::ALL).unwrap()[0].value("temperature_memory_c"), Some(61.0));
+}
+
+#[test]
 fn an_argument_that_is_refused_twice_is_not_supported() {
     let stub = Stub::new(Age::New);
     stub.set(&["ret.nvmlDeviceGetPerformanceState 2"]);

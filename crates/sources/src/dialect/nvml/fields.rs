@@ -178,26 +178,39 @@ impl FieldGroup {
             return ledger.refused(&mut self.gate, &self.metrics, code);
         }
         self.gate = Gate::Open;
-        let mut at = 0;
+        let (mut at, mut has_answer, mut unknown) = (0, false, None);
         while let (Some(&metric), Some(&scale), Some(asked)) =
             (self.metrics.get(at), self.scales.get(at), self.request.get(at))
         {
-            match field_answer(asked).and_then(|number| scale.set(number, metric, row)) {
-                Ok(()) => at += 1,
-                Err(code) => {
-                    // A field id that a driver does not know is an invalid argument.
-                    let code = if code == Code::INVALID_ARGUMENT { Code::NOT_SUPPORTED } else { code };
-                    let mut gate = Gate::Open;
-                    ledger.refused(&mut gate, &[metric], code)?;
-                    if gate == Gate::Shut {
-                        self.metrics.swap_remove(at);
-                        self.scales.swap_remove(at);
-                        self.request.swap_remove(at);
-                    } else {
-                        at += 1;
-                    }
+            at += 1;
+            let code = match field_answer(asked).and_then(|number| scale.set(number, metric, row)) {
+                Ok(()) => {
+                    has_answer = true;
+                    continue;
                 }
+                // A field id that a driver does not know is an invalid argument.
+                Err(Code::INVALID_ARGUMENT) => Code::NOT_SUPPORTED,
+                Err(code) => code,
+            };
+            if code.meaning() == Meaning::Unknown {
+                unknown = Some(code);
+                ledger.not_now(&[metric], AbsenceReason::Invalid);
+                continue;
             }
+            let mut gate = Gate::Open;
+            ledger.refused(&mut gate, &[metric], code)?;
+            if gate == Gate::Shut {
+                at -= 1;
+                self.metrics.swap_remove(at);
+                self.scales.swap_remove(at);
+                self.request.swap_remove(at);
+            }
+        }
+        if has_answer {
+            ledger.answered();
+        } else if let Some(code) = unknown {
+            // However many fields: it is one call that gave nothing.
+            ledger.refused(&mut Gate::Open, &[], code)?;
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ impl Ledger {
         match call() {
             Ok(value) => {
                 *gate = Gate::Open;
-                self.unknown_in_a_row = 0;
+                self.answered();
                 Ok(Some(value))
             }
             Err(code) => {
@@ -57,6 +57,11 @@ impl Ledger {
                 Ok(None)
             }
         }
+    }
+
+    /// A call gave an answer: the device is well enough for one.
+    pub(super) fn answered(&mut self) {
+        self.unknown_in_a_row = 0;
     }
 
     /// Notes why a call gave nothing.
