@@ -152,6 +152,11 @@ impl ClockControl for NvidiaClocks {
             plan.forward.push(self.step(LOCK_MEMORY, Some(bounds)));
             plan.back.push(self.step(RESET_MEMORY, None));
         }
+        if plan.forward.is_empty() {
+            let text =
+                "nothing to lock: name a level (auto, low or high), a frequency, or entries of the list";
+            return Err(ClockError::Wrong(text.to_owned()));
+        }
         if !plan.back.is_empty() {
             plan.notes
                 .push("NVML does not tell which lock is in force: the way back is its reset".to_owned());
@@ -161,7 +166,7 @@ impl ClockControl for NvidiaClocks {
 
     fn plan_reset(&mut self) -> Result<Plan, ClockError> {
         let mut forward = vec![self.step(RESET_GPU, None)];
-        // Parts without locked memory clocks refuse the reset too; they list one memory clock or none.
+        // Those that list one memory clock or none have nothing to lock.
         if self.memory_choices().len() > 1 {
             forward.push(self.step(RESET_MEMORY, None));
         }
@@ -177,7 +182,12 @@ impl ClockControl for NvidiaClocks {
             None if is(RESET_MEMORY) => self.raw.reset_memory_clocks(self.gpu),
             _ => return Err(ClockError::Wrong(format!("{step} is no step of this GPU"))),
         };
-        let Err(code) = answer else { return Ok(()) };
+        let code = match answer {
+            Ok(()) => return Ok(()),
+            // Turing lists several memory clocks and can lock none of them: nothing is to be given back.
+            Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) if is(RESET_MEMORY) => return Ok(()),
+            Err(code) => code,
+        };
         let target = step.target.clone();
         Err(match code {
             Code::NO_PERMISSION => ClockError::Denied { target, remedy: REMEDY.to_owned() },

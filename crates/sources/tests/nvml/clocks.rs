@@ -60,6 +60,8 @@ fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
         );
     }
     for wrong in [
+        lock(),
+        Lock { level: Some(Level::Manual), ..lock() },
         Lock { gpu_mhz: Some(9999), ..lock() },
         Lock { gpu_levels: vec![4], ..lock() },
         Lock { level: Some(Level::High), gpu_mhz: Some(1200), ..lock() },
@@ -83,6 +85,23 @@ fn a_lock_that_is_held_is_given_back() {
     assert_eq!(writes(&stub), ["nvmlDeviceResetGpuLockedClocks 0"]);
     clocks::reset_gpu_clocks(gpu.as_mut()).unwrap();
     assert_eq!(writes(&stub), ["nvmlDeviceResetGpuLockedClocks 0", "nvmlDeviceResetMemoryLockedClocks 0"]);
+}
+
+#[test]
+fn a_part_without_locked_memory_clocks_is_reset_all_the_same() {
+    let stub = Stub::new(Age::New);
+    for code in [3, 13] {
+        stub.set(&[&format!("ret.nvmlDeviceResetMemoryLockedClocks {code}")]);
+        stub.calls();
+        clocks::reset_gpu_clocks(control(&stub).as_mut()).unwrap();
+        assert!(writes(&stub).contains(&"nvmlDeviceResetGpuLockedClocks 0".to_owned()), "{code}");
+    }
+    stub.set(&["ret.nvmlDeviceResetMemoryLockedClocks 4"]);
+    let denied = clocks::reset_gpu_clocks(control(&stub).as_mut());
+    assert!(matches!(denied, Err(ClockError::Denied { .. })), "{denied:?}");
+    stub.set(&["ret.nvmlDeviceResetGpuLockedClocks 3"]);
+    let old = clocks::reset_gpu_clocks(control(&stub).as_mut());
+    assert!(matches!(old, Err(ClockError::NotSupported { .. })), "{old:?}");
 }
 
 #[test]
