@@ -80,7 +80,7 @@ pub struct RecorderConfig {
     pub slow: Duration,
     /// Time between two readings of the rare tier: 30 s unless set.
     pub rare: Duration,
-    /// Whether a recording that is there already is replaced.
+    /// Whether a recording that is there already is replaced: it stays until the new one is whole.
     pub overwrite: bool,
     /// Who holds the GPUs, for the rows' identity columns.
     pub owners: Arc<Owners>,
@@ -244,8 +244,6 @@ impl Recorder {
                 return Err(RecordError::Sampler(error));
             }
         };
-        // Only now: what could not begin has cost nothing.
-        unfinished.replace()?;
         let (tally, last) = (Arc::<Tally>::default(), Arc::<AtomicBool>::default());
         let rolling = |table| Rolling::new(unfinished.path(), table, config.part_rows);
         let writer = Writer {
@@ -255,10 +253,13 @@ impl Recorder {
             tables: [rolling(Table::GpuEvents), rolling(Table::SystemEvents)],
             watch,
         };
-        let writer = std::thread::Builder::new()
-            .name("record".to_owned())
-            .spawn(move || writer.run())
-            .map_err(RecordError::Thread)?;
+        let writer = match std::thread::Builder::new().name("record".to_owned()).spawn(move || writer.run()) {
+            Ok(writer) => writer,
+            Err(error) => {
+                unfinished.abandon()?;
+                return Err(RecordError::Thread(error));
+            }
+        };
         let running = Running { sampler, tally, last, writer: Some(writer) };
         Ok(Self { running, marks: Arc::new(Marks::new(journal, MARKS_MAX)), unfinished })
     }
@@ -305,7 +306,7 @@ impl Recorder {
         Data::open(self.unfinished.directory())
     }
 
-    /// Ends sampling and removes what was recorded.
+    /// Ends sampling and removes what was recorded. A recording that it was to replace is as it was.
     ///
     /// # Errors
     /// When something cannot be removed.

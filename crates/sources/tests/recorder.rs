@@ -331,6 +331,44 @@ fn a_recorder_that_is_no_more_is_repaired_once_and_for_all() {
     assert_eq!(repair(dir.path()).unwrap(), None, "nothing is left to do");
 }
 
+#[test]
+fn what_is_replaced_stays_until_the_new_one_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.overwrite = true;
+    let first = started(Counting::found(1), config.clone(), 1).stop().unwrap();
+    started(Counting::found(1), config.clone(), 1).discard().unwrap();
+    assert_eq!(rows(Data::open(dir.path()).unwrap()).len() as u64, first.gpu_rows, "a whole one");
+    drop(started(Counting::found(1), config.clone(), 300));
+    let killed = rows(Data::open(dir.path()).unwrap()).len();
+    assert!(killed >= 300);
+
+    let mut fast = config.clone();
+    fast.interval = Duration::from_micros(10);
+    assert!(Recorder::start_with(Counting::found(1), fast, |_| {}).is_err());
+    assert_eq!(rows(Data::open(dir.path()).unwrap()).len(), killed, "an unfinished one, when refused");
+    started(Counting::found(1), config.clone(), 1).discard().unwrap();
+    assert_eq!(rows(Data::open(dir.path()).unwrap()).len(), killed, "and when given up");
+
+    // Killed before the new one had begun.
+    let (place, aside) = (dir.path().join("unfinished"), dir.path().join("replaced"));
+    std::fs::rename(&place, &aside).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    assert_eq!(repair(dir.path()).unwrap().unwrap().gpu_rows, killed as u64);
+    drop(started(Counting::found(1), config.clone(), 1));
+    let second = started(Counting::found(1), config, 1).stop().unwrap();
+    assert_eq!(rows(second.data().unwrap()).len() as u64, second.gpu_rows);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left");
+}
+
+#[test]
+fn rows_are_repaired_though_what_describes_them_was_lost_with_the_power() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(started(Counting::found(1), config(dir.path()), 100));
+    std::fs::write(dir.path().join("unfinished/about.json"), b"").unwrap();
+    assert!(repair(dir.path()).unwrap().unwrap().gpu_rows >= 100);
+}
+
 /// Copies the state that a process left which was killed just now.
 fn photographed(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

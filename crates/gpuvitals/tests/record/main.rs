@@ -154,6 +154,9 @@ fn a_recording_is_overwritten_only_when_asked() {
     assert_eq!(refused.status.code(), Some(65));
     assert!(said(&refused).1.contains("--force"), "{}", said(&refused).1);
     assert_eq!(std::fs::read(&file).unwrap(), before);
+    let misspelt = record("rx7900xtx", dir.path()).args(["--force", "--", "pyhton"]).output().unwrap();
+    assert_eq!(misspelt.status.code(), Some(127), "{}", said(&misspelt).1);
+    assert_eq!(std::fs::read(&file).unwrap(), before, "nothing has replaced it");
     summary(record("rx7900xtx", dir.path()).arg("--force"));
     assert_ne!(std::fs::read(&file).unwrap(), before);
 }

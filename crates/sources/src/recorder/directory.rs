@@ -3,14 +3,17 @@
 //! ```text
 //! DIR/gpu_events.parquet  DIR/system_events.parquet  DIR/marks.parquet      a whole recording
 //! DIR/unfinished/         lock, about.json, parts, marks.rows               one that is under way, or was killed
-//! DIR/finished/           the same on its way out
+//! DIR/replaced/           an unfinished one that was there before, until the one that replaces it is whole
+//! DIR/finished/           what is on its way out
 //! ```
 //!
 //! Ending a recording and repairing one that was killed are the same steps: seal what is still a journal, join the parts
 //! beside their target, rename, and only when all files have their names is `unfinished` renamed and removed. Killed
 //! between any two of them, the next repair does the rest.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::Table;
@@ -40,28 +43,29 @@ pub(super) struct About {
 }
 
 impl About {
-    /// As pairs of a Parquet footer. `ended` is `stopped` or `repaired`.
-    fn facts(&self, ended: &str, more: &[KeyValue]) -> Vec<KeyValue> {
-        let fact = |key: &str, value: String| KeyValue::new(format!("gpuvitals.{key}"), value);
-        let own = [
-            fact("schema", "recording 1".to_owned()),
+    /// As pairs of a Parquet footer.
+    fn facts(&self) -> [KeyValue; 6] {
+        [
             fact("version", self.version.clone()),
             fact("node", self.node.clone()),
             fact("started_ns", self.started_ns.to_string()),
             fact("started", gpuvitals_core::time::format(self.started_ns)),
             fact("rate_hz", self.rate_hz.to_string()),
             fact("system_rate_hz", self.system_rate_hz.to_string()),
-            fact("ended", ended.to_owned()),
-        ];
-        own.into_iter().chain(more.iter().cloned()).collect()
+        ]
     }
+}
+
+fn fact(key: &str, value: String) -> KeyValue {
+    KeyValue::new(format!("gpuvitals.{key}"), value)
 }
 
 /// An unfinished recording that this process holds.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     directory: PathBuf,
-    about: About,
+    /// None where the file that says it was lost with the power; the rows may be there none the less.
+    about: Option<About>,
     _lock: File,
 }
 
@@ -73,6 +77,9 @@ pub(super) struct Ended {
     pub(super) marks: u64,
     pub(super) torn_bytes: u64,
 }
+
+/// Tries to lock a file that changed its place meanwhile.
+const LOCK_TRIES: u32 = 8;
 
 /// Whether a directory holds a whole or an unfinished recording.
 pub(super) fn state(directory: &Path) -> (bool, bool) {
@@ -92,58 +99,59 @@ pub(super) fn table_file(directory: &Path, table: Table) -> PathBuf {
 }
 
 impl Unfinished {
-    /// Begins a recording. One that is there already is refused, or with `overwrite` removed: an unfinished one here, a whole
-    /// one by [`Unfinished::replace`].
+    /// Begins a recording. One that is there already is refused, or with `overwrite` kept until this one is whole: the files of
+    /// a whole one in their places, an unfinished one aside.
     pub(super) fn begin(
         directory: &Path,
         about: About,
         overwrite: bool,
     ) -> Result<(Self, Journal), RecordError> {
+        bring_back(directory)?;
         let path = directory.join("unfinished");
         let (whole, unfinished) = state(directory);
         if (whole || unfinished) && !overwrite {
             return Err(RecordError::Exists { path: directory.to_owned(), unfinished });
         }
+        // Held until there is a new one: nobody's running recording is moved, and nobody brings this one back.
+        let _held = unfinished.then(|| lock(&path)).transpose()?;
         if unfinished {
-            // Held until it is gone: nobody's running recording is removed.
-            let _held = lock(&path)?;
-            discard(directory)?;
+            remove(&directory.join("replaced"))?;
+            fs::rename(&path, directory.join("replaced")).map_err(RecordError::io("renaming", &path))?;
         }
         fs::create_dir_all(directory).map_err(RecordError::io("creating", directory))?;
         DirBuilder::new().create(&path).map_err(RecordError::io("creating", &path))?;
         let lock = lock(&path)?;
-        let text = serde_json::to_string(&about).map_err(std::io::Error::other);
         let about_path = path.join("about.json");
-        text.and_then(|text| fs::write(&about_path, text))
-            .map_err(RecordError::io("writing", &about_path))?;
+        write(&about_path, &about).map_err(RecordError::io("writing", &about_path))?;
         let marks = Journal::create(path.join("marks.rows"))?;
-        Ok((Self { directory: directory.to_owned(), about, _lock: lock }, marks))
+        sync(&path)?;
+        sync(directory)?;
+        Ok((Self { directory: directory.to_owned(), about: Some(about), _lock: lock }, marks))
     }
 
     /// Takes over a recording whose process was killed; none when there is none.
     pub(super) fn take_over(directory: &Path) -> Result<Option<Self>, RecordError> {
         sweep(directory)?;
+        bring_back(directory)?;
         let path = directory.join("unfinished");
         if !path.exists() {
             return Ok(None);
         }
         let lock = lock(&path)?;
-        let about_path = path.join("about.json");
-        let about = fs::read_to_string(&about_path)
-            .and_then(|text| serde_json::from_str(&text).map_err(std::io::Error::other));
-        let about = match about {
-            Ok(about) => about,
-            // Killed before it was written: then no row was either.
-            Err(_)
-                if TABLES
-                    .iter()
-                    .all(|&table| part::list(&path, table).is_ok_and(|parts| parts.is_empty())) =>
-            {
-                discard(directory)?;
-                return Ok(None);
+        let text = fs::read_to_string(path.join("about.json")).unwrap_or_default();
+        let about = serde_json::from_str(&text).ok();
+        if about.is_none() {
+            let mut has_rows = false;
+            for table in TABLES {
+                has_rows |= !part::list(&path, table)?.is_empty();
             }
-            Err(source) => return Err(RecordError::Io { action: "reading", path: about_path, source }),
-        };
+            if !has_rows {
+                // Killed before it had begun.
+                discard(directory)?;
+                drop(lock);
+                return Self::take_over(directory);
+            }
+        }
         Ok(Some(Self { directory: directory.to_owned(), about, _lock: lock }))
     }
 
@@ -157,23 +165,19 @@ impl Unfinished {
         self.directory.join("unfinished")
     }
 
-    /// Removes the whole recording that was there before.
-    pub(super) fn replace(&self) -> Result<(), RecordError> {
-        for old in finals(&self.directory).filter(|old| old.exists()) {
-            fs::remove_file(&old).map_err(RecordError::io("removing", &old))?;
-        }
-        Ok(())
-    }
-
-    /// Removes it: nothing was recorded.
+    /// Removes it: nothing was recorded. What it was to replace is as it was.
     pub(super) fn abandon(self) -> Result<(), RecordError> {
-        discard(&self.directory)
+        discard(&self.directory)?;
+        bring_back(&self.directory)
     }
 
-    /// Makes it a whole recording.
+    /// Makes it a whole recording. `ended` is `stopped` or `repaired`.
     pub(super) fn end(self, ended: &str, more: &[KeyValue]) -> Result<Ended, RecordError> {
         let unfinished = self.path();
-        let facts = || self.about.facts(ended, more);
+        let about = self.about.iter().flat_map(About::facts);
+        let ends = [fact("schema", "recording 1".to_owned()), fact("ended", ended.to_owned())];
+        let known: Vec<_> = ends.into_iter().chain(about).chain(more.iter().cloned()).collect();
+        let facts = || known.clone();
         let mut result = Ended::default();
         for table in TABLES {
             let mut parts = part::list(&unfinished, table)?;
@@ -194,6 +198,8 @@ impl Unfinished {
             result.torn_bytes += torn;
         }
         sync(&self.directory)?;
+        // Before this one leaves its place: alone it would be brought back.
+        remove(&self.directory.join("replaced"))?;
         discard(&self.directory)?;
         Ok(result)
     }
@@ -207,12 +213,26 @@ fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)
 }
 
+/// Puts an unfinished recording back that was moved aside for one that never began.
+fn bring_back(directory: &Path) -> Result<(), RecordError> {
+    let (from, to) = (directory.join("replaced"), directory.join("unfinished"));
+    if to.exists() || !from.exists() {
+        return Ok(());
+    }
+    // Not to be had while another recording is about to begin.
+    let _held = lock(&from)?;
+    fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))
+}
+
 /// Removes what an earlier process was about to remove.
 fn sweep(directory: &Path) -> Result<(), RecordError> {
-    let path = directory.join("finished");
-    match fs::remove_dir_all(&path) {
+    remove(&directory.join("finished"))
+}
+
+fn remove(path: &Path) -> Result<(), RecordError> {
+    match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(RecordError::Io { action: "removing", path, source: error })
+            Err(RecordError::Io { action: "removing", path: path.to_owned(), source: error })
         }
         _ => Ok(()),
     }
@@ -220,14 +240,59 @@ fn sweep(directory: &Path) -> Result<(), RecordError> {
 
 fn lock(unfinished: &Path) -> Result<File, RecordError> {
     let path = unfinished.join("lock");
-    let file = File::create(&path).map_err(RecordError::io("creating", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(RecordError::Busy { path: unfinished.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(RecordError::Io { action: "locking", path, source }),
+    for _ in 0..LOCK_TRIES {
+        let file = File::create(&path).map_err(RecordError::io("creating", &path))?;
+        match holds(&file, &path) {
+            Ok(true) => return Ok(file),
+            Ok(false) => {}
+            Err(TryLockError::WouldBlock) => break,
+            Err(TryLockError::Error(source)) => {
+                return Err(RecordError::Io { action: "locking", path, source });
+            }
+        }
     }
+    Err(RecordError::Busy { path: unfinished.to_owned() })
+}
+
+/// Locks an open file. Whether it is still the one of that path: another process may have ended, removed or replaced the
+/// recording since it was opened.
+fn holds(file: &File, path: &Path) -> Result<bool, TryLockError> {
+    file.try_lock()?;
+    let name = |meta: Metadata| (meta.dev(), meta.ino());
+    let held = file.metadata().map(name).map_err(TryLockError::Error)?;
+    Ok(fs::metadata(path).is_ok_and(|meta| name(meta) == held))
+}
+
+/// On the disk when this returns: rows without it do not say where they come from.
+fn write(path: &Path, about: &About) -> std::io::Result<()> {
+    let text = serde_json::to_string(about).map_err(std::io::Error::other)?;
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 fn sync(directory: &Path) -> Result<(), RecordError> {
     File::open(directory).and_then(|dir| dir.sync_all()).map_err(RecordError::io("syncing", directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_on_a_recording_that_has_left_its_place_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, away) = (dir.path().join("unfinished"), dir.path().join("finished"));
+        fs::create_dir(&place).unwrap();
+        let path = place.join("lock");
+        let opened = File::create(&path).unwrap();
+        fs::rename(&place, &away).unwrap();
+        assert!(!holds(&opened, &path).unwrap(), "nobody's");
+        fs::create_dir(&place).unwrap();
+        let new = lock(&place).unwrap();
+        assert!(!holds(&opened, &path).unwrap(), "another's");
+        assert!(matches!(lock(&place), Err(RecordError::Busy { .. })));
+        drop(new);
+        assert!(lock(&place).is_ok());
+    }
 }
