@@ -85,6 +85,25 @@ fn a_library_that_hangs_at_its_start_holds_nobody_up() {
 }
 
 #[test]
+fn a_gpu_that_hangs_when_it_is_listed_is_asked_once_and_found_when_it_answers() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["0.hang 1"]);
+    for _ in 0..3 {
+        let found = stub.find_within(Duration::from_secs(2));
+        assert_eq!(found.probes.len(), 1);
+        assert_eq!(found.findings[1].verdict, Verdict::Broken, "{:?}", found.findings);
+    }
+    assert_eq!(stub.calls().get("nvmlDeviceGetHandleByIndex_v2 0"), Some(&1));
+    stub.set(&[]);
+    for _ in 0..100_000 {
+        if stub.find().probes.len() == 2 {
+            return;
+        }
+    }
+    panic!("it was not found again");
+}
+
+#[test]
 fn a_lost_gpu_is_gone_and_comes_back_whole() {
     let stub = Stub::new(Age::New);
     let mut probes = stub.find().probes;

@@ -86,9 +86,12 @@ pub(super) fn open(paths: Vec<PathBuf>, patience: Duration) -> Result<Opened, Op
     let mut gpus: Vec<Option<Answer<Listed>>> = (0..count.min(GPUS_MAX)).map(|_| None).collect();
     let (tell, told) = sync_channel(gpus.len());
     for index in 0..count.min(GPUS_MAX) {
+        let Some(listing) = Listing::begin(raw, index) else { continue };
         let tell = tell.clone();
         spawn(move || {
-            let _late = tell.send((index, list(raw, index)));
+            let listed = list(raw, index);
+            drop(listing);
+            let _late = tell.send((index, listed));
         })?;
     }
     drop(tell);
@@ -145,6 +148,36 @@ fn library(path: &Path) -> Result<&'static Raw, LoadError> {
     let raw: &'static Raw = Box::leak(Box::new(loaded?));
     running.push((path.to_owned(), Some(raw)));
     Ok(raw)
+}
+
+/// GPUs whose listing has not come back yet. They are not asked again meanwhile: one that hangs would cost a thread at
+/// every search.
+static LISTINGS: Mutex<Vec<(&'static Raw, u32)>> = Mutex::new(Vec::new());
+
+/// A place in [`LISTINGS`].
+struct Listing(&'static Raw, u32);
+
+impl Listing {
+    /// None while an earlier one of this GPU is out.
+    fn begin(raw: &'static Raw, index: u32) -> Option<Self> {
+        let mut listings = LISTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        if listings.iter().any(|known| is_of(known, raw, index)) {
+            return None;
+        }
+        listings.push((raw, index));
+        Some(Self(raw, index))
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        let mut listings = LISTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        listings.retain(|known| !is_of(known, self.0, self.1));
+    }
+}
+
+fn is_of(known: &(&'static Raw, u32), raw: &Raw, index: u32) -> bool {
+    std::ptr::eq(known.0, raw) && known.1 == index
 }
 
 fn list(raw: &Raw, index: u32) -> Answer<Listed> {
