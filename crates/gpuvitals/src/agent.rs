@@ -171,7 +171,10 @@ fn begin(
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.forced();
     let watching = Arc::clone(&node);
-    spawn("arrivals", move || arrivals::watch(&watching, &machine, &forced, tables, &arrivals_stopped))?;
+    let findings = found.findings;
+    spawn("arrivals", move || {
+        arrivals::watch(&watching, &machine, &forced, findings, tables, &arrivals_stopped);
+    })?;
     Ok((node, Background { feed, stop: vec![stop_feed, stop_arrivals] }))
 }
 

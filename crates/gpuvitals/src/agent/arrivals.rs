@@ -9,7 +9,7 @@ use gpuvitals_core::causes;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
-use gpuvitals_sources::registry;
+use gpuvitals_sources::registry::{self, Finding, Verdict};
 
 use super::node::Node;
 
@@ -22,22 +22,25 @@ const NAMES_MAX: usize = 4096;
 pub(crate) type Tables = SyncSender<Box<dyn ProcessTable>>;
 
 /// Looks for devices until the other end of `stop` is gone. Discovery proper may wake a driver, so it is done when a device node
-/// came or went, or while there is no GPU at all.
+/// came or went, while there is no GPU at all, or while one that is there could not be named (`findings`: the last search's).
 pub(crate) fn watch(
     node: &Node,
     machine: &Machine,
     forced: &[Driver],
+    mut findings: Vec<Finding>,
     mut tables: Option<(Tables, bool)>,
     stop: &Receiver<()>,
 ) {
     let mut before = device_nodes(machine);
     while stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
         let now = device_nodes(machine);
-        if now == before && node.gpus() > 0 {
+        let is_broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
+        if now == before && node.gpus() > 0 && !is_broken {
             continue;
         }
         before = now;
         let found = registry::discover(machine, forced);
+        findings = found.findings;
         match node.add(found.probes) {
             Ok(0) => {}
             Ok(devices) => tracing::info!(devices, "new devices are sampled"),
