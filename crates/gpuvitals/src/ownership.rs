@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::causes;
@@ -11,6 +11,7 @@ use gpuvitals_sources::attribution::slurm::Slurm;
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
+use gpuvitals_sources::sampler::Moment;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,8 @@ const KUBELET_PAUSE: Duration = Duration::from_secs(15);
 const JOBS_PAUSE: Duration = Duration::from_secs(10);
 /// Failures in a row after which what was told before no longer counts: a minute at the kubelet.
 const FAILURES_MAX: u32 = 4;
+/// Silence after which the same holds: an asking that hangs does not fail.
+const SILENCE_NS: i64 = 40_000_000_000;
 
 /// Lists of processes that wait for their follower at most; there is one for each vendor.
 const TABLES_MAX: usize = 16;
@@ -59,12 +62,21 @@ pub(crate) struct Ownership {
     tellers: Mutex<Vec<Told>>,
 }
 
+/// Who tells: where the answer comes from, and which of those that are asked there.
+type Teller = (&'static str, usize);
+
+const KUBELET: Teller = ("kubelet", 0);
+const SLURM: &str = "slurm";
+
 #[derive(Debug)]
 struct Told {
-    teller: &'static str,
+    teller: Teller,
     owners: Vec<(GpuName, Owner)>,
     failures: u32,
-    is_up: bool,
+    /// None until the first answer.
+    is_up: Option<bool>,
+    /// When it last answered or failed to, monotonic.
+    heard_ns: i64,
 }
 
 impl Ownership {
@@ -78,38 +90,65 @@ impl Ownership {
         &self.owners
     }
 
-    /// Who was asked, and whether the last asking was answered.
+    /// Where was asked, and whether all who were asked there answered the last time.
     pub(crate) fn told(&self) -> Vec<(&'static str, bool)> {
-        let tellers = self.tellers.lock().unwrap_or_else(PoisonError::into_inner);
-        tellers.iter().map(|told| (told.teller, told.is_up)).collect()
+        let mut told: Vec<(&'static str, bool)> = Vec::new();
+        for Told { teller: (source, _), is_up, .. } in self.tellers().iter() {
+            let Some(is_up) = *is_up else { continue };
+            match told.iter_mut().find(|(known, _)| known == source) {
+                Some((_, all_up)) => *all_up &= is_up,
+                None => told.push((source, is_up)),
+            }
+        }
+        told
+    }
+
+    fn tellers(&self) -> MutexGuard<'_, Vec<Told>> {
+        self.tellers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Awaits answers of somebody from now on.
+    fn expect(&self, teller: Teller, now: Moment) {
+        self.tellers().push(Told {
+            teller,
+            owners: Vec::new(),
+            failures: 0,
+            is_up: None,
+            heard_ns: now.mono_ns,
+        });
     }
 
     /// Takes an answer, or a failure to answer; logs only what changes.
-    fn tell(&self, teller: &'static str, answer: Result<Vec<(GpuName, Owner)>, String>) {
-        let mut tellers = self.tellers.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = tellers.iter().position(|told| told.teller == teller).unwrap_or_else(|| {
-            tellers.push(Told { teller, owners: Vec::new(), failures: 0, is_up: true });
-            tellers.len() - 1
-        });
-        let Some(told) = tellers.get_mut(at) else { return };
+    fn tell(&self, teller: Teller, now: Moment, answer: Result<Vec<(GpuName, Owner)>, String>) {
+        let mut tellers = self.tellers();
+        let Some(told) = tellers.iter_mut().find(|told| told.teller == teller) else { return };
+        told.heard_ns = now.mono_ns;
         match answer {
             Ok(owners) => {
-                if !told.is_up {
-                    tracing::info!(teller, "who holds the GPUs is told again");
+                if told.is_up == Some(false) {
+                    tracing::info!(teller = teller.0, "who holds the GPUs is told again");
                 }
-                *told = Told { teller, owners, failures: 0, is_up: true };
+                (told.owners, told.failures, told.is_up) = (owners, 0, Some(true));
             }
             Err(error) => {
-                if told.is_up {
-                    tracing::warn!(teller, error, "who holds the GPUs is not told");
-                }
-                told.is_up = false;
                 told.failures = told.failures.saturating_add(1);
-                if told.failures >= FAILURES_MAX {
-                    told.owners.clear();
-                }
+                let is_forgotten = told.failures >= FAILURES_MAX;
+                told.fail(&error, is_forgotten);
             }
         }
+        self.publish(&tellers);
+    }
+
+    /// Forgets what those said who have been silent for too long.
+    fn forget_silent(&self, now: Moment) {
+        let mut tellers = self.tellers();
+        for told in tellers.iter_mut().filter(|told| now.mono_ns - told.heard_ns > SILENCE_NS) {
+            told.fail("no answer came", true);
+        }
+        self.publish(&tellers);
+    }
+
+    fn publish(&self, tellers: &[Told]) {
         self.owners.replace(tellers.iter().flat_map(|told| &told.owners).cloned().collect());
     }
 
@@ -139,7 +178,7 @@ impl Ownership {
         let ownership = Arc::clone(self);
         std::thread::Builder::new()
             .name("jobs".to_owned())
-            .spawn(move || ownership.follow_jobs(&slurm, &arriving))
+            .spawn(move || ownership.follow_all(&slurm, &arriving))
             .map_err(|e| Failure::io("cannot start the thread jobs", e))?;
         Ok(Some(tables))
     }
@@ -153,8 +192,10 @@ impl Ownership {
                 return;
             }
         };
+        self.expect(KUBELET, Moment::now());
         loop {
-            self.tell("kubelet", kubelet.owners().await.map_err(|error| causes(&error)));
+            let answer = kubelet.owners().await.map_err(|error| causes(&error));
+            self.tell(KUBELET, Moment::now(), answer);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(KUBELET_PAUSE) => {}
@@ -162,36 +203,57 @@ impl Ownership {
         }
     }
 
-    /// Lists the processes on the GPUs and looks for their jobs, until whoever sends tables is gone. Blocks: a thread of its
-    /// own, which a hung driver may keep.
-    fn follow_jobs(&self, slurm: &Slurm, tables: &Receiver<Box<dyn ProcessTable>>) {
-        let mut known: Vec<Box<dyn ProcessTable>> = Vec::new();
+    /// Follows each table that comes, on a thread of its own, until whoever sends them is gone. A driver that hangs keeps its
+    /// thread and nothing else; what it said before is forgotten.
+    fn follow_all(self: &Arc<Self>, slurm: &Slurm, tables: &Receiver<Box<dyn ProcessTable>>) {
+        let mut stops = Vec::new();
         loop {
-            match tables.recv_timeout(if known.is_empty() { JOBS_PAUSE } else { Duration::ZERO }) {
+            match tables.recv_timeout(JOBS_PAUSE) {
                 Ok(table) => {
-                    known.push(table);
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if !known.is_empty() {
-                let mut processes = Vec::new();
-                let mut failed = None;
-                for table in &mut known {
-                    match table.read() {
-                        Ok(some) => processes.extend(some),
-                        Err(error) => failed = Some(causes(&error)),
+                    let teller = (SLURM, stops.len());
+                    let (stop, stopped) = sync_channel(0);
+                    let (ownership, slurm) = (Arc::clone(self), slurm.clone());
+                    self.expect(teller, Moment::now());
+                    let thread = std::thread::Builder::new().name(format!("jobs-{}", teller.1));
+                    match thread.spawn(move || ownership.follow_jobs(teller, &slurm, table, &stopped)) {
+                        Ok(_) => stops.push(stop),
+                        Err(error) => {
+                            tracing::error!(%error, "the jobs of a vendor's GPUs are not followed");
+                        }
                     }
                 }
-                let found = slurm.owners(&processes);
-                self.tell("slurm", failed.filter(|_| found.is_empty()).map_or(Ok(found), Err));
-            }
-            match tables.recv_timeout(JOBS_PAUSE) {
-                Ok(table) => known.push(table),
                 Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.forget_silent(Moment::now()),
             }
+        }
+    }
+
+    /// Lists the processes on the GPUs and looks for their jobs, until the other end of `stop` is gone.
+    fn follow_jobs(
+        &self,
+        teller: Teller,
+        slurm: &Slurm,
+        mut table: Box<dyn ProcessTable>,
+        stop: &Receiver<()>,
+    ) {
+        loop {
+            let answer = table.read().map(|processes| slurm.owners(&processes));
+            self.tell(teller, Moment::now(), answer.map_err(|error| causes(&error)));
+            if stop.recv_timeout(JOBS_PAUSE) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+}
+
+impl Told {
+    fn fail(&mut self, error: &str, is_forgotten: bool) {
+        if self.is_up != Some(false) {
+            tracing::warn!(teller = self.teller.0, error, "who holds the GPUs is not told");
+        }
+        self.is_up = Some(false);
+        if is_forgotten {
+            self.owners.clear();
         }
     }
 }
@@ -219,5 +281,65 @@ impl Attribution {
             Switch::Auto => Slurm::runs_on(machine),
         };
         is_wanted.then(|| Slurm::new(&machine.procfs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_sources::probe::ProbeError;
+    use gpuvitals_sources::processes::GpuProcess;
+
+    use super::*;
+
+    /// A table that says when it is read, and hangs then if it is to.
+    struct Table(SyncSender<()>, Option<Receiver<()>>);
+
+    impl ProcessTable for Table {
+        fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+            self.0.send(()).unwrap();
+            if let Some(hangs) = &self.1 {
+                let _let_go = hangs.recv();
+            }
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_driver_that_hangs_does_not_keep_the_jobs_of_another_from_being_seen() {
+        let ownership = Arc::new(Ownership::new());
+        let (_let_go, hangs) = sync_channel(0);
+        let ((hung, hung_read), (well, well_read)) = (sync_channel(1), sync_channel(1));
+        let (tables, arriving) = sync_channel::<Box<dyn ProcessTable>>(2);
+        tables.send(Box::new(Table(hung, Some(hangs)))).unwrap();
+        let following = std::thread::spawn({
+            let ownership = Arc::clone(&ownership);
+            move || ownership.follow_all(&Slurm::new(Path::new("/nonexistent")), &arriving)
+        });
+        hung_read.recv_timeout(Duration::from_mins(1)).unwrap();
+        tables.send(Box::new(Table(well, None))).unwrap();
+        well_read.recv_timeout(Duration::from_mins(1)).unwrap();
+        drop(tables);
+        following.join().unwrap();
+    }
+
+    #[test]
+    fn who_falls_silent_is_down_and_what_he_said_is_forgotten() {
+        let ownership = Ownership::new();
+        let start = Moment::now();
+        let at = |seconds: i64| Moment { mono_ns: start.mono_ns + seconds * 1_000_000_000, ..start };
+        let holds = |gpu: &str| Ok(vec![(GpuName::Uuid(gpu.into()), Owner::default())]);
+        let held = || ownership.tellers().iter().map(|told| told.owners.len()).sum::<usize>();
+        ownership.expect((SLURM, 0), at(0));
+        ownership.expect((SLURM, 1), at(0));
+        assert_eq!(ownership.told(), [], "nobody has answered yet");
+        ownership.tell((SLURM, 0), at(1), holds("GPU-1"));
+        ownership.tell((SLURM, 1), at(1), holds("GPU-2"));
+        ownership.forget_silent(at(30));
+        assert_eq!((ownership.told(), held()), (vec![(SLURM, true)], 2));
+        ownership.tell((SLURM, 1), at(35), holds("GPU-2"));
+        ownership.forget_silent(at(60));
+        assert_eq!((ownership.told(), held()), (vec![(SLURM, false)], 1), "one of the two");
+        ownership.tell((SLURM, 0), at(61), holds("GPU-1"));
+        assert_eq!((ownership.told(), held()), (vec![(SLURM, true)], 2), "it answers after all");
     }
 }
