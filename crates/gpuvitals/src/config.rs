@@ -214,6 +214,8 @@ pub(crate) struct Layers {
     tree: Value,
     /// Environment variables with our prefix that name no key, with the nearest that does.
     pub strangers: Vec<(String, Option<String>)>,
+    /// Environment variables of ours that Kubernetes has set, for a service that happens to have such a name.
+    pub service_links: Vec<String>,
 }
 
 impl Layers {
@@ -238,8 +240,12 @@ impl Layers {
             }
         }
         let paths = paths_of(&tree);
-        let mut strangers = Vec::new();
+        let (mut strangers, mut service_links) = (Vec::new(), Vec::new());
         for (name, value) in environment.filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)) {
+            if is_service_link(&name, &value) {
+                service_links.push(name);
+                continue;
+            }
             match paths.iter().find(|path| variable_of(path) == name) {
                 Some(path) => {
                     let value = typed(&value, get(&tree, path));
@@ -255,7 +261,7 @@ impl Layers {
         for (path, value) in flags {
             set(&mut tree, path, value);
         }
-        Ok(Self { tree, strangers })
+        Ok(Self { tree, strangers, service_links })
     }
 
     /// The settings, checked.
@@ -428,6 +434,12 @@ fn variable_of(path: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", path.replace('.', "_").to_uppercase())
 }
 
+/// Whether Kubernetes has set a variable: for each service of a namespace its pods have `NAME_PORT=tcp://10.0.0.1:9400` and more,
+/// and a service `gpuvitals-agent` gives the very name of a setting.
+fn is_service_link(name: &str, value: &str) -> bool {
+    name.ends_with("_PORT") && value.contains("://")
+}
+
 fn get<'a>(tree: &'a Value, path: &str) -> &'a Value {
     path.split('.').try_fold(tree, |place, key| place.get(key)).unwrap_or(&Value::Null)
 }
@@ -514,6 +526,15 @@ mod tests {
         let config = load("", &environment, vec![]).unwrap();
         assert_eq!(config.store.dir, PathBuf::from("2024"));
         assert_eq!(config.api.cors, ["https://a.b", "https://c.d"]);
+    }
+
+    #[test]
+    fn the_address_of_a_service_is_no_port_of_ours() {
+        let (name, link) = ("GPUVITALS_AGENT_PORT".to_owned(), "tcp://10.0.0.1:9400".to_owned());
+        let layers = Layers::load(None, [(name.clone(), link)].into_iter(), vec![]).unwrap();
+        assert_eq!(layers.check().unwrap().agent.port, 9400);
+        assert_eq!((layers.service_links, layers.strangers), (vec![name], vec![]));
+        assert!(load("", &[("GPUVITALS_AGENT_PORT", "tcp")], vec![]).unwrap_err().contains("port"));
     }
 
     #[test]

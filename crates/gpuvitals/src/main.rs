@@ -103,6 +103,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 let hint = near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?"));
                 print(&format!("environment variable {name} names no setting{hint}\n"))?;
             }
+            for name in &layers.service_links {
+                print(&format!("environment variable {name} is the address of a service and is ignored\n"))?;
+            }
             print("configuration is valid\n")
         }
         Command::Completions { shell } => {
@@ -129,6 +132,12 @@ fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer)
             name,
             nearest = near.as_deref(),
             "environment variable names no setting and is ignored"
+        );
+    }
+    for name in &layers.service_links {
+        tracing::warn!(
+            name,
+            "environment variable is the address of a Kubernetes service and is ignored; enableServiceLinks: false keeps it out"
         );
     }
     Ok((config, announcer))

@@ -279,6 +279,9 @@ mod tests {
         let both = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "1")];
         assert_eq!(agent(&both, vec![]).unwrap().port, 2);
         assert_eq!(agent(&both, vec![("agent.port", Value::from(3))]).unwrap().port, 3);
+        let linked = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "tcp://10.0.0.1:80")];
+        assert_eq!(agent(&linked, vec![]).unwrap().port, 2, "a service is called exporter");
+        assert_eq!(agent(&linked[1..], vec![]).unwrap().port, 9400);
         assert!(agent(&[("EXPORTER_PORT", "many")], vec![]).unwrap_err().contains("port"));
     }
 
