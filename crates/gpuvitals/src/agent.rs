@@ -34,7 +34,7 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 use crate::ownership::Ownership;
-use access::Access;
+use access::{Access, Written};
 use node::Node;
 use own::Counts;
 use scrape::Scraper;
@@ -59,6 +59,8 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 /// # Errors
 /// When a setting is wrong, the port is taken, or there is no GPU where one is required.
 pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> Result<(), Failure> {
+    // Looked at first: what is written while it is read is read again.
+    let written = Access::written(&config.agent);
     let access = Access::load(&config.agent)?;
     let machine = config.sampling.machine()?;
     let found = config.sampling.discover()?;
@@ -100,7 +102,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let agent = Running { node, counts, stop_asking, server };
+    let agent = Running { node, counts, stop_asking, server, written };
     let outcome = runtime.block_on(agent.serve(listener, config, reload, hangups, background));
     // A worker of the runtime never waits for a device; what is left here is a name lookup at most.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -191,11 +193,13 @@ struct Running {
     counts: Arc<Counts>,
     stop_asking: CancellationToken,
     server: Arc<Server>,
+    /// What certificates and logins were when they were read.
+    written: Vec<Option<Written>>,
 }
 
 impl Running {
     async fn serve(
-        self,
+        mut self,
         listener: TcpListener,
         mut config: Config,
         reload: Reload<'_>,
@@ -209,15 +213,14 @@ impl Running {
         // One future for all rounds, so that no signal falls between two.
         let mut terminated = std::pin::pin!(crate::signal::terminated());
         let mut renewal = tokio::time::interval(RENEWAL_PAUSE);
-        let mut written = Access::written(&config.agent);
         let failure = loop {
             tokio::select! {
                 _ = renewal.tick() => {
                     let now = Access::written(&config.agent);
-                    if now != written {
+                    if now != self.written {
                         self.renew(&config);
                     }
-                    written = now;
+                    self.written = now;
                 }
                 signal = &mut terminated => {
                     tracing::info!(signal, "stopping");

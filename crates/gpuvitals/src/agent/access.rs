@@ -3,10 +3,9 @@
 //! Both come from files, so that no secret stands in a setting, a URL or a log.
 
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -26,6 +25,9 @@ const LOGIN_LEN_MAX: usize = 256;
 const LOGINS_MAX: usize = 64;
 /// Rights on the file that nobody but its owner may have; its group may read, since Kubernetes gives secrets that way.
 const OTHERS: u32 = 0o037;
+
+/// A file's inode, and when it was last changed: by writing, or in its rights.
+pub(crate) type Written = (u64, i64, i64);
 
 /// What a request must bring.
 #[derive(Debug, Default)]
@@ -60,15 +62,19 @@ impl Access {
         })
     }
 
-    /// When the files that the settings name were last written; of one that cannot be looked at, nothing.
-    pub(crate) fn written(settings: &Agent) -> Vec<Option<SystemTime>> {
+    /// Which files the settings name now, and when they or their rights were last changed; of one that cannot be looked at,
+    /// nothing.
+    pub(crate) fn written(settings: &Agent) -> Vec<Option<Written>> {
         let tls = settings
             .tls()
             .into_iter()
             .flat_map(|tls| [Some(tls.cert), Some(tls.key), tls.client_ca])
             .flatten();
         let files = tls.chain(settings.basic_auth());
-        files.map(|path| std::fs::metadata(path).and_then(|file| file.modified()).ok()).collect()
+        files
+            .map(|path| std::fs::metadata(path).ok())
+            .map(|file| file.map(|file| (file.ino(), file.ctime(), file.ctime_nsec())))
+            .collect()
     }
 
     /// Whether anything is asked for.
@@ -208,7 +214,30 @@ fn padded(login: &[u8]) -> Option<[u8; LOGIN_LEN_MAX]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{Permissions, set_permissions};
+
     use super::*;
+    use crate::config::Layers;
+
+    #[test]
+    fn a_file_whose_rights_were_put_right_counts_as_written_anew() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let set = vec![("agent.basic_auth_file", file.path().to_str().unwrap().into())];
+        let settings = Layers::load(None, std::iter::empty(), set).unwrap().check().unwrap().agent;
+        std::fs::write(file.path(), "prometheus:s3cret\n").unwrap();
+        set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
+        let before = Access::written(&settings);
+        assert!(Access::load(&settings).is_err());
+        // Clocks of file systems step by some milliseconds.
+        for _ in 0..1_000_000 {
+            set_permissions(file.path(), Permissions::from_mode(0o600)).unwrap();
+            if Access::written(&settings) != before {
+                break;
+            }
+        }
+        assert_ne!(Access::written(&settings), before);
+        assert!(Access::load(&settings).is_ok());
+    }
 
     #[test]
     fn only_a_known_login_is_let_in() {
