@@ -156,7 +156,7 @@ const HEADINGS: [&str; 13] = [
 /// Heading and a line a GPU, columns as wide as they need to be.
 fn table(gpus: &[Gpu]) -> Vec<String> {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
-    rows.extend(gpus.iter().map(cells));
+    rows.extend(gpus.iter().map(|gpu| cells(gpu, name(gpu, gpus))));
     let widths: Vec<usize> = (0..HEADINGS.len())
         .map(|at| {
             rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -175,14 +175,14 @@ fn table(gpus: &[Gpu]) -> Vec<String> {
     rows.iter().map(join).collect()
 }
 
-fn cells(gpu: &Gpu) -> [String; 13] {
+fn cells(gpu: &Gpu, name: String) -> [String; 13] {
     let summary = &gpu.summary;
     let dash = || "-".to_owned();
     let spread = |spread: Option<Spread>| {
         spread.map_or_else(dash, |s| format!("{:.0}/{:.0}/{:.0}", s.mean, s.min, s.max))
     };
     [
-        name(gpu),
+        name,
         summary.model.clone().or_else(|| summary.pci.clone()).unwrap_or_else(|| summary.id.clone()),
         format!("{:.1}", summary.duration_s),
         count(summary.samples),
@@ -200,8 +200,11 @@ fn cells(gpu: &Gpu) -> [String; 13] {
     ]
 }
 
-fn name(gpu: &Gpu) -> String {
-    gpu.summary.gpu.map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
+/// Its index, or its key where that is not its alone: an instance has that of its GPU, and each vendor counts from 0.
+fn name(gpu: &Gpu, gpus: &[Gpu]) -> String {
+    let index = gpu.summary.gpu;
+    let is_shared = gpus.iter().filter(|other| other.summary.gpu == index).count() > 1;
+    index.filter(|_| !is_shared).map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
 }
 
 /// Where energy comes from and why, and for which GPUs it is so.
@@ -218,7 +221,7 @@ fn reasons(gpus: &[Gpu]) -> BTreeMap<String, Vec<String>> {
                 format!("{from}; {}", energy.reason)
             }
         };
-        reasons.entry(reason).or_default().push(name(gpu));
+        reasons.entry(reason).or_default().push(name(gpu, gpus));
     }
     reasons
 }
@@ -265,6 +268,46 @@ pub(super) fn bytes(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn gpu(id: &str, index: Option<i32>) -> Gpu {
+        let summary = GpuSummary {
+            id: id.to_owned(),
+            gpu: index,
+            node: None,
+            model: None,
+            pci: None,
+            driver: None,
+            duration_s: 0.0,
+            samples: 0,
+            rate_hz: None,
+            gaps: 0,
+            gaps_s: 0.0,
+            energy: None,
+            power_w: None,
+            gpu_clock_mhz: None,
+            mem_clock_mhz: None,
+            temperature_c: None,
+            throttled: None,
+            utilization_pct: None,
+            memory_used_max_mb: None,
+        };
+        Gpu {
+            summary,
+            update_interval_s: None,
+            ticks_missed: None,
+            rate_kept: None,
+            repeats: None,
+            lateness_p99_s: None,
+        }
+    }
+
+    #[test]
+    fn gpus_of_one_index_go_by_their_keys() {
+        let gpus = [gpu("GPU-a", Some(0)), gpu("MIG-b", Some(0)), gpu("GPU-c", Some(1)), gpu("GPU-d", None)];
+        let names: Vec<_> = gpus.iter().map(|gpu| name(gpu, &gpus)).collect();
+        assert_eq!(names, ["GPU-a", "MIG-b", "1", "GPU-d"]);
+        assert!(table(&gpus)[2].starts_with("MIG-b "));
+    }
 
     #[test]
     fn numbers_are_grouped_and_sizes_have_units() {
