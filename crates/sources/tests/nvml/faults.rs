@@ -191,6 +191,75 @@ fn fields_with_unknown_errors_do_not_take_those_that_answer_with_them() {
 }
 
 #[test]
+fn a_sum_over_links_has_every_link_that_ever_answered_or_none() {
+    let stub = Stub::new(Age::New);
+    let replays = |probe: &mut _| {
+        let row = &read(probe, Due::ALL).unwrap()[0];
+        (row.value("interconnect_replay_errors"), row.absence("interconnect_replay_errors"))
+    };
+    // Of 18 links one cannot tell yet.
+    stub.set(&["field.161.3 -999"]);
+    let mut probes = stub.find().probes;
+    assert_eq!(replays(&mut probes[0]), (None, Some(AbsenceReason::Invalid)));
+    stub.set(&[]);
+    assert_eq!(replays(&mut probes[0]), (Some(18.0), None));
+    for failure in ["field.161.3 -999", "field.161.3 -1", "field.161.3 -10"] {
+        stub.set(&[failure]);
+        assert_eq!(replays(&mut probes[0]), (None, Some(AbsenceReason::Invalid)), "{failure}");
+    }
+    stub.set(&[]);
+    assert_eq!(replays(&mut probes[0]), (Some(18.0), None));
+    // A link that never had it does not count, until it does.
+    stub.set(&["field.161.3 -1"]);
+    let mut probes = stub.find().probes;
+    assert_eq!(replays(&mut probes[0]), (Some(17.0), None));
+    stub.set(&[]);
+    assert_eq!(replays(&mut probes[0]), (Some(18.0), None));
+}
+
+#[test]
+fn what_is_learnt_once_is_asked_again_where_it_failed_for_now() {
+    for code in [10, 23, 999] {
+        let stub = Stub::new(Age::New);
+        stub.set(&[&format!("field.91 -{code}"), &format!("ret.nvmlDeviceGetSupportedEventTypes {code}")]);
+        let mut probes = stub.find().probes;
+        let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+        for column in ["interconnect_replay_errors", "interconnect_links_up", "xid_count"] {
+            let reason = row.absence(column).unwrap_or_else(|| panic!("{column} after {code}: {row:?}"));
+            assert_ne!(reason, AbsenceReason::NotSupported, "{column} after {code}");
+        }
+        stub.set(&[]);
+        let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+        for (column, value) in
+            [("interconnect_replay_errors", 18.0), ("interconnect_links_up", 17.0), ("xid_count", 0.0)]
+        {
+            assert_eq!(
+                (row.value(column), row.absence(column)),
+                (Some(value), None),
+                "{column} after {code}"
+            );
+        }
+        stub.calls();
+        read(&mut probes[0], Due::ALL).unwrap();
+        let calls = stub.calls();
+        assert_eq!((calls.get("field:91:0 0"), calls.get("nvmlDeviceRegisterEvents 0")), (None, None));
+    }
+}
+
+#[test]
+fn power_does_not_change_its_meaning_where_its_field_fails_once() {
+    let stub = Stub::new(Age::New);
+    let mut probes = stub.find().probes;
+    assert_eq!(read(&mut probes[0], FAST).unwrap()[0].value("power_w"), Some(312.5));
+    stub.set(&["field.186 -10"]);
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!((row.value("power_w"), row.absence("power_w")), (None, Some(AbsenceReason::TimedOut)));
+    assert_eq!(row.value("power_average_w"), Some(305.25));
+    stub.set(&[]);
+    assert_eq!(read(&mut probes[0], FAST).unwrap()[0].value("power_w"), Some(312.5));
+}
+
+#[test]
 fn an_argument_that_is_refused_twice_is_not_supported() {
     let stub = Stub::new(Age::New);
     stub.set(&["ret.nvmlDeviceGetPerformanceState 2"]);

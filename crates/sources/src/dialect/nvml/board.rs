@@ -4,7 +4,6 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
-use super::code::{Answer, Meaning};
 use super::fields::{FieldGroup, Links};
 use super::gpm::Gpm;
 use super::ledger::{Gate, Ledger};
@@ -33,7 +32,6 @@ const REMAP_BANKS: [MetricId; 5] = [
     MetricId::of("remap_banks_low"),
     MetricId::of("remap_banks_none"),
 ];
-const XIDS: [MetricId; 2] = [MetricId::of("xid_count"), MetricId::of("xid_last")];
 
 /// Counters, and the rates that follow from them where GPM gives none.
 const RATES: [(MetricId, MetricId); 4] = [
@@ -51,7 +49,7 @@ const HELD_DOWN: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 pub(super) struct Board {
     pub(super) ledger: Ledger,
     pub(super) mig: Gate,
-    pub(super) has_xids: bool,
+    pub(super) xids: Gate,
     fast: FieldGroup,
     slow: FieldGroup,
     rare: FieldGroup,
@@ -73,7 +71,7 @@ impl Board {
         Self {
             ledger: Ledger::default(),
             mig: Gate::Open,
-            has_xids: false,
+            xids: Gate::Open,
             fast: FieldGroup::new(Tier::Fast, driver),
             slow: FieldGroup::new(Tier::Slow, driver),
             rare: FieldGroup::new(Tier::Rare, driver),
@@ -102,7 +100,8 @@ impl Board {
     ) -> Result<(), ProbeError> {
         self.ledger.begin();
         self.fast.read(raw, gpu, &mut self.ledger, row)?;
-        if row.get(POWER).is_none() {
+        // Not where the field fails once: this call means another power on some parts.
+        if !self.fast.has(POWER) {
             self.read_power(raw, gpu, is_power_averaged, row)?;
         }
         self.read_utilization(raw, gpu, row)?;
@@ -116,7 +115,7 @@ impl Board {
         }
         self.singles.read(due, raw, gpu, &mut self.ledger, row)?;
         if due.rare {
-            self.links.read(raw, gpu, &mut self.ledger, row)?;
+            self.links.read(raw, gpu, [&self.slow, &self.rare], &mut self.ledger, row)?;
             if let Some(banks) = self.ledger.ask(&mut self.banks, &REMAP_BANKS, || raw.remap_banks(gpu))? {
                 REMAP_BANKS.iter().zip(banks).for_each(|(metric, count)| row.int(*metric, count));
             }
@@ -128,18 +127,6 @@ impl Board {
             self.derive_rates(now_ns, row);
         }
         Ok(())
-    }
-
-    /// Notes whether XIDs are told of.
-    pub(super) fn note_xids(&mut self, answer: Answer<()>) {
-        self.has_xids = answer.is_ok();
-        if let Err(code) = answer {
-            let reason = match code.meaning() {
-                Meaning::Never(reason) => reason,
-                _ => AbsenceReason::NotSupported,
-            };
-            self.ledger.never(&XIDS, reason);
-        }
     }
 
     /// The power call of drivers without field values. What it means depends on the part; where it is an average, that is

@@ -153,6 +153,11 @@ impl FieldGroup {
         group
     }
 
+    /// Whether the device may give this metric, be it not this time.
+    pub(super) fn has(&self, metric: MetricId) -> bool {
+        self.gate != Gate::Shut && self.metrics.contains(&metric)
+    }
+
     /// How many.
     pub(super) fn len(&self) -> usize {
         self.request.len()
@@ -242,100 +247,143 @@ fn as_f64(number: Number) -> f64 {
 #[derive(Default)]
 pub(super) struct Links {
     request: Vec<FieldValue>,
-    count: u32,
-    is_known: bool,
+    /// None until the device has told.
+    count: Option<u32>,
     gate: Gate,
+    /// The links that have ever answered, a bit each, by field of [`LINK_FIELDS`].
+    answered: [u64; LINK_FIELDS.len()],
+}
+
+/// A counter over all links.
+enum Sum {
+    Whole(i64),
+    /// A link that counts did not answer: without it the sum would fall, and rise again later.
+    Partial,
+    /// No link has it.
+    None,
 }
 
 impl Links {
-    /// Reads links that are up and the sums over all links into the row.
+    /// Reads links that are up and the sums over all links into the row; not those that `totals` gives.
     pub(super) fn read(
         &mut self,
         raw: &Raw,
         gpu: Gpu,
+        totals: [&FieldGroup; 2],
         ledger: &mut Ledger,
         row: &mut Row,
     ) -> Result<(), ProbeError> {
-        if !self.is_known {
-            self.learn(raw, gpu);
-        }
-        if self.count == 0 {
+        let missing =
+            |row: &Row, metric| row.get(metric).is_none() && totals.iter().all(|group| !group.has(metric));
+        let count = match self.learn(raw, gpu) {
+            Ok(count) => count,
+            Err(code) => {
+                let metrics = LINK_FIELDS.iter().map(|(_, metric)| *metric);
+                let metrics: Vec<MetricId> =
+                    metrics.filter(|metric| missing(row, *metric)).chain([LINKS_UP]).collect();
+                return ledger.refused(&mut Gate::Open, &metrics, code);
+            }
+        };
+        if count == 0 {
             ledger.never(&[LINKS_UP], AbsenceReason::NotSupported);
             for (_, metric) in LINK_FIELDS {
-                if row.get(*metric).is_none() {
+                if missing(row, *metric) {
                     ledger.never(&[*metric], AbsenceReason::NotSupported);
                 }
             }
             return Ok(());
         }
-        self.count_up(raw, gpu, ledger, row)?;
+        count_up(raw, gpu, count, ledger, row)?;
         if self.gate == Gate::Shut {
             return Ok(());
         }
         if let Err(code) = raw.field_values(gpu, &mut self.request) {
             return ledger.refused(&mut self.gate, &[], code);
         }
-        for (id, metric) in LINK_FIELDS {
-            if row.get(*metric).is_some() {
+        for ((id, metric), answered) in LINK_FIELDS.iter().zip(&mut self.answered) {
+            if !missing(row, *metric) {
                 continue;
             }
-            match self.sum(*id)? {
-                Some(sum) => {
+            match sum(&self.request, *id, answered)? {
+                Sum::Whole(sum) => {
                     ledger.has(*metric);
                     row.int(*metric, sum);
                 }
-                None => ledger.never(&[*metric], AbsenceReason::NotSupported),
+                Sum::Partial => {
+                    ledger.has(*metric);
+                    ledger.not_now(&[*metric], AbsenceReason::Invalid);
+                }
+                Sum::None => ledger.never(&[*metric], AbsenceReason::NotSupported),
             }
         }
         Ok(())
     }
 
-    fn learn(&mut self, raw: &Raw, gpu: Gpu) {
+    /// Number of links, asked until the device has told.
+    fn learn(&mut self, raw: &Raw, gpu: Gpu) -> Answer<u32> {
+        if let Some(count) = self.count {
+            return Ok(count);
+        }
         let mut asked = [field_value(id::NVML_FI_DEV_NVLINK_LINK_COUNT, 0)];
-        let count = raw
+        let answer = raw
             .field_values(gpu, &mut asked)
             .and_then(|()| asked.first().map_or(Ok(Number::Int(0)), field_answer));
-        self.is_known = true;
-        let Ok(Number::Int(links)) = count else { return };
-        self.count = u32::try_from(links.clamp(0, LINKS_MAX)).unwrap_or(0);
-        for link in 0..self.count {
+        let links = match answer {
+            Ok(Number::Int(links)) => links,
+            Ok(Number::Float(_)) | Err(Code::INVALID_ARGUMENT) => 0,
+            Err(code) if matches!(code.meaning(), Meaning::Never(_)) => 0,
+            Err(code) => return Err(code),
+        };
+        let count = u32::try_from(links.clamp(0, LINKS_MAX)).unwrap_or(0);
+        for link in 0..count {
             self.request.extend(LINK_FIELDS.iter().map(|(id, _)| field_value(*id, link)));
         }
+        self.count = Some(count);
+        Ok(count)
     }
+}
 
-    fn count_up(&self, raw: &Raw, gpu: Gpu, ledger: &mut Ledger, row: &mut Row) -> Result<(), ProbeError> {
-        let mut up = None;
-        for link in 0..self.count {
-            match raw.link_state(gpu, link) {
-                Ok(state) => *up.get_or_insert(0) += i64::from(state == 1),
-                // A link that this board does not have is not up.
-                Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
-                Err(code) => return ledger.refused(&mut Gate::Open, &[LINKS_UP], code),
-            }
+fn count_up(raw: &Raw, gpu: Gpu, count: u32, ledger: &mut Ledger, row: &mut Row) -> Result<(), ProbeError> {
+    let mut up = None;
+    for link in 0..count {
+        match raw.link_state(gpu, link) {
+            Ok(state) => *up.get_or_insert(0) += i64::from(state == 1),
+            // A link that this board does not have is not up.
+            Err(Code::NOT_SUPPORTED | Code::INVALID_ARGUMENT) => {}
+            Err(code) => return ledger.refused(&mut Gate::Open, &[LINKS_UP], code),
         }
-        match up {
-            Some(up) => row.int(LINKS_UP, up),
-            None => ledger.never(&[LINKS_UP], AbsenceReason::NotSupported),
-        }
-        Ok(())
     }
+    match up {
+        Some(up) => row.int(LINKS_UP, up),
+        None => ledger.never(&[LINKS_UP], AbsenceReason::NotSupported),
+    }
+    Ok(())
+}
 
-    /// Sum of a field over the links that answer; none where no link does.
-    fn sum(&self, id: u32) -> Result<Option<i64>, ProbeError> {
-        let mut sum: Option<i64> = None;
-        for value in self.request.iter().filter(|value| value.fieldId == id) {
-            match field_answer(value) {
-                Ok(Number::Int(count)) => sum = Some(sum.unwrap_or(0).saturating_add(count.max(0))),
-                Ok(Number::Float(_)) => {}
-                Err(code) => {
-                    if let Meaning::Device(error) = code.meaning() {
-                        return Err(error);
-                    }
-                }
+/// Sum of a field over the links that have it: a link has it once it has `answered`.
+fn sum(values: &[FieldValue], id: u32, answered: &mut u64) -> Result<Sum, ProbeError> {
+    let (mut sum, mut now, mut is_sure) = (0_i64, 0_u64, true);
+    for value in values.iter().filter(|value| value.fieldId == id) {
+        match field_answer(value) {
+            Ok(Number::Int(count)) => {
+                sum = sum.saturating_add(count.max(0));
+                now |= 1 << value.scopeId;
             }
+            Ok(Number::Float(_)) | Err(Code::INVALID_ARGUMENT) => {}
+            Err(code) => match code.meaning() {
+                Meaning::Never(_) => {}
+                Meaning::Device(error) => return Err(error),
+                Meaning::Stale | Meaning::NotNow(_) | Meaning::Unknown => is_sure = false,
+            },
         }
-        Ok(sum)
     }
+    is_sure &= *answered & !now == 0;
+    *answered |= now;
+    Ok(match now {
+        _ if !is_sure => Sum::Partial,
+        0 => Sum::None,
+        _ => Sum::Whole(sum),
+    })
 }
 
 /// Whether a driver version (`580.82.07`) has the field ids of CUDA 13.0 Update 1.

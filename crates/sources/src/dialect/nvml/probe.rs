@@ -29,6 +29,7 @@ pub(super) struct NvmlProbe {
     is_power_averaged: bool,
     events: Option<Arc<Events>>,
     xids: Arc<Xids>,
+    /// Whether events of the present handle are waited for.
     is_watched: bool,
     board: Board,
     instances: Vec<Instance>,
@@ -88,7 +89,7 @@ impl NvmlProbe {
         let row = reading.row(&self.identity);
         self.board.read(self.raw, gpu, now_ns, self.is_power_averaged, due, row)?;
         if due.slow {
-            self.read_xids(gpu, row);
+            self.read_xids(gpu, row)?;
         }
         if due.rare {
             self.read_partitions(gpu, row)?;
@@ -106,22 +107,20 @@ impl NvmlProbe {
         Ok(())
     }
 
-    fn read_xids(&mut self, gpu: Gpu, row: &mut Row) {
+    fn read_xids(&mut self, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
         if !self.is_watched {
-            self.is_watched = true;
-            let answer = match &self.events {
-                Some(events) => events.watch(self.raw, gpu, &self.xids),
-                None => Err(Code::NOT_SUPPORTED),
-            };
-            self.board.note_xids(answer);
+            let (raw, events, xids, board) = (self.raw, &self.events, &self.xids, &mut self.board);
+            let watch = || events.as_ref().map_or(Err(Code::NOT_SUPPORTED), |it| it.watch(raw, gpu, xids));
+            self.is_watched = board.ledger.ask(&mut board.xids, &[XID_COUNT, XID_LAST], watch)?.is_some();
         }
-        if self.board.has_xids {
+        if self.is_watched {
             let (count, last) = self.xids.seen();
             row.int(XID_COUNT, count);
             if let Some(last) = last {
                 row.int(XID_LAST, last);
             }
         }
+        Ok(())
     }
 
     fn read_partitions(&mut self, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
@@ -142,9 +141,7 @@ impl NvmlProbe {
         let gpu = self.open()?;
         if let Some(found) = mig::find(self.raw, gpu, &self.identity, &self.instances)? {
             if !self.instances.is_empty() || !found.is_empty() {
-                let has_xids = self.board.has_xids;
                 self.board = Board::new(&self.driver);
-                self.board.has_xids = has_xids;
             }
             self.instances = found;
         }
