@@ -350,6 +350,36 @@ fn mig_instances_are_rows_of_their_own_and_follow_the_layout() {
 }
 
 #[test]
+fn a_call_that_a_divided_gpu_refuses_is_given_up_and_the_rest_goes_on() {
+    let stub = Stub::new(Age::New);
+    stub.set(&[
+        "mig 1",
+        "instances 2",
+        "ret.nvmlDeviceGetPerformanceState 2",
+        "ret.nvmlDeviceGetMPSComputeRunningProcesses_v3 2",
+    ]);
+    let mut probes = stub.find().probes;
+    // Found, doubted, given up.
+    for _ in 0..3 {
+        read(&mut probes[0], Due::ALL).unwrap();
+    }
+    stub.calls();
+    let rows = read(&mut probes[0], Due::ALL).unwrap();
+    assert_eq!(rows.len(), 3);
+    assert!(rows.iter().all(|row| row.down.is_none()), "{rows:?}");
+    assert_eq!(rows[0].absence("performance_state"), Some(AbsenceReason::NotSupported));
+    let calls = stub.calls();
+    for unasked in [
+        "nvmlDeviceGetPerformanceState 0",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3 0",
+        "nvmlDeviceGetHandleByUUID 0",
+    ] {
+        assert_eq!(calls.get(unasked), None, "{unasked}");
+    }
+    read_until(&mut probes[0], "sm_active_ratio");
+}
+
+#[test]
 fn processes_are_listed_with_names_kinds_and_shares() {
     let stub = Stub::new(Age::New);
     let many: Vec<String> = (100..130).map(|pid: u32| pid.to_string()).collect();

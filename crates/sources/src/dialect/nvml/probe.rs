@@ -100,8 +100,10 @@ impl NvmlProbe {
             is_stale |= instance.read(self.raw, gpu, now_ns, due, reading)?;
         }
         if is_stale {
-            self.gpu = Some(self.look_up()?);
-            self.instances.clear();
+            let fresh = self.look_up()?;
+            self.is_watched &= fresh == gpu;
+            self.gpu = Some(fresh);
+            // Those that are still there keep what is known: a call that is refused once more is asked no more.
             self.find_instances()?;
         }
         Ok(())
