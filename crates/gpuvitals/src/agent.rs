@@ -23,7 +23,7 @@ use gpuvitals_exposition::Exposition;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Found, Verdict};
-use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
+use gpuvitals_sources::sampler::{Moment, Sampler, SamplerConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -48,8 +48,9 @@ const SERVING_THREADS: usize = 2;
 const SCRAPES_SHARE: u32 = 4;
 /// Part of the grace that sampling may take: a reading that is not out for good comes back sooner.
 const SAMPLING_SHARE: u32 = 8;
-/// Between two looks whether certificates or logins were written anew: nobody sends a signal when Kubernetes renews a secret.
-const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
+/// Between two looks whether certificates or logins were written anew, for nobody sends a signal when Kubernetes renews a secret,
+/// and whether only a new process helps.
+const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reads all settings anew.
 pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
@@ -212,10 +213,13 @@ impl Running {
         let mut serving = tokio::spawn(serving);
         // One future for all rounds, so that no signal falls between two.
         let mut terminated = std::pin::pin!(crate::signal::terminated());
-        let mut renewal = tokio::time::interval(RENEWAL_PAUSE);
+        let mut looks = tokio::time::interval(LOOK_PAUSE);
         let failure = loop {
             tokio::select! {
-                _ = renewal.tick() => {
+                _ = looks.tick() => {
+                    if let Some(why) = self.node.end(Moment::now()) {
+                        break Some(Failure::new(Exit::Unavailable, why));
+                    }
                     let now = Access::written(&config.agent);
                     if now != self.written {
                         self.renew(&config);

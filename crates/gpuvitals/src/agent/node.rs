@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const PULSE_NS: i64 = 30_000_000_000;
 /// How long all GPUs of NVML must be unreadable before a restart is asked for.
 const LOST_NS: i64 = 120_000_000_000;
+const LIBRARY_LOST: &str = "NVML can read none of the GPUs any more that it has read; a new process may";
 /// Between two log lines about one device, so that one that comes and goes does not fill the log.
 const TOLD_NS: i64 = 10_000_000_000;
 /// Between two looks at how the devices do.
@@ -41,6 +42,14 @@ struct Library {
     was_read: bool,
     /// Monotonic time since when none of them can be read.
     lost_since_ns: Option<i64>,
+    /// Whether the library fails for all of them, rather than that they are gone or denied.
+    fails: bool,
+}
+
+impl Library {
+    fn is_lost(&self, now: Moment) -> bool {
+        self.lost_since_ns.is_some_and(|since| now.mono_ns - since > LOST_NS)
+    }
 }
 
 impl Node {
@@ -99,12 +108,17 @@ impl Node {
         }
         let mut library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
         let is_lost = |condition: &Condition| matches!(condition, Condition::Down { reason, .. } if *reason != AbsenceReason::Suspended);
-        let (mut any_up, mut all_lost) = (false, true);
+        let is_failure = |condition: &Condition| {
+            matches!(condition, Condition::Down { reason: AbsenceReason::Invalid, .. })
+        };
+        let (mut any_up, mut all_lost, mut all_fail) = (false, true, true);
         for state in gpus {
             any_up |= state.condition == Condition::Up;
             all_lost &= is_lost(&state.condition);
+            all_fail &= is_failure(&state.condition);
         }
         library.was_read |= any_up;
+        library.fails = all_fail;
         library.lost_since_ns =
             (library.was_read && all_lost).then(|| library.lost_since_ns.unwrap_or(now.mono_ns));
     }
@@ -114,10 +128,18 @@ impl Node {
         if now.mono_ns - self.pulse_ns.load(Ordering::Relaxed) > PULSE_NS {
             return Some("what is sampled is no longer taken: a bug");
         }
-        let library = *self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost_ns = now.mono_ns - library.lost_since_ns?;
-        (lost_ns > LOST_NS)
-            .then_some("NVML can read none of the GPUs any more that it has read; a new process may")
+        self.library().is_lost(now).then_some(LIBRARY_LOST)
+    }
+
+    /// Why the process has to end: its NVML answers nothing but failures, as after an update of the driver, and not everywhere is
+    /// somebody who asks for [`Node::ailment`]. GPUs that are gone, or that a container may not open, are no reason.
+    pub(crate) fn end(&self, now: Moment) -> Option<&'static str> {
+        let library = self.library();
+        (library.is_lost(now) && library.fails).then_some(LIBRARY_LOST)
+    }
+
+    fn library(&self) -> Library {
+        *self.library.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Targets that have not answered for the first time yet.
@@ -271,24 +293,29 @@ mod tests {
     fn a_library_that_lost_all_its_gpus_asks_for_a_restart_once() {
         let down = |reason| Condition::Down { reason, detail: String::new() };
         let lost = down(AbsenceReason::Gone);
+        let failing = down(AbsenceReason::Invalid);
+        let denied = down(AbsenceReason::Denied);
         let asleep = down(AbsenceReason::Suspended);
         let stuck = Condition::Stuck { for_ns: 1 };
-        for (driver, before, after, ails) in [
-            (Driver::Nvml, &Condition::Up, &lost, true),
-            (Driver::Nvml, &Condition::Up, &Condition::Up, false),
-            (Driver::Nvml, &lost, &lost, false),
-            (Driver::Nvml, &Condition::Up, &asleep, false),
-            (Driver::Nvml, &Condition::Up, &stuck, false),
-            (Driver::AmdSysfs, &Condition::Up, &lost, false),
+        for (driver, before, after, ails, ends) in [
+            (Driver::Nvml, &Condition::Up, &lost, true, false),
+            (Driver::Nvml, &Condition::Up, &denied, true, false),
+            (Driver::Nvml, &Condition::Up, &failing, true, true),
+            (Driver::Nvml, &Condition::Up, &Condition::Up, false, false),
+            (Driver::Nvml, &failing, &failing, false, false),
+            (Driver::Nvml, &Condition::Up, &asleep, false, false),
+            (Driver::Nvml, &Condition::Up, &stuck, false, false),
+            (Driver::AmdSysfs, &Condition::Up, &failing, false, false),
         ] {
             let node = node(Vec::new());
             let now = Moment::now();
             let later = |ns| Moment { mono_ns: now.mono_ns + ns, ..now };
             node.watch_library(&[state(driver, before.clone())], now);
             node.watch_library(&[state(driver, after.clone())], later(1));
-            assert_eq!(node.ailment(later(2)), None);
+            assert_eq!((node.ailment(later(2)), node.end(later(2))), (None, None));
             node.pulse_ns.store(now.mono_ns + LOST_NS, Ordering::Relaxed);
             assert_eq!(node.ailment(later(LOST_NS + 2)).is_some(), ails, "{driver} {before:?} {after:?}");
+            assert_eq!(node.end(later(LOST_NS + 2)).is_some(), ends, "{driver} {before:?} {after:?}");
         }
     }
 
