@@ -26,7 +26,8 @@ const FORWARDED: &[(Signal, bool)] = &[
 /// How often a wait is interrupted for a look at how it goes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Signals that no longer end this program. One that comes before the command runs goes to it when it does.
+/// Signals that no longer end this program. One that comes before the command runs goes to it when it does. Those that
+/// were ignored when this program started stay so, for the command too: that is what `nohup` asks for.
 pub(crate) struct Signals {
     runtime: Runtime,
     streams: Vec<(Signal, bool, Stream)>,
@@ -43,8 +44,10 @@ impl Signals {
         let failed = |error| Failure::caused(Exit::Io, "cannot catch signals", error);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let entered = runtime.enter();
+        let ignored = ignored();
         let streams = FORWARDED
             .iter()
+            .filter(|(kind, _)| ignored >> (kind.as_raw() - 1) & 1 == 0)
             .map(|&(kind, is_of_terminal)| {
                 Ok((kind, is_of_terminal, signal(SignalKind::from_raw(kind.as_raw()))?))
             })
@@ -130,6 +133,13 @@ impl Signals {
             }
         })
     }
+}
+
+/// Signals that are ignored, a bit each from that of signal 1 on: `SigIgn` of `/proc/self/status`.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// What ends a wait, or interrupts it.

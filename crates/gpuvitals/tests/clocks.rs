@@ -207,6 +207,32 @@ fn signals_go_on_to_the_command_and_the_clocks_come_back() {
 }
 
 #[test]
+fn signals_that_were_ignored_stay_so_for_the_command_too() {
+    let machine = Machine::new();
+    let plain = machine.command(&["lock", "--level", "high", "--", "sh", "-c"]);
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", r#"trap "" HUP; exec "$@""#, "nohup"])
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .arg(script)
+            .env("RUNTIME_DIRECTORY", machine.dir.path().join("run"));
+        command.output().unwrap()
+    };
+    // A shell cannot trap what was ignored when it began.
+    let output = run("trap 'exit 9' HUP; kill -HUP $$; exit 3");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let status = text(&run("cat /proc/$PPID/status").stdout);
+    let mask = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let hup = 1 << (Signal::HUP.as_raw() - 1);
+    assert_eq!((mask("SigIgn:") & hup, mask("SigCgt:") & hup), (hup, 0), "{status}");
+}
+
+#[test]
 fn what_a_killed_holder_left_is_brought_back() {
     let machine = Machine::new();
     let killed = |script: &str| {
