@@ -305,6 +305,7 @@ fn nothing_to_record_and_nothing_to_overwrite_are_said() {
     assert!(matches!(refused, Err(RecordError::Exists { unfinished: false, .. })));
     let mut fast = forced.clone();
     fast.interval = Duration::from_micros(10);
+    fast.drivers = vec![Driver::AmdSysfs];
     assert!(matches!(Recorder::start_with(Counting::found(1), fast, |_| {}), Err(RecordError::Sampler(_))));
     assert_eq!(rows(Data::open(dir.path()).unwrap()).len() as u64, first.gpu_rows, "it is still there");
     let second = started(Counting::found(1), forced, 1).stop().unwrap();
@@ -345,6 +346,7 @@ fn what_is_replaced_stays_until_the_new_one_is_whole() {
 
     let mut fast = config.clone();
     fast.interval = Duration::from_micros(10);
+    fast.drivers = vec![Driver::AmdSysfs];
     assert!(Recorder::start_with(Counting::found(1), fast, |_| {}).is_err());
     assert_eq!(rows(Data::open(dir.path()).unwrap()).len(), killed, "an unfinished one, when refused");
     started(Counting::found(1), config.clone(), 1).discard().unwrap();
