@@ -68,7 +68,11 @@ impl Signals {
         let [program, arguments @ ..] = words else {
             return Err(Failure::new(Exit::Usage, "no command is given"));
         };
-        let failed = |error| Failure::io(format!("cannot start {}", program.display()), error);
+        let failed = |error: std::io::Error| {
+            let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+            let exit = if is_missing { Exit::NotFound } else { Exit::NotRunnable };
+            Failure::caused(exit, format!("cannot start {}", program.display()), error)
+        };
         let mut child = Command::new(program).args(arguments).spawn().map_err(failed)?;
         self.wait_for(&mut child, || {})
     }

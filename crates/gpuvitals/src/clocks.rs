@@ -188,23 +188,28 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags) -> Result<u8,
             Err(error) => restored = restored.and(Err(failure(&identity, error))),
         }
     }
-    let code = child::code_of(ended?);
+    let ended = ended.map(child::code_of);
     match restored {
-        Err(failure) if code != 0 => {
+        Err(failure) if !matches!(ended, Ok(0)) => {
             say(&format!("gpuvitals: the clocks were not given back: {failure}"));
-            Ok(code)
+            ended
         }
-        restored => restored.map(|()| code),
+        restored => restored.and(ended),
     }
 }
 
 /// Gives clocks back, first what earlier locks noted down, then to the driver.
 fn reset(controls: &mut [Box<dyn ClockControl>]) -> Result<u8, Failure> {
-    let mut journals = journals(controls)?;
+    let mut journals = opened(controls)?;
     let mut first = Ok(());
     for (control, journal) in controls.iter_mut().zip(&mut journals) {
         // What cannot be brought back any more must not keep the driver from taking over.
-        let _noted = restore_clocks(control.as_mut(), journal.kept());
+        for noted in [journal.running(), journal.kept()] {
+            if let Err(error) = restore_clocks(control.as_mut(), noted) {
+                let failure = failure(control.identity(), error);
+                say(&format!("gpuvitals: what was before a lock is not brought back: {failure}"));
+            }
+        }
         match reset_gpu_clocks(control.as_mut()) {
             Ok(()) => journal.clear(),
             Err(error) => first = first.and(Err(failure(control.identity(), error))),
@@ -214,19 +219,26 @@ fn reset(controls: &mut [Box<dyn ClockControl>]) -> Result<u8, Failure> {
     show::show(controls, false)
 }
 
-/// The journal of each GPU, held as long as it lives. What a holder that was killed left behind is brought back.
+/// The journal of each GPU, held as long as it lives.
+fn opened(controls: &[Box<dyn ClockControl>]) -> Result<Vec<Journal>, Failure> {
+    controls.iter().map(|control| Journal::open(&control.identity().key().unwrap_or_default())).collect()
+}
+
+/// The same for a lock: what a holder that was killed left behind is brought back first.
 fn journals(controls: &mut [Box<dyn ClockControl>]) -> Result<Vec<Journal>, Failure> {
-    let mut journals = Vec::new();
-    for control in controls {
-        let key = control.identity().key().unwrap_or_default();
-        let mut journal = Journal::open(&key)?;
+    let mut journals = opened(controls)?;
+    for (control, journal) in controls.iter_mut().zip(&mut journals) {
         if !journal.running().is_empty() {
-            say(&format!("gpuvitals: {key}: an earlier lock was killed; what was before it is brought back"));
-            restore_clocks(control.as_mut(), journal.running())
-                .map_err(|error| failure(control.identity(), error))?;
+            let name = name(control.identity());
+            say(&format!(
+                "gpuvitals: {name}: an earlier lock was killed; what was before it is brought back"
+            ));
+            restore_clocks(control.as_mut(), journal.running()).map_err(|error| {
+                say(&format!("gpuvitals: {name}: `clocks reset` gives the clocks to the driver instead"));
+                failure(control.identity(), error)
+            })?;
             journal.end();
         }
-        journals.push(journal);
     }
     Ok(journals)
 }
@@ -245,27 +257,37 @@ fn planned(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<Vec<Pl
         .collect()
 }
 
-/// Makes the plans, each noted down before; when one fails, those before it are given back.
+/// Makes the plans, each noted down before; when one fails, those before it are given back. A note is dropped only when
+/// what it names is in force again.
 fn take<'a>(
     controls: &'a mut [Box<dyn ClockControl>],
     plans: Vec<Plan>,
     journals: &mut [Journal],
     note: fn(&mut Journal, &Plan),
 ) -> Result<Vec<Held<'a>>, Failure> {
-    let mut taken = Vec::new();
-    for ((control, plan), journal) in controls.iter_mut().zip(plans).zip(&mut *journals) {
+    let mut taken: Vec<(Held<'a>, &mut Journal)> = Vec::new();
+    for ((control, plan), journal) in controls.iter_mut().zip(plans).zip(journals) {
         let identity = control.identity().clone();
         note(journal, &plan);
         match Held::take(control.as_mut(), plan) {
-            Ok(held) => taken.push(held),
+            Ok(held) => taken.push((held, journal)),
             Err(error) => {
-                drop(taken);
-                journals.iter_mut().for_each(Journal::undo);
+                journal.undo();
+                for (held, journal) in taken {
+                    let identity = held.identity().clone();
+                    match held.give_back() {
+                        Ok(()) => journal.undo(),
+                        Err(error) => {
+                            let failure = failure(&identity, error);
+                            say(&format!("gpuvitals: the clocks were not given back: {failure}"));
+                        }
+                    }
+                }
                 return Err(failure(&identity, error));
             }
         }
     }
-    Ok(taken)
+    Ok(taken.into_iter().map(|(held, _)| held).collect())
 }
 
 /// The GPUs that were asked for.

@@ -21,6 +21,10 @@ pub(crate) enum Exit {
     Permission = 77,
     /// The configuration is wrong.
     Config = 78,
+    /// The command that was to run cannot be run, as shells say it.
+    NotRunnable = 126,
+    /// The command that was to run is not there, as shells say it.
+    NotFound = 127,
 }
 
 impl Exit {

@@ -185,7 +185,9 @@ fn a_command_runs_with_the_clocks_and_its_exit_code_is_passed_on() {
     assert_eq!(machine.level("card0"), "profile_peak");
 
     let missing = machine.run(&["lock", "--level", "high", "--", "/no/such/program"]);
-    assert_eq!(missing.status.code(), Some(74));
+    assert_eq!(missing.status.code(), Some(127));
+    let no_program = machine.run(&["lock", "--level", "high", "--", "/"]);
+    assert_eq!(no_program.status.code(), Some(126), "as shells say it");
     assert_eq!(machine.level("card0"), "profile_peak");
 }
 
@@ -254,6 +256,42 @@ fn what_a_killed_holder_left_is_brought_back() {
     killed(ends_alone);
     assert!(machine.run(&["reset", "--gpu", "0"]).status.success());
     assert_eq!(machine.level("card0"), "auto");
+}
+
+#[test]
+fn a_way_back_that_is_gone_does_not_stop_a_reset() {
+    let machine = Machine::new();
+    fs::write(machine.file("card0", LEVEL), "manual\n").unwrap();
+    let script = "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
+    let mut child = machine.start(&["--gpu", "0", "--sclk-levels", "3"], script);
+    send(&child, Signal::KILL);
+    child.wait().unwrap();
+    let list = machine.file("card0", "pp_dpm_sclk");
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    let lock = ["lock", "--gpu", "0", "--level", "low", "--", "true"];
+    let refused = machine.run(&lock);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("clocks reset"));
+    let reset = machine.run(&["reset", "--gpu", "0"]);
+    let stderr = text(&reset.stderr);
+    assert!(reset.status.success() && stderr.contains("not brought back"), "{stderr}");
+    assert_eq!(machine.level("card0"), "auto");
+    let output = machine.run(&lock);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn of_several_kept_locks_each_is_undone() {
+    let machine = Machine::new();
+    fs::write(machine.file("card0", LEVEL), "manual\n").unwrap();
+    let read = |name| fs::read_to_string(machine.file("card0", name)).unwrap();
+    for flags in [["--sclk-levels", "3"], ["--mclk-levels", "1"]] {
+        assert!(machine.run(&["lock", "--gpu", "0", flags[0], flags[1]]).status.success());
+        // The driver shows its list, whatever is allowed.
+        fs::write(machine.file("card0", "pp_dpm_sclk"), "0: 852Mhz *\n1: 991Mhz\n").unwrap();
+    }
+    assert!(machine.run(&["reset", "--gpu", "0"]).status.success());
+    assert_eq!((read("pp_dpm_sclk"), read("pp_dpm_mclk")), ("0 1 2 3 4 5 6 7 ".into(), "0 1 2 3 ".into()));
 }
 
 #[test]

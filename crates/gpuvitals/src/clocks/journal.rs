@@ -87,11 +87,12 @@ impl Journal {
         self.write();
     }
 
-    /// A lock begins that is kept until a reset; of several the first knows what was before.
+    /// A lock begins that is kept until a reset. Of several the first to touch a target knows what was before, and the
+    /// last is undone first.
     pub(super) fn keep(&mut self, plan: &Plan) {
         let Noted { kept, made, .. } = &mut self.noted;
-        if kept.is_empty() {
-            kept.clone_from(&plan.back);
+        if plan.back.iter().any(|new| kept.iter().all(|step| step.target != new.target)) {
+            kept.splice(..0, plan.back.iter().cloned());
         }
         made.retain(|step| plan.forward.iter().all(|new| new.target != step.target));
         made.extend_from_slice(&plan.forward);
