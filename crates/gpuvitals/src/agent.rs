@@ -161,7 +161,7 @@ fn begin(
     // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
     let terms = SamplerConfig { monotonic: true, ..config.sampling.sampler() };
     let sampler = Sampler::start(found.probes, terms, Arc::clone(ownership.owners()))
-        .map_err(crate::sample::refused)?;
+        .map_err(crate::sampling::refused)?;
     let node = Arc::new(Node::new(sampler, config.agent.exposition()));
     let (stop_feed, feed_stopped) = sync_channel(0);
     let feed = spawn("feed", {

@@ -79,9 +79,9 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     }
     let mut examined = Vec::new();
     if !found.probes.is_empty() {
-        let sampler = Sampler::start(Vec::new(), terms(), Owners::new()).map_err(crate::sample::refused)?;
+        let sampler = Sampler::start(Vec::new(), terms(), Owners::new()).map_err(crate::sampling::refused)?;
         for probe in found.probes {
-            sampler.add(probe).map_err(crate::sample::refused)?;
+            sampler.add(probe).map_err(crate::sampling::refused)?;
         }
         examined = examine(&sampler);
     }

@@ -22,8 +22,7 @@ use crate::child::{Signals, code_of};
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
 use crate::quantity;
-use crate::sample::{nothing_to_sample, refused};
-use crate::sampling::{MachineFlags, Sampling};
+use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
 use report::Report;
 
 /// `gpuvitals record`

@@ -10,13 +10,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, Table};
 use gpuvitals_sources::attribution::Owners;
-use gpuvitals_sources::registry::{Finding, Found, Verdict};
-use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, SamplerError, TargetState};
+use gpuvitals_sources::registry::{Finding, Verdict};
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState};
 
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
 use crate::quantity;
-use crate::sampling::{MachineFlags, Sampling};
+use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
 use print::Printer;
 
 /// How long a wait for rows lasts at most before the devices are looked at.
@@ -146,27 +146,6 @@ fn warn(findings: &[Finding]) {
 fn tell(text: &str) {
     // Nobody is left to tell when not even this can be written.
     let _unwritten = writeln!(io::stderr(), "gpuvitals: {text}");
-}
-
-/// No device: what was looked at, and what to do.
-pub(crate) fn nothing_to_sample(found: &Found) -> Failure {
-    let missing = found.findings.iter().filter(|finding| finding.verdict != Verdict::Good).map(|finding| {
-        let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!(" ({remedy})"));
-        format!("\n  {}: {}{remedy}", finding.subject, finding.text)
-    });
-    let text: String = std::iter::once("no GPU was found".to_owned()).chain(missing).collect();
-    let is_denied = found.findings.iter().any(|finding| finding.is_denied);
-    Failure::new(if is_denied { Exit::Permission } else { Exit::Unavailable }, text)
-}
-
-/// Sampling was refused before it began.
-pub(crate) fn refused(error: SamplerError) -> Failure {
-    match error {
-        SamplerError::TooFast { .. } => {
-            Failure::new(Exit::Config, format!("{error}; ask for a lower rate, or another --driver"))
-        }
-        SamplerError::Thread(_) => Failure::caused(Exit::Io, "sampling", error),
-    }
 }
 
 fn gave_nothing(states: &[TargetState]) -> Failure {

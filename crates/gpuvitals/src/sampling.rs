@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use gpuvitals_core::Origin;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::registry::{self, Found};
-use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig};
+use gpuvitals_sources::registry::{self, Found, Verdict};
+use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig, SamplerError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -199,5 +199,26 @@ impl Sampling {
             origin: Origin { node: self.node().into(), started_ns: clock::now_ns() },
             ..SamplerConfig::default()
         }
+    }
+}
+
+/// No device: what was looked at, and what to do.
+pub(crate) fn nothing_to_sample(found: &Found) -> Failure {
+    let missing = found.findings.iter().filter(|finding| finding.verdict != Verdict::Good).map(|finding| {
+        let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!(" ({remedy})"));
+        format!("\n  {}: {}{remedy}", finding.subject, finding.text)
+    });
+    let text: String = std::iter::once("no GPU was found".to_owned()).chain(missing).collect();
+    let is_denied = found.findings.iter().any(|finding| finding.is_denied);
+    Failure::new(if is_denied { Exit::Permission } else { Exit::Unavailable }, text)
+}
+
+/// Sampling was refused before it began.
+pub(crate) fn refused(error: SamplerError) -> Failure {
+    match error {
+        SamplerError::TooFast { .. } => {
+            Failure::new(Exit::Config, format!("{error}; ask for a lower rate, or another --driver"))
+        }
+        SamplerError::Thread(_) => Failure::caused(Exit::Io, "sampling", error),
     }
 }

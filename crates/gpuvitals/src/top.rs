@@ -74,7 +74,7 @@ impl Top {
 pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     let found = sampling.discover()?;
     if !found.probes.iter().any(|probe| probe.table() == gpuvitals_core::Table::GpuEvents) {
-        return Err(crate::sample::nothing_to_sample(&found));
+        return Err(crate::sampling::nothing_to_sample(&found));
     }
     if !flags.once && !io::stdout().is_terminal() {
         return Err(Failure::new(
@@ -84,9 +84,9 @@ pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     }
     let config = SamplerConfig { hand_on: Duration::ZERO, ..sampling.sampler() };
     let sampler =
-        Sampler::start(Vec::new(), config.clone(), Owners::new()).map_err(crate::sample::refused)?;
+        Sampler::start(Vec::new(), config.clone(), Owners::new()).map_err(crate::sampling::refused)?;
     for probe in found.probes {
-        sampler.add(probe).map_err(crate::sample::refused)?;
+        sampler.add(probe).map_err(crate::sampling::refused)?;
     }
     let stop = CancellationToken::new();
     let processes = Listing::start(found.processes, stop.clone())?;

@@ -22,7 +22,7 @@ use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
 use crate::pipe::{self, Described, End, Progress};
-use crate::sample;
+use crate::sampling;
 
 /// How long workers may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -114,7 +114,7 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
     found.probes.retain(|probe| probe.table() == Table::GpuEvents);
     if found.probes.is_empty() {
         if config.source.kind == SourceKind::Machine {
-            return Err(sample::nothing_to_sample(&found));
+            return Err(sampling::nothing_to_sample(&found));
         }
         let text = "no GPU was found here (gpuvitals doctor says why); showing what is stored";
         return Ok((Kind::None, text.to_owned()));
@@ -125,7 +125,7 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
     let drivers = drivers(&found.probes);
     let ownership = Arc::new(Ownership::new());
     let sampler = Sampler::start(found.probes, config.sampling.sampler(), Arc::clone(ownership.owners()))
-        .map_err(sample::refused)?;
+        .map_err(sampling::refused)?;
     let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
     let text = format!("sampling {} GPUs by {}", sampler.states().len(), names.join(" and "));
     let hardware = Hardware {
