@@ -279,7 +279,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
         let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-        let consumer = queue.subscribe("gpus", "store", &ConsumerOptions::default()).unwrap();
+        let consumer = queue.subscribe("gpus", "store", &ConsumerOptions::default()).await.unwrap();
         let progress = Arc::new(Progress::new());
         let worker = tokio::spawn(work(
             consumer,
@@ -294,9 +294,9 @@ mod tests {
           {"timestamp": "2126-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_draw": 2}}
         ]"#;
         let frame = |kind, count, payload: &'static [u8]| Frame::new(kind, count, payload);
-        queue.publish("gpus", frame(ContentType::Json, 3, document)).unwrap();
-        queue.publish("gpus", frame(ContentType::Json, 1, b"not json")).unwrap();
-        queue.publish("gpus", frame(ContentType::Batch, 1, b"GVB1 but no batch")).unwrap();
+        queue.publish("gpus", frame(ContentType::Json, 3, document)).await.unwrap();
+        queue.publish("gpus", frame(ContentType::Json, 1, b"not json")).await.unwrap();
+        queue.publish("gpus", frame(ContentType::Batch, 1, b"GVB1 but no batch")).await.unwrap();
         let drained = queue.shutdown().await;
         worker.await.unwrap();
 

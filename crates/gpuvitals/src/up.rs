@@ -64,7 +64,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
     let store = open_store(&config.store)?;
     let queue = Queue::in_process(queue_config(config), Clock::system());
-    let workers = subscribe(config, &queue)?;
+    let workers = subscribe(config, &queue).await?;
     let status = Arc::new(Status::new(queue.clone(), opened.progress(), opened.kind()));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
@@ -140,19 +140,21 @@ fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -
     }
 }
 
-fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsumer>, Failure> {
+async fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsumer>, Failure> {
     let options = ConsumerOptions {
         max_in_flight: NonZeroU32::new(config.collector.max_in_flight).unwrap_or(NonZeroU32::MIN),
         max_batch: NonZeroU32::new(config.collector.batch_size),
         ack_timeout: Some(Duration::from_secs(config.collector.ack_timeout_seconds)),
         ..ConsumerOptions::default()
     };
-    (0..config.collector.worker_count)
-        .map(|_| queue.subscribe(&config.message_queue.topic, GROUP, &options))
-        .collect::<Result<_, _>>()
-        .map_err(|e| {
+    let mut workers = Vec::with_capacity(config.collector.worker_count);
+    for _ in 0..config.collector.worker_count {
+        let joined = queue.subscribe(&config.message_queue.topic, GROUP, &options).await;
+        workers.push(joined.map_err(|e| {
             Failure::new(Exit::Config, format!("configuration: message_queue.topic: {}", causes(&e)))
-        })
+        })?);
+    }
+    Ok(workers)
 }
 
 fn queue_config(config: &Config) -> QueueConfig {

@@ -48,11 +48,11 @@ fn resident_bytes() -> u64 {
 
 /// Holds a million rows in frames of 100 with 26 bytes a row (what compressed rows were measured to take).
 #[expect(clippy::print_stdout, reason = "a measurement prints what it found")]
-fn hold() {
+async fn hold() {
     let queue = Queue::in_process(QueueConfig::default(), Clock::system());
     let before = resident_bytes();
     for _ in 0..10_000 {
-        if queue.publish(TOPIC, Frame::new(ContentType::Batch, 100, vec![0x5a; 2_600])).is_err() {
+        if queue.publish(TOPIC, Frame::new(ContentType::Batch, 100, vec![0x5a; 2_600])).await.is_err() {
             return;
         }
     }
@@ -65,7 +65,7 @@ fn hold() {
 #[tokio::main]
 async fn main() {
     let frames = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(200_000);
-    hold();
+    hold().await;
     println!("rows a frame  frames     seconds  rows/s       frames/s");
     for count in [1_u32, 100, 500] {
         let queue = Queue::in_process(QueueConfig::default(), Clock::system());
@@ -73,7 +73,7 @@ async fn main() {
             max_in_flight: std::num::NonZeroU32::MIN.saturating_add(20 * count - 1),
             ..ConsumerOptions::default()
         };
-        let Ok(consumer) = queue.subscribe(TOPIC, "bench", &options) else { return };
+        let Ok(consumer) = queue.subscribe(TOPIC, "bench", &options).await else { return };
         let rows = frames * u64::from(count);
         let start = Instant::now();
         let publisher = tokio::spawn(publish(queue.clone(), frames, count));

@@ -40,6 +40,17 @@ pub enum ContentType {
     Json,
 }
 
+/// How a frame's payload is compressed, by its publisher. Whoever opens the payload undoes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// Not at all. (A batch is compressed inside.)
+    #[default]
+    Identity,
+    /// One zstd frame.
+    Zstd,
+}
+
 /// Who sent a frame, and as which of its frames: how a repeated publish is recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerStamp {
@@ -54,6 +65,8 @@ pub struct ProducerStamp {
 pub struct Frame {
     /// How the payload is to be read.
     pub content_type: ContentType,
+    /// How it is compressed.
+    pub encoding: Encoding,
     /// Number of messages (rows) in the payload; at least 1.
     pub count: u32,
     /// What the messages are about, for those who want to route by it; the queue does not look at it.
@@ -69,9 +82,16 @@ impl Frame {
     /// a bound in bytes holds for small frames too.
     pub const OVERHEAD_BYTES: u64 = 256;
 
-    /// A frame without key or producer stamp.
+    /// A frame without key or producer stamp, its payload not compressed.
     pub fn new(content_type: ContentType, count: u32, payload: impl Into<Bytes>) -> Self {
-        Self { content_type, count, key: None, producer: None, payload: payload.into() }
+        let encoding = Encoding::Identity;
+        Self { content_type, encoding, count, key: None, producer: None, payload: payload.into() }
+    }
+
+    /// The same frame, its payload said to be compressed so.
+    pub fn encoded(mut self, encoding: Encoding) -> Self {
+        self.encoding = encoding;
+        self
     }
 
     /// The same frame, stamped by its producer.

@@ -26,8 +26,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-//! let mut collector = queue.subscribe("gpu-telemetry", "collector", &ConsumerOptions::default())?;
-//! queue.publish("gpu-telemetry", Frame::new(ContentType::Json, 1, "{}"))?;
+//! let mut collector = queue.subscribe("gpu-telemetry", "collector", &ConsumerOptions::default()).await?;
+//! queue.publish("gpu-telemetry", Frame::new(ContentType::Json, 1, "{}")).await?;
 //! for delivery in collector.receive().await? {
 //!     // Store `delivery.rows` of `delivery.frame.payload`, and only then:
 //!     collector.ack(&[delivery.id]).await?;
@@ -43,7 +43,9 @@
 pub mod broker;
 mod config;
 mod frame;
+pub mod link;
 mod name;
+pub mod protocol;
 mod rows;
 pub mod service;
 mod stats;
@@ -54,8 +56,10 @@ pub use broker::{
     Start, SubscribeError, TopicId, Wake,
 };
 pub use config::{Drain, QueueConfig, WhenFull};
-pub use frame::{ContentType, Frame, Millis, ProducerStamp};
+pub use frame::{ContentType, Encoding, Frame, Millis, ProducerStamp};
 pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
 pub use rows::Rows;
-pub use service::{Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Queue};
+pub use service::{
+    Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
+};
 pub use stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};

@@ -26,8 +26,8 @@ fn frame(count: u32) -> Frame {
     Frame::new(ContentType::Batch, count, vec![1, 2, 3])
 }
 
-fn join(queue: &Queue, group: &str) -> InProcessConsumer {
-    queue.subscribe(TOPIC, group, &ConsumerOptions::default()).unwrap()
+async fn join(queue: &Queue, group: &str) -> InProcessConsumer {
+    queue.subscribe(TOPIC, group, &ConsumerOptions::default()).await.unwrap()
 }
 
 /// Receives, acknowledges and counts until the queue closes.
@@ -53,8 +53,9 @@ async fn a_receipt_says_how_safe_the_frame_is_and_whether_it_is_new() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_receiver_is_woken_by_a_publish() {
     let queue = queue(|_| {});
-    let mut consumer = join(&queue, "g");
-    let (received, published) = tokio::join!(consumer.receive(), async { queue.publish(TOPIC, frame(5)) });
+    let mut consumer = join(&queue, "g").await;
+    let (received, published) =
+        tokio::join!(consumer.receive(), async { queue.publish(TOPIC, frame(5)).await });
     published.unwrap();
     let [delivery] = &received.unwrap()[..] else { panic!("one delivery expected") };
     assert_eq!((delivery.rows.len(), &delivery.frame.payload[..]), (5, &[1, 2, 3][..]));
@@ -63,8 +64,8 @@ async fn a_waiting_receiver_is_woken_by_a_publish() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_receiver_is_woken_when_a_lease_runs_out() {
     let queue = queue(|config| config.backoff_base = Duration::ZERO);
-    let (mut slow, mut other) = (join(&queue, "g"), join(&queue, "g"));
-    queue.publish(TOPIC, frame(1)).unwrap();
+    let (mut slow, mut other) = (join(&queue, "g").await, join(&queue, "g").await);
+    queue.publish(TOPIC, frame(1)).await.unwrap();
     slow.receive().await.unwrap();
     let start = Instant::now();
     let again = other.receive().await.unwrap();
@@ -76,8 +77,8 @@ async fn a_waiting_receiver_is_woken_when_a_lease_runs_out() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_receiver_is_woken_after_the_backoff() {
     let queue = queue(|_| {});
-    let mut consumer = join(&queue, "g");
-    queue.publish(TOPIC, frame(1)).unwrap();
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(1)).await.unwrap();
     let id = consumer.receive().await.unwrap()[0].id;
     consumer.nack(&[Nack { id, rows: None, kind: NackKind::Retry, reason: "busy".into() }]).await.unwrap();
     let start = Instant::now();
@@ -88,24 +89,24 @@ async fn a_waiting_receiver_is_woken_after_the_backoff() {
 #[tokio::test(start_paused = true)]
 async fn a_consumer_that_is_dropped_gives_its_leases_back_at_once() {
     let queue = queue(|_| {});
-    let (mut dying, mut other) = (join(&queue, "g"), join(&queue, "g"));
-    queue.publish(TOPIC, frame(1)).unwrap();
+    let (mut dying, mut other) = (join(&queue, "g").await, join(&queue, "g").await);
+    queue.publish(TOPIC, frame(1)).await.unwrap();
     dying.receive().await.unwrap();
     let start = Instant::now();
     let (again, ()) = tokio::join!(other.receive(), async move { drop(dying) });
     assert_eq!((again.unwrap()[0].attempt, start.elapsed()), (2, Duration::ZERO));
     let leaving = other;
     leaving.leave().await;
-    assert_eq!(join(&queue, "g").try_receive().unwrap()[0].attempt, 2, "leaving does not count");
+    assert_eq!(join(&queue, "g").await.try_receive().unwrap()[0].attempt, 2, "leaving does not count");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_without_credits_goes_on_when_it_has_acknowledged() {
     let queue = queue(|_| {});
     let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };
-    let mut consumer = queue.subscribe(TOPIC, "g", &options).unwrap();
+    let mut consumer = queue.subscribe(TOPIC, "g", &options).await.unwrap();
     for _ in 0..2 {
-        queue.publish(TOPIC, frame(1)).unwrap();
+        queue.publish(TOPIC, frame(1)).await.unwrap();
     }
     let id = consumer.receive().await.unwrap()[0].id;
     let early = timeout(Duration::from_secs(1), consumer.receive()).await;
@@ -117,10 +118,10 @@ async fn a_receiver_without_credits_goes_on_when_it_has_acknowledged() {
 #[tokio::test(start_paused = true)]
 async fn a_publisher_at_the_bound_waits_for_room() {
     let queue = queue(|config| config.max_messages = 10);
-    let mut consumer = join(&queue, "g");
+    let mut consumer = join(&queue, "g").await;
     let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
     producer.publish(frame(10)).await.unwrap();
-    assert!(matches!(queue.publish(TOPIC, frame(1)), Err(PublishError::Full { .. })));
+    assert!(matches!(queue.publish(TOPIC, frame(1)).await, Err(PublishError::Full { .. })));
     assert_eq!(queue.health().status, HealthStatus::Degraded);
     let mut waiting = std::pin::pin!(producer.publish(frame(10)));
     assert!(timeout(Duration::from_secs(3), waiting.as_mut()).await.is_err());
@@ -136,7 +137,7 @@ async fn a_publisher_at_the_bound_waits_for_room() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_publisher_can_be_cancelled_and_learns_of_the_end() {
     let queue = queue(|config| config.max_messages = 1);
-    queue.publish(TOPIC, frame(1)).unwrap();
+    queue.publish(TOPIC, frame(1)).await.unwrap();
     let cancel = CancellationToken::new();
     let waits = queue.publish_wait(TOPIC, frame(1), &cancel);
     let (answer, ()) = tokio::join!(waits, async { cancel.cancel() });
@@ -152,7 +153,7 @@ async fn backpressure_lets_everything_through_once() {
     let queue = queue(|config| config.max_messages = 64);
     let mut consumers = JoinSet::new();
     for group in ["a", "a", "a", "b"] {
-        let consumer = join(&queue, group);
+        let consumer = join(&queue, group).await;
         consumers.spawn(async move { (group, consume(consumer).await) });
     }
     let mut producers = JoinSet::new();
@@ -175,13 +176,13 @@ async fn backpressure_lets_everything_through_once() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_delivers_what_is_left() {
     let queue = queue(|_| {});
-    let consumer = join(&queue, "g");
+    let consumer = join(&queue, "g").await;
     for _ in 0..50 {
-        queue.publish(TOPIC, frame(100)).unwrap();
+        queue.publish(TOPIC, frame(100)).await.unwrap();
     }
     let (report, rows) = tokio::join!(queue.shutdown(), consume(consumer));
     assert_eq!((report, rows), (DrainReport::default(), 5_000));
-    assert_eq!(queue.publish(TOPIC, frame(1)), Err(PublishError::Closed));
+    assert_eq!(queue.publish(TOPIC, frame(1)).await, Err(PublishError::Closed));
     assert_eq!(queue.health().status, HealthStatus::Unhealthy);
     assert_eq!(queue.shutdown().await, DrainReport::default(), "a second shutdown finds nothing to do");
 }
@@ -192,10 +193,10 @@ async fn a_shutdown_waits_for_acknowledgements_and_not_for_ever() {
         config.drain = Drain::Return;
         config.ack_timeout = LONG;
     });
-    let mut consumer = join(&queue, "g");
-    queue.publish(TOPIC, frame(3)).unwrap();
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(3)).await.unwrap();
     consumer.receive().await.unwrap();
-    queue.publish(TOPIC, frame(4)).unwrap();
+    queue.publish(TOPIC, frame(4)).await.unwrap();
     let start = Instant::now();
     let (report, received) = tokio::join!(queue.shutdown(), consumer.receive());
     assert_eq!(received.unwrap_err(), ReceiveError::Closed);
@@ -206,8 +207,8 @@ async fn a_shutdown_waits_for_acknowledgements_and_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_a_group_nobody_reads() {
     let queue = queue(|_| {});
-    drop(join(&queue, "gone"));
-    queue.publish(TOPIC, frame(3)).unwrap();
+    drop(join(&queue, "gone").await);
+    queue.publish(TOPIC, frame(3)).await.unwrap();
     let start = Instant::now();
     let report = queue.shutdown().await;
     assert_eq!((report.left, start.elapsed()), (vec![(TOPIC.to_owned(), 3)], Duration::ZERO));
@@ -216,7 +217,7 @@ async fn a_shutdown_does_not_wait_for_a_group_nobody_reads() {
 #[tokio::test(start_paused = true)]
 async fn removing_a_group_ends_its_receivers() {
     let queue = queue(|_| {});
-    let mut consumer = join(&queue, "g");
+    let mut consumer = join(&queue, "g").await;
     let (received, removed) = tokio::join!(consumer.receive(), async { queue.remove_group(TOPIC, "g") });
     assert_eq!((received.unwrap_err(), removed), (ReceiveError::NotSubscribed, Ok(())));
 }
@@ -224,8 +225,8 @@ async fn removing_a_group_ends_its_receivers() {
 #[tokio::test(start_paused = true)]
 async fn an_extended_lease_is_not_given_to_others() {
     let queue = queue(|config| config.backoff_base = Duration::ZERO);
-    let (mut busy, mut other) = (join(&queue, "g"), join(&queue, "g"));
-    queue.publish(TOPIC, frame(1)).unwrap();
+    let (mut busy, mut other) = (join(&queue, "g").await, join(&queue, "g").await);
+    queue.publish(TOPIC, frame(1)).await.unwrap();
     let id = busy.receive().await.unwrap()[0].id;
     for _ in 0..5 {
         let waits = timeout(Duration::from_secs(4), other.receive()).await;
@@ -238,9 +239,9 @@ async fn an_extended_lease_is_not_given_to_others() {
 #[tokio::test(start_paused = true)]
 async fn stats_have_the_shape_of_the_admin_api() {
     let queue = queue(|_| {});
-    let mut consumer = join(&queue, "g");
+    let mut consumer = join(&queue, "g").await;
     for _ in 0..20 {
-        queue.publish(TOPIC, frame(50)).unwrap();
+        queue.publish(TOPIC, frame(50)).await.unwrap();
         tokio::time::advance(Duration::from_millis(500)).await;
     }
     let ids: Vec<_> = consumer.receive().await.unwrap().iter().map(|delivery| delivery.id).collect();
@@ -265,7 +266,7 @@ async fn no_wake_up_is_lost_between_threads() {
     let mut consumers = JoinSet::new();
     for group in ["a", "a", "a", "b"] {
         let options = ConsumerOptions { max_in_flight: NonZeroU32::MIN, ..ConsumerOptions::default() };
-        let consumer = queue.subscribe(TOPIC, group, &options).unwrap();
+        let consumer = queue.subscribe(TOPIC, group, &options).await.unwrap();
         consumers.spawn(async move { (group, consume(consumer).await) });
     }
     let mut producers = JoinSet::new();

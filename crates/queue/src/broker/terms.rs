@@ -266,6 +266,33 @@ pub enum PublishError {
     /// The publisher stopped waiting for room.
     #[error("publish was cancelled while waiting for room")]
     Cancelled,
+    /// The frame could not be made as durable as its topic promises, and is not held: a full disk, a broken one.
+    #[error("queue cannot store: {reason}")]
+    Storage {
+        /// What the disk said.
+        reason: Arc<str>,
+        /// Whether trying again can help without a restart of the queue.
+        passes: bool,
+    },
+    /// The queue could not be reached or did not answer: whether the frame was taken is not known.
+    #[error("queue is not available: {reason}")]
+    Unavailable {
+        /// What the connection said.
+        reason: Arc<str>,
+    },
+    /// The queue refused for a reason that trying again does not change: credentials, a frame it does not read.
+    #[error("queue refused: {reason}")]
+    Refused {
+        /// What the queue said.
+        reason: Arc<str>,
+    },
+}
+
+impl PublishError {
+    /// Whether the same frame, stamped, is worth sending again.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Unavailable { .. } | Self::Storage { passes: true, .. })
+    }
 }
 
 /// A subscription was not accepted.
@@ -293,10 +320,16 @@ pub enum SubscribeError {
     /// The queue shuts down.
     #[error("queue is shutting down")]
     Closed,
+    /// The group could not be made durable.
+    #[error("queue cannot store: {reason}")]
+    Storage {
+        /// What the disk said.
+        reason: Arc<str>,
+    },
 }
 
 /// Nothing will be received any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The queue shuts down and has nothing more for this group.
@@ -305,6 +338,12 @@ pub enum ReceiveError {
     /// The consumer has left, or its group was removed.
     #[error("consumer is not subscribed")]
     NotSubscribed,
+    /// A queue elsewhere refused the subscription for a reason that trying again does not change.
+    #[error("queue refused: {reason}")]
+    Refused {
+        /// What the queue said.
+        reason: Arc<str>,
+    },
 }
 
 /// An acknowledgement, refusal or extension that could not be applied in full. What was valid in it has
@@ -331,6 +370,9 @@ pub enum SettleError {
     /// The consumer has left, or its group was removed.
     #[error("consumer is not subscribed")]
     NotSubscribed,
+    /// The connection to a queue elsewhere was lost. What was not settled before is delivered again.
+    #[error("connection to the queue was lost")]
+    ConnectionLost,
 }
 
 /// A request about a topic or group that does not exist.

@@ -33,7 +33,7 @@ impl Producer for InProcessProducer {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
         match &self.waits_until {
             Some(cancel) => self.queue.publish_wait(&self.topic, frame, cancel).await,
-            None => self.queue.publish(&self.topic, frame),
+            None => self.queue.publish(&self.topic, frame).await,
         }
     }
 }

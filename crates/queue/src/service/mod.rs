@@ -4,6 +4,7 @@
 
 mod clock;
 mod in_process;
+mod publishing;
 mod queue;
 
 use std::future::Future;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use clock::Clock;
 pub use in_process::{InProcessConsumer, InProcessProducer};
+pub use publishing::Publishing;
 pub use queue::{DrainReport, Queue};
 
 use crate::broker::{Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError};

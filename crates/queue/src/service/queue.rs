@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::in_process::{InProcessConsumer, InProcessProducer};
+use super::publishing::Publishing;
 use crate::broker::{
     AdminError, Broker, ConsumerOptions, DeadLetter, DeadSelection, PublishError, Receipt, Replayed,
     SubscribeError, TopicId, Wake,
@@ -162,14 +163,12 @@ impl Queue {
         &self.inner.shared
     }
 
-    /// Hands over one frame. At the topic's bound it is refused, or older ones make room, as configured.
-    ///
-    /// # Errors
-    ///
-    /// The frame was not taken, for the reason given.
-    pub fn publish(&self, topic: &str, frame: Frame) -> Result<Receipt, PublishError> {
+    /// Hands over one frame; the outcome is the frame's receipt once it is as durable as its topic promises, or why it
+    /// was not taken. At the topic's bound it is refused, or older ones make room, as configured. Frames are
+    /// taken in the order of these calls, whenever their outcomes are awaited.
+    pub fn publish(&self, topic: &str, frame: Frame) -> Publishing {
         let frame = Arc::new(frame);
-        self.shared().with(|broker, now| broker.publish(now, topic, &frame))
+        Publishing::done(self.shared().with(|broker, now| broker.publish(now, topic, &frame)))
     }
 
     /// Hands over one frame; at the topic's bound it waits for room, until `cancel`. Waiting publishers are
@@ -225,7 +224,8 @@ impl Queue {
     /// # Errors
     ///
     /// A name is refused, a limit is reached, or the queue shuts down.
-    pub fn subscribe(
+    #[expect(clippy::unused_async, reason = "a durable group is answered when it is on disk")]
+    pub async fn subscribe(
         &self,
         topic: &str,
         group: &str,

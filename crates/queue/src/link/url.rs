@@ -1,0 +1,177 @@
+//! Where a queue is.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which queue, and how it is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// The queue of this process.
+    InProcess,
+    /// HTTP to publish, gRPC on the same port to subscribe.
+    Http,
+    /// gRPC.
+    Grpc,
+    /// NATS JetStream.
+    Nats,
+}
+
+/// Where a queue is: `inproc:`, `grpc://host:port`, `http://host:port`, `nats://host:port`; with TLS `grpcs`, `https`,
+/// `tls` (NATS). It carries no secret: user and password in it are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueUrl {
+    /// Which queue.
+    pub scheme: Scheme,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+    /// Name or address, without brackets; empty in this process.
+    pub host: String,
+    /// Port; 0 in this process.
+    pub port: u16,
+}
+
+/// A text that is no queue's URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// No known scheme.
+    #[error(
+        "{0:?} is no queue's URL: it begins with inproc:, grpc://, grpcs://, http://, https://, nats:// or tls://"
+    )]
+    Scheme(String),
+    /// A user or password in it; the text is not repeated.
+    #[error("the URL has a user in it; credentials belong in a file of mode 0600, not in a URL")]
+    Credentials,
+    /// No host, or one that cannot be.
+    #[error("{0:?} names no host")]
+    Host(String),
+    /// A port that is no port.
+    #[error("{0:?} is no port, 1 to 65535 are")]
+    Port(String),
+    /// A path, query or fragment.
+    #[error("{0:?} follows host and port; a queue's URL ends there")]
+    Rest(String),
+}
+
+impl QueueUrl {
+    /// `host:port`, as one connects to it.
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl FromStr for QueueUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        if text == "inproc:" {
+            return Ok(Self { scheme: Scheme::InProcess, tls: false, host: String::new(), port: 0 });
+        }
+        let schemes = [
+            ("grpc://", Scheme::Grpc, false, 9091),
+            ("grpcs://", Scheme::Grpc, true, 9091),
+            ("http://", Scheme::Http, false, 9090),
+            ("https://", Scheme::Http, true, 9090),
+            ("nats://", Scheme::Nats, false, 4222),
+            ("tls://", Scheme::Nats, true, 4222),
+        ];
+        let found = schemes.iter().find_map(|scheme| text.strip_prefix(scheme.0).map(|rest| (*scheme, rest)));
+        let Some(((_, scheme, tls, default_port), rest)) = found else {
+            return Err(if text.contains('@') {
+                UrlError::Credentials
+            } else {
+                UrlError::Scheme(text.to_owned())
+            });
+        };
+        if rest.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if !matches!(path, "" | "/") {
+            return Err(UrlError::Rest(path.to_owned()));
+        }
+        let (host, port) = split(authority)?;
+        let port = match port {
+            None => default_port,
+            Some(port) => match port.parse() {
+                Ok(number @ 1..) => number,
+                _ => return Err(UrlError::Port(port.to_owned())),
+            },
+        };
+        Ok(Self { scheme, tls, host: host.to_owned(), port })
+    }
+}
+
+/// Host and port; an IPv6 address stands in brackets.
+fn split(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
+    let bad = || UrlError::Host(authority.to_owned());
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or_else(bad)?;
+        host.parse::<std::net::Ipv6Addr>().map_err(|_| bad())?;
+        (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or_else(bad)?) })
+    } else {
+        match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    let can_be = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    if host.is_empty() || !host.chars().all(can_be) { Err(bad()) } else { Ok((host, port)) }
+}
+
+impl fmt::Display for QueueUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match (self.scheme, self.tls) {
+            (Scheme::InProcess, _) => return f.write_str("inproc:"),
+            (Scheme::Http, false) => "http",
+            (Scheme::Http, true) => "https",
+            (Scheme::Grpc, false) => "grpc",
+            (Scheme::Grpc, true) => "grpcs",
+            (Scheme::Nats, false) => "nats",
+            (Scheme::Nats, true) => "tls",
+        };
+        write!(f, "{scheme}://{}", self.authority())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QueueUrl, UrlError};
+
+    #[test]
+    fn urls_are_read_and_written() {
+        for (text, whole) in [
+            ("inproc:", "inproc:"),
+            ("http://localhost:9090", "http://localhost:9090"),
+            ("http://broker/", "http://broker:9090"),
+            ("grpc://10.0.0.1", "grpc://10.0.0.1:9091"),
+            ("grpcs://[::1]:1", "grpcs://[::1]:1"),
+            ("nats://nats.example.org", "nats://nats.example.org:4222"),
+            ("tls://nats:4", "tls://nats:4"),
+        ] {
+            let url: QueueUrl = text.parse().unwrap();
+            assert_eq!(url.to_string(), whole);
+            assert_eq!(whole.parse(), Ok(url));
+        }
+    }
+
+    #[test]
+    fn what_is_no_queue_is_refused_without_repeating_a_secret() {
+        let refused = |text: &str| text.parse::<QueueUrl>().unwrap_err();
+        for text in ["http://user:secret@host", "nats://secret@host", "amqp://user:secret@host"] {
+            assert_eq!(refused(text), UrlError::Credentials, "{text}");
+        }
+        assert_eq!(refused("kafka://x"), UrlError::Scheme("kafka://x".into()));
+        assert_eq!(refused("localhost:9090"), UrlError::Scheme("localhost:9090".into()));
+        assert_eq!(refused("http://:1"), UrlError::Host(":1".into()));
+        assert_eq!(refused("http://[x]:1"), UrlError::Host("[x]:1".into()));
+        assert_eq!(refused("http://h:0"), UrlError::Port("0".into()));
+        assert_eq!(refused("http://h:99999"), UrlError::Port("99999".into()));
+        assert_eq!(refused("http://h:1/publish"), UrlError::Rest("/publish".into()));
+    }
+}
