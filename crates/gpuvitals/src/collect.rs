@@ -311,6 +311,7 @@ mod tests {
         assert_eq!(count(&progress.messages_refused), 3);
         let reasons: Vec<String> = queue
             .dead_letters("gpus", 0, 10)
+            .await
             .unwrap()
             .iter()
             .map(|letter| letter.reason.to_string())

@@ -97,7 +97,7 @@ async fn a_consumer_that_is_dropped_gives_its_leases_back_at_once() {
     assert_eq!((again.unwrap()[0].attempt, start.elapsed()), (2, Duration::ZERO));
     let leaving = other;
     leaving.leave().await;
-    assert_eq!(join(&queue, "g").await.try_receive().unwrap()[0].attempt, 2, "leaving does not count");
+    assert_eq!(join(&queue, "g").await.receive().await.unwrap()[0].attempt, 2, "leaving does not count");
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,6 +39,9 @@ impl Group {
     /// What the consumer is given next and how many messages that is, if its credits allow anything.
     fn next(&mut self, shelf: &Shelf, id: ConsumerId) -> Option<(Next, u64)> {
         let member = self.members.get(&id)?;
+        if member.max_in_flight == 0 {
+            return None;
+        }
         let fits = |count: u64| member.in_flight == 0 || member.in_flight + count <= member.max_in_flight;
         let new = shelf.next_for(self.id, self.cursor);
         self.cursor = new.as_ref().map_or(shelf.next_offset, |(offset, _)| *offset);

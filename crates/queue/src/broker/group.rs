@@ -121,6 +121,13 @@ impl Group {
         self.empty_since = None;
     }
 
+    pub(super) fn set_credits(&mut self, env: &mut Env, id: ConsumerId, max_in_flight: u32) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.max_in_flight = u64::from(max_in_flight);
+            env.wake(Wake::Group(self.id));
+        }
+    }
+
     /// Takes a member out; what it had fails for `failure`.
     pub(super) fn part_with(&mut self, env: &mut Env, shelf: &mut Shelf, id: ConsumerId, failure: &Failure) {
         let leased = |part: &Part| matches!(&part.state, PartState::Leased(lease) if lease.consumer == id);

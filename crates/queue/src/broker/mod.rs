@@ -181,6 +181,15 @@ impl Broker {
         Ok(consumer)
     }
 
+    /// Lets a consumer have at most `max_in_flight` messages at once from now on; 0 pauses it. What it has
+    /// already stays with it.
+    pub fn set_credits(&mut self, now: Millis, consumer: ConsumerId, max_in_flight: u32) {
+        self.advance(now);
+        if let Some((env, _, group)) = self.seat(consumer) {
+            group.set_credits(env, consumer, max_in_flight);
+        }
+    }
+
     /// Where a consumer sits: for waiting on [`Wake::Group`].
     pub fn group_of(&self, consumer: ConsumerId) -> Option<GroupId> {
         self.seats.get(&consumer).map(|(_, group)| *group)

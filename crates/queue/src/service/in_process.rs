@@ -53,13 +53,10 @@ impl InProcessConsumer {
         Self { queue, id, wake, signal }
     }
 
-    /// What can be received now: nothing, if there is nothing.
-    ///
-    /// # Errors
-    ///
-    /// There will never be anything again.
-    pub fn try_receive(&mut self) -> Result<Vec<Delivery>, ReceiveError> {
-        self.queue.shared().with(|broker, now| broker.receive(now, self.id))
+    /// Lets this consumer have at most `max_in_flight` messages at once from now on; 0 pauses it. What it
+    /// has already stays with it.
+    pub fn set_credits(&self, max_in_flight: u32) {
+        self.queue.shared().with(|broker, now| broker.set_credits(now, self.id, max_in_flight));
     }
 }
 

@@ -253,7 +253,13 @@ impl Queue {
     /// # Errors
     ///
     /// No such topic.
-    pub fn dead_letters(&self, topic: &str, from: u64, limit: usize) -> Result<Vec<DeadLetter>, AdminError> {
+    #[expect(clippy::unused_async, reason = "letters of a durable queue are read from disk")]
+    pub async fn dead_letters(
+        &self,
+        topic: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, AdminError> {
         self.shared().with(|broker, _| broker.dead_letters(topic, from, limit))
     }
 

@@ -330,3 +330,19 @@ fn a_batch_size_limits_one_receive() {
     assert_eq!(story.offsets(who), [0, 1]);
     assert_eq!(story.offsets(who), [2, 3]);
 }
+
+#[test]
+fn credits_can_be_changed_and_none_pause_a_consumer() {
+    let mut story = Story::new(|_| {});
+    let who = story.join_with("g", |o| o.max_in_flight = credits(1));
+    for _ in 0..4 {
+        story.publish(1).unwrap();
+    }
+    let mut offsets_with = |credits| {
+        story.broker.set_credits(Millis(0), who, credits);
+        story.offsets(who)
+    };
+    assert_eq!([0, 1, 3, 0].map(&mut offsets_with), [vec![], vec![0], vec![1, 2], vec![]]);
+    let again = offsets_with(4);
+    assert_eq!(again, [3]);
+}
