@@ -93,11 +93,11 @@ pub(crate) fn write_all(file: &dyn DiskFile, mut offset: u64, mut bytes: &[u8]) 
     Ok(())
 }
 
-/// Reads `buffer.len()` bytes, or fewer at the end of the file, and says how many.
-pub(crate) fn read_full(file: &dyn DiskFile, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads `buffer.len()` bytes at `offset`, or fewer at the end of the file, and says how many.
+pub(crate) fn read_full(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(filled as u64, rest) {
+        match file.read_at(offset + filled as u64, rest) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

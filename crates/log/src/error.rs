@@ -40,8 +40,22 @@ pub enum LogError {
         #[source]
         source: Arc<io::Error>,
     },
+    /// The record was in a segment that has been truncated away.
+    #[error("read from log: {file} was removed by a truncation")]
+    Gone {
+        /// The segment's name.
+        file: String,
+    },
+    /// The record is not there any more as it was written: its bytes have changed on the disk.
+    #[error("read from log: the record at byte {offset} of {file} is damaged")]
+    Damaged {
+        /// The segment's name.
+        file: String,
+        /// Where the record begins, in bytes; 0 if the segment's header is damaged.
+        offset: u64,
+    },
     /// The submission queue is at its bound, and the caller did not want to wait.
-    #[error("append to log: {records} records of {bytes} bytes already wait")]
+    #[error("log is busy: {records} records of {bytes} bytes already wait")]
     Full {
         /// Records that wait.
         records: usize,

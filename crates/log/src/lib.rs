@@ -7,13 +7,14 @@
 //! let disk = FaultDisk::new(); // or FsDisk::open(directory)?
 //! let (log, recovery) = Log::open(disk.clone(), LogConfig::default())?;
 //! assert_eq!(recovery.records, 0);
-//! let sequence = log.append(7, Bytes::from_static(b"a row"), Durability::Synced).wait()?;
+//! let appended = log.append(7, Bytes::from_static(b"a row"), Durability::Synced).wait()?;
+//! assert_eq!(log.read(appended.place)?.payload, "a row");
 //! log.close()?;
 //!
 //! let (_log, recovery) = Log::open(disk, LogConfig::default())?;
 //! for record in recovery {
 //!     let record = record?;
-//!     assert_eq!((record.sequence, record.kind, &*record.payload), (sequence, 7, &b"a row"[..]));
+//!     assert_eq!((record.sequence, record.kind, &*record.payload), (appended.sequence, 7, &b"a row"[..]));
 //! }
 //! # Ok::<(), gpuvitals_log::LogError>(())
 //! ```
@@ -23,8 +24,8 @@
 //! or not at all, and is the unit that is numbered, acknowledged and replayed. Sequence numbers start at 1 and grow
 //! strictly; they have gaps after a crash or damage, because a number that torn bytes may have borne is not given again.
 //!
-//! It is not a queue, an index or a database: there is no reading of single records, only replay from the start
-//! when it is opened. **It does not lock its directory**: one process owns a directory, and seeing to that is
+//! It is not a queue, an index or a database: it reads a record back from the [`Place`] that it told when the record
+//! was appended or replayed, and knows no other key. **It does not lock its directory**: one process owns a directory, and seeing to that is
 //! the caller's business. It knows no runtime, no clock and no metrics; it blocks on one thread of its own.
 //!
 //! # Files
@@ -97,12 +98,15 @@
 //! Record 16 MiB ([`RECORD_LEN_MAX`]) and what fits in a segment; segment 4 KiB to 1 GiB, default 64 MiB; one segment
 //! is in memory during recovery.
 
+mod board;
 mod config;
 mod disk;
 mod error;
 pub mod fault;
 mod format;
 mod log;
+mod place;
+mod read;
 mod recovery;
 mod scan;
 mod submit;
@@ -112,6 +116,6 @@ pub use config::{Durability, LogConfig};
 pub use disk::{Disk, DiskFile, FsDisk};
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;
-pub use log::{Log, Ticket};
+pub use log::{Log, Stats, Ticket};
+pub use place::{Appended, Place, SegmentStats};
 pub use recovery::{Damage, Record, Recovery, TornTail};
-pub use submit::Stats;

@@ -6,16 +6,21 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 
+use crate::board::Board;
 use crate::config::{Durability, LogConfig};
 use crate::disk::Disk;
 use crate::error::LogError;
-use crate::recovery::{Recovery, recover};
-use crate::submit::{Append, Command, Completion, Shared, Stats, WhenFull};
+use crate::place::{Appended, Place, SegmentStats};
+use crate::read::Reader;
+use crate::recovery::{Record, Recovery, recover};
+use crate::submit::{Append, Callback, Command, Completion, Shared, WhenFull};
 use crate::writer::Writer;
 
 /// An open log. Share it in an `Arc`; all methods take `&self`. Dropping it is [`Log::close`] without the answer.
 pub struct Log {
     shared: Arc<Shared>,
+    board: Arc<Board>,
+    reader: Arc<Reader>,
     writer: Mutex<Option<JoinHandle<()>>>,
     record_len_max: usize,
 }
@@ -39,12 +44,12 @@ impl Log {
         let (resume, recovery) = recover(&disk)?;
         let record_len_max = config.record_len_max();
         let writer = Writer::new(disk, config, resume);
-        let shared = writer.shared();
+        let (shared, board, reader) = (writer.shared(), writer.board(), writer.reader());
         let thread = thread::Builder::new()
             .name("log-writer".into())
             .spawn(move || writer.run())
             .map_err(|source| LogError::Thread { source: Arc::new(source) })?;
-        Ok((Self { shared, writer: Mutex::new(Some(thread)), record_len_max }, recovery))
+        Ok((Self { shared, board, reader, writer: Mutex::new(Some(thread)), record_len_max }, recovery))
     }
 
     /// Appends a record; waits for room if the queue is full. The ticket tells the outcome.
@@ -55,14 +60,15 @@ impl Log {
     }
 
     /// Appends a record and never waits: if the queue is full, `done` gets [`LogError::Full`]. `done` is called exactly
-    /// once with the record's sequence or the error, on the writer thread or before this returns. It must be
-    /// quick, must not panic, and must not wait for this log.
+    /// once with the record's number and place or the error, on the writer thread or before this returns. It must be
+    /// quick, must not panic, and must not wait for this log; the calls whose name ends in `_with`, this one too, do not
+    /// wait and may be made from it.
     pub fn append_with(
         &self,
         kind: u8,
         payload: Bytes,
         durability: Durability,
-        done: Box<dyn FnOnce(Result<u64, LogError>) + Send>,
+        done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
         self.submit(kind, payload, durability, Completion::new(done), WhenFull::Refuse);
     }
@@ -72,7 +78,7 @@ impl Log {
         kind: u8,
         payload: Bytes,
         durability: Durability,
-        done: Completion,
+        done: Completion<Appended>,
         when_full: WhenFull,
     ) {
         let (len, max) = (payload.len(), self.record_len_max);
@@ -93,6 +99,12 @@ impl Log {
         ticket.wait()
     }
 
+    /// [`Log::sync`] that never waits: called on a timer, it bounds how long a record that was only written may be lost to a
+    /// power cut. `done` is called as that of [`Log::append_with`]; if the queue is full, with [`LogError::Full`].
+    pub fn sync_with(&self, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
+        self.shared.submit(Command::Sync(Completion::new(done)), WhenFull::Refuse);
+    }
+
     /// Removes the segments all of whose records are below `sequence`, and says how many. The last segment stays, and
     /// damaged ones are renamed, not removed. Queued behind the appends made before.
     ///
@@ -105,9 +117,42 @@ impl Log {
         ticket.wait()
     }
 
+    /// [`Log::truncate_before`] that never waits. `done` is called as that of [`Log::append_with`]; if the queue is
+    /// full, with [`LogError::Full`].
+    pub fn truncate_before_with(&self, sequence: u64, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
+        self.shared.submit(Command::TruncateBefore(sequence, Completion::new(done)), WhenFull::Refuse);
+    }
+
+    /// Reads a record back; blocks on the disk, not on the writer. Works as long as the log is there, closed or not.
+    ///
+    /// # Errors
+    /// [`LogError::Gone`] if its segment was truncated away, [`LogError::Damaged`] if it is not what was written, and
+    /// [`LogError::Read`] if the disk fails.
+    pub fn read(&self, place: Place) -> Result<Record, LogError> {
+        self.reader.read(place)
+    }
+
+    /// The segments in order, for the choice of what to give to [`Log::truncate_before`].
+    pub fn segments(&self) -> Vec<SegmentStats> {
+        self.board.segments()
+    }
+
     /// Counts as of now.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        let (segments, counts, load) = (self.board.segments(), self.board.counts(), self.shared.load());
+        Stats {
+            segments: segments.len() as u64,
+            bytes: segments.iter().map(|segment| segment.bytes).sum(),
+            records: segments.iter().map(|segment| segment.records).sum(),
+            next_sequence: counts.next_sequence,
+            groups: counts.groups,
+            syncs: counts.syncs,
+            write_failures: counts.write_failures,
+            refused: load.refused,
+            queued: load.commands,
+            queued_bytes: load.bytes,
+            poisoned: load.poisoned,
+        }
     }
 
     /// Refuses new work, does what is queued, syncs, and ends the writer thread. Later calls return the same.
@@ -137,40 +182,66 @@ impl Drop for Log {
     }
 }
 
-#[derive(Default)]
-struct Slot {
-    result: Mutex<Option<Result<u64, LogError>>>,
+/// Counts of a log, all since it was opened unless said otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Segments on the disk now.
+    pub segments: u64,
+    /// Bytes of these up to their last record (zero-filled space is not counted).
+    pub bytes: u64,
+    /// Records in these.
+    pub records: u64,
+    /// The sequence that the next record gets.
+    pub next_sequence: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Syncs of record data.
+    pub syncs: u64,
+    /// Groups that could not be written, and were rolled back.
+    pub write_failures: u64,
+    /// Calls refused with [`LogError::Full`].
+    pub refused: u64,
+    /// Appends, syncs and truncations that wait for the writer now.
+    pub queued: u64,
+    /// Bytes that the appends among them will take.
+    pub queued_bytes: u64,
+    /// Whether the log is poisoned.
+    pub poisoned: bool,
+}
+
+struct Slot<T> {
+    result: Mutex<Option<Result<T, LogError>>>,
     filled: Condvar,
 }
 
-/// The outcome of an append, to be waited for. Dropping it does not take the append back.
-#[must_use = "an append may fail"]
-pub struct Ticket(Arc<Slot>);
+/// An outcome to be waited for. Dropping it does not take back what was asked.
+#[must_use = "it may fail"]
+pub struct Ticket<T = Appended>(Arc<Slot<T>>);
 
-impl fmt::Debug for Ticket {
+impl<T: fmt::Debug> fmt::Debug for Ticket<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let result = self.0.result.lock().unwrap_or_else(PoisonError::into_inner);
         f.debug_tuple("Ticket").field(&*result).finish()
     }
 }
 
-impl Ticket {
-    fn new() -> (Self, Completion) {
-        let slot = Arc::new(Slot::default());
+impl<T: Send + 'static> Ticket<T> {
+    fn new() -> (Self, Completion<T>) {
+        let slot = Arc::new(Slot { result: Mutex::new(None), filled: Condvar::new() });
         let filler = Arc::clone(&slot);
-        let done = Completion::new(Box::new(move |result| {
+        let done: Callback<T> = Box::new(move |result| {
             *filler.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             filler.filled.notify_all();
-        }));
-        (Self(slot), done)
+        });
+        (Self(slot), Completion::new(done))
     }
 
-    /// Blocks until the record is as durable as was asked, and returns its sequence.
+    /// Blocks until it is done; an append until the record is as durable as was asked.
     ///
     /// # Errors
-    /// [`LogError::Write`] if it could not be written and nothing of it remains; [`LogError::Poisoned`] if nobody knows;
+    /// [`LogError::Write`] if it could not be done and nothing of it remains; [`LogError::Poisoned`] if nobody knows;
     /// [`LogError::TooLarge`] or [`LogError::Closed`] if it was never tried.
-    pub fn wait(self) -> Result<u64, LogError> {
+    pub fn wait(self) -> Result<T, LogError> {
         let mut result = self.0.result.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(result) = result.take() {

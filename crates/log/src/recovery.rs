@@ -10,6 +10,7 @@ use crate::config::SEGMENT_LEN_MAX;
 use crate::disk::{Disk, DiskFile, read_full, write_all};
 use crate::error::LogError;
 use crate::format::{HEADER_LEN, Header, Opening, RECORD_HEADER_LEN, base_in_name, segment_name};
+use crate::place::{Place, SegmentStats};
 use crate::scan::{Scanner, Step, Tail};
 
 /// A record that survived.
@@ -19,7 +20,9 @@ pub struct Record {
     pub sequence: u64,
     /// The caller's kind.
     pub kind: u8,
-    /// The caller's bytes. They share the memory of the whole segment: copy what is kept for long.
+    /// Where it stands.
+    pub place: Place,
+    /// The caller's bytes. From a [`Recovery`] they share the memory of the whole segment: copy what is kept for long.
     pub payload: Bytes,
 }
 
@@ -52,6 +55,7 @@ pub struct TornTail {
 /// One segment as the log knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment {
+    pub(crate) base: u64,
     pub(crate) name: String,
     /// First sequence after it.
     pub(crate) end: u64,
@@ -68,7 +72,11 @@ pub(crate) struct Segment {
 impl Segment {
     pub(crate) fn new(base: u64) -> Self {
         let len = HEADER_LEN as u64;
-        Self { name: segment_name(base), end: base, records: 0, len, keep: false, limit: None }
+        Self { base, name: segment_name(base), end: base, records: 0, len, keep: false, limit: None }
+    }
+
+    pub(crate) fn stats(&self) -> SegmentStats {
+        SegmentStats { base: self.base, end: self.end, bytes: self.len, records: self.records }
     }
 }
 
@@ -122,7 +130,9 @@ impl Recovery {
                     if let Step::Record(found) = step {
                         reading.served += 1;
                         let payload = reading.scanner.payload(&found);
-                        return Ok(Some(Record { sequence: found.sequence, kind: found.kind, payload }));
+                        let place = Place::new(reading.segment.base, found.offset as u64, found.len);
+                        let (sequence, kind) = (found.sequence, found.kind);
+                        return Ok(Some(Record { sequence, kind, place, payload }));
                     }
                 }
                 let Reading { segment, served, .. } = reading;
@@ -229,7 +239,7 @@ fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
     let file = disk.open(&name).map_err(|source| LogError::read("open", &name, source))?;
     let mut bytes = vec![0; HEADER_LEN];
     let len =
-        read_full(&*file, &mut bytes).map_err(|source| LogError::read("read header of", &name, source))?;
+        read_full(&*file, 0, &mut bytes).map_err(|source| LogError::read("read header of", &name, source))?;
     match Header::decode(bytes.get(..len).unwrap_or_default()) {
         Opening::Good(header) if header.base == base => Ok(header.follows),
         _ => Ok(base),
@@ -244,7 +254,7 @@ fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, Bytes
         return Err(too_long());
     }
     let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_long())?];
-    let count = read_full(&*file, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
+    let count = read_full(&*file, 0, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
     bytes.truncate(count);
     Ok((file, bytes.into()))
 }

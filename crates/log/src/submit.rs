@@ -8,25 +8,27 @@ use bytes::Bytes;
 use crate::config::{Durability, LogConfig};
 use crate::error::LogError;
 use crate::format::record_size;
+use crate::place::Appended;
 
-type Callback = Box<dyn FnOnce(Result<u64, LogError>) + Send>;
+/// What a caller is told with, once.
+pub(crate) type Callback<T> = Box<dyn FnOnce(Result<T, LogError>) + Send>;
 
 /// A callback that is called exactly once: with [`LogError::Closed`] if it is dropped.
-pub(crate) struct Completion(Option<Callback>);
+pub(crate) struct Completion<T>(Option<Callback<T>>);
 
-impl Completion {
-    pub(crate) fn new(callback: Callback) -> Self {
+impl<T> Completion<T> {
+    pub(crate) fn new(callback: Callback<T>) -> Self {
         Self(Some(callback))
     }
 
-    pub(crate) fn complete(mut self, result: Result<u64, LogError>) {
+    pub(crate) fn complete(mut self, result: Result<T, LogError>) {
         if let Some(callback) = self.0.take() {
             callback(result);
         }
     }
 }
 
-impl Drop for Completion {
+impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
         if let Some(callback) = self.0.take() {
             callback(Err(LogError::Closed));
@@ -39,23 +41,31 @@ pub(crate) struct Append {
     pub(crate) kind: u8,
     pub(crate) payload: Bytes,
     pub(crate) durability: Durability,
-    pub(crate) done: Completion,
+    pub(crate) done: Completion<Appended>,
 }
 
 /// What callers ask of the writer.
 pub(crate) enum Command {
     Append(Append),
     /// Sync all that was written; completed with the next sequence.
-    Sync(Completion),
+    Sync(Completion<u64>),
     /// Drop segments below the sequence; completed with their number.
-    TruncateBefore(u64, Completion),
+    TruncateBefore(u64, Completion<u64>),
 }
 
 impl Command {
-    fn into_completion(self) -> Completion {
+    /// Bytes that it will take in a segment.
+    fn size(&self) -> usize {
         match self {
-            Self::Append(append) => append.done,
-            Self::Sync(done) | Self::TruncateBefore(_, done) => done,
+            Self::Append(append) => record_size(append.payload.len()),
+            Self::Sync(_) | Self::TruncateBefore(..) => 0,
+        }
+    }
+
+    fn refuse(self, error: LogError) {
+        match self {
+            Self::Append(append) => append.done.complete(Err(error)),
+            Self::Sync(done) | Self::TruncateBefore(_, done) => done.complete(Err(error)),
         }
     }
 }
@@ -63,7 +73,7 @@ impl Command {
 /// What the writer is to do next.
 pub(crate) enum Work {
     Group(Group),
-    TruncateBefore(u64, Completion),
+    TruncateBefore(u64, Completion<u64>),
     Close,
 }
 
@@ -72,34 +82,7 @@ pub(crate) enum Work {
 pub(crate) struct Group {
     pub(crate) appends: Vec<Append>,
     /// Those who wait for a sync of these and all before.
-    pub(crate) barriers: Vec<Completion>,
-}
-
-/// Counts of a log, all since it was opened unless said otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Segments on the disk now.
-    pub segments: u64,
-    /// Bytes of these up to their last record (zero-filled space is not counted).
-    pub bytes: u64,
-    /// Records in these.
-    pub records: u64,
-    /// The sequence that the next record gets.
-    pub next_sequence: u64,
-    /// Groups written.
-    pub groups: u64,
-    /// Syncs of record data.
-    pub syncs: u64,
-    /// Groups that could not be written, and were rolled back.
-    pub write_failures: u64,
-    /// Appends refused with [`LogError::Full`].
-    pub refused: u64,
-    /// Records that wait for the writer now.
-    pub queued_records: u64,
-    /// Bytes that wait for the writer now.
-    pub queued_bytes: u64,
-    /// Whether the log is poisoned.
-    pub poisoned: bool,
+    pub(crate) barriers: Vec<Completion<u64>>,
 }
 
 /// What [`Shared::submit`] does when the queue is at its bound.
@@ -112,13 +95,20 @@ pub(crate) enum WhenFull {
 #[derive(Default)]
 struct State {
     commands: VecDeque<Command>,
+    /// Bytes that the appends among them will take.
     bytes: usize,
-    records: usize,
     refused: u64,
     closing: bool,
     /// Why nothing more is accepted.
     failure: Option<LogError>,
-    stats: Stats,
+}
+
+/// How full the queue is.
+pub(crate) struct Load {
+    pub(crate) commands: u64,
+    pub(crate) bytes: u64,
+    pub(crate) refused: u64,
+    pub(crate) poisoned: bool,
 }
 
 /// The queue, shared by all callers and the writer.
@@ -126,17 +116,17 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     work: Condvar,
     room: Condvar,
-    records_max: usize,
+    commands_max: usize,
     bytes_max: usize,
 }
 
 impl Shared {
-    pub(crate) fn new(config: &LogConfig, stats: Stats) -> Arc<Self> {
+    pub(crate) fn new(config: &LogConfig) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State { stats, ..State::default() }),
+            state: Mutex::default(),
             work: Condvar::new(),
             room: Condvar::new(),
-            records_max: config.queue_records_max as usize,
+            commands_max: config.queue_records_max as usize,
             bytes_max: config.queue_len_max as usize,
         })
     }
@@ -148,15 +138,12 @@ impl Shared {
     /// Puts a command in the queue. What cannot be put there is completed with the reason.
     pub(crate) fn submit(&self, command: Command, when_full: WhenFull) {
         if let Err((error, command)) = self.try_submit(command, when_full) {
-            command.into_completion().complete(Err(error));
+            command.refuse(error);
         }
     }
 
     fn try_submit(&self, command: Command, when_full: WhenFull) -> Result<(), (LogError, Command)> {
-        let size = match &command {
-            Command::Append(append) => record_size(append.payload.len()),
-            Command::Sync(_) | Command::TruncateBefore(..) => 0,
-        };
+        let size = command.size();
         let mut state = self.lock();
         loop {
             if let Some(failure) = &state.failure {
@@ -165,20 +152,17 @@ impl Shared {
             if state.closing {
                 return Err((LogError::Closed, command));
             }
-            let fits = state.records < self.records_max && state.bytes.saturating_add(size) <= self.bytes_max;
-            if size == 0 || fits || state.records == 0 {
+            let fits = state.bytes == 0 || state.bytes.saturating_add(size) <= self.bytes_max;
+            if fits && state.commands.len() < self.commands_max {
                 break;
             }
             if when_full == WhenFull::Refuse {
                 state.refused += 1;
-                return Err((LogError::Full { records: state.records, bytes: state.bytes }, command));
+                return Err((LogError::Full { records: state.commands.len(), bytes: state.bytes }, command));
             }
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if size > 0 {
-            state.bytes += size;
-            state.records += 1;
-        }
+        state.bytes += size;
         state.commands.push_back(command);
         self.work.notify_one();
         Ok(())
@@ -192,6 +176,7 @@ impl Shared {
             if let Some(Command::TruncateBefore(sequence, done)) =
                 state.commands.pop_front_if(|command| matches!(command, Command::TruncateBefore(..)))
             {
+                self.room.notify_all();
                 return Work::TruncateBefore(sequence, done);
             }
             if !state.commands.is_empty() {
@@ -222,31 +207,22 @@ impl Shared {
     pub(crate) fn fail(&self, error: &LogError) {
         let mut state = self.lock();
         state.failure.get_or_insert_with(|| error.clone());
-        state.stats.poisoned = matches!(state.failure, Some(LogError::Poisoned { .. }));
         state.bytes = 0;
-        state.records = 0;
         let commands = std::mem::take(&mut state.commands);
         drop(state);
         self.room.notify_all();
         for command in commands {
-            command.into_completion().complete(Err(error.clone()));
+            command.refuse(error.clone());
         }
     }
 
-    /// The writer's side of [`Stats`].
-    pub(crate) fn publish(&self, stats: Stats) {
-        let mut state = self.lock();
-        let poisoned = state.stats.poisoned;
-        state.stats = Stats { poisoned, ..stats };
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn load(&self) -> Load {
         let state = self.lock();
-        Stats {
-            queued_records: state.records as u64,
-            queued_bytes: state.bytes as u64,
+        Load {
+            commands: state.commands.len() as u64,
+            bytes: state.bytes as u64,
             refused: state.refused,
-            ..state.stats
+            poisoned: matches!(state.failure, Some(LogError::Poisoned { .. })),
         }
     }
 }
@@ -269,7 +245,6 @@ impl State {
             match command {
                 Command::Append(append) => {
                     self.bytes -= record_size(append.payload.len());
-                    self.records -= 1;
                     group.appends.push(append);
                 }
                 Command::Sync(done) | Command::TruncateBefore(_, done) => group.barriers.push(done),

@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use crate::board::{Board, Counts};
 use crate::config::{Durability, LogConfig};
 use crate::disk::{Disk, DiskFile, write_all};
 use crate::error::LogError;
 use crate::format::{HEADER_LEN, Header, encode_record, record_size};
+use crate::place::{Appended, Place};
+use crate::read::Reader;
 use crate::recovery::{Resume, Segment};
-use crate::submit::{Append, Completion, Group, Shared, Stats, Work};
+use crate::submit::{Append, Group, Shared, Work};
 
 /// What zero-filling writes at once.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -31,6 +34,8 @@ pub(crate) struct Writer {
     disk: Arc<dyn Disk>,
     config: LogConfig,
     shared: Arc<Shared>,
+    board: Arc<Board>,
+    reader: Arc<Reader>,
     sealed: VecDeque<Segment>,
     current: Option<Current>,
     /// Sequence at which everything so far ended; differs from `next` only before the first segment is made.
@@ -39,6 +44,8 @@ pub(crate) struct Writer {
     /// All below is synced.
     durable: u64,
     buffer: Vec<u8>,
+    /// Where the records of the group that was written last stand.
+    appended: Vec<Appended>,
     groups: u64,
     syncs: u64,
     write_failures: u64,
@@ -55,10 +62,13 @@ impl Drop for Exit {
 
 impl Writer {
     pub(crate) fn new(disk: Arc<dyn Disk>, config: LogConfig, resume: Resume) -> Self {
-        let stats = Stats::default();
-        let mut writer = Self {
+        let counts = Counts { next_sequence: resume.base, ..Counts::default() };
+        let board = Arc::new(Board::new(resume.segments.iter().map(Segment::stats), counts));
+        Self {
+            reader: Arc::new(Reader::new(Arc::clone(&disk), Arc::clone(&board))),
             disk,
-            shared: Shared::new(&config, stats),
+            shared: Shared::new(&config),
+            board,
             config,
             sealed: resume.segments,
             current: None,
@@ -66,16 +76,23 @@ impl Writer {
             next: resume.base,
             durable: resume.base,
             buffer: Vec::new(),
+            appended: Vec::new(),
             groups: 0,
             syncs: 0,
             write_failures: 0,
-        };
-        writer.publish();
-        writer
+        }
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
+    }
+
+    pub(crate) fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
+    }
+
+    pub(crate) fn reader(&self) -> Arc<Reader> {
+        Arc::clone(&self.reader)
     }
 
     /// Works until the log is closed and the queue is empty.
@@ -88,8 +105,8 @@ impl Writer {
                 Work::Group(group) => self.commit(group),
                 Work::TruncateBefore(sequence, done) => {
                     let removed = self.truncate_before(sequence);
-                    let failure = removed.clone().err();
-                    self.answer(failure.as_ref(), [(done, removed)]);
+                    self.show(removed.as_ref().err());
+                    done.complete(removed);
                 }
                 Work::Close => break,
             }
@@ -97,23 +114,22 @@ impl Writer {
         // What was only written becomes durable on an orderly end.
         if exit.0.failure().is_none() {
             let synced = self.sync();
-            self.answer(synced.err().as_ref(), []);
+            self.show(synced.as_ref().err());
         }
     }
 
-    fn publish(&mut self) {
-        let current = self.current.as_ref().map(|current| &current.segment);
-        let segments = || self.sealed.iter().chain(current);
-        self.shared.publish(Stats {
-            segments: segments().count() as u64,
-            bytes: segments().map(|segment| segment.len).sum(),
-            records: segments().map(|segment| segment.records).sum(),
+    /// Shows what was done, before anybody is told of it: who was answered sees himself counted.
+    fn show(&self, failure: Option<&LogError>) {
+        let counts = Counts {
             next_sequence: self.next,
             groups: self.groups,
             syncs: self.syncs,
             write_failures: self.write_failures,
-            ..Stats::default()
-        });
+        };
+        self.board.show(counts, self.current.as_ref().map(|current| current.segment.stats()));
+        if let Some(error @ LogError::Poisoned { .. }) = failure {
+            self.shared.fail(error);
+        }
     }
 
     /// Bytes left in the current segment.
@@ -122,33 +138,22 @@ impl Writer {
         usize::try_from(u64::from(self.config.segment_len).saturating_sub(len)).unwrap_or(0)
     }
 
-    /// Tells the waiters, after the counts are published: who was answered sees himself counted.
-    fn answer(
-        &mut self,
-        failure: Option<&LogError>,
-        waiters: impl IntoIterator<Item = (Completion, Result<u64, LogError>)>,
-    ) {
-        if let Some(error @ LogError::Poisoned { .. }) = failure {
-            self.shared.fail(error);
-        }
-        self.publish();
-        for (done, outcome) in waiters {
-            done.complete(outcome);
-        }
-    }
-
     fn commit(&mut self, group: Group) {
-        let first = self.next;
         let written = self.write(&group.appends);
         self.write_failures += u64::from(written.is_err());
-        let (mut at_once, mut after_sync) = (Vec::new(), Vec::with_capacity(group.appends.len()));
-        for (append, sequence) in group.appends.into_iter().zip(first..) {
-            let outcome = written.clone().map(|()| sequence);
-            let waits = append.durability == Durability::Synced && outcome.is_ok();
-            if waits { &mut after_sync } else { &mut at_once }.push((append.done, outcome));
+        self.show(written.as_ref().err());
+        let mut waiting = Vec::with_capacity(group.appends.len());
+        for (at, append) in group.appends.into_iter().enumerate() {
+            match (&written, self.appended.get(at)) {
+                (Ok(()), Some(appended)) if append.durability == Durability::Synced => {
+                    waiting.push((append.done, *appended));
+                }
+                (Ok(()), Some(appended)) => append.done.complete(Ok(*appended)),
+                (Ok(()), None) => {} // one is noted for each that is written
+                (Err(error), _) => append.done.complete(Err(error.clone())),
+            }
         }
-        self.answer(written.as_ref().err(), at_once);
-        if after_sync.is_empty() && group.barriers.is_empty() {
+        if waiting.is_empty() && group.barriers.is_empty() {
             return;
         }
         // A group that was rolled back leaves nothing unsynced; a poisoned log cannot be synced any more.
@@ -156,11 +161,13 @@ impl Writer {
             Err(error @ LogError::Poisoned { .. }) => Err(error),
             _ => self.sync(),
         };
-        let next = self.next;
-        let waiters = after_sync.into_iter().chain(group.barriers.into_iter().map(|done| (done, Ok(next))));
-        let failure = synced.err();
-        let told = |outcome| failure.clone().map_or(outcome, Err);
-        self.answer(failure.as_ref(), waiters.map(|(done, outcome)| (done, told(outcome))));
+        self.show(synced.as_ref().err());
+        for (done, appended) in waiting {
+            done.complete(synced.clone().map(|()| appended));
+        }
+        for done in group.barriers {
+            done.complete(synced.clone().map(|()| self.next));
+        }
     }
 
     /// Writes a group's records behind the last one, or leaves everything as it was.
@@ -175,8 +182,12 @@ impl Writer {
         let Some(current) = &mut self.current else { return Err(LogError::Closed) };
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_LEN_KEPT);
+        self.appended.clear();
         let mut sequence = self.next;
         for append in appends {
+            let offset = current.segment.len + self.buffer.len() as u64;
+            let place = Place::new(current.segment.base, offset, append.payload.len());
+            self.appended.push(Appended { sequence, place });
             encode_record(
                 &mut self.buffer,
                 current.seed,
@@ -260,6 +271,8 @@ impl Writer {
                 let failed = |source| LogError::write("remove", &segment.name, source);
                 self.disk.remove(&segment.name).map_err(failed)?;
             }
+            self.board.drop_oldest();
+            self.reader.forget(segment.base);
             self.sealed.pop_front();
             removed += 1;
             self.sync_dir()?;

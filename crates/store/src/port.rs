@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use gpuvitals_core::wire;
-use gpuvitals_log::{Durability, Log, LogConfig, LogError, Record, Stats};
+use gpuvitals_log::{Appended, Durability, Log, LogConfig, LogError, Record, Stats};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::board::Part;
@@ -262,9 +262,9 @@ struct Pending {
 
 impl Pending {
     /// One of them is durable, or failed. Called by the log's thread in the order of records.
-    fn done(&self, outcome: Result<u64, LogError>) {
+    fn done(&self, outcome: Result<Appended, LogError>) {
         let sequence = match outcome {
-            Ok(sequence) => sequence,
+            Ok(appended) => appended.sequence,
             Err(error) => {
                 let _first = self.failure.set(error);
                 0

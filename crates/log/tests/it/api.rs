@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use crate::bench::{append, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_log::{Disk, Durability, FsDisk, Log, LogConfig, LogError};
+use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
@@ -89,10 +89,11 @@ fn concurrent_appends_share_a_sync() {
     for _ in 0..8 {
         all_submitted.recv().expect("receive");
     }
-    assert_eq!(log.stats().queued_records, 8);
+    assert_eq!(log.stats().queued, 8);
     disk.release_syncs();
-    assert_eq!(first.wait().expect("append"), 2);
-    let mut found: Vec<u64> = threads.into_iter().map(|thread| thread.join().expect("join")).collect();
+    assert_eq!(first.wait().expect("append").sequence, 2);
+    let mut found: Vec<u64> =
+        threads.into_iter().map(|thread| thread.join().expect("join").sequence).collect();
     found.sort_unstable();
     assert_eq!(found, (3..=10).collect::<Vec<_>>());
     let after = log.stats();
@@ -130,7 +131,7 @@ fn a_full_disk_refuses_and_recovers() {
     let mut number = 2;
     let error = loop {
         match log.append(1, payload(number), Durability::Synced).wait() {
-            Ok(sequence) => acknowledged.push(sequence),
+            Ok(appended) => acknowledged.push(appended.sequence),
             Err(error) => break error,
         }
         number += 1;
@@ -242,7 +243,7 @@ fn the_queue_is_bounded() {
     let submit = |len: usize| {
         let outcomes = Arc::clone(&outcomes);
         let done =
-            Box::new(move |outcome: Result<u64, LogError>| outcomes.lock().expect("lock").push(outcome));
+            Box::new(move |outcome: Result<Appended, LogError>| outcomes.lock().expect("lock").push(outcome));
         log.append_with(1, vec![0; len].into(), Durability::Synced, done);
     };
     for _ in 0..4 {
@@ -253,10 +254,10 @@ fn the_queue_is_bounded() {
     assert!(matches!(refused, Some(Err(LogError::Full { records: 4, bytes: 8096 }))), "{refused:?}");
     assert_eq!(log.stats().refused, 1);
     disk.release_syncs();
-    assert_eq!(held.wait().expect("append"), 2);
+    assert_eq!(held.wait().expect("append").sequence, 2);
     log.close().expect("close");
     let outcomes: Vec<u64> =
-        outcomes.lock().expect("lock").drain(..).map(|outcome| outcome.expect("append")).collect();
+        outcomes.lock().expect("lock").drain(..).map(|outcome| outcome.expect("append").sequence).collect();
     assert_eq!(outcomes, [3, 4, 5, 6]);
 }
 
@@ -267,8 +268,8 @@ fn a_record_that_fits_no_segment_is_refused() {
     let max = 4096 - 1024 - 24;
     let refused = log.append(1, vec![0; max + 1].into(), Durability::Synced).wait();
     assert!(matches!(refused, Err(LogError::TooLarge { max: 3048, .. })), "{refused:?}");
-    assert_eq!(log.append(1, vec![1; max].into(), Durability::Synced).wait().expect("append"), 1);
-    assert_eq!(log.append(1, vec![2; max].into(), Durability::Synced).wait().expect("append"), 2);
+    assert_eq!(log.append(1, vec![1; max].into(), Durability::Synced).wait().expect("append").sequence, 1);
+    assert_eq!(log.append(1, vec![2; max].into(), Durability::Synced).wait().expect("append").sequence, 2);
     assert_eq!(log.stats().segments, 2);
 }
 
@@ -347,11 +348,116 @@ fn a_callback_may_hold_the_last_handle() {
         }),
     );
     drop(log);
-    assert_eq!(outcome.recv().expect("receive").expect("append"), 1);
+    assert_eq!(outcome.recv().expect("receive").expect("append").sequence, 1);
 }
 
 #[test]
 fn settings_out_of_range_are_refused() {
     let refused = Log::open(FaultDisk::new(), LogConfig { segment_len: 100, ..LogConfig::default() });
     assert!(matches!(refused, Err(LogError::Config { field: "segment_len", value: 100, least: 4096, .. })));
+}
+
+/// Appends numbers, and says where they stand.
+fn append_all(log: &Log, numbers: std::ops::RangeInclusive<u64>) -> Vec<Appended> {
+    let tickets: Vec<_> = numbers.map(|number| log.append(9, payload(number), Durability::Synced)).collect();
+    tickets.into_iter().map(|ticket| ticket.wait().expect("append")).collect()
+}
+
+#[test]
+fn a_record_is_read_back_from_the_place_that_was_told() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    let appended = append_all(&log, 1..=60);
+    assert!(appended.is_sorted_by_key(|appended| appended.place), "places grow");
+    assert!(log.segments().len() > 3);
+    let check = |log: &Log, found: &[Appended]| {
+        for appended in found.iter().rev() {
+            let record = log.read(appended.place).expect("read");
+            assert_eq!((record.sequence, record.kind, record.place), (appended.sequence, 9, appended.place));
+            assert_eq!(record.payload, payload(record.sequence));
+            assert_eq!(record.payload.len(), appended.place.payload_len());
+        }
+    };
+    check(&log, &appended);
+    log.close().expect("close");
+    check(&log, &appended);
+    drop(log);
+    let (log, recovery) = open(&disk);
+    let places: Vec<Appended> =
+        records(recovery).iter().map(|r| Appended { sequence: r.sequence, place: r.place }).collect();
+    assert_eq!(places, appended, "a recovery tells the same places");
+    check(&log, &places);
+}
+
+#[test]
+fn what_was_truncated_away_is_gone_and_all_else_is_read() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    let appended = append_all(&log, 1..=60);
+    for place in appended.iter().map(|appended| appended.place) {
+        log.read(place).expect("read");
+    }
+    let segments = log.segments();
+    assert_eq!(segments.iter().map(|segment| segment.records).sum::<u64>(), 60);
+    assert!(segments.windows(2).all(|pair| pair[0].end == pair[1].base));
+    assert_eq!(log.truncate_before(segments[1].end).expect("truncate"), 2);
+    assert_eq!(log.segments(), segments[2..]);
+    for appended in &appended {
+        let outcome = log.read(appended.place);
+        if appended.place.segment() <= segments[1].base {
+            assert!(matches!(outcome, Err(LogError::Gone { .. })), "{outcome:?}");
+        } else {
+            assert_eq!(outcome.expect("read").payload, payload(appended.sequence));
+        }
+    }
+}
+
+#[test]
+fn a_record_whose_bytes_changed_is_an_error_not_other_bytes() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    let place = append_all(&log, 1..=1)[0].place;
+    let name = "0000000000000001.wal";
+    for at in 1024..1024 + 24 + place.payload_len() {
+        disk.flip_on_read(name, at, 4);
+        let outcome = log.read(place);
+        assert!(matches!(outcome, Err(LogError::Damaged { offset: 1024, .. })), "byte {at}: {outcome:?}");
+        disk.flip_on_read(name, at, 0);
+    }
+    disk.fail_all(Op::Read, Some(ErrorKind::Other));
+    assert!(matches!(log.read(place), Err(LogError::Read { .. })));
+    disk.fail_all(Op::Read, None);
+    assert_eq!(log.read(place).expect("read").payload, payload(1));
+}
+
+#[test]
+fn a_callback_may_ask_for_more_of_the_log() {
+    let (log, _) = open(&FaultDisk::new());
+    let log = Arc::new(log);
+    append_all(&log, 1..=60);
+    let before = log.stats().syncs;
+    let (sender, answers) = mpsc::sync_channel(4);
+    let inner = Arc::clone(&log);
+    log.append_with(
+        1,
+        payload(61),
+        Durability::Written,
+        Box::new(move |first| {
+            let place = first.expect("append").place;
+            assert_eq!(inner.read(place).expect("read").payload, payload(61));
+            let answer = |sender: &mpsc::SyncSender<u64>| {
+                let sender = sender.clone();
+                move |outcome: Result<u64, LogError>| sender.send(outcome.expect("done")).expect("send")
+            };
+            let appended = answer(&sender);
+            let done = Box::new(move |outcome: Result<Appended, _>| appended(outcome.map(|a| a.sequence)));
+            inner.append_with(1, payload(62), Durability::Written, done);
+            inner.sync_with(Box::new(answer(&sender)));
+            inner.truncate_before_with(61, Box::new(answer(&sender)));
+        }),
+    );
+    let answers: Vec<u64> = answers.iter().take(3).collect();
+    assert_eq!(answers[..2], [62, 63], "the append, then the sync that covers it");
+    assert!(answers[2] > 1, "segments were removed");
+    assert_eq!(log.stats().syncs, before + 1);
 }

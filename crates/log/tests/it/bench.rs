@@ -30,7 +30,7 @@ pub(crate) fn payload(number: u64) -> Bytes {
 }
 
 pub(crate) fn append(log: &Log, number: u64) -> u64 {
-    log.append(1, payload(number), Durability::Synced).wait().expect("append")
+    log.append(1, payload(number), Durability::Synced).wait().expect("append").sequence
 }
 
 pub(crate) fn records(recovery: Recovery) -> Vec<Record> {

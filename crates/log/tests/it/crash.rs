@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_log::{Durability, Log, LogError};
+use gpuvitals_log::{Appended, Durability, Log, LogError};
 
 use crate::bench::tiny;
 
@@ -67,10 +67,10 @@ impl Model {
         self.last_number
     }
 
-    fn note(&mut self, number: u64, durability: Durability, outcome: &Result<u64, LogError>) {
+    fn note(&mut self, number: u64, durability: Durability, outcome: &Result<Appended, LogError>) {
         let (sequence, owed) = match outcome {
-            Ok(sequence) if durability == Durability::Synced => (Some(*sequence), Owed::Presence),
-            Ok(sequence) => (Some(*sequence), Owed::Written),
+            Ok(appended) if durability == Durability::Synced => (Some(appended.sequence), Owed::Presence),
+            Ok(appended) => (Some(appended.sequence), Owed::Written),
             Err(LogError::Poisoned { .. }) => (None, Owed::Nothing),
             Err(_) => return,
         };
@@ -345,13 +345,13 @@ impl Dice {
     }
 }
 
-/// Seeds of one run; more with `GPUVITALS_LOG_SEEDS`, from `GPUVITALS_LOG_SEED` on.
+/// Seeds of one run; more with `GPUVITALS_SEEDS`, from `GPUVITALS_SEED` on.
 #[test]
 fn random_programs_lose_and_invent_nothing() {
     let setting =
         |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let first: u64 = setting("GPUVITALS_LOG_SEED", 0);
-    let count: u64 = setting("GPUVITALS_LOG_SEEDS", 3000);
+    let first: u64 = setting("GPUVITALS_SEED", 0);
+    let count: u64 = setting("GPUVITALS_SEEDS", 3000);
     for seed in first..first + count {
         let program = std::panic::AssertUnwindSafe(|| {
             let mut dice = Dice(seed);
@@ -364,7 +364,7 @@ fn random_programs_lose_and_invent_nothing() {
             run.end();
         });
         if let Err(panic) = std::panic::catch_unwind(program) {
-            eprintln!("to repeat: GPUVITALS_LOG_SEED={seed} GPUVITALS_LOG_SEEDS=1");
+            eprintln!("to repeat: GPUVITALS_SEED={seed} GPUVITALS_SEEDS=1");
             std::panic::resume_unwind(panic);
         }
     }

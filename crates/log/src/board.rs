@@ -1,0 +1,63 @@
+//! What the writer shows of its work, to whoever looks.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::place::SegmentStats;
+
+/// The writer's counts, all since the log was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) next_sequence: u64,
+    pub(crate) groups: u64,
+    pub(crate) syncs: u64,
+    pub(crate) write_failures: u64,
+}
+
+/// What there is. Written by the writer alone, and not on the callers' way into the queue.
+#[derive(Default)]
+pub(crate) struct Board(Mutex<View>);
+
+#[derive(Default)]
+struct View {
+    segments: VecDeque<SegmentStats>,
+    counts: Counts,
+}
+
+impl Board {
+    pub(crate) fn new(segments: impl IntoIterator<Item = SegmentStats>, counts: Counts) -> Self {
+        Self(Mutex::new(View { segments: segments.into_iter().collect(), counts }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, View> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the counts, and the segment that is written: in place of itself as it was, or as a new one.
+    pub(crate) fn show(&self, counts: Counts, current: Option<SegmentStats>) {
+        let mut view = self.lock();
+        view.counts = counts;
+        let Some(current) = current else { return };
+        match view.segments.back_mut() {
+            Some(last) if last.base == current.base => *last = current,
+            _ => view.segments.push_back(current),
+        }
+    }
+
+    /// Takes the oldest segment off.
+    pub(crate) fn drop_oldest(&self) {
+        self.lock().segments.pop_front();
+    }
+
+    pub(crate) fn holds(&self, base: u64) -> bool {
+        self.lock().segments.binary_search_by_key(&base, |segment| segment.base).is_ok()
+    }
+
+    pub(crate) fn segments(&self) -> Vec<SegmentStats> {
+        self.lock().segments.iter().copied().collect()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+}

@@ -1,0 +1,56 @@
+//! Where records stand, and what the log tells of its segments.
+
+/// Where a record stands: to be given to [`Log::read`](crate::Log::read) of the log that told it. Places grow as
+/// sequences do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    segment: u64,
+    offset: u32,
+    len: u32,
+}
+
+impl Place {
+    /// The caller has checked that the record lies within a segment's length.
+    pub(crate) fn new(segment: u64, offset: u64, payload_len: usize) -> Self {
+        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        Self { segment, offset: narrow(offset), len: narrow(payload_len as u64) }
+    }
+
+    /// The base of the segment that holds the record: [`SegmentStats::base`].
+    pub fn segment(self) -> u64 {
+        self.segment
+    }
+
+    /// Where the record's header begins, in bytes from the segment's start.
+    pub(crate) fn offset(self) -> u64 {
+        u64::from(self.offset)
+    }
+
+    /// Bytes of the record's payload.
+    pub fn payload_len(self) -> usize {
+        self.len as usize
+    }
+}
+
+/// A record that was taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Its number.
+    pub sequence: u64,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A segment as it is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentStats {
+    /// The sequence that its first record has, or would have.
+    pub base: u64,
+    /// First sequence after it. [`Log::truncate_before`](crate::Log::truncate_before) this or more removes it, if all
+    /// before it go and it is not the last.
+    pub end: u64,
+    /// Bytes up to its last record (zero-filled space is not counted).
+    pub bytes: u64,
+    /// Records in it.
+    pub records: u64,
+}
