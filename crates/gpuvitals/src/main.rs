@@ -17,6 +17,7 @@ mod query;
 mod record;
 mod sample;
 mod sampling;
+mod secret;
 mod signal;
 mod simulate;
 mod top;

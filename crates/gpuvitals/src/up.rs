@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_core::causes;
+use gpuvitals_queue::link::Scheme;
 use gpuvitals_queue::{Clock, ConsumerOptions, InProcessConsumer, Queue, QueueConfig, WhenFull};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 use tokio::net::TcpListener;
@@ -38,6 +39,15 @@ const QUEUE_SHARE: u32 = 2;
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     raise_file_limit();
+    if config.message_queue.address.scheme != Scheme::InProcess {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "configuration: message_queue.address is {}; up has its queue in the same process: inproc:",
+                config.message_queue.address
+            ),
+        ));
+    }
     let opened = source::open(config)?;
     announcer.tell(opened.announcement());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -159,11 +169,11 @@ async fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsum
 
 fn queue_config(config: &Config) -> QueueConfig {
     QueueConfig {
-        max_messages: config.message_queue.messages_max,
-        max_bytes: config.message_queue.bytes_max,
-        max_retries: config.message_queue.max_retries,
-        when_full: match config.message_queue.when_full {
-            config::WhenFull::Wait => WhenFull::Refuse,
+        max_messages: config.broker.messages_max,
+        max_bytes: config.broker.bytes_max,
+        max_retries: config.broker.max_retries,
+        when_full: match config.broker.when_full {
+            config::WhenFull::Refuse => WhenFull::Refuse,
             config::WhenFull::DropOldest => WhenFull::DropOldest,
         },
         drain_timeout: config.shutdown.grace / QUEUE_SHARE,

@@ -23,8 +23,6 @@ use crate::failure::{Exit, Failure};
 const LOGIN_LEN_MAX: usize = 256;
 /// Most logins of a file.
 const LOGINS_MAX: usize = 64;
-/// Rights on the file that nobody but its owner may have; its group may read, since Kubernetes gives secrets that way.
-const OTHERS: u32 = 0o037;
 
 /// A file's inode, and when it was last changed: by writing, or in its rights.
 pub(crate) type Written = (u64, i64, i64);
@@ -156,14 +154,7 @@ impl Logins {
                 format!("configuration: agent.basic_auth_file: {}: {text}", path.display()),
             )
         };
-        let mode = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.permissions().mode();
-        if mode & OTHERS != 0 {
-            return Err(wrong(format!(
-                "its mode is {:04o}, others could read the passwords; chmod 600 it",
-                mode & 0o7777
-            )));
-        }
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+        let text = crate::secret::read(path, "agent.basic_auth_file")?;
         Self::parse(&text).map_err(wrong)
     }
 

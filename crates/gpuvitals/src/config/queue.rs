@@ -1,0 +1,194 @@
+//! Sections `message_queue`, how the queue is reached, and `broker`, the queue itself.
+#![expect(dead_code, reason = "the roles on both sides of the network read the rest")]
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use gpuvitals_queue::link::{Access, QueueUrl, Scheme, Token};
+use serde::{Deserialize, Deserializer};
+
+use crate::failure::{Exit, Failure};
+use crate::quantity::{deserialize_bytes, deserialize_duration};
+
+/// How the queue is reached.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessageQueue {
+    /// Which queue.
+    #[serde(deserialize_with = "deserialize_url")]
+    pub address: QueueUrl,
+    /// Topic of GPU rows.
+    pub topic: String,
+    /// Authorities that sign the queue's certificate, PEM; empty: those of the system.
+    ca: PathBuf,
+    /// Certificate chain of the client, PEM; empty: none.
+    client_cert: PathBuf,
+    /// Its private key, PEM.
+    client_key: PathBuf,
+    /// File that holds the token; empty: none.
+    token_file: PathBuf,
+}
+
+impl MessageQueue {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        together("message_queue", ("client_cert", &self.client_cert), ("client_key", &self.client_key))
+    }
+
+    /// What a client brings, read from its files.
+    ///
+    /// # Errors
+    /// When the token's file cannot be read, or others can read it.
+    pub(crate) fn access(&self) -> Result<Access, Failure> {
+        let token = set(&self.token_file).map(|path| token(path, "message_queue.token_file")).transpose()?;
+        let url = &self.address;
+        if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.host) {
+            tracing::warn!(queue = %url, "the token goes over the network in the clear; https, grpcs and tls do not show it");
+        }
+        Ok(Access {
+            ca: set(&self.ca).map(Path::to_path_buf),
+            identity: set(&self.client_cert).map(|cert| (cert.to_path_buf(), self.client_key.clone())),
+            token,
+        })
+    }
+}
+
+/// What a full topic does with the next frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum WhenFull {
+    /// Refuse it; nothing that is held is lost
+    Refuse,
+    /// Let the oldest go, counted
+    DropOldest,
+}
+
+/// When a publish is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Durability {
+    /// Once it is in memory: lost with the process
+    Memory,
+    /// Once it is written: lost with the machine's power
+    Written,
+    /// Once it is on disk
+    Synced,
+}
+
+/// What holds for one topic in place of what holds for all.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicTerms {
+    /// When a publish is answered.
+    #[serde(default)]
+    pub durability: Option<Durability>,
+}
+
+/// The queue itself: `gpuvitals broker`, and the one inside `up`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Broker {
+    /// Address to listen on.
+    pub listen: IpAddr,
+    /// Port of HTTP: publish and admin; 0 takes a free one and prints it.
+    pub port: u16,
+    /// Port of gRPC; 0 takes a free one and prints it.
+    pub grpc_port: u16,
+    /// Whether messages outlive the process.
+    pub persistence: bool,
+    /// Where they are kept then.
+    pub persistence_path: PathBuf,
+    /// When a publish is answered, with persistence.
+    pub durability: Durability,
+    /// What other terms hold for some topics, by name.
+    pub topics: BTreeMap<String, TopicTerms>,
+    /// Time to acknowledge, unless a consumer asks for another.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub ack_timeout: Duration,
+    /// Deliveries after the first.
+    pub max_retries: u32,
+    /// Messages a topic holds at most.
+    pub messages_max: u64,
+    /// Bytes a topic holds at most.
+    #[serde(deserialize_with = "deserialize_bytes")]
+    pub bytes_max: u64,
+    /// What happens at either bound.
+    pub when_full: WhenFull,
+    /// With persistence: bytes of frames kept in memory besides the disk.
+    #[serde(deserialize_with = "deserialize_bytes")]
+    pub memory_max: u64,
+    /// Largest frame, bytes.
+    #[serde(deserialize_with = "deserialize_bytes")]
+    pub frame_bytes_max: u64,
+    /// Connections at a time, over both ports.
+    pub connections_max: usize,
+    /// Certificate chain, PEM; empty: no TLS.
+    tls_cert: PathBuf,
+    /// Its private key, PEM.
+    tls_key: PathBuf,
+    /// Whose certificates a client must show, PEM; empty: none.
+    tls_client_ca: PathBuf,
+    /// File that holds the token a client must bring; empty: none.
+    token_file: PathBuf,
+}
+
+impl Broker {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: broker.{text}")));
+        together("broker", ("tls_cert", &self.tls_cert), ("tls_key", &self.tls_key))?;
+        if set(&self.tls_client_ca).is_some() && set(&self.tls_cert).is_none() {
+            return refuse(
+                "tls_client_ca needs tls_cert and tls_key: without TLS nobody shows a certificate".to_owned(),
+            );
+        }
+        let above_zero = [
+            ("messages_max", self.messages_max > 0),
+            ("bytes_max", self.bytes_max > 0),
+            ("memory_max", self.memory_max > 0),
+            ("frame_bytes_max", self.frame_bytes_max > 0),
+            ("connections_max", self.connections_max > 0),
+            ("ack_timeout", !self.ack_timeout.is_zero()),
+        ];
+        match above_zero.into_iter().find(|(_, is)| !is) {
+            Some((name, _)) => refuse(format!("{name} is 0, it must be above 0")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn together(section: &str, one: (&str, &Path), other: (&str, &Path)) -> Result<(), Failure> {
+    if set(one.1).is_some() == set(other.1).is_some() {
+        return Ok(());
+    }
+    let text =
+        format!("configuration: {section}.{} and {} belong together: one of them is missing", one.0, other.0);
+    Err(Failure::new(Exit::Config, text))
+}
+
+fn set(path: &Path) -> Option<&Path> {
+    Some(path).filter(|path| !path.as_os_str().is_empty())
+}
+
+fn token(path: &Path, setting: &str) -> Result<Token, Failure> {
+    let token = Token::new(&crate::secret::read(path, setting)?);
+    let is_plain = |b: u8| b.is_ascii_graphic();
+    if token.expose().is_empty() || !token.expose().bytes().all(is_plain) {
+        let text =
+            format!("configuration: {setting}: {}: a token is one word of ASCII characters", path.display());
+        return Err(Failure::new(Exit::Config, text));
+    }
+    Ok(token)
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn deserialize_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueUrl, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
