@@ -253,6 +253,8 @@ pub enum PublishError {
     Full {
         /// The topic.
         topic: Arc<str>,
+        /// When a queue elsewhere asks to be tried again.
+        retry_after: Option<Duration>,
     },
     /// One more topic than the queue allows.
     #[error("queue has its {limit} topics already")]

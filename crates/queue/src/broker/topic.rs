@@ -38,7 +38,7 @@ impl Topic {
         }
         self.make_room(env, messages, frame.cost_bytes());
         if !self.shelf.has_room(env, messages, frame.cost_bytes()) {
-            return Err(PublishError::Full { topic: Arc::clone(&self.shelf.name) });
+            return Err(PublishError::Full { topic: Arc::clone(&self.shelf.name), retry_after: None });
         }
         if let Some(stamp) = &frame.producer {
             self.producers.remember(stamp, env.now, env.config.max_producers);

@@ -281,6 +281,11 @@ impl Queue {
         self.shared().with(|broker, _| broker.purge_dead(topic, selection))
     }
 
+    /// What the queue's clock shows.
+    pub fn now(&self) -> Millis {
+        self.shared().with(|_, now| now)
+    }
+
     /// Names of all topics, sorted.
     pub fn topics(&self) -> Vec<Arc<str>> {
         self.shared().with(|broker, _| broker.topics())
