@@ -16,7 +16,6 @@ use gpuvitals_queue::link::Scheme;
 use gpuvitals_queue::{Clock, ConsumerOptions, InProcessConsumer, Queue, QueueConfig, WhenFull};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::collect;
@@ -86,12 +85,14 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
-    let mut collectors = JoinSet::new();
-    let ack_timeout = Duration::from_secs(config.collector.ack_timeout_seconds);
-    for consumer in workers {
-        let progress = Arc::clone(status.collector());
-        collectors.spawn(collect::work(consumer, store.clone(), progress, ack_timeout, abandon.clone()));
-    }
+    let terms = collect::Terms {
+        store: store.clone(),
+        progress: Arc::clone(status.collector()),
+        ack_timeout: Duration::from_secs(config.collector.ack_timeout_seconds),
+        stop: CancellationToken::new(),
+        abandon: abandon.clone(),
+    };
+    let mut collectors = collect::spawn(workers, &terms);
     let mut source_broken = false;
     let source_thread = opened.spawn(&queue, &config.message_queue.topic, &stop_source);
 
@@ -108,9 +109,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
                 }
             },
             ended = &mut server => break Some(server_ended(ended)),
-            Some(ended) = collectors.join_next() => {
-                break Some(Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")))
-            }
+            Some(ended) = collectors.join_next() => break Some(collect::ended_early(ended)),
         }
     };
 

@@ -1,0 +1,89 @@
+//! Opening frames: this is where bytes from anyone become rows.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use gpuvitals_core::{Batch, Origin, causes, message, wire};
+use gpuvitals_queue::{ContentType, Delivery, Encoding};
+use gpuvitals_store::Ingest;
+
+use super::Progress;
+
+/// Refused messages of one document that are logged one by one; all are counted.
+const REFUSALS_LOGGED: usize = 5;
+/// Largest window of a compressed payload, as a power of 2: what unpacking costs in memory beside the result.
+const WINDOW_LOG_MAX: u32 = 23;
+
+/// The rows of a frame as they go into the store; none if no row of it may. Rows with times after `latest_ns`
+/// (nanoseconds UTC since 1970) are refused and counted.
+///
+/// # Errors
+/// Why it can never be stored, in words.
+pub(super) fn open(
+    delivery: &Delivery,
+    latest_ns: i64,
+    progress: &Progress,
+) -> Result<Option<Ingest>, String> {
+    let payload = unpacked(delivery)?;
+    let (batch, encoded) = match delivery.frame.content_type {
+        ContentType::Batch => {
+            let batch = wire::decode(&payload).map_err(|e| causes(&e))?;
+            (batch, Some(payload))
+        }
+        ContentType::Json => {
+            let origin = Origin { node: Arc::clone(&delivery.topic), started_ns: 0 };
+            let parsed = message::parse(&payload, origin, delivery.id.offset).map_err(|e| causes(&e))?;
+            for (index, error) in parsed.refused.iter().take(REFUSALS_LOGGED) {
+                tracing::warn!(offset = delivery.id.offset, index, %error, "message refused");
+            }
+            progress.messages_refused.fetch_add(parsed.refused.len() as u64, Ordering::Relaxed);
+            match parsed.batch {
+                Some(batch) => (batch, None),
+                None => return Err("no message in it can be stored".to_owned()),
+            }
+        }
+    };
+    let Some(kept) = without_future(&batch, latest_ns, progress) else { return Ok(None) };
+    let encoded = match encoded {
+        Some(encoded) if kept.rows() == batch.rows() => encoded,
+        _ => wire::encode(&kept).map_err(|e| causes(&e))?,
+    };
+    Ok(Some(Ingest { batch: kept, encoded }))
+}
+
+/// The payload as its content type has it. A few bytes can unpack to any size, so there is a bound.
+fn unpacked(delivery: &Delivery) -> Result<Bytes, String> {
+    let frame = &delivery.frame;
+    if frame.encoding == Encoding::Identity {
+        return Ok(frame.payload.clone());
+    }
+    let max = match frame.content_type {
+        ContentType::Batch => wire::BODY_LEN_MAX,
+        ContentType::Json => message::DOCUMENT_LEN_MAX,
+    };
+    let damaged = |error| format!("the payload does not unpack: {error}");
+    let mut decoder = zstd::Decoder::with_buffer(frame.payload.as_ref()).map_err(damaged)?.single_frame();
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(damaged)?;
+    let mut whole = Vec::new();
+    decoder.take(max as u64 + 1).read_to_end(&mut whole).map_err(damaged)?;
+    if whole.len() > max {
+        return Err(format!("the payload unpacks to more than {max} bytes"));
+    }
+    Ok(whole.into())
+}
+
+fn without_future(batch: &Batch, latest_ns: i64, progress: &Progress) -> Option<Batch> {
+    if batch.timestamps().iter().all(|&t| t <= latest_ns) {
+        return Some(batch.clone());
+    }
+    let keep: Vec<bool> = batch.timestamps().iter().map(|&t| t <= latest_ns).collect();
+    let refused = keep.iter().filter(|kept| !**kept).count();
+    progress.rows_future.fetch_add(refused as u64, Ordering::Relaxed);
+    tracing::warn!(
+        rows = refused,
+        "rows refused: their time is more than an hour ahead of this machine's clock"
+    );
+    batch.filter(&keep)
+}

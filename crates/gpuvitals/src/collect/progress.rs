@@ -1,0 +1,75 @@
+//! What the collector did so far, and how it is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use gpuvitals_core::{Health, Status};
+
+use crate::clock;
+
+/// What the collector did so far, and how it is.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Rows made durable.
+    pub rows_stored: AtomicU64,
+    /// Rows refused because their time lies in the future.
+    pub rows_future: AtomicU64,
+    /// Messages refused because they are no rows.
+    pub messages_refused: AtomicU64,
+    /// Tries to store that failed.
+    pub store_failures: AtomicU64,
+    health: Mutex<Health>,
+    /// Since when and why no more rows will come.
+    source_broken: OnceLock<Health>,
+}
+
+impl Progress {
+    /// Nothing yet, and healthy.
+    pub(crate) fn new() -> Self {
+        Self {
+            rows_stored: AtomicU64::new(0),
+            rows_future: AtomicU64::new(0),
+            messages_refused: AtomicU64::new(0),
+            store_failures: AtomicU64::new(0),
+            health: Mutex::new(Health::healthy(clock::now_ns())),
+            source_broken: OnceLock::new(),
+        }
+    }
+
+    /// Notes that the source broke off; that does not pass.
+    pub(crate) fn source_broke(&self, reason: &str) {
+        let mut health = Health::healthy(0);
+        health.observe(Status::Degraded, format!("the source broke off: {reason}"), clock::now_ns());
+        self.source_broken.get_or_init(|| health);
+    }
+
+    /// How the collector is.
+    pub(crate) fn health(&self) -> Health {
+        let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match self.source_broken.get() {
+            Some(broken) if storing.status == Status::Healthy => broken.clone(),
+            _ => storing,
+        }
+    }
+
+    /// Rows are durable.
+    pub(super) fn stored(&self, rows: usize) {
+        self.rows_stored.fetch_add(rows as u64, Ordering::Relaxed);
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        if health.status != Status::Healthy {
+            tracing::info!("the store takes rows again");
+            health.observe(Status::Healthy, String::new(), clock::now_ns());
+        }
+    }
+
+    /// A try to store failed, for this reason. The same reason is logged once.
+    pub(super) fn not_stored(&self, reason: &str) {
+        self.store_failures.fetch_add(1, Ordering::Relaxed);
+        let words = format!("rows cannot be stored: {reason}");
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        if health.reason != words {
+            tracing::error!(error = reason, "rows cannot be stored; nothing is acknowledged, trying again");
+        }
+        health.observe(Status::Degraded, words, clock::now_ns());
+    }
+}
