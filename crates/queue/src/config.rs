@@ -1,6 +1,9 @@
 //! Settings of the queue.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use crate::broker::Durability;
 
 /// What happens to a publish when its topic has reached its bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,24 @@ pub struct QueueConfig {
     pub drain_timeout: Duration,
     /// Seeds the jitter of the backoff.
     pub seed: u64,
+    /// How safe a frame is before its publish is answered and anybody sees it, where there is a log.
+    pub durability: Durability,
+    /// The same for topics that differ, by name.
+    pub topic_durability: BTreeMap<String, Durability>,
+    /// How long at most what was written waits for a sync: what a power cut takes of [`Durability::Written`] topics
+    /// and of acknowledgements.
+    pub sync_every: Duration,
+    /// Most bytes of memory for frames that are on disk too. The others are read back when they are delivered.
+    pub memory_max: u64,
+    /// Bytes of a segment of the log: space is given back in pieces of this size. 4 KiB to 1 GiB; a frame must fit.
+    pub segment_len: u32,
+}
+
+impl QueueConfig {
+    /// How safe a frame of this topic is before its publish is answered, where there is a log.
+    pub fn durability_of(&self, topic: &str) -> Durability {
+        self.topic_durability.get(topic).copied().unwrap_or(self.durability)
+    }
 }
 
 impl Default for QueueConfig {
@@ -81,6 +102,11 @@ impl Default for QueueConfig {
             drain: Drain::Deliver,
             drain_timeout: Duration::from_secs(5),
             seed: 0x6770_7576,
+            durability: Durability::Synced,
+            topic_durability: BTreeMap::new(),
+            sync_every: Duration::from_millis(100),
+            memory_max: 64 << 20,
+            segment_len: 64 << 20,
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum Encoding {
 }
 
 /// Who sent a frame, and as which of its frames: how a repeated publish is recognised.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProducerStamp {
     /// Names one life of one producer (a restarted producer takes a new id), at most 128 bytes.
     pub id: Arc<str>,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::terms::Wake;
+use super::facts::Facts;
+use super::stored::Cached;
+use super::terms::{Durability, Wake};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
 
@@ -25,12 +27,31 @@ pub(super) struct Env {
     /// No deadline is earlier than this one.
     pub(super) earliest: Option<Millis>,
     pub(super) wakes: Vec<Wake>,
+    /// Whether there is a log to keep facts and frames.
+    pub(super) keeps: bool,
+    pub(super) facts: Facts,
+    pub(super) cached: Cached,
     rng: u64,
 }
 
 impl Env {
-    pub(super) fn new(config: QueueConfig, now: Millis) -> Self {
-        Self { rng: config.seed, config, now, phase: Phase::Open, earliest: None, wakes: Vec::new() }
+    pub(super) fn new(config: QueueConfig, now: Millis, keeps: bool) -> Self {
+        Self {
+            rng: config.seed,
+            config,
+            now,
+            phase: Phase::Open,
+            earliest: None,
+            wakes: Vec::new(),
+            keeps,
+            facts: Facts::default(),
+            cached: Cached::default(),
+        }
+    }
+
+    /// What a topic of that name promises.
+    pub(super) fn durability(&self, topic: &str) -> Durability {
+        if self.keeps { self.config.durability_of(topic) } else { Durability::Memory }
     }
 
     /// Asks for a call of `advance` at `at`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::env::Env;
 use super::group::{Group, Lease, Part, PartKey, PartState};
 use super::shelf::Shelf;
+use super::stored::Lent;
 use super::terms::{ConsumerId, Delivery, DeliveryId};
 use crate::frame::Millis;
 
@@ -22,7 +23,7 @@ enum Next {
 
 impl Group {
     /// Leases to `id` what its credits allow. Nothing if it is no member.
-    pub(super) fn grant(&mut self, env: &mut Env, shelf: &mut Shelf, id: ConsumerId) -> Vec<Delivery> {
+    pub(super) fn grant(&mut self, env: &mut Env, shelf: &mut Shelf, id: ConsumerId) -> Vec<Lent<Delivery>> {
         let mut deliveries = Vec::new();
         let mut granted = 0;
         while let Some((next, count)) = self.next(shelf, id) {
@@ -44,7 +45,7 @@ impl Group {
         }
         let fits = |count: u64| member.in_flight == 0 || member.in_flight + count <= member.max_in_flight;
         let new = shelf.next_for(self.id, self.cursor);
-        self.cursor = new.as_ref().map_or(shelf.next_offset, |(offset, _)| *offset);
+        self.cursor = new.as_ref().map_or(self.cursor.max(shelf.end()), |(offset, _)| *offset);
         if let Some(&(due, key)) = self.ready.first() {
             let count = self.parts.get(&key)?.rows.len();
             let beyond_half = (member.redelivered + count).saturating_mul(2) > member.max_in_flight;
@@ -58,7 +59,13 @@ impl Group {
         fits(count).then_some((Next::New { offset }, count))
     }
 
-    fn lease(&mut self, env: &mut Env, shelf: &mut Shelf, id: ConsumerId, next: Next) -> Option<Delivery> {
+    fn lease(
+        &mut self,
+        env: &mut Env,
+        shelf: &mut Shelf,
+        id: ConsumerId,
+        next: Next,
+    ) -> Option<Lent<Delivery>> {
         let member = self.members.get_mut(&id)?;
         let deadline = env.now.after(member.ack_timeout);
         let lease = Lease {
@@ -93,14 +100,16 @@ impl Group {
         self.deadlines.insert((deadline, key));
         env.arm(deadline);
         let entry = shelf.entries.get(&key.0)?;
-        Some(Delivery {
+        let (frame, home) = entry.stored.lend();
+        let item = Delivery {
             id: DeliveryId { offset: key.0, part: key.1, token: part.token },
             topic: Arc::clone(&shelf.name),
-            frame: Arc::clone(&entry.frame),
+            frame,
             rows: part.rows.clone(),
             attempt: part.failures + 1,
             published_at: entry.published_at,
             deadline,
-        })
+        };
+        Some(Lent { item, home })
     }
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::env::{Env, Phase};
-use super::shelf::Shelf;
+use super::facts::{Burial, What};
+use super::shelf::{Letter, Shelf};
 use super::terms::{
     ConsumerId, ConsumerOptions, DeadLetter, DeliveryId, Failure, GroupId, Nack, NackKind, Wake,
 };
@@ -73,6 +74,8 @@ pub(super) struct Group {
     pub(super) id: GroupId,
     pub(super) name: Arc<str>,
     pub(super) ttl: Option<Duration>,
+    /// Whether a log is known to have it, so that those who join need not wait for that.
+    pub(super) is_safe: bool,
     pub(super) empty_since: Option<Millis>,
     pub(super) start: u64,
     pub(super) cursor: u64,
@@ -93,6 +96,7 @@ impl Group {
             id,
             name,
             ttl,
+            is_safe: false,
             empty_since: None,
             start,
             cursor: start,
@@ -203,10 +207,12 @@ impl Group {
         let count = match named {
             Some(named) if named.len() < part.rows.len() => {
                 self.cut(key, &named);
+                self.note_settled(env, shelf, key.0, &named);
                 self.settled(env, shelf, key.0, named.len());
                 named.len()
             }
             _ => self.detach(key).map_or(0, |part| {
+                self.note_settled(env, shelf, key.0, &part.rows);
                 self.settled(env, shelf, key.0, part.rows.len());
                 part.rows.len()
             }),
@@ -346,11 +352,11 @@ impl Group {
 
     /// Decides what becomes of a detached part whose delivery failed.
     fn fail(&mut self, env: &mut Env, shelf: &mut Shelf, key: PartKey, mut part: Part, failure: &Failure) {
-        let Some(entry) = shelf.entries.get(&key.0) else {
+        if !shelf.entries.contains_key(&key.0) {
             // The frame made room at the bound while it was out: there is nothing to deliver again.
             self.settled(env, shelf, key.0, part.rows.len());
             return;
-        };
+        }
         if *failure != Failure::Released {
             part.failures += 1;
         }
@@ -360,23 +366,15 @@ impl Group {
             _ => part.failures > env.config.max_retries,
         };
         if given_up {
-            let letter = DeadLetter {
-                id: 0,
-                topic: Arc::clone(&shelf.name),
-                group: Arc::clone(&self.name),
-                offset: key.0,
-                frame: Arc::clone(&entry.frame),
-                reason: failure.clone(),
-                attempts: part.failures,
-                published_at: entry.published_at,
-                first_delivered_at: part.first_at,
-                died_at: env.now,
-                rows: part.rows,
-            };
-            let count = letter.rows.len();
-            shelf.bury(env, letter);
+            let count = part.rows.len();
+            self.bury(env, shelf, key.0, part, failure);
             self.settled(env, shelf, key.0, count);
             return;
+        }
+        if *failure != Failure::Released {
+            let (group, rows) = (Arc::clone(&self.name), part.rows.clone());
+            let (failures, first_at) = (part.failures, part.first_at);
+            shelf.note(env, What::Failed { group, offset: key.0, rows, failures, first_at });
         }
         let wait = match failure {
             Failure::Released | Failure::ConsumerGone => Duration::ZERO,
@@ -393,6 +391,54 @@ impl Group {
         }
         self.parts.insert(key, part);
         self.look_again(env);
+    }
+
+    /// Makes a dead letter of a detached part.
+    fn bury(&self, env: &mut Env, shelf: &mut Shelf, offset: u64, part: Part, failure: &Failure) {
+        let id = shelf.take_letter_id();
+        let Some(entry) = shelf.entries.get(&offset) else { return };
+        if let Some(home) = &entry.stored.home {
+            let burial = Burial {
+                id,
+                group: Arc::clone(&self.name),
+                offset,
+                source: home.source,
+                rows: part.rows.clone(),
+                reason: failure.clone(),
+                attempts: part.failures,
+                first_at: part.first_at,
+                died_at: env.now,
+            };
+            shelf.note(env, What::Buried(burial));
+        }
+        let head = DeadLetter {
+            id,
+            topic: Arc::clone(&shelf.name),
+            group: Arc::clone(&self.name),
+            offset,
+            frame: entry.stored.blank_or_only(),
+            reason: failure.clone(),
+            attempts: part.failures,
+            published_at: entry.published_at,
+            first_delivered_at: part.first_at,
+            died_at: env.now,
+            rows: part.rows,
+        };
+        let letter = Letter::new(head, &entry.stored);
+        shelf.bury(env, letter);
+    }
+
+    /// Notes rows as settled that are detached already: with all this group had of the frame, or beside others.
+    fn note_settled(&self, env: &mut Env, shelf: &Shelf, offset: u64, rows: &Rows) {
+        if !shelf.is_kept {
+            return;
+        }
+        if self.parts.range((offset, 0)..=(offset, u32::MAX)).next().is_none() {
+            env.facts.note_settled(&shelf.name, &self.name, offset);
+        } else {
+            let group = Arc::clone(&self.name);
+            shelf.note(env, What::SettledRows { group, offset, rows: rows.clone() });
+        }
     }
 
     /// Takes a part out of all indexes and gives its credits back.

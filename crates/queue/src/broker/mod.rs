@@ -24,23 +24,33 @@
 //! Topics, groups, producers, messages and bytes are bounded by [`QueueConfig`]; what a group keeps is
 //! bounded by what its topic holds.
 
+mod durable;
 mod env;
+mod facts;
 mod grant;
 mod group;
+mod image;
 mod ledger;
 mod producers;
+mod restore;
 mod shelf;
+mod stored;
 mod terms;
 mod topic;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use facts::{Burial, Fact, What};
+pub use image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
+pub use producers::{Producers, Seen};
+pub use restore::{Bodies, Body, Restored};
+pub use stored::{Home, Lent, Pin};
 pub use terms::{
     AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,
-    Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, SettleError, Start,
-    SubscribeError, TopicId, Wake,
+    Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, Reserved, SettleError,
+    Start, SubscribeError, TopicId, Wake,
 };
 
 use self::env::{Env, Phase};
@@ -69,6 +79,8 @@ pub struct Broker {
     started_at: Millis,
     topics: Vec<Topic>,
     by_name: HashMap<Arc<str>, TopicId, foldhash::fast::RandomState>,
+    /// Frames that are in memory and on disk, oldest first; some are gone since.
+    cached: VecDeque<(TopicId, u64)>,
     seats: BTreeMap<ConsumerId, (TopicId, GroupId)>,
     next_consumer: u64,
     next_group: u64,
@@ -78,10 +90,11 @@ impl Broker {
     /// A broker without topics.
     pub fn new(config: QueueConfig, now: Millis) -> Self {
         Self {
-            env: Env::new(config, now),
+            env: Env::new(config, now, false),
             started_at: now,
             topics: Vec::new(),
             by_name: HashMap::default(),
+            cached: VecDeque::new(),
             seats: BTreeMap::new(),
             next_consumer: 0,
             next_group: 0,
@@ -100,13 +113,18 @@ impl Broker {
     /// The frame was not taken, for the reason given.
     pub fn publish(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
         let receipt = self.offer(now, topic, frame);
-        if matches!(receipt, Err(PublishError::Full { .. }))
-            && let Some(topic) = self.by_name.get(topic).and_then(|id| self.topics.get_mut(id.0))
-        {
+        if matches!(receipt, Err(PublishError::Full { .. })) {
+            self.count_refused(topic, frame);
+        }
+        receipt
+    }
+
+    /// Counts a frame that was refused at the bound.
+    pub fn count_refused(&mut self, topic: &str, frame: &Frame) {
+        if let Some(topic) = self.by_name.get(topic).and_then(|id| self.topics.get_mut(id.0)) {
             topic.shelf.ledger.refused += u64::from(frame.count);
             topic.shelf.ledger.refused_at = Some(self.env.now);
         }
-        receipt
     }
 
     /// Like [`Broker::publish`], for a publisher that waits for room: [`PublishError::Full`] is not counted,
@@ -116,6 +134,17 @@ impl Broker {
     ///
     /// The frame was not taken, for the reason given.
     pub fn offer(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+        let (env, topic) = self.admit(now, topic, frame)?;
+        topic.publish(env, frame)
+    }
+
+    /// The topic for a frame that may be taken as far as it alone can tell.
+    fn admit(
+        &mut self,
+        now: Millis,
+        topic: &str,
+        frame: &Frame,
+    ) -> Result<(&mut Env, &mut Topic), PublishError> {
         self.advance(now);
         if self.env.phase != Phase::Open {
             return Err(PublishError::Closed);
@@ -136,7 +165,7 @@ impl Broker {
             TopicRefused::Name(name) => PublishError::Topic(name),
             TopicRefused::TooMany { limit } => PublishError::TooManyTopics { limit },
         })?;
-        topic.publish(env, frame)
+        Ok((env, topic))
     }
 
     /// Makes a new member of a group; topic and group are created if they do not exist.
@@ -175,6 +204,10 @@ impl Broker {
         let topic_id = topic.shelf.id;
         if let Some(group) = topic.groups.get_mut(&group_id) {
             group.join(env, consumer, options);
+            if !group.is_safe {
+                let (name, start, ttl) = (Arc::clone(&group.name), group.start, group.ttl);
+                topic.shelf.note(env, What::GroupMade { group: name, start, ttl });
+            }
         }
         self.next_consumer += 1;
         self.seats.insert(consumer, (topic_id, group_id));
@@ -200,12 +233,23 @@ impl Broker {
         self.by_name.get(topic).copied()
     }
 
-    /// Leases to a consumer as many frames as its credits allow; maybe none.
+    /// Leases to a consumer as many frames as its credits allow; maybe none. For a broker whose frames are all
+    /// in memory; one with a log [lends](Broker::lend).
     ///
     /// # Errors
     ///
     /// The consumer has left, or the queue shuts down and has nothing more for its group.
     pub fn receive(&mut self, now: Millis, consumer: ConsumerId) -> Result<Vec<Delivery>, ReceiveError> {
+        Ok(self.lend(now, consumer)?.into_iter().map(|lent| lent.item).collect())
+    }
+
+    /// Leases to a consumer as many frames as its credits allow; maybe none. What is not in memory is to be read
+    /// before it is given away.
+    ///
+    /// # Errors
+    ///
+    /// The consumer has left, or the queue shuts down and has nothing more for its group.
+    pub fn lend(&mut self, now: Millis, consumer: ConsumerId) -> Result<Vec<Lent<Delivery>>, ReceiveError> {
         self.advance(now);
         let phase = self.env.phase;
         let (env, shelf, group) = self.seat(consumer).ok_or(ReceiveError::NotSubscribed)?;
@@ -322,14 +366,14 @@ impl Broker {
         Ok(())
     }
 
-    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`.
+    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. For a broker whose frames are
+    /// all in memory, as [`Broker::receive`].
     ///
     /// # Errors
     ///
     /// No such topic.
     pub fn dead_letters(&self, topic: &str, from: u64, limit: usize) -> Result<Vec<DeadLetter>, AdminError> {
-        let topic = self.topic(topic)?;
-        Ok(topic.shelf.letters(from).take(limit).cloned().collect())
+        Ok(self.lend_letters(topic, from, limit)?.into_iter().map(|lent| lent.item).collect())
     }
 
     /// Gives dead letters back to the groups that gave up on them, as if new.
@@ -357,7 +401,7 @@ impl Broker {
     pub fn purge_dead(&mut self, topic: &str, selection: &DeadSelection) -> Result<usize, AdminError> {
         let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
         let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
-        Ok(topic.shelf.exhume(selection).len())
+        Ok(topic.purge(&mut self.env, selection))
     }
 
     /// Lets time pass: leases expire, backoffs end, abandoned groups go. Every other call does it too.
@@ -409,6 +453,9 @@ impl Broker {
     /// Whether the drain has got where it wants to: sealed, every group with members has settled everything
     /// (the others cannot); stopped, no lease is out.
     pub fn is_drained(&self) -> bool {
+        if self.topics.iter().any(|topic| topic.shelf.pending.first().is_some()) {
+            return false;
+        }
         let mut groups = self.topics.iter().flat_map(|topic| topic.groups.values());
         match self.env.phase {
             Phase::Open => false,
@@ -494,7 +541,7 @@ impl Broker {
             }
             let name: Arc<str> = topic.into();
             self.by_name.insert(Arc::clone(&name), id);
-            self.topics.push(Topic::new(id, name, self.env.now));
+            self.topics.push(Topic::new(id, name, &self.env));
         }
         let topic = self.topics.get_mut(id.0).ok_or(TopicRefused::TooMany { limit })?;
         Ok((&mut self.env, &mut self.next_group, topic))

@@ -9,21 +9,34 @@ use crate::frame::{Millis, ProducerStamp};
 /// A producer has far fewer frames under way.
 const WINDOW: u64 = 128;
 
-#[derive(Debug)]
-struct Seen {
-    highest: u64,
+/// What was taken from one producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The highest sequence.
+    pub highest: u64,
     /// Bit n: `highest - n` was taken.
-    taken: u128,
-    last_at: Millis,
+    pub taken: u128,
+    /// When something was taken last.
+    pub last_at: Millis,
 }
 
 /// What was taken from whom: a number and a bitmap for each producer.
-#[derive(Debug, Default)]
-pub(super) struct Producers {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Producers {
     seen: HashMap<Arc<str>, Seen, foldhash::fast::RandomState>,
 }
 
 impl Producers {
+    /// Every producer that is remembered.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, Seen)> {
+        self.seen.iter().map(|(id, seen)| (id, *seen))
+    }
+
+    /// Puts a producer there as it was.
+    pub fn insert(&mut self, id: Arc<str>, seen: Seen) {
+        self.seen.insert(id, seen);
+    }
+
     /// Whether this frame was taken before.
     pub(super) fn is_repeat(&self, stamp: &ProducerStamp) -> bool {
         self.seen.get(&stamp.id).is_some_and(|seen| match seen.highest.checked_sub(stamp.sequence) {
@@ -33,7 +46,7 @@ impl Producers {
     }
 
     /// Remembers that this frame was taken.
-    pub(super) fn remember(&mut self, stamp: &ProducerStamp, now: Millis, limit: usize) {
+    pub(crate) fn remember(&mut self, stamp: &ProducerStamp, now: Millis, limit: usize) {
         if let Some(seen) = self.seen.get_mut(&stamp.id) {
             seen.last_at = now;
             match seen.highest.checked_sub(stamp.sequence) {

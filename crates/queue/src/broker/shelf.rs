@@ -1,18 +1,20 @@
 //! What one topic holds: frames, dead letters, and the count of both.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::env::Env;
+use super::facts::What;
 use super::ledger::Ledger;
-use super::terms::{DeadLetter, DeadSelection, GroupId, TopicId, Wake};
-use crate::frame::{Frame, Millis};
+use super::stored::{Home, Lent, Stored};
+use super::terms::{DeadLetter, DeadSelection, Durability, GroupId, TopicId, Wake};
+use crate::frame::{Frame, Millis, ProducerStamp};
 use crate::rows::Rows;
 
 /// A frame that is held.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) frame: Arc<Frame>,
+    pub(super) stored: Stored,
     pub(super) rows: Rows,
     pub(super) published_at: Millis,
     /// Groups that have not settled all of it.
@@ -29,31 +31,110 @@ impl Entry {
     }
 }
 
+/// A dead letter; the frame in `head` is blank if the letter lies on disk.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) head: DeadLetter,
+    pub(super) home: Option<Home>,
+    cost: u64,
+}
+
+impl Letter {
+    /// A letter needs no memory for a frame that is on disk.
+    pub(super) fn new(head: DeadLetter, stored: &Stored) -> Self {
+        Self { head, home: stored.home.clone(), cost: stored.cost }
+    }
+
+    pub(super) fn stored(&self) -> Stored {
+        match &self.home {
+            Some(home) => Stored::on_disk(home.clone(), self.cost),
+            None => Stored::here(Arc::clone(&self.head.frame), None),
+        }
+    }
+
+    pub(super) fn lend(&self) -> Lent<DeadLetter> {
+        Lent { item: self.head.clone(), home: self.home.clone() }
+    }
+}
+
+/// A frame that is being made durable. It counts against the bound, and is not seen yet.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) frame: Arc<Frame>,
+    pub(super) at: Millis,
+}
+
+/// Frames under way, by offset.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    frames: BTreeMap<u64, UnderWay>,
+    stamps: HashMap<ProducerStamp, u64, foldhash::fast::RandomState>,
+    messages: u64,
+    bytes: u64,
+}
+
+impl Pending {
+    pub(super) fn insert(&mut self, offset: u64, frame: UnderWay) {
+        self.messages += u64::from(frame.frame.count);
+        self.bytes += frame.frame.cost_bytes();
+        self.stamps.extend(frame.frame.producer.clone().map(|stamp| (stamp, offset)));
+        self.frames.insert(offset, frame);
+    }
+
+    pub(super) fn remove(&mut self, offset: u64) -> Option<UnderWay> {
+        let frame = self.frames.remove(&offset)?;
+        self.messages -= u64::from(frame.frame.count);
+        self.bytes -= frame.frame.cost_bytes();
+        if let Some(stamp) = &frame.frame.producer {
+            self.stamps.remove(stamp);
+        }
+        Some(frame)
+    }
+
+    /// The offset of the frame under way with this stamp.
+    pub(super) fn stamped(&self, stamp: &ProducerStamp) -> Option<u64> {
+        self.stamps.get(stamp).copied()
+    }
+
+    pub(super) fn first(&self) -> Option<u64> {
+        self.frames.keys().next().copied()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub(super) id: TopicId,
     pub(super) name: Arc<str>,
+    /// What is promised of new frames.
+    pub(super) durability: Durability,
+    /// Whether a log keeps what is held.
+    pub(super) is_kept: bool,
     pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) pending: Pending,
     pub(super) next_offset: u64,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) ledger: Ledger,
-    letters: VecDeque<DeadLetter>,
-    next_letter: u64,
+    letters: VecDeque<Letter>,
+    pub(super) next_letter: u64,
     letter_messages: u64,
     letter_bytes: u64,
 }
 
 impl Shelf {
-    pub(super) fn new(id: TopicId, name: Arc<str>, now: Millis) -> Self {
+    pub(super) fn new(id: TopicId, name: Arc<str>, env: &Env) -> Self {
+        let durability = env.durability(&name);
         Self {
             id,
             name,
+            durability,
+            is_kept: durability != Durability::Memory,
             entries: BTreeMap::new(),
+            pending: Pending::default(),
             next_offset: 0,
             messages: 0,
             bytes: 0,
-            ledger: Ledger::new(now),
+            ledger: Ledger::new(env.now),
             letters: VecDeque::new(),
             next_letter: 0,
             letter_messages: 0,
@@ -61,20 +142,34 @@ impl Shelf {
         }
     }
 
-    pub(super) fn put(&mut self, entry: Entry) -> u64 {
-        let offset = self.next_offset;
+    /// Notes what a restart must know.
+    pub(super) fn note(&self, env: &mut Env, what: What) {
+        if self.is_kept {
+            env.facts.note(&self.name, what);
+        }
+    }
+
+    /// The offset that the next frame gets.
+    pub(super) fn take_offset(&mut self) -> u64 {
         self.next_offset += 1;
+        self.next_offset - 1
+    }
+
+    pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: Entry) {
         self.messages += entry.rows.len();
-        self.bytes += entry.frame.cost_bytes();
+        self.bytes += entry.stored.cost;
+        if entry.stored.is_cached() {
+            env.cached.add(entry.stored.cost);
+        }
         self.entries.insert(offset, entry);
-        offset
     }
 
     /// Removes a frame, whoever waits for it.
     pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
-        let entry = self.entries.remove(&offset)?;
+        let mut entry = self.entries.remove(&offset)?;
         self.messages -= entry.rows.len();
-        self.bytes -= entry.frame.cost_bytes();
+        self.bytes -= entry.stored.cost;
+        entry.stored.let_go(env);
         env.wake(Wake::Space(self.id));
         Some(entry)
     }
@@ -89,42 +184,74 @@ impl Shelf {
         }
     }
 
+    /// Frames from here on are not to be seen yet: the first of them is under way.
+    pub(super) fn end(&self) -> u64 {
+        self.pending.first().unwrap_or(self.next_offset)
+    }
+
+    /// The first offset that is held or under way.
+    pub(super) fn oldest(&self) -> u64 {
+        self.entries.keys().next().copied().unwrap_or(self.next_offset).min(self.end())
+    }
+
     /// The first frame from `cursor` on that is for `group`.
     pub(super) fn next_for(&self, group: GroupId, cursor: u64) -> Option<(u64, &Entry)> {
         self.entries
             .range(cursor..)
             .find(|(_, entry)| entry.is_for(group))
             .map(|(offset, entry)| (*offset, entry))
+            .filter(|(offset, _)| *offset < self.end())
     }
 
     /// Whether `messages` and `bytes` more are within the bound.
     pub(super) fn has_room(&self, env: &Env, messages: u64, bytes: u64) -> bool {
-        self.messages.saturating_add(messages) <= env.config.max_messages
-            && self.bytes.saturating_add(bytes) <= env.config.max_bytes
+        let held = self.messages.saturating_add(self.pending.messages);
+        held.saturating_add(messages) <= env.config.max_messages
+            && self.bytes.saturating_add(self.pending.bytes).saturating_add(bytes) <= env.config.max_bytes
     }
 
-    /// Keeps a dead letter (its id is given here); at the bound the oldest go.
-    pub(super) fn bury(&mut self, env: &Env, mut letter: DeadLetter) {
-        letter.id = self.next_letter;
+    /// The id that the next dead letter gets.
+    pub(super) fn take_letter_id(&mut self) -> u64 {
         self.next_letter += 1;
-        self.ledger.dead += letter.rows.len();
-        self.letter_messages += letter.rows.len();
-        self.letter_bytes += letter.frame.cost_bytes();
-        self.letters.push_back(letter);
+        self.next_letter - 1
+    }
+
+    /// Keeps a dead letter; at the bound the oldest go.
+    pub(super) fn bury(&mut self, env: &mut Env, letter: Letter) {
+        self.ledger.dead += letter.head.rows.len();
+        self.keep_letter(letter);
         let over = |shelf: &Self| {
             shelf.letter_messages > env.config.max_dead_messages
                 || shelf.letter_bytes > env.config.max_dead_bytes
         };
+        let mut ids = Vec::new();
         while over(self) {
             let Some(oldest) = self.letters.pop_front() else { break };
-            self.ledger.dead_dropped += oldest.rows.len();
+            self.ledger.dead_dropped += oldest.head.rows.len();
             self.uncount_letter(&oldest);
+            ids.push(oldest.head.id);
+        }
+        if !ids.is_empty() {
+            self.note(env, What::LettersGone { ids });
         }
     }
 
+    /// Puts a letter among the others, in the order of their ids.
+    pub(super) fn keep_letter(&mut self, letter: Letter) {
+        self.letter_messages += letter.head.rows.len();
+        self.letter_bytes += letter.cost;
+        let at = self.letters.partition_point(|other| other.head.id < letter.head.id);
+        self.letters.insert(at, letter);
+    }
+
     /// Dead letters from id `from` on, oldest first.
-    pub(super) fn letters(&self, from: u64) -> impl Iterator<Item = &DeadLetter> {
-        self.letters.iter().filter(move |letter| letter.id >= from)
+    pub(super) fn letters(&self, from: u64) -> impl Iterator<Item = &Letter> {
+        let at = self.letters.partition_point(|letter| letter.head.id < from);
+        self.letters.range(at..)
+    }
+
+    pub(super) fn letters_mut(&mut self) -> impl Iterator<Item = &mut Letter> {
+        self.letters.iter_mut()
     }
 
     pub(super) fn letter_messages(&self) -> u64 {
@@ -132,7 +259,7 @@ impl Shelf {
     }
 
     /// Takes the selected dead letters out.
-    pub(super) fn exhume(&mut self, selection: &DeadSelection) -> Vec<DeadLetter> {
+    pub(super) fn exhume(&mut self, selection: &DeadSelection) -> Vec<Letter> {
         let taken: Vec<_> = match selection {
             DeadSelection::Oldest(count) => {
                 let count = (*count).min(self.letters.len());
@@ -141,7 +268,7 @@ impl Shelf {
             DeadSelection::Ids(ids) => {
                 let (taken, kept) = std::mem::take(&mut self.letters)
                     .into_iter()
-                    .partition(|letter| ids.contains(&letter.id));
+                    .partition(|letter| ids.contains(&letter.head.id));
                 self.letters = kept;
                 Vec::from(taken)
             }
@@ -152,18 +279,8 @@ impl Shelf {
         taken
     }
 
-    /// Puts letters back that `exhume` took, in the order of their ids.
-    pub(super) fn rebury(&mut self, letters: Vec<DeadLetter>) {
-        for letter in letters {
-            self.letter_messages += letter.rows.len();
-            self.letter_bytes += letter.frame.cost_bytes();
-            let at = self.letters.partition_point(|other| other.id < letter.id);
-            self.letters.insert(at, letter);
-        }
-    }
-
-    fn uncount_letter(&mut self, letter: &DeadLetter) {
-        self.letter_messages -= letter.rows.len();
-        self.letter_bytes -= letter.frame.cost_bytes();
+    fn uncount_letter(&mut self, letter: &Letter) {
+        self.letter_messages -= letter.head.rows.len();
+        self.letter_bytes -= letter.cost;
     }
 }

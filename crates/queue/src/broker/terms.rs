@@ -122,6 +122,31 @@ pub struct Receipt {
     pub duplicate: bool,
 }
 
+/// What came of the first half of a durable publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// The frame has an offset and room; it is to be made durable, and then to land.
+    New {
+        /// Its topic.
+        topic: TopicId,
+        /// Its offset there.
+        offset: u64,
+        /// When it was published.
+        at: Millis,
+        /// How safe it must be before it lands.
+        durability: Durability,
+    },
+    /// It was taken before.
+    Repeat(Receipt),
+    /// The same frame is under way: what becomes of that becomes of this.
+    UnderWay {
+        /// Its topic.
+        topic: TopicId,
+        /// Its offset there.
+        offset: u64,
+    },
+}
+
 /// What is to happen to rows that a consumer does not acknowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NackKind {

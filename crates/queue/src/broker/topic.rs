@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::env::Env;
+use super::facts::What;
 use super::group::{Group, PartState};
 use super::producers::Producers;
-use super::shelf::{Entry, Shelf};
+use super::shelf::{Entry, Shelf, UnderWay};
+use super::stored::{Home, Stored};
 use super::terms::{
-    ConsumerOptions, DeadSelection, Durability, GroupId, PublishError, Receipt, Replayed, Start, TopicId,
-    Wake,
+    ConsumerOptions, DeadSelection, GroupId, PublishError, Receipt, Replayed, Reserved, Start, TopicId, Wake,
 };
 use crate::config::WhenFull;
 use crate::frame::{Frame, Millis};
@@ -20,44 +21,100 @@ use crate::stats::{GroupStats, TopicStats};
 pub(super) struct Topic {
     pub(super) shelf: Shelf,
     pub(super) groups: BTreeMap<GroupId, Group>,
-    producers: Producers,
+    pub(super) producers: Producers,
 }
 
 impl Topic {
-    pub(super) fn new(id: TopicId, name: Arc<str>, now: Millis) -> Self {
-        Self { shelf: Shelf::new(id, name, now), groups: BTreeMap::new(), producers: Producers::default() }
+    pub(super) fn new(id: TopicId, name: Arc<str>, env: &Env) -> Self {
+        Self { shelf: Shelf::new(id, name, env), groups: BTreeMap::new(), producers: Producers::default() }
     }
 
+    /// Takes a frame in at once.
     pub(super) fn publish(&mut self, env: &mut Env, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+        if self.is_repeat(frame) {
+            return Ok(self.repeated(frame));
+        }
+        self.need_room(env, frame)?;
+        let offset = self.shelf.take_offset();
+        self.put(env, offset, &UnderWay { frame: Arc::clone(frame), at: env.now }, None);
+        Ok(self.receipt(offset))
+    }
+
+    /// Takes a frame in that will be made durable.
+    pub(super) fn reserve(&mut self, env: &mut Env, frame: &Arc<Frame>) -> Result<Reserved, PublishError> {
+        if self.is_repeat(frame) {
+            return Ok(Reserved::Repeat(self.repeated(frame)));
+        }
+        let topic = self.shelf.id;
+        if let Some(offset) = frame.producer.as_ref().and_then(|stamp| self.shelf.pending.stamped(stamp)) {
+            return Ok(Reserved::UnderWay { topic, offset });
+        }
+        self.need_room(env, frame)?;
+        let offset = self.shelf.take_offset();
+        self.shelf.pending.insert(offset, UnderWay { frame: Arc::clone(frame), at: env.now });
+        Ok(Reserved::New { topic, offset, at: env.now, durability: self.shelf.durability })
+    }
+
+    /// A reserved frame is durable: from now on it is seen.
+    pub(super) fn land(
+        &mut self,
+        env: &mut Env,
+        offset: u64,
+        home: Home,
+        frame: Arc<Frame>,
+    ) -> Option<Receipt> {
+        let arrived = self.shelf.pending.remove(offset)?;
+        self.put(env, offset, &UnderWay { frame, at: arrived.at }, Some(home));
+        Some(self.receipt(offset))
+    }
+
+    /// A repeat of a frame that was under way then and is taken now.
+    pub(super) fn repeated(&mut self, frame: &Frame) -> Receipt {
+        self.shelf.ledger.duplicates += u64::from(frame.count);
+        Receipt { offset: None, durability: self.shelf.durability, duplicate: true }
+    }
+
+    fn receipt(&self, offset: u64) -> Receipt {
+        Receipt { offset: Some(offset), durability: self.shelf.durability, duplicate: false }
+    }
+
+    fn is_repeat(&self, frame: &Frame) -> bool {
+        frame.producer.as_ref().is_some_and(|stamp| self.producers.is_repeat(stamp))
+    }
+
+    fn need_room(&mut self, env: &mut Env, frame: &Frame) -> Result<(), PublishError> {
+        let (messages, bytes) = (u64::from(frame.count), frame.cost_bytes());
+        self.make_room(env, messages, bytes);
+        if self.shelf.has_room(env, messages, bytes) {
+            Ok(())
+        } else {
+            Err(PublishError::Full { topic: Arc::clone(&self.shelf.name), retry_after: None })
+        }
+    }
+
+    fn put(&mut self, env: &mut Env, offset: u64, taken: &UnderWay, home: Option<Home>) {
+        let frame = &taken.frame;
         let messages = u64::from(frame.count);
-        if let Some(stamp) = &frame.producer
-            && self.producers.is_repeat(stamp)
-        {
-            self.shelf.ledger.duplicates += messages;
-            return Ok(Receipt { offset: None, durability: Durability::Memory, duplicate: true });
-        }
-        self.make_room(env, messages, frame.cost_bytes());
-        if !self.shelf.has_room(env, messages, frame.cost_bytes()) {
-            return Err(PublishError::Full { topic: Arc::clone(&self.shelf.name), retry_after: None });
-        }
         if let Some(stamp) = &frame.producer {
-            self.producers.remember(stamp, env.now, env.config.max_producers);
+            self.producers.remember(stamp, taken.at, env.config.max_producers);
         }
-        let offset = self.shelf.put(Entry {
-            frame: Arc::clone(frame),
-            rows: Rows::all(frame.count),
-            published_at: env.now,
-            waiting: self.groups.len(),
-            next_part: 1,
-            only: None,
-        });
         self.shelf.ledger.published += messages;
         self.shelf.ledger.published_rate.add(env.now, messages);
-        for group in self.groups.values_mut() {
+        let mut waiting = 0;
+        for group in self.groups.values_mut().filter(|group| group.start <= offset) {
+            waiting += 1;
             group.lag += messages;
             env.wake(Wake::Group(group.id));
         }
-        Ok(Receipt { offset: Some(offset), durability: Durability::Memory, duplicate: false })
+        let entry = Entry {
+            stored: Stored::here(Arc::clone(frame), home),
+            rows: Rows::all(frame.count),
+            published_at: taken.at,
+            waiting,
+            next_part: 1,
+            only: None,
+        };
+        self.shelf.put(env, offset, entry);
     }
 
     /// Removes frames from the old end until so much fits, as far as the policy allows. Frames from a time
@@ -72,6 +129,7 @@ impl Topic {
             let Some(entry) = self.shelf.take(env, offset) else { return };
             let rows = entry.rows.len();
             self.shelf.ledger.dropped += rows;
+            self.shelf.note(env, What::Dropped { offset });
             for group in self.groups.values_mut() {
                 if entry.is_for(group.id) {
                     group.forget(env, &mut self.shelf, offset, rows);
@@ -86,7 +144,7 @@ impl Topic {
 
     pub(super) fn add_group(&mut self, id: GroupId, name: &str, options: &ConsumerOptions) {
         let start = match options.start {
-            Start::Oldest => self.shelf.entries.keys().next().copied().unwrap_or(self.shelf.next_offset),
+            Start::Oldest => self.shelf.oldest(),
             Start::Newest => self.shelf.next_offset,
         };
         let mut lag = 0;
@@ -101,6 +159,7 @@ impl Topic {
     /// what it has.
     pub(super) fn remove_group(&mut self, env: &mut Env, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
+        self.shelf.note(env, What::GroupEnded { group: Arc::clone(&group.name) });
         let begun = group.parts.keys().map(|(offset, _)| *offset);
         let ahead = self.shelf.entries.range(group.cursor..).map(|(offset, _)| *offset);
         let mut wanted: Vec<_> = begun.chain(ahead).collect();
@@ -126,32 +185,47 @@ impl Topic {
         let mut done = Replayed::default();
         let mut kept = Vec::new();
         for letter in self.shelf.exhume(selection) {
-            let id = self.group_named(&letter.group);
+            let id = self.group_named(&letter.head.group);
             let Some(group) = id.and_then(|id| self.groups.get_mut(&id)) else {
                 done.without_group += 1;
                 kept.push(letter);
                 continue;
             };
-            let rows = letter.rows.len();
-            if !self.shelf.has_room(env, rows, letter.frame.cost_bytes()) {
+            let (rows, stored) = (letter.head.rows.len(), letter.stored());
+            if !self.shelf.has_room(env, rows, stored.cost) {
                 done.without_room += 1;
                 kept.push(letter);
                 continue;
             }
-            self.shelf.put(Entry {
-                frame: letter.frame,
-                rows: letter.rows,
-                published_at: letter.published_at,
+            let offset = self.shelf.take_offset();
+            self.shelf.note(env, What::Replayed { letter: letter.head.id, offset });
+            let entry = Entry {
+                stored,
+                rows: letter.head.rows,
+                published_at: letter.head.published_at,
                 waiting: 1,
                 next_part: 1,
                 only: Some(group.id),
-            });
+            };
+            self.shelf.put(env, offset, entry);
             group.lag += rows;
             env.wake(Wake::Group(group.id));
             done.letters += 1;
         }
-        self.shelf.rebury(kept);
+        for letter in kept {
+            self.shelf.keep_letter(letter);
+        }
         done
+    }
+
+    /// Throws dead letters away. Answers how many.
+    pub(super) fn purge(&mut self, env: &mut Env, selection: &DeadSelection) -> usize {
+        let ids: Vec<_> = self.shelf.exhume(selection).iter().map(|letter| letter.head.id).collect();
+        let count = ids.len();
+        if count > 0 {
+            self.shelf.note(env, What::LettersGone { ids });
+        }
+        count
     }
 
     pub(super) fn advance(&mut self, env: &mut Env) {

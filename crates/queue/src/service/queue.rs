@@ -260,7 +260,8 @@ impl Queue {
         from: u64,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, AdminError> {
-        self.shared().with(|broker, _| broker.dead_letters(topic, from, limit))
+        let letters = self.shared().with(|broker, _| broker.lend_letters(topic, from, limit))?;
+        Ok(letters.into_iter().map(|lent| lent.item).collect())
     }
 
     /// Gives dead letters back to the groups that gave up on them, as if new.

@@ -21,6 +21,7 @@ pub(crate) enum Step {
     Purge { limit: usize },
     RemoveGroup { group: usize },
     Pass { ms: u64 },
+    Restart { from_facts: bool },
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -52,6 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_usize..4).prop_map(|limit| Step::Replay { limit }),
         1 => (0_usize..2).prop_map(|limit| Step::Purge { limit }),
         1 => (0_usize..12).prop_map(|group| Step::RemoveGroup { group }),
+        1 => any::<bool>().prop_map(|from_facts| Step::Restart { from_facts }),
         4 => prop_oneof![0_u64..50, 0_u64..3_000, 3_000_u64..20_000].prop_map(|ms| Step::Pass { ms }),
     ]
 }

@@ -60,6 +60,17 @@ pub(crate) struct Held {
     pub(crate) wanted: bool,
 }
 
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) published: u64,
+    pub(crate) refused: u64,
+    pub(crate) dropped: u64,
+    pub(crate) duplicates: u64,
+    /// Of groups that are gone.
+    pub(crate) acked: u64,
+    pub(crate) dead: u64,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct GroupRows {
     /// By (offset, row).

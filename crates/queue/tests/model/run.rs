@@ -8,14 +8,16 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_queue::broker::{Bodies, Image, Lent, Reserved};
 use gpuvitals_queue::{
     Broker, ConsumerId, ConsumerOptions, ContentType, DeadLetter, DeadSelection, Delivery, DeliveryId,
-    Failure, Frame, Millis, Nack, NackKind, PublishError, QueueConfig, Replayed, Rows, SettleError, Start,
-    WhenFull,
+    Failure, Frame, Millis, Nack, NackKind, PublishError, QueueConfig, Receipt, Replayed, Rows, SettleError,
+    Start, WhenFull,
 };
 
+use super::memory::Memory;
 use super::program::Step;
-use super::rows::{Fault, GroupRows, Held, Place, Row};
+use super::rows::{Fault, GroupRows, Held, Place, Row, Totals};
 
 const TOPIC: &str = "t";
 const GROUPS: [&str; 3] = ["a", "b", "c"];
@@ -30,17 +32,6 @@ struct Seat {
     timeout: u64,
 }
 
-#[derive(Default)]
-struct Totals {
-    published: u64,
-    refused: u64,
-    dropped: u64,
-    duplicates: u64,
-    /// Of groups that are gone.
-    acked: u64,
-    dead: u64,
-}
-
 pub(crate) struct Run {
     broker: Broker,
     config: QueueConfig,
@@ -53,10 +44,13 @@ pub(crate) struct Run {
     /// Groups that were removed once: their letters may be of an earlier life.
     removed: BTreeSet<&'static str>,
     totals: Totals,
+    next_offset: u64,
+    /// Of a broker beside a log.
+    memory: Option<Memory>,
 }
 
 impl Run {
-    pub(crate) fn new(when_full: WhenFull, seed: u64) -> Self {
+    pub(crate) fn new(when_full: WhenFull, is_kept: bool, seed: u64) -> Self {
         let config = QueueConfig {
             max_messages: MAX_MESSAGES,
             when_full,
@@ -66,8 +60,13 @@ impl Run {
             seed,
             ..QueueConfig::default()
         };
+        let broker = if is_kept {
+            Broker::restore(config.clone(), Millis(0), Image::default(), &Bodies::new()).broker
+        } else {
+            Broker::new(config.clone(), Millis(0))
+        };
         Self {
-            broker: Broker::new(config.clone(), Millis(0)),
+            broker,
             config,
             now: 0,
             sequence: 0,
@@ -77,6 +76,8 @@ impl Run {
             seats: Vec::new(),
             removed: BTreeSet::new(),
             totals: Totals::default(),
+            next_offset: 0,
+            memory: is_kept.then(Memory::default),
         }
     }
 
@@ -113,6 +114,7 @@ impl Run {
                 }
             }
             Step::Pass { ms } => self.pass(ms),
+            Step::Restart { from_facts } => self.restart(from_facts),
         }
         self.compare();
     }
@@ -150,7 +152,7 @@ impl Run {
         let sequence = if repeat { self.sequence } else { self.sequence + 1 };
         let payload = sequence.to_le_bytes().to_vec();
         let frame = Arc::new(Frame::new(ContentType::Batch, count, payload).stamped("p", sequence));
-        let answer = self.broker.publish(Millis(self.now), TOPIC, &frame);
+        let answer = self.hand_over(&frame);
         if repeat {
             self.totals.duplicates += u64::from(count);
             assert!(answer.unwrap().duplicate);
@@ -175,7 +177,8 @@ impl Run {
             }
         }
         let offset = answer.unwrap().offset.unwrap();
-        assert_eq!(offset, self.frames.len() as u64, "offsets are dense");
+        assert_eq!(offset, self.next_offset, "offsets are dense");
+        self.next_offset += 1;
         self.sequence = sequence;
         self.totals.published += u64::from(count);
         self.frames.insert(offset, sequence as u32);
@@ -184,6 +187,63 @@ impl Run {
             group.add(offset, &rows);
         }
         self.held.insert(offset, Held { rows, only: None, wanted: !self.groups.is_empty() });
+    }
+
+    fn hand_over(&mut self, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+        let Some(memory) = &mut self.memory else {
+            return self.broker.publish(Millis(self.now), TOPIC, frame);
+        };
+        match self.broker.reserve(Millis(self.now), TOPIC, frame) {
+            Ok(Reserved::New { topic, offset, at, .. }) => {
+                let home = memory.keep(TOPIC, offset, frame, at);
+                Ok(self.broker.land(topic, offset, home, Arc::clone(frame)).unwrap())
+            }
+            Ok(Reserved::Repeat(receipt)) => Ok(receipt),
+            Ok(Reserved::UnderWay { .. }) => panic!("nothing is under way"),
+            Err(refused) => {
+                if matches!(refused, PublishError::Full { .. }) {
+                    self.broker.count_refused(TOPIC, frame);
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    /// The broker ends and begins again, from what was noted or from its own image.
+    fn restart(&mut self, from_facts: bool) {
+        let held = self.held_messages();
+        let Some(memory) = &mut self.memory else { return };
+        let own = self.broker.image();
+        let image = if from_facts { memory.image.clone() } else { own };
+        let cursors: BTreeMap<_, _> = image.topics.get(TOPIC).map_or_else(BTreeMap::new, |topic| {
+            topic.groups.iter().map(|(name, group)| (name.to_string(), group.cursor)).collect()
+        });
+        let restored = Broker::restore(self.config.clone(), Millis(self.now), image, &memory.bodies);
+        assert_eq!((restored.missing, restored.messages), (0, held));
+        self.broker = restored.broker;
+        memory.image = self.broker.image();
+        self.next_offset = memory.image.topics.get(TOPIC).map_or(0, |topic| topic.next_offset);
+        self.seats.clear();
+        for (name, group) in &mut self.groups {
+            group.history.clear();
+            for ((offset, _), row) in &mut group.rows {
+                row.id = None;
+                if row.is_open() {
+                    row.place = match self.held.contains_key(offset) {
+                        false => Place::Dropped,
+                        true if *offset < cursors[*name] => Place::Back { by: self.now },
+                        true => Place::New,
+                    };
+                }
+            }
+        }
+        let settled = |places: &[Place]| {
+            let of = |group: &GroupRows| group.count(|row| places.contains(&row.place));
+            self.groups.values().map(of).sum::<u64>()
+        };
+        let acked = 0_u64.wrapping_sub(settled(&[Place::Acked]));
+        let dead = 0_u64.wrapping_sub(settled(&[Place::Dead, Place::Exhumed]));
+        self.totals = Totals { acked, dead, ..Totals::default() };
     }
 
     fn join(
@@ -236,11 +296,15 @@ impl Run {
             _ => false,
         });
         let may_come = due + group.count(|row| matches!(row.place, Place::Back { .. }));
-        let deliveries = self.broker.receive(Millis(self.now), seat.id).unwrap();
+        let deliveries = self.broker.lend(Millis(self.now), seat.id).unwrap();
         let mut received = 0;
-        for delivery in &deliveries {
+        for Lent { item: delivery, home } in &deliveries {
+            let source = home.as_ref().map_or(delivery.id.offset, |home| home.source);
+            let sequence = u64::from(self.frames[&source]);
+            assert!(home.is_some() || delivery.frame.payload[..] == sequence.to_le_bytes());
+            assert_eq!(self.frames[&source], self.frames[&delivery.id.offset], "other bytes");
             received += delivery.rows.len();
-            Self::check_delivery(delivery, group, seat, self.now, &self.frames);
+            Self::check_delivery(delivery, group, seat, self.now);
         }
         let in_flight = group.count(|row| row.is_with(seat.id));
         let leases = |again_only: bool| {
@@ -272,23 +336,16 @@ impl Run {
             let rows = group.rows.range((head.0, 0)..=(head.0, u32::MAX)).count() as u64;
             assert!(in_flight + rows > seat.credits && in_flight > 0, "frame {} was held back", head.0);
         }
-        deliveries
+        deliveries.into_iter().map(|lent| lent.item).collect()
     }
 
-    fn check_delivery(
-        delivery: &Delivery,
-        group: &mut GroupRows,
-        seat: &Seat,
-        now: u64,
-        frames: &BTreeMap<u64, u32>,
-    ) {
+    fn check_delivery(delivery: &Delivery, group: &mut GroupRows, seat: &Seat, now: u64) {
         let id = delivery.id;
         assert!(!group.history.contains(&id), "{id} was given before");
         group.history.push(id);
-        let sequence = u64::from(frames[&id.offset]);
-        assert_eq!(delivery.frame.payload[..], sequence.to_le_bytes());
         assert_eq!(delivery.deadline, Millis(now + seat.timeout));
         let frame_rows: Vec<_> = delivery.rows.iter().collect();
+        let mut is_new = false;
         for row in frame_rows {
             let row = group.rows.get_mut(&(id.offset, row)).unwrap();
             let again = match row.place {
@@ -296,7 +353,8 @@ impl Run {
                 Place::Back { .. } => true,
                 other => panic!("{id} delivers a row that is {other:?}"),
             };
-            assert_eq!(again, id.token > 1);
+            assert!(again || id.token == 1);
+            is_new = !again;
             assert_eq!(delivery.attempt, row.failures + 1);
             assert!(
                 row.id.is_none_or(|own| own.part == id.part && own.token < id.token),
@@ -306,7 +364,7 @@ impl Run {
             row.id = Some(id);
             row.place = Place::Out { consumer: seat.id, granted: now, deadline: now + seat.timeout, again };
         }
-        if id.token == 1 {
+        if is_new {
             let rows = group.rows.range((id.offset, 0)..=(id.offset, u32::MAX));
             assert_eq!(delivery.rows, rows.map(|(key, _)| key.1).collect(), "a new frame comes whole");
         }
@@ -347,7 +405,7 @@ impl Run {
 
     fn ack_unknown(&mut self, who: usize, what: usize, how: u8) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
-        let beyond = self.frames.len() as u64;
+        let beyond = self.next_offset;
         let open = self.groups.get_mut(group).unwrap().of_part(id).find_map(|(_, row)| row.id);
         let invented = match (how, open) {
             (0, _) => DeliveryId { offset: beyond + 3, ..id },
@@ -448,7 +506,8 @@ impl Run {
                 continue;
             }
             expected.letters += 1;
-            let offset = self.frames.len() as u64;
+            let offset = self.next_offset;
+            self.next_offset += 1;
             self.frames.insert(offset, self.frames[&letter.offset]);
             self.exhume(letter);
             self.groups.get_mut(name).unwrap().add(offset, &letter.rows);
@@ -478,8 +537,9 @@ impl Run {
         assert_eq!(answer, Ok(()));
         self.removed.insert(name);
         self.seats.retain(|seat| seat.group != name);
-        self.totals.acked += group.count(|row| row.place == Place::Acked);
-        self.totals.dead += group.count(|row| matches!(row.place, Place::Dead | Place::Exhumed));
+        let settled = |places: &[Place]| group.count(|row| places.contains(&row.place));
+        self.totals.acked = self.totals.acked.wrapping_add(settled(&[Place::Acked]));
+        self.totals.dead = self.totals.dead.wrapping_add(settled(&[Place::Dead, Place::Exhumed]));
         for (offset, held) in &mut self.held {
             // The last group's frames stay for the next one, but for those that were its own.
             held.wanted &= held.only.is_some() || !self.groups.is_empty();
@@ -494,6 +554,9 @@ impl Run {
     }
 
     fn compare(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.compare(&mut self.broker);
+        }
         let Ok(stats) = self.broker.topic_stats(Millis(self.now), TOPIC) else { return };
         assert_eq!(stats.messages, self.held_messages());
         assert_eq!(stats.frames, self.held.len() as u64);
@@ -505,8 +568,8 @@ impl Run {
         let over_all = |places: &[Place]| {
             self.groups.values().map(|group| group.count(|row| places.contains(&row.place))).sum::<u64>()
         };
-        assert_eq!(stats.acked, acked + over_all(&[Place::Acked]));
-        assert_eq!(stats.dead, dead + over_all(&[Place::Dead, Place::Exhumed]));
+        assert_eq!(stats.acked, acked.wrapping_add(over_all(&[Place::Acked])));
+        assert_eq!(stats.dead, dead.wrapping_add(over_all(&[Place::Dead, Place::Exhumed])));
         for (name, rows) in &self.groups {
             let group = &stats.groups[*name];
             assert_eq!(group.lag, rows.count(Row::is_open), "lag of {name}");

@@ -1,0 +1,225 @@
+//! The broker beside a log: frames that land once they are durable, facts to be kept, memory that can be given back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gpuvitals_log::Place;
+
+use super::facts::Fact;
+use super::group::Group;
+use super::image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
+use super::shelf::{Entry, Letter, Shelf};
+use super::stored::{Home, Lent};
+use super::terms::{AdminError, ConsumerId, DeadLetter, GroupId, PublishError, Receipt, Reserved, TopicId};
+use super::topic::Topic;
+use super::{Broker, Burial, Wake};
+use crate::frame::{Frame, Millis};
+
+/// Entries of the list of cached frames that may be stale before it is tidied up.
+const STALE_MAX: usize = 1_024;
+
+impl Broker {
+    /// The first half of a publish to a topic that promises to keep its frames: gives the frame an offset and
+    /// room. Nobody sees it before [`Broker::land`], and none that is reserved after it before it has landed or
+    /// was [given up](Broker::give_up).
+    ///
+    /// # Errors
+    ///
+    /// The frame was not taken, for the reason given. [`PublishError::Full`] is not counted.
+    pub fn reserve(
+        &mut self,
+        now: Millis,
+        topic: &str,
+        frame: &Arc<Frame>,
+    ) -> Result<Reserved, PublishError> {
+        let (env, topic) = self.admit(now, topic, frame)?;
+        topic.reserve(env, frame)
+    }
+
+    /// The second half: the frame lies at its home, as durable as its topic promises. `frame` is what stays in
+    /// memory of it. `None` if it is not under way.
+    pub fn land(&mut self, topic: TopicId, offset: u64, home: Home, frame: Arc<Frame>) -> Option<Receipt> {
+        let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, home, frame)?;
+        self.cached.push_back((topic, offset));
+        self.keep_within_memory();
+        Some(receipt)
+    }
+
+    /// A reserved frame could not be made durable: its room is free again.
+    pub fn give_up(&mut self, topic: TopicId, offset: u64) {
+        if let Some(topic) = self.topics.get_mut(topic.0) {
+            topic.shelf.pending.remove(offset);
+            self.env.wake(Wake::Space(topic.shelf.id));
+            for group in topic.groups.keys() {
+                self.env.wake(Wake::Group(*group));
+            }
+        }
+    }
+
+    /// The receipt of a repeat of a frame that was under way and has landed.
+    pub fn repeated(&mut self, topic: TopicId, frame: &Frame) -> Option<Receipt> {
+        Some(self.topics.get_mut(topic.0)?.repeated(frame))
+    }
+
+    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. What is not in memory is to be
+    /// read before it is shown.
+    ///
+    /// # Errors
+    ///
+    /// No such topic.
+    pub fn lend_letters(
+        &self,
+        topic: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Lent<DeadLetter>>, AdminError> {
+        Ok(self.topic(topic)?.shelf.letters(from).take(limit).map(Letter::lend).collect())
+    }
+
+    /// What must be kept of the calls since the last time this was asked, in their order.
+    pub fn take_facts(&mut self) -> Vec<Fact> {
+        self.env.facts.take()
+    }
+
+    /// Whether a log has to keep this consumer's group, and is not known to.
+    pub fn group_is_unsafe(&self, consumer: ConsumerId) -> bool {
+        let Some((topic, group)) = self.seats.get(&consumer) else { return false };
+        let topic = self.topics.get(topic.0).filter(|topic| topic.shelf.is_kept);
+        topic.and_then(|topic| topic.groups.get(group)).is_some_and(|group| !group.is_safe)
+    }
+
+    /// The log keeps this consumer's group, or cannot: then the consumer leaves, and the group with the last.
+    pub fn group_is_kept(&mut self, now: Millis, consumer: ConsumerId, is_kept: bool) {
+        let Some(&(topic, id)) = self.seats.get(&consumer) else { return };
+        if !is_kept {
+            self.leave(now, consumer);
+        }
+        let Some(topic) = self.topics.get_mut(topic.0) else { return };
+        let Some(group) = topic.groups.get_mut(&id) else { return };
+        if is_kept {
+            group.is_safe = true;
+        } else if !group.is_safe && group.members.is_empty() {
+            topic.remove_group(&mut self.env, id);
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.topics.iter().all(|topic| topic.shelf.pending.first().is_none())
+    }
+
+    /// Bytes of memory taken by frames that are on disk too.
+    pub fn cached_bytes(&self) -> u64 {
+        self.env.cached.bytes
+    }
+
+    /// Everything that lies in a segment of the log, each record once.
+    pub fn homes_in(&self, segment: u64) -> Vec<Home> {
+        let mut found = BTreeMap::new();
+        for topic in &self.topics {
+            let entries = topic.shelf.entries.values().filter_map(|entry| entry.stored.home.as_ref());
+            let letters = topic.shelf.letters(0).filter_map(|letter| letter.home.as_ref());
+            for home in entries.chain(letters).filter(|home| home.place.segment() == segment) {
+                found.insert(home.place, home.clone());
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Records have been moved: what lay at these places is now at home there.
+    pub fn rehome(&mut self, moved: &HashMap<Place, Home, foldhash::fast::RandomState>) {
+        for topic in &mut self.topics {
+            let entries = topic.shelf.entries.values_mut().map(|entry| &mut entry.stored.home);
+            for home in entries.flatten() {
+                if let Some(new) = moved.get(&home.place) {
+                    *home = new.clone();
+                }
+            }
+            for home in topic.shelf.letters_mut().filter_map(|letter| letter.home.as_mut()) {
+                if let Some(new) = moved.get(&home.place) {
+                    *home = new.clone();
+                }
+            }
+        }
+    }
+
+    /// What a restart must know of the topics that a log keeps.
+    pub fn image(&self) -> Image {
+        let kept = self.topics.iter().filter(|topic| topic.shelf.is_kept);
+        Image { topics: kept.map(|topic| (Arc::clone(&topic.shelf.name), topic_image(topic))).collect() }
+    }
+
+    /// Gives back the memory of the oldest frames that are on disk too, until the rest is within the bound.
+    pub(super) fn keep_within_memory(&mut self) {
+        while self.env.cached.bytes > self.env.config.memory_max {
+            let Some((topic, offset)) = self.cached.pop_front() else { break };
+            let shelf = self.topics.get_mut(topic.0).map(|topic| &mut topic.shelf);
+            if let Some(entry) = shelf.and_then(|shelf| shelf.entries.get_mut(&offset)) {
+                entry.stored.let_go(&mut self.env);
+            }
+        }
+        if self.cached.len() > 2 * self.env.cached.frames + STALE_MAX {
+            let topics = &self.topics;
+            let is_cached = |topic: TopicId, offset: u64| {
+                let entry = topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(&offset));
+                entry.is_some_and(|entry| entry.stored.is_cached())
+            };
+            self.cached.retain(|(topic, offset)| is_cached(*topic, *offset));
+        }
+    }
+}
+
+fn topic_image(topic: &Topic) -> TopicImage {
+    let shelf = &topic.shelf;
+    let name_of = |id: GroupId| topic.groups.get(&id).map(|group| Arc::clone(&group.name));
+    let held = shelf.entries.iter().filter_map(|(offset, entry)| {
+        let home = entry.stored.home.as_ref()?;
+        let count = u32::try_from(entry.rows.len()).unwrap_or(u32::MAX);
+        let mut held = HeldImage::published(count, None);
+        if let Some(only) = entry.only {
+            let (source, rows, only) = (home.source, entry.rows.clone(), name_of(only)?);
+            held.replay = Some(Box::new(ReplayImage { source, rows, only }));
+        }
+        Some((*offset, held))
+    });
+    let letters = shelf.letters(0).filter_map(|letter| {
+        let (head, home) = (&letter.head, letter.home.as_ref()?);
+        let burial = Burial {
+            id: head.id,
+            group: Arc::clone(&head.group),
+            offset: head.offset,
+            source: home.source,
+            rows: head.rows.clone(),
+            reason: head.reason.clone(),
+            attempts: head.attempts,
+            first_at: head.first_delivered_at,
+            died_at: head.died_at,
+        };
+        Some((head.id, burial))
+    });
+    TopicImage {
+        decided: shelf.end(),
+        next_offset: shelf.next_offset,
+        next_letter: shelf.next_letter,
+        held: held.collect(),
+        groups: topic
+            .groups
+            .values()
+            .map(|group| (Arc::clone(&group.name), group_image(group, shelf)))
+            .collect(),
+        letters: letters.collect(),
+        producers: topic.producers.clone(),
+    }
+}
+
+fn group_image(group: &Group, shelf: &Shelf) -> GroupImage {
+    let is_kept = |entry: &Entry| entry.stored.home.is_some();
+    let mut parts: BTreeMap<u64, Vec<PartImage>> = BTreeMap::new();
+    for ((offset, _), part) in &group.parts {
+        if shelf.entries.get(offset).is_some_and(is_kept) {
+            let (rows, failures, first_at) = (part.rows.clone(), part.failures, part.first_at);
+            parts.entry(*offset).or_default().push(PartImage { rows, failures, first_at });
+        }
+    }
+    GroupImage { start: group.start, ttl: group.ttl, cursor: group.cursor, parts }
+}

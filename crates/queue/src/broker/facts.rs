@@ -1,0 +1,139 @@
+//! What a restart must know: the transitions that change which rows somebody still has to settle.
+//!
+//! The broker notes them in the order in which they happen. Whoever keeps them may lose the last ones: then rows are
+//! delivered again or a dead letter comes back, but nothing is lost.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::terms::Failure;
+use crate::frame::Millis;
+use crate::rows::Rows;
+
+/// One transition of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// What happened there.
+    pub what: What,
+}
+
+/// What happened to a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A group was made, or joined while it was not known to be on disk. Of a group that exists it changes nothing.
+    GroupMade {
+        /// Its name.
+        group: Arc<str>,
+        /// The first frame that it wants.
+        start: u64,
+        /// How long it outlives its last member.
+        ttl: Option<Duration>,
+    },
+    /// A group ended. What only it waited for goes, unless it was the last.
+    GroupEnded {
+        /// Its name.
+        group: Arc<str>,
+    },
+    /// A group settled all it still had of these frames.
+    Settled {
+        /// Its name.
+        group: Arc<str>,
+        /// The frames, by offset.
+        frames: Range<u64>,
+    },
+    /// A group settled some rows of a frame and keeps others.
+    SettledRows {
+        /// Its name.
+        group: Arc<str>,
+        /// The frame.
+        offset: u64,
+        /// The rows.
+        rows: Rows,
+    },
+    /// A delivery failed, counted, and will be tried again.
+    Failed {
+        /// The group.
+        group: Arc<str>,
+        /// The frame.
+        offset: u64,
+        /// The rows.
+        rows: Rows,
+        /// How often their delivery has failed.
+        failures: u32,
+        /// When they were delivered first.
+        first_at: Millis,
+    },
+    /// A group gave up on rows: they are settled, and a dead letter.
+    Buried(Burial),
+    /// Dead letters were thrown away.
+    LettersGone {
+        /// Their ids.
+        ids: Vec<u64>,
+    },
+    /// A dead letter was put back as a new frame for its group alone.
+    Replayed {
+        /// The letter.
+        letter: u64,
+        /// The new frame's offset.
+        offset: u64,
+    },
+    /// A frame made room at the bound, whoever waited for it.
+    Dropped {
+        /// The frame.
+        offset: u64,
+    },
+}
+
+/// A dead letter without its frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Burial {
+    /// The letter's id.
+    pub id: u64,
+    /// The group that gave up.
+    pub group: Arc<str>,
+    /// The frame's place in the topic.
+    pub offset: u64,
+    /// The offset under which its bytes were published; another one if it was a replayed letter.
+    pub source: u64,
+    /// The rows that are dead.
+    pub rows: Rows,
+    /// The last failure.
+    pub reason: Failure,
+    /// How often the rows were tried.
+    pub attempts: u32,
+    /// When they were delivered first.
+    pub first_at: Millis,
+    /// When they were given up.
+    pub died_at: Millis,
+}
+
+/// The facts since they were last taken.
+#[derive(Debug, Default)]
+pub(super) struct Facts(Vec<Fact>);
+
+impl Facts {
+    pub(super) fn note(&mut self, topic: &Arc<str>, what: What) {
+        self.0.push(Fact { topic: Arc::clone(topic), what });
+    }
+
+    /// Notes that `group` is done with a frame, in one fact with the frame before it where that came last.
+    pub(super) fn note_settled(&mut self, topic: &Arc<str>, group: &Arc<str>, offset: u64) {
+        if let Some(Fact { topic: last_topic, what: What::Settled { group: last_group, frames } }) =
+            self.0.last_mut()
+            && frames.end == offset
+            && last_topic == topic
+            && last_group == group
+        {
+            frames.end += 1;
+            return;
+        }
+        self.note(topic, What::Settled { group: Arc::clone(group), frames: offset..offset + 1 });
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.0)
+    }
+}

@@ -1,0 +1,172 @@
+//! A broker as it was: from an image, and the places of the frames' bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Broker;
+use super::env::Env;
+use super::facts::Burial;
+use super::group::{Group, Part, PartState};
+use super::image::{GroupImage, Image, TopicImage};
+use super::shelf::{Entry, Letter};
+use super::stored::{Home, Stored};
+use super::terms::{DeadLetter, GroupId, TopicId};
+use super::topic::Topic;
+use crate::config::QueueConfig;
+use crate::frame::Millis;
+
+/// Offsets that are left out at a restart. Frames that had only been written may be gone, and their numbers must not
+/// come again: who was given one of them could settle another with it. Far more than a log can have under way.
+const OFFSETS_SKIPPED: u64 = 1 << 20;
+
+/// Where a frame's bytes are, and what the frame's head says.
+#[derive(Clone, Debug)]
+pub struct Body {
+    /// Where they are.
+    pub home: Home,
+    /// What the frame counts against bounds.
+    pub cost: u64,
+    /// When it was published.
+    pub published_at: Millis,
+}
+
+/// Bodies by topic and the offset under which they were published.
+pub type Bodies = BTreeMap<Arc<str>, BTreeMap<u64, Body>>;
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// The broker. What was leased may be delivered at once, and the lease does not count.
+    pub broker: Broker,
+    /// Frames that are held again.
+    pub frames: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Dead letters that are kept again.
+    pub letters: u64,
+    /// Frames and letters whose bytes are gone.
+    pub missing: u64,
+}
+
+impl Broker {
+    /// A broker beside a log, as the image says.
+    pub fn restore(config: QueueConfig, now: Millis, image: Image, bodies: &Bodies) -> Restored {
+        let mut broker = Self::new(config.clone(), now);
+        broker.env = Env::new(config, now, true);
+        let mut restored = Restored { broker, frames: 0, messages: 0, letters: 0, missing: 0 };
+        let none = BTreeMap::new();
+        for (name, topic) in image.topics {
+            let bodies = bodies.get(&name).unwrap_or(&none);
+            restored.topic(name, topic, bodies);
+        }
+        restored
+    }
+}
+
+impl Restored {
+    fn topic(&mut self, name: Arc<str>, image: TopicImage, bodies: &BTreeMap<u64, Body>) {
+        let broker = &mut self.broker;
+        let id = TopicId(broker.topics.len());
+        let mut topic = Topic::new(id, Arc::clone(&name), &broker.env);
+        topic.shelf.is_kept = true;
+        topic.shelf.next_offset = image.next_offset.saturating_add(OFFSETS_SKIPPED);
+        topic.shelf.next_letter = image.next_letter;
+        topic.producers = image.producers;
+        let mut ids = BTreeMap::new();
+        for group in image.groups.keys() {
+            ids.insert(Arc::clone(group), GroupId(broker.next_group));
+            broker.next_group += 1;
+        }
+        for (offset, held) in image.held {
+            let Some(body) = bodies.get(&held.source(offset)) else {
+                self.missing += 1;
+                continue;
+            };
+            let only = match &held.replay {
+                None => None,
+                Some(replay) => match ids.get(&replay.only) {
+                    Some(id) => Some(*id),
+                    None => continue,
+                },
+            };
+            let rows = held.rows();
+            self.frames += 1;
+            self.messages += rows.len();
+            let entry = Entry {
+                stored: Stored::on_disk(body.home.clone(), body.cost),
+                rows,
+                published_at: body.published_at,
+                waiting: 0,
+                next_part: 1,
+                only,
+            };
+            topic.shelf.put(&mut broker.env, offset, entry);
+        }
+        for (group, image) in image.groups {
+            if let Some(id) = ids.get(&group) {
+                restore_group(&mut broker.env, &mut topic, *id, group, image);
+            }
+        }
+        for letter in image.letters.into_values() {
+            match bodies.get(&letter.source) {
+                Some(body) => {
+                    topic.shelf.keep_letter(restore_letter(&name, letter, body));
+                    self.letters += 1;
+                }
+                None => self.missing += 1,
+            }
+        }
+        broker.by_name.insert(name, id);
+        broker.topics.push(topic);
+    }
+}
+
+fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, image: GroupImage) {
+    let mut group = Group::new(id, name, image.ttl, image.start, 0);
+    group.is_safe = true;
+    group.cursor = image.cursor;
+    group.empty_since = Some(env.now);
+    for (_, entry) in topic.shelf.entries.range_mut(image.cursor..).filter(|(_, entry)| entry.is_for(id)) {
+        entry.waiting += 1;
+        group.lag += entry.rows.len();
+    }
+    for (offset, parts) in image.parts {
+        let is_before = offset < image.cursor;
+        let Some(entry) = topic.shelf.entries.get_mut(&offset).filter(|entry| is_before && entry.is_for(id))
+        else {
+            continue;
+        };
+        entry.waiting += 1;
+        for (number, part) in (0..).zip(parts) {
+            group.lag += part.rows.len();
+            entry.next_part = entry.next_part.max(number + 1);
+            group.ready.insert((env.now, (offset, number)));
+            let state = PartState::Ready(env.now);
+            let part =
+                Part { rows: part.rows, token: 0, failures: part.failures, first_at: part.first_at, state };
+            group.parts.insert((offset, number), part);
+        }
+    }
+    if let Some(end) = group.ends_at() {
+        env.arm(end);
+    }
+    topic.groups.insert(id, group);
+}
+
+fn restore_letter(topic: &Arc<str>, burial: Burial, body: &Body) -> Letter {
+    let stored = Stored::on_disk(body.home.clone(), body.cost);
+    let head = DeadLetter {
+        id: burial.id,
+        topic: Arc::clone(topic),
+        group: burial.group,
+        offset: burial.offset,
+        frame: stored.blank_or_only(),
+        rows: burial.rows,
+        reason: burial.reason,
+        attempts: burial.attempts,
+        published_at: body.published_at,
+        first_delivered_at: burial.first_at,
+        died_at: burial.died_at,
+    };
+    Letter::new(head, &stored)
+}
