@@ -26,7 +26,7 @@ mod writing;
 
 use arrow_schema::ArrowError;
 
-pub use reading::decode;
+pub use reading::{decode, row_count};
 pub use writing::encode;
 
 use crate::batch::BatchError;

@@ -4,7 +4,7 @@
 use arrow_array::{Array, RecordBatch};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{self, ColumnType};
-use gpuvitals_core::wire::{WireError, decode, encode};
+use gpuvitals_core::wire::{WireError, decode, encode, row_count};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 use proptest::prelude::*;
 
@@ -81,7 +81,9 @@ fn same(a: &RecordBatch, b: &RecordBatch) -> bool {
 proptest! {
     #[test]
     fn what_goes_in_comes_out(batch in batches()) {
-        let decoded = decode(&encode(&batch).unwrap()).unwrap();
+        let bytes = encode(&batch).unwrap();
+        prop_assert_eq!(row_count(&bytes).unwrap() as usize, batch.rows());
+        let decoded = decode(&bytes).unwrap();
         prop_assert!(same(batch.records(), decoded.records()));
         prop_assert_eq!(&batch.origin, &decoded.origin);
         prop_assert_eq!(batch.sequence, decoded.sequence);
@@ -94,6 +96,7 @@ proptest! {
     #[test]
     fn foreign_bytes_are_refused_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(decode(&bytes).is_err());
+        prop_assert!(row_count(&bytes).is_err());
     }
 
     #[test]
@@ -101,7 +104,10 @@ proptest! {
         let mut bytes = encode(&batch).unwrap().to_vec();
         let index = at.index(bytes.len());
         bytes[index] ^= 1 << bit;
-        drop(decode(&bytes));
+        let count = row_count(&bytes);
+        if let Ok(batch) = decode(&bytes) {
+            prop_assert_eq!(count.unwrap() as usize, batch.rows());
+        }
     }
 
     #[test]
@@ -124,6 +130,7 @@ fn a_length_that_lies_is_not_believed() {
     let mut frame = b"GVB1".to_vec();
     frame.extend(u32::MAX.to_le_bytes());
     assert!(matches!(decode(&frame), Err(WireError::Limit { what: "bytes", .. })));
+    assert!(matches!(row_count(&frame), Err(WireError::Limit { what: "bytes", .. })));
     assert!(matches!(decode(b"PAR1...."), Err(WireError::Magic)));
 }
 

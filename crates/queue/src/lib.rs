@@ -47,6 +47,7 @@ pub mod link;
 mod name;
 pub mod protocol;
 mod rows;
+pub mod server;
 pub mod service;
 mod stats;
 

@@ -1,6 +1,7 @@
 //! Bytes → batch. The bytes may come from anyone: every length is checked before it is believed.
 
 use std::cell::RefCell;
+use std::io::Read as _;
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
@@ -49,7 +50,38 @@ pub fn decode(frame: &[u8]) -> Result<Batch, WireError> {
     if cursor.rest.is_empty() { Ok(batch) } else { Err(WireError::Damaged("bytes after the end")) }
 }
 
-fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
+/// Number of rows of a batch in its binary form, from the first bytes of its body: who forwards a batch needs no more.
+/// What follows is not looked at.
+///
+/// # Errors
+/// When the bytes do not begin as a batch does.
+pub fn row_count(frame: &[u8]) -> Result<u32, WireError> {
+    let rest = frame.strip_prefix(MAGIC.as_slice()).ok_or(WireError::Magic)?;
+    let (len, packed) = rest.split_first_chunk::<4>().ok_or(WireError::Damaged("no length"))?;
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > BODY_LEN_MAX {
+        return Err(WireError::Limit { what: "bytes", found: len, max: BODY_LEN_MAX });
+    }
+    let mut unpacking = zstd::stream::read::Decoder::with_buffer(packed).map_err(WireError::Compression)?;
+    unpacking.window_log_max(BODY_LEN_MAX.ilog2()).map_err(WireError::Compression)?;
+    let mut head = Vec::new();
+    unpacking.take(HEAD_LEN_MAX.min(len as u64)).read_to_end(&mut head).map_err(WireError::Compression)?;
+    let head = parse_head(&mut Cursor { rest: &head, values_len: 0 })?;
+    u32::try_from(head.rows).map_err(|_| WireError::Damaged("rows"))
+}
+
+/// What stands before the columns.
+struct Head {
+    table: Table,
+    origin: Origin,
+    sequence: u64,
+    rows: usize,
+}
+
+/// More than the longest [`Head`] has: the text and 25 bytes.
+const HEAD_LEN_MAX: u64 = TEXT_LEN_MAX as u64 + 32;
+
+fn parse_head(cursor: &mut Cursor<'_>) -> Result<Head, WireError> {
     let table = match cursor.byte()? {
         0 => Table::GpuEvents,
         1 => Table::SystemEvents,
@@ -62,6 +94,11 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
     if rows == 0 {
         return Err(WireError::Damaged("no rows"));
     }
+    Ok(Head { table, origin: Origin { node, started_ns }, sequence, rows })
+}
+
+fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
+    let Head { table, origin, sequence, rows } = parse_head(cursor)?;
     let columns = cursor.bounded("columns", COLUMNS_MAX)?;
     let mut fields = Vec::with_capacity(columns);
     let mut arrays = Vec::with_capacity(columns);
@@ -76,7 +113,7 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
     }
     let absences = absences(cursor)?;
     let records = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-    let mut batch = Batch::new(table, records, Origin { node, started_ns }, sequence)?;
+    let mut batch = Batch::new(table, records, origin, sequence)?;
     batch.absences = absences;
     Ok(batch)
 }

@@ -1,0 +1,374 @@
+//! Dead letters: to list, to give back, to throw away.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep_until};
+
+use super::admin::{Named, spelled};
+use super::body::receive;
+use super::http::Served;
+use super::refusal::Refusal;
+use crate::broker::{AdminError, DeadLetter, DeadSelection, Replayed};
+use crate::frame::{ContentType, Encoding, Frame};
+use crate::rows::Rows;
+use crate::service::Queue;
+
+/// Letters in a list unless asked otherwise, and at most.
+const PAGE: usize = 50;
+const PAGE_MAX: usize = 500;
+/// Letters that are asked for at once: those of a durable queue come from disk with their frames.
+const STEP: usize = 16;
+/// Bytes of messages after which a list ends, whatever was asked.
+const LIST_BYTES: usize = 4 << 20;
+/// Bytes of messages of one letter that are shown; the rest is counted.
+const LETTER_BYTES: usize = 256 << 10;
+/// A frame whose messages unpack to more is shown as the bytes it is.
+const UNPACKED_MAX: u64 = 16 << 20;
+/// Most ids in one request, and so longest body.
+const IDS_MAX: usize = 10_000;
+const BODY_MAX: usize = 24 * IDS_MAX;
+/// How long a replay at a limited rate works before it answers with what is left.
+const REPLAY_TIME: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    from: Option<String>,
+    limit: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Letters {
+    dead: Vec<Letter>,
+    /// `from` of the next page, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Letter {
+    id: u64,
+    group: String,
+    offset: u64,
+    reason: String,
+    attempts: u32,
+    published_at: String,
+    first_delivered_at: String,
+    died_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    content_type: ContentType,
+    encoding: Encoding,
+    /// Messages of the frame, dead or not.
+    frame_messages: u32,
+    /// Which of them are dead: first and last row of each range, from 0.
+    rows: Vec<[u32; 2]>,
+    /// How many that are.
+    messages_count: u64,
+    #[serde(flatten)]
+    content: Content,
+}
+
+/// The dead messages themselves, as far as they can be shown.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content {
+    /// JSON that could be read.
+    Messages { messages: Vec<Box<RawValue>>, messages_left_out: u64 },
+    /// The payload of the whole frame.
+    Payload { payload_base64: String },
+    /// A payload too long to be shown.
+    Long { payload_bytes: usize },
+}
+
+/// Dead letters of a topic, oldest first.
+pub(crate) async fn list(
+    State(served): State<Served>,
+    topic: Named<String>,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<Letters>, Refusal> {
+    let (Path(topic), Query(page)) = (topic?, page?);
+    let from = match page.from.as_deref() {
+        None | Some("") => 0,
+        Some(text) => {
+            text.parse().map_err(|_| Refusal::parameter("from", text, "the id of a dead letter"))?
+        }
+    };
+    let limit = match page.limit.as_deref() {
+        None | Some("") => PAGE,
+        Some(text) => {
+            let number = text.parse().ok().filter(|number| (1..=PAGE_MAX).contains(number));
+            let allowed = || format!("a whole number from 1 to {PAGE_MAX}");
+            number.ok_or_else(|| Refusal::parameter("limit", text, allowed()))?
+        }
+    };
+    let found = gather(served.queue(), &topic, from, limit).await?;
+    let _reader = served.reader().await?;
+    tokio::task::spawn_blocking(move || shown(found, limit)).await.map(Json).map_err(|_| Refusal::Crashed)
+}
+
+/// Letters from an id on.
+#[derive(Debug)]
+struct Found {
+    letters: Vec<DeadLetter>,
+    /// Where to go on behind them, unless they are the last.
+    next: Option<u64>,
+}
+
+/// One letter more than `limit`, or as many as have not too many bytes.
+async fn gather(queue: &Queue, topic: &str, from: u64, limit: usize) -> Result<Found, AdminError> {
+    let mut found = Found { letters: Vec::new(), next: Some(from) };
+    let mut bytes = 0;
+    while let Some(next) = found.next.filter(|_| found.letters.len() <= limit && bytes < LIST_BYTES) {
+        let some = queue.dead_letters(topic, next, STEP).await?;
+        bytes += some.iter().map(|letter| letter.frame.payload.len()).sum::<usize>();
+        found.next = some.get(STEP - 1).map(|last| last.id.saturating_add(1));
+        found.letters.extend(some);
+    }
+    Ok(found)
+}
+
+fn shown(found: Found, limit: usize) -> Letters {
+    let (mut dead, mut bytes) = (Vec::new(), 0);
+    for letter in found.letters {
+        if dead.len() >= limit || bytes >= LIST_BYTES {
+            return Letters { dead, next: Some(letter.id) };
+        }
+        let (letter, len) = show(&letter);
+        bytes += len;
+        dead.push(letter);
+    }
+    Letters { dead, next: found.next }
+}
+
+/// A letter as it is shown, and how many bytes its messages have there.
+fn show(letter: &DeadLetter) -> (Letter, usize) {
+    let frame = &letter.frame;
+    let (content, bytes) = content(frame, &letter.rows);
+    let shown = Letter {
+        id: letter.id,
+        group: letter.group.to_string(),
+        offset: letter.offset,
+        reason: letter.reason.to_string(),
+        attempts: letter.attempts,
+        published_at: spelled(letter.published_at),
+        first_delivered_at: spelled(letter.first_delivered_at),
+        died_at: spelled(letter.died_at),
+        key: frame.key.as_deref().map(str::to_owned),
+        content_type: frame.content_type,
+        encoding: frame.encoding,
+        frame_messages: frame.count,
+        rows: letter.rows.ranges().iter().map(|range| [range.start, range.end.saturating_sub(1)]).collect(),
+        messages_count: letter.rows.len(),
+        content,
+    };
+    (shown, bytes)
+}
+
+fn content(frame: &Frame, rows: &Rows) -> (Content, usize) {
+    let json = (frame.content_type == ContentType::Json).then(|| messages(frame, rows)).flatten();
+    if let Some(all) = json {
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        let count = all.len();
+        for message in all {
+            bytes += message.get().len();
+            if bytes > LETTER_BYTES {
+                break;
+            }
+            messages.push(message);
+        }
+        let left_out = u64::try_from(count - messages.len()).unwrap_or(u64::MAX);
+        return (Content::Messages { messages, messages_left_out: left_out }, bytes.min(LETTER_BYTES));
+    }
+    let len = frame.payload.len();
+    if len > LETTER_BYTES {
+        return (Content::Long { payload_bytes: len }, 0);
+    }
+    (Content::Payload { payload_base64: STANDARD.encode(&frame.payload) }, len)
+}
+
+/// The named rows of a frame of JSON messages, if it can be read.
+fn messages(frame: &Frame, rows: &Rows) -> Option<Vec<Box<RawValue>>> {
+    let mut unpacked = Vec::new();
+    let document: &[u8] = match frame.encoding {
+        Encoding::Identity => &frame.payload,
+        Encoding::Zstd => {
+            let unpacking = zstd::stream::read::Decoder::with_buffer(frame.payload.as_ref()).ok()?;
+            unpacking.take(UNPACKED_MAX + 1).read_to_end(&mut unpacked).ok()?;
+            &unpacked
+        }
+    };
+    if u64::try_from(document.len()).is_ok_and(|len| len > UNPACKED_MAX) {
+        return None;
+    }
+    let document = document.trim_ascii();
+    let all: Vec<&RawValue> = if document.first() == Some(&b'[') {
+        serde_json::from_slice(document).ok()?
+    } else {
+        vec![serde_json::from_slice(document).ok()?]
+    };
+    let dead = rows.iter().filter_map(|row| all.get(usize::try_from(row).ok()?));
+    Some(dead.map(|message| (*message).to_owned()).collect())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplayRequest {
+    ids: Option<Vec<u64>>,
+    oldest: Option<usize>,
+    messages_per_second: Option<f64>,
+}
+
+/// What a replay did.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReplayAnswer {
+    /// Letters that were given back to their groups.
+    letters: usize,
+    /// Letters left because their group is gone.
+    without_group: usize,
+    /// Letters left because the topic is full.
+    without_room: usize,
+    /// Letters that were not come to in time, because of the rate: ask again.
+    left: usize,
+}
+
+impl ReplayAnswer {
+    fn add(&mut self, replayed: Replayed) {
+        self.letters += replayed.letters;
+        self.without_group += replayed.without_group;
+        self.without_room += replayed.without_room;
+    }
+}
+
+/// Gives dead letters back to the groups that gave up on them: at once, or so many messages a second.
+pub(crate) async fn replay(
+    State(served): State<Served>,
+    topic: Result<Path<String>, PathRejection>,
+    mut body: Body,
+) -> Result<Json<ReplayAnswer>, Refusal> {
+    let Path(topic) = topic?;
+    let mut share = served.bodies().share();
+    let time = served.limits().request_time;
+    let received = tokio::time::timeout(time, receive(&mut body, BODY_MAX, &mut share)).await;
+    let received = received.map_err(|_| Refusal::BodySlow(time.as_secs()))??;
+    let asked: ReplayRequest = serde_json::from_slice(&received).map_err(|error| {
+        let allowed = format!("{{\"ids\": [...]}} or {{\"oldest\": N}} as JSON ({error})");
+        Refusal::parameter("body", &String::from_utf8_lossy(&received), allowed)
+    })?;
+    let selection = selection(asked.ids, asked.oldest)?;
+    let mut answer = ReplayAnswer { letters: 0, without_group: 0, without_room: 0, left: 0 };
+    match asked.messages_per_second {
+        None => answer.add(served.queue().replay_dead(&topic, &selection)?),
+        Some(rate) if rate.is_finite() && rate > 0.0 => {
+            replay_slowly(served.queue(), &topic, &selection, rate, &mut answer).await?;
+        }
+        Some(rate) => {
+            return Err(Refusal::parameter("messages_per_second", &rate.to_string(), "a number above 0"));
+        }
+    }
+    Ok(Json(answer))
+}
+
+fn selection(ids: Option<Vec<u64>>, oldest: Option<usize>) -> Result<DeadSelection, Refusal> {
+    match (ids, oldest) {
+        (Some(ids), None) if ids.len() <= IDS_MAX => Ok(DeadSelection::Ids(ids)),
+        (Some(ids), None) => {
+            Err(Refusal::parameter("ids", &ids.len().to_string(), format!("at most {IDS_MAX} of them")))
+        }
+        (None, Some(oldest)) => Ok(DeadSelection::Oldest(oldest)),
+        _ => Err(Refusal::parameter("ids", "", "either ids or oldest, one of them")),
+    }
+}
+
+/// Letter by letter, each when those before it have had their time.
+async fn replay_slowly(
+    queue: &Queue,
+    topic: &str,
+    selection: &DeadSelection,
+    rate: f64,
+    answer: &mut ReplayAnswer,
+) -> Result<(), AdminError> {
+    let letters = sizes(queue, topic, selection).await?;
+    let until = Instant::now() + REPLAY_TIME;
+    let mut next = Instant::now();
+    for (done, (id, messages)) in letters.iter().copied().enumerate() {
+        if next > until {
+            answer.left = letters.len() - done;
+            return Ok(());
+        }
+        sleep_until(next).await;
+        answer.add(queue.replay_dead(topic, &DeadSelection::Ids(vec![id]))?);
+        #[expect(clippy::cast_precision_loss, reason = "a pace needs no more than 53 bits")]
+        let time = Duration::try_from_secs_f64(messages as f64 / rate);
+        next += time.unwrap_or(REPLAY_TIME).min(2 * REPLAY_TIME);
+    }
+    Ok(())
+}
+
+/// Id and number of messages of the letters that are meant.
+async fn sizes(queue: &Queue, topic: &str, selection: &DeadSelection) -> Result<Vec<(u64, u64)>, AdminError> {
+    let size = |letter: &DeadLetter| (letter.id, letter.rows.len());
+    let mut sizes = Vec::new();
+    match selection {
+        DeadSelection::Oldest(count) => {
+            let mut from = 0;
+            while sizes.len() < (*count).min(IDS_MAX) {
+                let some = queue.dead_letters(topic, from, STEP.min(count - sizes.len())).await?;
+                let Some(last) = some.last() else { break };
+                from = last.id.saturating_add(1);
+                sizes.extend(some.iter().map(size));
+            }
+        }
+        DeadSelection::Ids(ids) => {
+            for id in ids {
+                let found = queue.dead_letters(topic, *id, 1).await?;
+                sizes.extend(found.iter().filter(|letter| letter.id == *id).map(size));
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    ids: Option<String>,
+    oldest: Option<String>,
+}
+
+/// What a purge did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Purged {
+    /// Letters that were thrown away.
+    letters: usize,
+}
+
+/// Throws dead letters away: those named, or all.
+pub(crate) async fn purge(
+    State(served): State<Served>,
+    topic: Named<String>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Purged>, Refusal> {
+    let (Path(topic), Query(which)) = (topic?, which?);
+    let ids = which.ids.map(|text| {
+        let ids: Result<Vec<u64>, _> = text.split(',').map(|id| id.trim().parse()).collect();
+        ids.map_err(|_| Refusal::parameter("ids", &text, "ids of dead letters with commas between them"))
+    });
+    let oldest = which.oldest.map(|text| {
+        text.parse().map_err(|_| Refusal::parameter("oldest", &text, "a whole number from 0 on"))
+    });
+    let selection = match (ids.transpose()?, oldest.transpose()?) {
+        (None, None) => DeadSelection::Oldest(usize::MAX),
+        (ids, oldest) => selection(ids, oldest)?,
+    };
+    Ok(Json(Purged { letters: served.queue().purge_dead(&topic, &selection)? }))
+}

@@ -1,0 +1,172 @@
+//! The queue by HTTP: publishing, what is held, dead letters, figures. The paths stand in `api/queue-openapi.yaml`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use serde_json::json;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::body::Budget;
+use super::metrics::Meter;
+use super::refusal::{Refusal, echo};
+use super::{admin, dead, publish};
+use crate::service::Queue;
+
+/// Bodies that are unpacked or are long are read by so many threads at most.
+const READERS: usize = 4;
+
+/// Bounds of what requests may send.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// Longest body as it is sent, in bytes.
+    pub body_bytes: usize,
+    /// Longest body once unpacked, in bytes.
+    pub unpacked_bytes: usize,
+    /// Bytes of all bodies that are received and read at once; beyond it publishers are told to come again.
+    pub bodies_bytes: usize,
+    /// How long a body may take to arrive, and the queue to answer.
+    pub request_time: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 4 << 20,
+            unpacked_bytes: 16 << 20,
+            bodies_bytes: 64 << 20,
+            request_time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a request does, and so which right it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// None: whether the queue is well is nobody's secret.
+    Open,
+    /// To look.
+    Read,
+    /// To hand over messages.
+    Publish,
+    /// To change or throw away what is held.
+    Manage,
+}
+
+impl Right {
+    /// The right that a request needs. What is not known needs one too.
+    pub fn needed(method: &Method, path: &str) -> Self {
+        let looks = matches!(*method, Method::GET | Method::HEAD);
+        match path {
+            "/health" if looks => Self::Open,
+            _ if path.starts_with("/publish/") => Self::Publish,
+            _ if looks => Self::Read,
+            _ => Self::Manage,
+        }
+    }
+}
+
+/// What the handlers share.
+#[derive(Clone, Debug)]
+pub(crate) struct Served(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Queue,
+    limits: HttpLimits,
+    bodies: Budget,
+    readers: Semaphore,
+    meter: Arc<Meter>,
+}
+
+impl Served {
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
+    pub(crate) fn limits(&self) -> &HttpLimits {
+        &self.0.limits
+    }
+
+    pub(crate) fn bodies(&self) -> &Budget {
+        &self.0.bodies
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Waits for a turn to read a long body.
+    pub(crate) async fn reader(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        let turn = tokio::time::timeout(self.0.limits.request_time, self.0.readers.acquire()).await;
+        turn.ok().and_then(Result::ok).ok_or(Refusal::Overloaded)
+    }
+}
+
+/// All paths. Who may ask what is for the caller to see to, by [`Right::needed`].
+pub fn router(queue: Queue, limits: HttpLimits, meter: Arc<Meter>) -> Router {
+    let (bodies, readers) = (Budget::new(limits.bodies_bytes), Semaphore::new(READERS));
+    let served = Served(Arc::new(Inner { queue, limits, bodies, readers, meter }));
+    Router::new()
+        .route("/", get(index))
+        .route("/publish/{topic}", post(publish::publish))
+        .route("/health", get(admin::health))
+        .route("/metrics", get(admin::metrics))
+        .route("/stats", get(admin::stats))
+        .route("/stats/{topic}", get(admin::topic_stats))
+        .route("/topics", get(admin::topics))
+        .route("/topics/{topic}/groups", get(admin::groups))
+        .route("/topics/{topic}/groups/{group}", delete(admin::remove_group))
+        .route("/topics/{topic}/dead", get(dead::list).delete(dead::purge))
+        .route("/topics/{topic}/dead/replay", post(dead::replay))
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(middleware::from_fn(observe))
+        .with_state(served)
+}
+
+/// What there is.
+async fn index() -> Json<serde_json::Value> {
+    Json(json!({
+        "service": "gpuvitals-queue",
+        "version": env!("CARGO_PKG_VERSION"),
+        "paths": [
+            "POST /publish/{topic}",
+            "GET /health",
+            "GET /metrics",
+            "GET /stats",
+            "GET /stats/{topic}",
+            "GET /topics",
+            "GET /topics/{topic}/groups",
+            "DELETE /topics/{topic}/groups/{group}",
+            "GET /topics/{topic}/dead",
+            "DELETE /topics/{topic}/dead",
+            "POST /topics/{topic}/dead/replay",
+        ],
+    }))
+}
+
+async fn nothing_there(uri: Uri) -> Response {
+    Refusal::NotFound(echo(uri.path())).into_response()
+}
+
+async fn unknown_method(method: Method, uri: Uri) -> Response {
+    Refusal::Method { method: echo(method.as_str()), path: echo(uri.path()) }.into_response()
+}
+
+/// Around every request: the log, and what every answer has in common.
+async fn observe(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = next.run(request).await;
+    tracing::debug!(%method, path, status = response.status().as_u16(), "request");
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,212 @@
+//! Figures of the queue as Prometheus reads them.
+
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
+
+/// Upper bounds of the latency buckets: microseconds and their spelling in seconds.
+const BOUNDS: [(u64, &str); 13] = [
+    (100, "0.0001"),
+    (250, "0.00025"),
+    (500, "0.0005"),
+    (1_000, "0.001"),
+    (2_500, "0.0025"),
+    (5_000, "0.005"),
+    (10_000, "0.01"),
+    (25_000, "0.025"),
+    (50_000, "0.05"),
+    (100_000, "0.1"),
+    (500_000, "0.5"),
+    (2_500_000, "2.5"),
+    (10_000_000, "10"),
+];
+
+/// How a publisher speaks to the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP.
+    Http,
+    /// gRPC.
+    Grpc,
+}
+
+impl Protocol {
+    const ALL: [Self; 2] = [Self::Http, Self::Grpc];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// What the servers count about their clients.
+#[derive(Debug, Default)]
+pub struct Meter {
+    http: Latency,
+    grpc: Latency,
+    connections: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Latency {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Meter {
+    /// A publish was answered, `took` after it had come.
+    pub fn published(&self, protocol: Protocol, took: Duration) {
+        let latency = self.latency(protocol);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.iter().position(|(bound, _)| micros <= *bound).unwrap_or(BOUNDS.len());
+        if let Some(count) = latency.buckets.get(bucket) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        latency.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// A client connected.
+    pub fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A client that had connected is gone.
+    pub fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn latency(&self, protocol: Protocol) -> &Latency {
+        match protocol {
+            Protocol::Http => &self.http,
+            Protocol::Grpc => &self.grpc,
+        }
+    }
+}
+
+/// Name behind `gpuvitals_queue_`, type, help and value of a figure about each `T`.
+type Figure<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
+
+const TOPIC: &[Figure<TopicStats>] = &[
+    ("messages", "gauge", "Messages held.", |t| t.messages),
+    ("bytes", "gauge", "Bytes held, as they count against the bound of the topic.", |t| t.bytes),
+    ("frames", "gauge", "Frames held.", |t| t.frames),
+    ("consumers", "gauge", "Consumers connected.", |t| t.subscribers),
+    ("dead_letter_messages", "gauge", "Messages kept as dead letters.", |t| t.dead_letters),
+    ("published_messages_total", "counter", "Messages taken from publishers.", |t| t.published),
+    ("acked_messages_total", "counter", "Messages acknowledged, over all groups.", |t| t.acked),
+    ("redelivered_messages_total", "counter", "Messages delivered again.", |t| t.redelivered),
+    ("dead_messages_total", "counter", "Messages that became dead letters.", |t| t.dead),
+    (
+        "dropped_messages_total",
+        "counter",
+        "Messages that made room at the bound, or lost the only group they were for.",
+        |t| t.dropped,
+    ),
+    ("refused_messages_total", "counter", "Messages refused at the bound.", |t| t.refused),
+    ("duplicate_messages_total", "counter", "Messages recognised as repeats.", |t| t.duplicates),
+    (
+        "dead_letter_dropped_messages_total",
+        "counter",
+        "Dead letters that made room at their own bound, in messages.",
+        |t| t.dead_dropped,
+    ),
+];
+
+const GROUP: &[Figure<GroupStats>] = &[
+    ("group_members", "gauge", "Consumers of the group.", |g| g.members),
+    ("group_lag_messages", "gauge", "Messages the group has not acknowledged.", |g| g.lag),
+    ("group_in_flight_messages", "gauge", "Messages that consumers of the group have.", |g| g.in_flight),
+    ("group_waiting_messages", "gauge", "Messages that failed and wait to be delivered again.", |g| {
+        g.waiting
+    }),
+    ("group_redelivered_messages_total", "counter", "Messages delivered again to the group.", |g| {
+        g.redeliveries
+    }),
+    ("group_acked_messages_total", "counter", "Messages the group acknowledged.", |g| g.acked),
+];
+
+/// The text; `bodies` is how many bytes of bodies are being received.
+pub(crate) fn render(stats: &QueueStats, health: &Health, meter: &Meter, bodies: usize) -> String {
+    let mut text = String::with_capacity(16 << 10);
+    // Writing to a string does not fail.
+    let _written = write_queue(&mut text, stats, health, meter, bodies)
+        .and_then(|()| write_topics(&mut text, stats))
+        .and_then(|()| write_latency(&mut text, meter));
+    text
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+    writeln!(text, "# HELP gpuvitals_queue_{name} {help}\n# TYPE gpuvitals_queue_{name} {kind}")
+}
+
+fn write_queue(
+    text: &mut String,
+    stats: &QueueStats,
+    health: &Health,
+    meter: &Meter,
+    bodies: usize,
+) -> std::fmt::Result {
+    let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| {
+        head(text, name, kind, help)?;
+        writeln!(text, "gpuvitals_queue_{name} {value}")
+    };
+    let status = match health.status {
+        HealthStatus::Healthy => 0,
+        HealthStatus::Degraded => 1,
+        HealthStatus::Unhealthy => 2,
+    };
+    one("status", "gauge", "0: healthy, 1: losses or refusals are near, 2: it takes nothing.", &status)?;
+    one("uptime_seconds", "gauge", "Time since the queue started.", &stats.uptime_seconds)?;
+    one("topics", "gauge", "Topics there are.", &stats.topics.len())?;
+    one(
+        "processed_messages_total",
+        "counter",
+        "Messages acknowledged, over all topics and groups.",
+        &stats.total_processed,
+    )?;
+    let connections = meter.connections.load(Ordering::Relaxed);
+    one("connections", "gauge", "Connections of clients that are open.", &connections)?;
+    one("http_body_bytes", "gauge", "Bytes of bodies that are being received and read.", &bodies)
+}
+
+fn write_topics(text: &mut String, stats: &QueueStats) -> std::fmt::Result {
+    // Names of topics and groups have no character that would need escaping.
+    for (name, kind, help, value) in TOPIC {
+        head(text, name, kind, help)?;
+        for (topic, of_topic) in &stats.topics {
+            writeln!(text, "gpuvitals_queue_{name}{{topic=\"{topic}\"}} {}", value(of_topic))?;
+        }
+    }
+    for (name, kind, help, value) in GROUP {
+        head(text, name, kind, help)?;
+        for (topic, of_topic) in &stats.topics {
+            for (group, of_group) in &of_topic.groups {
+                let labels = format_args!("topic=\"{topic}\",group=\"{group}\"");
+                writeln!(text, "gpuvitals_queue_{name}{{{labels}}} {}", value(of_group))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_latency(text: &mut String, meter: &Meter) -> std::fmt::Result {
+    const NAME: &str = "publish_duration_seconds";
+    head(text, NAME, "histogram", "From the request of a publisher to its answer, refusals included.")?;
+    for protocol in Protocol::ALL {
+        let (latency, label) = (meter.latency(protocol), protocol.name());
+        let mut sum = 0;
+        let bounds = BOUNDS.iter().map(|(_, spelled)| *spelled).chain(["+Inf"]);
+        for (bound, count) in bounds.zip(&latency.buckets) {
+            sum += count.load(Ordering::Relaxed);
+            writeln!(text, "gpuvitals_queue_{NAME}_bucket{{protocol=\"{label}\",le=\"{bound}\"}} {sum}")?;
+        }
+        let seconds = Duration::from_micros(latency.micros.load(Ordering::Relaxed)).as_secs_f64();
+        writeln!(text, "gpuvitals_queue_{NAME}_sum{{protocol=\"{label}\"}} {seconds}")?;
+        writeln!(text, "gpuvitals_queue_{NAME}_count{{protocol=\"{label}\"}} {sum}")?;
+    }
+    Ok(())
+}

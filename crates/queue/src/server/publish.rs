@@ -1,0 +1,246 @@
+//! `POST /publish/{topic}`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::poll;
+use serde::Serialize;
+use std::task::Poll;
+use tokio::time::{Instant, timeout_at};
+
+use super::body::{Coding, Share, discard, receive, unpack};
+use super::http::Served;
+use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place, Refused};
+use super::metrics::Protocol;
+use super::refusal::{Refusal, echo};
+use crate::broker::{Durability, PublishError, Receipt};
+use crate::frame::ProducerStamp;
+use crate::name::{self, NAME_LEN_MAX};
+
+/// The producer that a request comes from.
+pub(crate) const PRODUCER: HeaderName = HeaderName::from_static("x-gpuvitals-producer");
+/// Which of its requests it is.
+pub(crate) const SEQUENCE: HeaderName = HeaderName::from_static("x-gpuvitals-sequence");
+/// What the messages are about.
+pub(crate) const KEY: HeaderName = HeaderName::from_static("x-gpuvitals-key");
+/// The binary form of rows.
+pub(crate) const BATCH: &str = "application/vnd.gpuvitals.batch";
+/// A longer body is read on a thread where it keeps nobody waiting.
+const INLINE_MAX: usize = 64 << 10;
+
+/// What became of a publish that was taken.
+#[derive(Debug, Serialize)]
+pub(crate) struct Published {
+    #[serde(flatten)]
+    progress: Progress,
+    /// How safe the messages are now.
+    durability: Durability,
+    /// Places of the new frames in the topic; frames that had been taken before have none.
+    offsets: Vec<u64>,
+    /// All of it had been taken before, and nothing was stored again.
+    duplicate: bool,
+}
+
+/// How far a publish came, whether it was taken whole or not.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Progress {
+    /// Messages that were taken.
+    accepted: u64,
+    /// The first of those that were refused because they are bad.
+    refused: Vec<Refused>,
+    /// All of those.
+    refused_count: u64,
+    /// The first values that cannot be true, in messages that were taken.
+    left_out: Vec<Refused>,
+    /// All of those.
+    left_out_count: u64,
+    /// Where to go on; only where the queue stopped before the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Place>,
+}
+
+impl Progress {
+    fn of(refused: Complaints, left_out: Complaints) -> Self {
+        Self {
+            refused: refused.named,
+            refused_count: refused.count,
+            left_out: left_out.named,
+            left_out_count: left_out.count,
+            ..Self::default()
+        }
+    }
+}
+
+/// What the headers say of a body.
+#[derive(Debug)]
+struct Heading {
+    form: BodyForm,
+    coding: Coding,
+    stamp: Option<ProducerStamp>,
+    key: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum BodyForm {
+    Messages(Form),
+    Batch,
+}
+
+/// Takes messages. A request with a producer's stamp is one frame, taken whole or not at all.
+pub(crate) async fn publish(
+    State(served): State<Served>,
+    topic: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    mut body: Body,
+) -> Response {
+    let began = Instant::now();
+    let mut share = served.bodies().share();
+    match read(&served, topic, &headers, &mut body, &mut share).await {
+        Err(refusal) => {
+            drop(share);
+            discard(&mut body).await;
+            refusal.into_response()
+        }
+        Ok((topic, intake)) => {
+            let answer = hand_over(&served, &topic, intake).await;
+            served.meter().published(Protocol::Http, began.elapsed());
+            answer
+        }
+    }
+}
+
+async fn read(
+    served: &Served,
+    topic: Result<Path<String>, PathRejection>,
+    headers: &HeaderMap,
+    body: &mut Body,
+    share: &mut Share,
+) -> Result<(String, Intake), Refusal> {
+    let Path(topic) = topic?;
+    name::check_topic(&topic).map_err(Refusal::Topic)?;
+    let heading = heading(headers)?;
+    let limits = *served.limits();
+    let received = tokio::time::timeout(limits.request_time, receive(body, limits.body_bytes, share)).await;
+    let received = received.map_err(|_| Refusal::BodySlow(limits.request_time.as_secs()))??;
+    let intake = if received.len() <= INLINE_MAX && heading.coding == Coding::Identity {
+        take(&received, &heading)?
+    } else {
+        let _reader = served.reader().await?;
+        // The budget is held until the work is over, whether or not the client still waits.
+        let mut share = std::mem::replace(share, served.bodies().share());
+        let work = move || {
+            let document = unpack(received, heading.coding, limits.unpacked_bytes, &mut share)?;
+            Ok::<_, Refusal>((take(&document, &heading)?, share))
+        };
+        let (intake, held) = tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::Crashed)??;
+        drop(held);
+        intake
+    };
+    Ok((topic, intake))
+}
+
+fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
+    let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let content_type = text(CONTENT_TYPE).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let form = match essence.as_str() {
+        "application/json" => BodyForm::Messages(Form::Json),
+        "application/x-ndjson" | "application/ndjson" => BodyForm::Messages(Form::Lines),
+        BATCH => BodyForm::Batch,
+        _ => return Err(Refusal::Type(echo(&content_type))),
+    };
+    let coding = Coding::parse(&text(CONTENT_ENCODING).unwrap_or_default())?;
+    let stamp = match (text(PRODUCER), text(SEQUENCE)) {
+        (None, None) => None,
+        (Some(id), Some(sequence)) => {
+            let sequence = sequence.trim().parse().map_err(|_| {
+                Refusal::Producer("x-gpuvitals-sequence is no whole number from 0 to 18446744073709551615")
+            })?;
+            if id.is_empty() || id.len() > NAME_LEN_MAX {
+                return Err(Refusal::Producer("x-gpuvitals-producer has 1 to 128 bytes"));
+            }
+            Some(ProducerStamp { id: id.as_ref().into(), sequence })
+        }
+        _ => {
+            return Err(Refusal::Producer("x-gpuvitals-producer and x-gpuvitals-sequence come together"));
+        }
+    };
+    let key = text(KEY).map(std::borrow::Cow::into_owned);
+    Ok(Heading { form, coding, stamp, key })
+}
+
+fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
+    let mut intake = match heading.form {
+        BodyForm::Messages(form) => intake::messages(document, form, heading.stamp.is_some())?,
+        BodyForm::Batch => intake::batch(document)?,
+    };
+    for piece in &mut intake.pieces {
+        piece.frame.producer.clone_from(&heading.stamp);
+        piece.frame.key = heading.key.as_deref().map(Into::into);
+    }
+    Ok(intake)
+}
+
+async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
+    let Intake { pieces, refused, left_out } = intake;
+    if pieces.is_empty() {
+        let Some(first) = refused.named.first().cloned() else {
+            return Refusal::Document(DocumentError::Empty).into_response();
+        };
+        let refusal = Refusal::NoGoodMessage { refused: refused.count, first };
+        return refusal.with(Some(Progress::of(refused, left_out)));
+    }
+    let mut progress = Progress::of(refused, left_out);
+    let mut receipts = Vec::with_capacity(pieces.len());
+    let outcome = publish_in_order(served, topic, pieces, &mut progress, &mut receipts).await;
+    if let Err(refusal) = outcome {
+        return refusal.with((progress.accepted > 0).then_some(progress));
+    }
+    let durability = receipts.iter().map(|receipt| receipt.durability).min().unwrap_or(Durability::Memory);
+    let duplicate = receipts.iter().all(|receipt| receipt.duplicate);
+    let offsets = receipts.iter().filter_map(|receipt| receipt.offset).collect();
+    Json(Published { progress, durability, offsets, duplicate }).into_response()
+}
+
+/// Hands over frame by frame, and awaits them together. After the first that is not taken there are no others.
+async fn publish_in_order(
+    served: &Served,
+    topic: &str,
+    pieces: Vec<Piece>,
+    progress: &mut Progress,
+    receipts: &mut Vec<Receipt>,
+) -> Result<(), Refusal> {
+    let deadline = Instant::now() + served.limits().request_time;
+    let mut under_way = Vec::with_capacity(pieces.len());
+    for Piece { frame, next } in pieces {
+        let count = u64::from(frame.count);
+        let mut publishing = served.queue().publish(topic, frame);
+        let known = match poll!(&mut publishing) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        };
+        let over = matches!(known, Some(Err(_)));
+        under_way.push((publishing, known, count, next));
+        if over {
+            break;
+        }
+    }
+    for (publishing, known, count, next) in under_way {
+        let outcome = match known {
+            Some(outcome) => outcome,
+            None => timeout_at(deadline, publishing)
+                .await
+                .map_err(|_| Refusal::Unanswered(served.limits().request_time.as_secs()))?,
+        };
+        receipts.push(outcome.map_err(|error: PublishError| Refusal::Publish { error })?);
+        progress.accepted += count;
+        progress.next = Some(next);
+    }
+    progress.next = None;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! How a request fails, and what the client is told: always `{error, message, code}`.
+
+use std::borrow::Cow;
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+
+use super::intake::{DocumentError, Refused};
+use super::publish::Progress;
+use crate::broker::{AdminError, PublishError};
+use crate::name::NameError;
+
+/// Longest piece of a request that is repeated in an answer, in characters.
+const ECHO_MAX: usize = 64;
+/// Seconds after which a publisher that was refused for want of room may try again.
+const RETRY_AFTER_S: &str = "1";
+
+/// What is wrong, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ErrorCode {
+    BadParameter,
+    BadTopic,
+    BadProducer,
+    BadMessages,
+    BodyTooLarge,
+    TooLarge,
+    BodyCut,
+    UnsupportedType,
+    UnknownTopic,
+    UnknownGroup,
+    NotFound,
+    MethodNotAllowed,
+    TooManyTopics,
+    Full,
+    Overloaded,
+    ShuttingDown,
+    Storage,
+    Timeout,
+    Internal,
+}
+
+/// What every request that fails is answered with.
+#[derive(Debug, Serialize)]
+struct ErrorBody {
+    /// The HTTP status in words.
+    error: String,
+    /// What is wrong and what to do, for people.
+    message: String,
+    /// What is wrong, for programs.
+    code: ErrorCode,
+    /// How far a publish came.
+    #[serde(flatten)]
+    progress: Option<Progress>,
+}
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{name} is {value:?}; allowed is {allowed}")]
+    Parameter { name: &'static str, value: String, allowed: Cow<'static, str> },
+    #[error("{0}")]
+    Parameters(#[from] QueryRejection),
+    #[error("the path is not UTF-8 after decoding")]
+    Path(#[from] PathRejection),
+    #[error("topic: {0}")]
+    Topic(NameError),
+    #[error("{0}")]
+    Producer(&'static str),
+    #[error("the body is longer than {0} bytes, the most this queue takes in a request; send it in parts")]
+    BodyTooLarge(usize),
+    #[error("the body unpacks to more than {0} bytes, the most this queue takes; send it in parts")]
+    UnpacksTooLarge(usize),
+    #[error("the body does not unpack as {coding}")]
+    Packing { coding: &'static str },
+    #[error("content-encoding {0:?} is not understood; gzip, zstd and identity are")]
+    Coding(String),
+    #[error(
+        "content-type {0:?} is not understood; send application/json, application/x-ndjson or \
+         application/vnd.gpuvitals.batch"
+    )]
+    Type(String),
+    #[error("the body ended early, nothing of it was taken")]
+    BodyCut,
+    #[error("the body took longer than {0} s to arrive, nothing of it was taken")]
+    BodySlow(u64),
+    #[error("{0}")]
+    Document(#[from] DocumentError),
+    #[error("no message of {refused} could be taken; the first: {first}")]
+    NoGoodMessage { refused: u64, first: Refused },
+    #[error("{error}")]
+    Publish { error: PublishError },
+    #[error("the queue did not answer within {0} s; whether the messages were taken is not known")]
+    Unanswered(u64),
+    #[error("too much is being received at once; try again later")]
+    Overloaded,
+    #[error("{0}; GET /topics lists what there is")]
+    Admin(#[from] AdminError),
+    #[error("there is nothing at {0:?}; GET / lists what there is")]
+    NotFound(String),
+    #[error("{path:?} does not know {method}; GET / lists what there is")]
+    Method { method: String, path: String },
+    #[error("the request failed on a defect of the queue; its log says more")]
+    Crashed,
+}
+
+impl Refusal {
+    /// A parameter with a value that is not allowed.
+    pub(crate) fn parameter(name: &'static str, value: &str, allowed: impl Into<Cow<'static, str>>) -> Self {
+        Self::Parameter { name, value: echo(value), allowed: allowed.into() }
+    }
+
+    /// The answer, with how far a publish came.
+    pub(crate) fn with(self, progress: Option<Progress>) -> Response {
+        let (status, code) = self.told();
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(error = %self, "a request failed on a defect");
+        }
+        let error = status.canonical_reason().unwrap_or("error").to_lowercase();
+        let body = ErrorBody { error, message: self.message(), code, progress };
+        let text = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (status, text).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        response
+    }
+
+    fn told(&self) -> (StatusCode, ErrorCode) {
+        match self {
+            Self::Parameter { .. } | Self::Parameters(_) | Self::Path(_) => {
+                (StatusCode::BAD_REQUEST, ErrorCode::BadParameter)
+            }
+            Self::Topic(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadTopic),
+            Self::Producer(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadProducer),
+            Self::BodyTooLarge(_) | Self::UnpacksTooLarge(_) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge)
+            }
+            Self::Document(DocumentError::TooLongForOneFrame) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge)
+            }
+            Self::Packing { .. } | Self::Document(_) | Self::NoGoodMessage { .. } => {
+                (StatusCode::BAD_REQUEST, ErrorCode::BadMessages)
+            }
+            Self::Coding(_) | Self::Type(_) => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedType)
+            }
+            Self::BodyCut => (StatusCode::BAD_REQUEST, ErrorCode::BodyCut),
+            Self::BodySlow(_) => (StatusCode::REQUEST_TIMEOUT, ErrorCode::Timeout),
+            Self::Unanswered(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Timeout),
+            Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
+            Self::Publish { error } => publish_told(error),
+            Self::Admin(AdminError::UnknownGroup) => (StatusCode::NOT_FOUND, ErrorCode::UnknownGroup),
+            Self::Admin(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownTopic),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
+            Self::Crashed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
+        }
+    }
+
+    /// The words for people. Axum puts its own before those of the parameter.
+    fn message(&self) -> String {
+        match self {
+            Self::Parameters(rejection) => {
+                let text = rejection.body_text();
+                let words = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                words.chars().take(1024).collect()
+            }
+            Self::Publish { error: PublishError::Topic(name) } => format!("topic: {name}"),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn publish_told(error: &PublishError) -> (StatusCode, ErrorCode) {
+    match error {
+        PublishError::Topic(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadTopic),
+        PublishError::ProducerId { .. } => (StatusCode::BAD_REQUEST, ErrorCode::BadProducer),
+        PublishError::NoMessages => (StatusCode::BAD_REQUEST, ErrorCode::BadMessages),
+        PublishError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+        PublishError::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Full),
+        PublishError::TooManyTopics { .. } => (StatusCode::CONFLICT, ErrorCode::TooManyTopics),
+        PublishError::Closed | PublishError::Cancelled => {
+            (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::ShuttingDown)
+        }
+        PublishError::Storage { .. } | PublishError::Unavailable { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Storage)
+        }
+        PublishError::Refused { .. } => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.with(None)
+    }
+}
+
+/// A piece of a request as it may be repeated.
+pub(crate) fn echo(text: &str) -> String {
+    let mut short: String = text.chars().take(ECHO_MAX).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,146 @@
+//! What the queue says about itself.
+
+use std::process::{Command, Stdio};
+
+use axum::http::Method;
+use gpuvitals_core::time;
+use gpuvitals_queue::server::http::{HttpLimits, Right};
+use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
+use serde_json::{Value, json};
+
+use crate::client::{JSON, LINES, ask, get, post};
+use crate::world::{World, array, message, messages};
+
+fn keys(of: &Value) -> Vec<&str> {
+    of.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn health_stats_and_topics_have_the_shape_that_others_rely_on() {
+    let world = World::new().await;
+    assert_eq!(get(world.at, "/topics").await.json(), json!({"topics": []}));
+    post(world.at, "/publish/gpu-telemetry", &[LINES], messages(30, "\n").as_bytes()).await;
+    let mut consumer =
+        world.queue.subscribe("gpu-telemetry", "collector", &ConsumerOptions::default()).await.unwrap();
+    let delivery = consumer.receive().await.unwrap().remove(0);
+    consumer.ack(&[delivery.id]).await.unwrap();
+    post(world.at, "/publish/gpu-telemetry", &[JSON], array(2).as_bytes()).await;
+
+    let health = get(world.at, "/health").await;
+    assert_eq!((health.status, &health.json()["status"]), (200, &json!("healthy")));
+    let timestamp = health.json()["timestamp"].as_str().unwrap().to_owned();
+    assert!(timestamp.ends_with('Z') && time::parse(&timestamp).unwrap() > 1_700_000_000_000_000_000);
+    assert_eq!(health.json()["reasons"], json!([]));
+
+    let stats = get(world.at, "/stats").await.json();
+    assert_eq!(keys(&stats), ["topics", "total_processed", "uptime_seconds"]);
+    assert_eq!(stats["total_processed"], 30);
+    assert!(stats["uptime_seconds"].is_u64());
+    let topic = &stats["topics"]["gpu-telemetry"];
+    assert_eq!((&topic["messages"], &topic["subscribers"]), (&json!(2), &json!(1)));
+    assert!(topic["throughput_msg_per_sec"].is_f64());
+    assert_eq!(topic["groups"]["collector"]["lag"], 2);
+
+    let one = get(world.at, "/stats/gpu-telemetry").await.json();
+    assert_eq!(keys(&one), keys(topic));
+    assert_eq!(get(world.at, "/topics").await.json(), json!({"topics": ["gpu-telemetry"]}));
+    let groups = get(world.at, "/topics/gpu-telemetry/groups").await.json();
+    assert_eq!(groups["groups"]["collector"]["members"], 1);
+}
+
+#[tokio::test]
+async fn a_queue_that_takes_nothing_is_not_healthy() {
+    let world = World::new().await;
+    world.queue.shutdown().await;
+    let answer = get(world.at, "/health").await;
+    assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("unhealthy")));
+    assert!(!answer.json()["reasons"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_group_can_be_ended() {
+    let world = World::new().await;
+    world.queue.subscribe("t", "g", &ConsumerOptions::default()).await.unwrap().leave().await;
+    assert_eq!(ask(world.at, "DELETE", "/topics/t/groups/g", &[], &[]).await.status, 204);
+    ask(world.at, "DELETE", "/topics/t/groups/g", &[], &[]).await.refused(404, "unknown_group");
+    ask(world.at, "DELETE", "/topics/x/groups/g", &[], &[]).await.refused(404, "unknown_topic");
+}
+
+#[tokio::test]
+async fn what_is_not_there_says_where_to_look() {
+    let world = World::new().await;
+    for path in ["/stats/x", "/topics/x/groups", "/topics/x/dead"] {
+        assert!(get(world.at, path).await.refused(404, "unknown_topic").contains("GET /topics"));
+    }
+    assert!(get(world.at, "/x?token=secret").await.refused(404, "not_found").contains("\"/x\""));
+    assert!(get(world.at, "/publish/t").await.refused(405, "method_not_allowed").contains("GET"));
+    let index = get(world.at, "/").await.json();
+    assert_eq!(index["paths"].as_array().unwrap().len(), 11);
+    assert_eq!(get(world.at, "/").await.header("x-content-type-options"), Some("nosniff"));
+}
+
+#[test]
+fn every_path_needs_the_right_that_fits_it() {
+    for (method, path, right) in [
+        (Method::GET, "/health", Right::Open),
+        (Method::DELETE, "/health", Right::Manage),
+        (Method::GET, "/", Right::Read),
+        (Method::GET, "/metrics", Right::Read),
+        (Method::HEAD, "/stats/t", Right::Read),
+        (Method::GET, "/topics/t/dead", Right::Read),
+        (Method::POST, "/publish/t", Right::Publish),
+        (Method::GET, "/health/x", Right::Read),
+        (Method::DELETE, "/topics/t/dead", Right::Manage),
+        (Method::POST, "/topics/t/dead/replay", Right::Manage),
+        (Method::DELETE, "/topics/t/groups/g", Right::Manage),
+        (Method::OPTIONS, "/anything", Right::Manage),
+    ] {
+        assert_eq!(Right::needed(&method, path), right, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn the_figures_are_what_happened_and_promtool_has_nothing_to_say() {
+    let config = QueueConfig { max_messages: 300, ..QueueConfig::default() };
+    let world = World::with(config, HttpLimits::default()).await;
+    let mut consumer = world.queue.subscribe("a", "g", &ConsumerOptions::default()).await.unwrap();
+    post(world.at, "/publish/a", &[LINES], messages(200, "\n").as_bytes()).await;
+    post(world.at, "/publish/a", &[LINES], messages(200, "\n").as_bytes()).await.refused(429, "full");
+    let stamp = [JSON, ("x-gpuvitals-producer", "p"), ("x-gpuvitals-sequence", "0")];
+    for _ in 0..2 {
+        post(world.at, "/publish/b-1.x", &stamp, message(0).as_bytes()).await;
+    }
+    let deliveries = consumer.receive().await.unwrap();
+    let answer = get(world.at, "/metrics").await;
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        "gpuvitals_queue_messages{topic=\"a\"} 200",
+        "gpuvitals_queue_published_messages_total{topic=\"a\"} 200",
+        "gpuvitals_queue_refused_messages_total{topic=\"a\"} 200",
+        "gpuvitals_queue_duplicate_messages_total{topic=\"b-1.x\"} 1",
+        "gpuvitals_queue_group_lag_messages{topic=\"a\",group=\"g\"} 200",
+        "gpuvitals_queue_group_in_flight_messages{topic=\"a\",group=\"g\"} 200",
+        "gpuvitals_queue_publish_duration_seconds_count{protocol=\"http\"} 4",
+        "gpuvitals_queue_publish_duration_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 4",
+        "gpuvitals_queue_topics 2",
+    ] {
+        assert!(answer.text.lines().any(|found| found == line), "{line} is not in {}", answer.text);
+    }
+    assert_eq!(deliveries.len(), 1);
+    promtool(&answer.text);
+}
+
+fn promtool(text: &str) {
+    use std::io::Write as _;
+    let started = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut tool = started.expect("promtool runs; scripts/need promtool installs it");
+    tool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = tool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
