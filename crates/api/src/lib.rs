@@ -22,6 +22,7 @@ mod api;
 mod ask;
 mod assets;
 mod cache;
+pub mod collector;
 mod compress;
 mod condition;
 mod config;

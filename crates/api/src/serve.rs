@@ -62,7 +62,7 @@ pub async fn serve(listener: TcpListener, api: Api, shutdown: CancellationToken)
         .layer(cors)
         .layer(middleware::from_fn_with_state(api.clone(), observe))
         .with_state(api.clone());
-    let listener = Bounded { listener, permits: Arc::clone(api.connections()) };
+    let listener = Bounded::new(listener, Arc::clone(api.connections()));
     let stopping = api.stopping().clone();
     let begun = shutdown.clone();
     let served = axum::serve(listener, app).with_graceful_shutdown(async move {
@@ -137,7 +137,7 @@ async fn observe(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
-fn crashed(panic: Box<dyn Any + Send + 'static>) -> Response {
+pub(crate) fn crashed(panic: Box<dyn Any + Send + 'static>) -> Response {
     let words =
         panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = words.unwrap_or("no words"), "a handler panicked");
@@ -146,14 +146,21 @@ fn crashed(panic: Box<dyn Any + Send + 'static>) -> Response {
 
 /// A listener that serves no more connections than there may be open; one more is accepted and waits.
 #[derive(Debug)]
-struct Bounded {
+pub(crate) struct Bounded {
     listener: TcpListener,
     permits: Arc<Semaphore>,
 }
 
+impl Bounded {
+    /// Serves as many at a time as there are permits.
+    pub(crate) fn new(listener: TcpListener, permits: Arc<Semaphore>) -> Self {
+        Self { listener, permits }
+    }
+}
+
 /// A connection and its place among the open ones.
 #[derive(Debug)]
-struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     _permit: Option<OwnedSemaphorePermit>,
 }

@@ -7,6 +7,7 @@
 )]
 
 mod client;
+mod collector;
 mod lists;
 mod operation;
 mod page;
