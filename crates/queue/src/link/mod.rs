@@ -11,23 +11,112 @@
 //! fails with [`PublishError::Unavailable`], a receive goes on trying.
 
 mod access;
+mod grpc;
+mod retry;
 mod url;
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use access::{Access, Token};
+pub use grpc::{GrpcConsumer, GrpcProducer};
+pub use retry::{Backoff, Stamps, publish_until};
 pub use url::{QueueUrl, Scheme, UrlError};
 
-use crate::broker::{Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError};
+use crate::broker::{
+    ConsumerOptions, Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError,
+};
 use crate::frame::Frame;
+use crate::name::NameError;
 use crate::rows::Rows;
 use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer};
+
+/// Why there is no producer or consumer for a URL. Whether the queue is there is not asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Not spoken here.
+    #[error("{url} is not reached over a network")]
+    NoNetwork {
+        /// The URL.
+        url: QueueUrl,
+    },
+    /// A topic or group that cannot be.
+    #[error("name of the {what}")]
+    Name {
+        /// Whose name.
+        what: &'static str,
+        /// Cause.
+        #[source]
+        source: NameError,
+    },
+    /// A certificate or key that cannot be read.
+    #[error("reading {}", path.display())]
+    Credential {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Certificates or a key that cannot be used.
+    #[error("TLS for {host}")]
+    Tls {
+        /// The queue's host.
+        host: String,
+        /// Cause.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// A token that is no text for a header.
+    #[error("the token has characters that no header can carry")]
+    Token,
+}
+
+/// A producer of a topic for the queue at a URL.
+///
+/// # Errors
+///
+/// The URL is that of this process, the name is refused, or what access needs cannot be read.
+pub fn producer(
+    url: &QueueUrl,
+    access: &Access,
+    topic: impl Into<Arc<str>>,
+) -> Result<AnyProducer, ConnectError> {
+    match url.scheme {
+        Scheme::Grpc => GrpcProducer::new(url, access, topic).map(AnyProducer::Grpc),
+        Scheme::InProcess | Scheme::Http | Scheme::Nats => Err(ConnectError::NoNetwork { url: url.clone() }),
+    }
+}
+
+/// A consumer of a group of a topic for the queue at a URL.
+///
+/// # Errors
+///
+/// The URL is that of this process, a name is refused, or what access needs cannot be read.
+pub fn consumer(
+    url: &QueueUrl,
+    access: &Access,
+    topic: impl Into<Arc<str>>,
+    group: impl Into<Arc<str>>,
+    options: &ConsumerOptions,
+) -> Result<AnyConsumer, ConnectError> {
+    match url.scheme {
+        Scheme::Grpc | Scheme::Http => {
+            GrpcConsumer::new(url, access, topic, group, options).map(AnyConsumer::Grpc)
+        }
+        Scheme::InProcess | Scheme::Nats => Err(ConnectError::NoNetwork { url: url.clone() }),
+    }
+}
 
 /// A producer, wherever its queue is.
 #[derive(Debug)]
 pub enum AnyProducer {
     /// In this process.
     InProcess(InProcessProducer),
+    /// Elsewhere, by gRPC.
+    Grpc(GrpcProducer),
 }
 
 /// A consumer, wherever its queue is.
@@ -35,12 +124,15 @@ pub enum AnyProducer {
 pub enum AnyConsumer {
     /// In this process.
     InProcess(InProcessConsumer),
+    /// Elsewhere, by gRPC.
+    Grpc(GrpcConsumer),
 }
 
 impl Producer for AnyProducer {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
         match self {
             Self::InProcess(producer) => producer.publish(frame).await,
+            Self::Grpc(producer) => producer.publish(frame).await,
         }
     }
 }
@@ -49,42 +141,49 @@ impl Consumer for AnyConsumer {
     async fn receive(&mut self) -> Result<Vec<Delivery>, ReceiveError> {
         match self {
             Self::InProcess(consumer) => consumer.receive().await,
+            Self::Grpc(consumer) => consumer.receive().await,
         }
     }
 
     async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
         match self {
             Self::InProcess(consumer) => consumer.ack(ids).await,
+            Self::Grpc(consumer) => consumer.ack(ids).await,
         }
     }
 
     async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
         match self {
             Self::InProcess(consumer) => consumer.ack_rows(id, rows).await,
+            Self::Grpc(consumer) => consumer.ack_rows(id, rows).await,
         }
     }
 
     async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
         match self {
             Self::InProcess(consumer) => consumer.ack_up_to(offset).await,
+            Self::Grpc(consumer) => consumer.ack_up_to(offset).await,
         }
     }
 
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
         match self {
             Self::InProcess(consumer) => consumer.nack(nacks).await,
+            Self::Grpc(consumer) => consumer.nack(nacks).await,
         }
     }
 
     async fn extend(&self, ids: &[DeliveryId], by: Duration) -> Result<(), SettleError> {
         match self {
             Self::InProcess(consumer) => consumer.extend(ids, by).await,
+            Self::Grpc(consumer) => consumer.extend(ids, by).await,
         }
     }
 
     async fn leave(self) {
         match self {
             Self::InProcess(consumer) => consumer.leave().await,
+            Self::Grpc(consumer) => consumer.leave().await,
         }
     }
 }

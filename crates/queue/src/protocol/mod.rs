@@ -1,6 +1,17 @@
 //! The protocol of the network: what `api/proto/gpuvitals/queue/v1/queue.proto` says, and how it maps to the terms of
 //! the broker.
 
+mod outcome;
+mod terms;
+
+pub(crate) use outcome::{
+    MAX_FRAME_BYTES, in_full, outcome_of, reply, settle_error, settled, status_of, subscribe_status,
+};
+pub(crate) use terms::{
+    Malformed, delivery, delivery_id, delivery_id_of, delivery_of, ids_of, join, join_of, millis, nack,
+    nack_of, publish_request, published, rows, rows_of,
+};
+
 /// What is generated from the definition.
 pub mod v1 {
     #![expect(

@@ -1,0 +1,402 @@
+//! Subscribing by gRPC.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::dial::{Dial, Lost};
+use super::exchange::Answers;
+use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, ReceiveError, SettleError};
+use crate::frame::Millis;
+use crate::link::retry::Backoff;
+use crate::link::{Access, ConnectError, QueueUrl};
+use crate::protocol::v1::subscribe_reply::What as Reply;
+use crate::protocol::v1::subscribe_request::What as Ask;
+use crate::protocol::{self, v1};
+use crate::rows::Rows;
+use crate::service::{Clock, Consumer};
+
+/// How long a new subscription may take.
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+/// How long the answer to a settlement may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long a leave may take.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// When a queue that is away is tried again.
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(50), cap: Duration::from_secs(5) };
+/// Requests on their way to the queue.
+const REQUESTS: usize = 64;
+/// From so many deliveries on that were never settled, those are forgotten whose deadline is long over.
+const FORGET_FROM: usize = 4_096;
+/// How long over.
+const FORGET_AFTER: Duration = Duration::from_mins(10);
+
+/// A member of a group of a queue elsewhere.
+///
+/// [`Consumer::receive`] connects, and connects anew when the connection is lost, until it succeeds or is refused for
+/// good. What was delivered before a loss is delivered again: settling it answers that nothing was settled, or
+/// [`SettleError::ConnectionLost`]; extending it, that its lease is over. Nothing that was delivered on one connection
+/// is ever settled on another: a queue that lost its memory uses the same names again.
+///
+/// Deadlines are by this consumer's clock. What takes longer is to be extended by whoever works on it.
+#[derive(Debug)]
+pub struct GrpcConsumer {
+    dial: Arc<Dial>,
+    ask: Arc<Subscribing>,
+    session: Option<Box<Session>>,
+    /// The connection that is being made: it goes on while nobody waits for it.
+    opening: JoinSet<Result<Session, Lost>>,
+    failures: u32,
+}
+
+/// What is subscribed to, and by which clock.
+#[derive(Debug)]
+struct Subscribing {
+    topic: Arc<str>,
+    group: Arc<str>,
+    options: ConsumerOptions,
+    clock: Clock,
+}
+
+/// One stream.
+#[derive(Debug)]
+struct Session {
+    dial: Arc<Dial>,
+    ask: Arc<Subscribing>,
+    since: Instant,
+    requests: mpsc::Sender<v1::SubscribeRequest>,
+    answers: Answers<v1::SubscribeReply>,
+    held: Mutex<Held>,
+    lost: OnceLock<Lost>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    is_joined: bool,
+    /// Came, and was not received yet.
+    ready: VecDeque<Vec<Delivery>>,
+    received: Received,
+    last_request: u64,
+    waiting: HashMap<u64, oneshot::Sender<v1::Settled>>,
+}
+
+impl GrpcConsumer {
+    /// A consumer without a connection.
+    ///
+    /// # Errors
+    ///
+    /// A name is refused, or what access needs cannot be read.
+    pub fn new(
+        url: &QueueUrl,
+        access: &Access,
+        topic: impl Into<Arc<str>>,
+        group: impl Into<Arc<str>>,
+        options: &ConsumerOptions,
+    ) -> Result<Self, ConnectError> {
+        let (topic, group) = (topic.into(), group.into());
+        crate::name::check_topic(&topic).map_err(|source| ConnectError::Name { what: "topic", source })?;
+        crate::name::check(&group).map_err(|source| ConnectError::Name { what: "group", source })?;
+        let ask = Arc::new(Subscribing { topic, group, options: *options, clock: Clock::system() });
+        let dial = Arc::new(Dial::new(url, access)?);
+        Ok(Self { dial, ask, session: None, opening: JoinSet::new(), failures: 0 })
+    }
+
+    /// Connects, after a wait if it failed before.
+    async fn connect(&mut self) -> Result<(), ReceiveError> {
+        if self.opening.is_empty() {
+            let wait = if self.failures == 0 { Duration::ZERO } else { BACKOFF.after(self.failures) };
+            let (dial, ask) = (Arc::clone(&self.dial), Arc::clone(&self.ask));
+            self.opening.spawn(async move {
+                tokio::time::sleep(wait).await;
+                let late = dial.lost("no answer to a new subscription");
+                tokio::time::timeout(OPEN_LIMIT, Session::open(dial, ask)).await.unwrap_or(Err(late))
+            });
+        }
+        match self.opening.join_next().await {
+            Some(Ok(Ok(session))) => {
+                if self.failures > 0 {
+                    tracing::info!(topic = %self.ask.topic, group = %self.ask.group, "subscribed again");
+                }
+                self.session = Some(Box::new(session));
+                Ok(())
+            }
+            Some(Ok(Err(lost))) => self.failed(&lost),
+            Some(Err(error)) => self.failed(&self.dial.lost(&error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes a loss; an error if it is for good.
+    fn failed(&mut self, lost: &Lost) -> Result<(), ReceiveError> {
+        if self.session.take().is_some_and(|session| session.since.elapsed() > BACKOFF.cap) {
+            self.failures = 0;
+        }
+        if lost.is_removed {
+            return Err(ReceiveError::NotSubscribed);
+        }
+        if lost.is_final {
+            return Err(ReceiveError::Refused { reason: Arc::clone(&lost.reason) });
+        }
+        self.failures = self.failures.saturating_add(1);
+        if self.failures == 1 {
+            let Subscribing { topic, group, .. } = &*self.ask;
+            tracing::warn!(reason = %lost.reason, %topic, %group, "not subscribed; trying until it is");
+        }
+        Ok(())
+    }
+
+    /// Asks for something that is answered by a Settled; for nothing, nothing is settled.
+    async fn settle(&self, what: impl FnOnce(&mut Received) -> Option<Ask>) -> Result<u64, SettleError> {
+        let session = self.session.as_ref().ok_or(SettleError::ConnectionLost)?;
+        session.settle(what).await
+    }
+}
+
+impl Consumer for GrpcConsumer {
+    async fn receive(&mut self) -> Result<Vec<Delivery>, ReceiveError> {
+        loop {
+            let Some(session) = &self.session else {
+                self.connect().await?;
+                continue;
+            };
+            match session.read_until(Held::receive).await {
+                Ok(deliveries) => return Ok(deliveries),
+                Err(lost) => self.failed(&lost)?,
+            }
+        }
+    }
+
+    async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
+        self.settle(|received| received.take(ids.iter().copied()).ack()).await
+    }
+
+    async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
+        let ask = || v1::AckRows { id: Some(protocol::delivery_id(id)), rows: protocol::rows(rows) };
+        self.settle(|received| received.has(id).then(|| Ask::AckRows(ask())).filter(|_| !rows.is_empty()))
+            .await
+    }
+
+    async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
+        // By name: what came and was not received yet is not meant.
+        self.settle(|received| received.take_up_to(offset).ack()).await
+    }
+
+    async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
+        self.settle(|received| {
+            let known: Vec<_> = nacks.iter().filter(|nack| received.has(nack.id)).collect();
+            let whole = known.iter().filter(|nack| nack.rows.is_none());
+            received.take(whole.map(|nack| nack.id).collect::<Vec<_>>());
+            let refusals: Vec<_> = known.into_iter().map(protocol::nack).collect();
+            (!refusals.is_empty()).then_some(Ask::Nack(v1::Nack { refusals }))
+        })
+        .await
+    }
+
+    async fn extend(&self, ids: &[DeliveryId], by: Duration) -> Result<(), SettleError> {
+        let mut over = Vec::new();
+        let until = self.ask.clock.now().after(by);
+        let extended = self.settle(|received| {
+            let ids: Vec<_> = ids
+                .iter()
+                .copied()
+                .filter(|id| {
+                    let known = received.extend(*id, until);
+                    if !known {
+                        over.push(*id);
+                    }
+                    known
+                })
+                .map(protocol::delivery_id)
+                .collect();
+            (!ids.is_empty()).then_some(Ask::Extend(v1::Extend { ids, by_ms: protocol::millis(by) }))
+        });
+        extended.await?;
+        match over.as_slice() {
+            [] => Ok(()),
+            [first, rest @ ..] => Err(SettleError::LeaseOver { id: *first, more: rest.len() }),
+        }
+    }
+
+    async fn leave(self) {
+        let Some(session) = &self.session else { return };
+        let leave = v1::SubscribeRequest { request: 0, what: Some(Ask::Leave(v1::Leave {})) };
+        let left = async {
+            if session.requests.send(leave).await.is_ok() {
+                // Until the queue ends the stream.
+                while let Ok(reply) = session.answers.next().await {
+                    drop(reply);
+                }
+            }
+        };
+        if tokio::time::timeout(LEAVE_LIMIT, left).await.is_err() {
+            tracing::debug!("the queue did not answer a leave");
+        }
+    }
+}
+
+impl Session {
+    async fn open(dial: Arc<Dial>, ask: Arc<Subscribing>) -> Result<Self, Lost> {
+        let mut client = dial.connect().await?;
+        let (requests, mut outgoing) = mpsc::channel(REQUESTS);
+        let join = Ask::Join(protocol::join(&ask.topic, &ask.group, &ask.options));
+        let first = requests.try_send(v1::SubscribeRequest { request: 0, what: Some(join) });
+        first.map_err(|error| dial.lost(&error.to_string()))?;
+        let body = stream::poll_fn(move |context| outgoing.poll_recv(context));
+        let opened = client.subscribe(dial.request(body)).await;
+        let answers = Answers::new(opened.map_err(|status| dial.ended(&status))?.into_inner());
+        let (held, lost, since) = (Mutex::default(), OnceLock::new(), Instant::now());
+        let session = Self { dial, ask, since, requests, answers, held, lost };
+        session.read_until(|held| held.is_joined.then_some(())).await?;
+        Ok(session)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads until there is what is looked for.
+    async fn read_until<T>(&self, mut look: impl FnMut(&mut Held) -> Option<T>) -> Result<T, Lost> {
+        loop {
+            if let Some(found) = look(&mut self.held()) {
+                return Ok(found);
+            }
+            if let Some(lost) = self.lost.get() {
+                return Err(lost.clone());
+            }
+            match self.answers.next().await {
+                Ok(reply) => self.came(reply),
+                Err(status) => drop(self.end(self.why(status.as_ref()))),
+            }
+        }
+    }
+
+    async fn settle(&self, what: impl FnOnce(&mut Received) -> Option<Ask>) -> Result<u64, SettleError> {
+        let (request, answer) = {
+            let mut held = self.held();
+            let Some(what) = what(&mut held.received) else { return Ok(0) };
+            held.last_request += 1;
+            let request = held.last_request;
+            let (answer, answered) = oneshot::channel();
+            held.waiting.insert(request, answer);
+            (v1::SubscribeRequest { request, what: Some(what) }, answered)
+        };
+        let exchange = async {
+            self.requests.send(request).await.ok()?;
+            answer.await.ok()
+        };
+        let lost =
+            match tokio::time::timeout(ANSWER_LIMIT, self.answers.until(exchange, |reply| self.came(reply)))
+                .await
+            {
+                Ok(Ok(Some(settled))) => return protocol::settle_error(settled),
+                Ok(Ok(None)) => self.why(None),
+                Ok(Err(status)) => self.why(status.as_ref()),
+                Err(_) => self.dial.lost("no answer in time"),
+            };
+        Err(self.end(lost))
+    }
+
+    fn why(&self, status: Option<&Status>) -> Lost {
+        status.map_or_else(|| self.dial.lost("the queue ended the stream"), |status| self.dial.ended(status))
+    }
+
+    fn came(&self, reply: v1::SubscribeReply) {
+        let now = self.ask.clock.now();
+        let mut held = self.held();
+        match reply.what {
+            Some(Reply::Joined(_)) => held.is_joined = true,
+            Some(Reply::Deliveries(deliveries)) => {
+                let mut read = Vec::new();
+                for delivery in deliveries.deliveries {
+                    match protocol::delivery_of(delivery, &self.ask.topic, now) {
+                        Ok(delivery) => read.push(delivery),
+                        // Not settled, so that it becomes a dead letter for a person to see.
+                        Err(error) => tracing::warn!(%error, "a delivery that this version does not read"),
+                    }
+                }
+                if !read.is_empty() {
+                    held.ready.push_back(read);
+                }
+            }
+            Some(Reply::Settled(settled)) => {
+                if let Some(waiting) = held.waiting.remove(&settled.request) {
+                    // Whoever asked may have stopped waiting.
+                    waiting.send(settled).ok();
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The stream is of no use any more: all who wait are told.
+    fn end(&self, lost: Lost) -> SettleError {
+        self.lost.get_or_init(|| lost);
+        self.held().waiting.clear();
+        SettleError::ConnectionLost
+    }
+}
+
+impl Held {
+    fn receive(&mut self) -> Option<Vec<Delivery>> {
+        let deliveries = self.ready.pop_front()?;
+        self.received.add(&deliveries);
+        Some(deliveries)
+    }
+}
+
+/// What was received on one stream and is not settled, with its deadline.
+#[derive(Debug, Default)]
+struct Received {
+    ids: BTreeMap<DeliveryId, Millis>,
+    /// With how many of them old ones are looked for next.
+    full: usize,
+}
+
+/// Taken out of what was received, to be acknowledged.
+struct Taken(Vec<v1::DeliveryId>);
+
+impl Taken {
+    fn ack(self) -> Option<Ask> {
+        (!self.0.is_empty()).then_some(Ask::Ack(v1::Ack { ids: self.0 }))
+    }
+}
+
+impl Received {
+    fn add(&mut self, deliveries: &[Delivery]) {
+        self.ids.extend(deliveries.iter().map(|delivery| (delivery.id, delivery.deadline)));
+        if self.ids.len() < self.full.max(FORGET_FROM) {
+            return;
+        }
+        // Nobody settles what is this late; without this a consumer that drops deliveries would grow.
+        let newest = self.ids.values().max().copied().unwrap_or_default();
+        self.ids.retain(|_, deadline| newest.since(*deadline) < FORGET_AFTER);
+        self.full = self.ids.len() * 2;
+    }
+
+    fn has(&self, id: DeliveryId) -> bool {
+        self.ids.contains_key(&id)
+    }
+
+    fn take(&mut self, ids: impl IntoIterator<Item = DeliveryId>) -> Taken {
+        let known = ids.into_iter().filter(|id| self.ids.remove(id).is_some());
+        Taken(known.map(protocol::delivery_id).collect())
+    }
+
+    fn take_up_to(&mut self, offset: u64) -> Taken {
+        let later = DeliveryId { offset: offset.saturating_add(1), part: 0, token: 0 };
+        let later = if offset == u64::MAX { BTreeMap::new() } else { self.ids.split_off(&later) };
+        let taken = std::mem::replace(&mut self.ids, later);
+        Taken(taken.into_keys().map(protocol::delivery_id).collect())
+    }
+
+    /// Whether it is still held here.
+    fn extend(&mut self, id: DeliveryId, until: Millis) -> bool {
+        self.ids.get_mut(&id).map(|deadline| *deadline = until).is_some()
+    }
+}

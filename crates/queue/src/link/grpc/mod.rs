@@ -1,0 +1,9 @@
+//! A queue elsewhere, by gRPC.
+
+mod consumer;
+mod dial;
+mod exchange;
+mod producer;
+
+pub use consumer::GrpcConsumer;
+pub use producer::GrpcProducer;

@@ -1,0 +1,246 @@
+//! Publishing by gRPC.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU8;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::dial::{Dial, Lost};
+use super::exchange::Answers;
+use crate::broker::{PublishError, Receipt};
+use crate::frame::Frame;
+use crate::link::retry::{Backoff, Stamps};
+use crate::link::{Access, ConnectError, QueueUrl};
+use crate::protocol::{self, v1};
+use crate::service::Producer;
+
+/// How long an answer may take; a queue that takes longer counts as away.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long a new stream may take.
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+/// When a queue that is away is tried again; in between, publishes fail at once.
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(50), cap: Duration::from_secs(2) };
+
+/// Hands frames to one topic of a queue elsewhere, over one stream that is kept open. Any number of publishes may be
+/// called at once; so many as the window allows are under way together, and each is answered as the queue answers it.
+///
+/// Frames without a stamp get one. When the connection is lost, what is under way fails with
+/// [`PublishError::Unavailable`]: whether it was taken is not known, and whoever wants to send it again stamps it before
+/// ([`Stamps`]). The next publish connects anew, at most as often as a backoff allows.
+#[derive(Debug)]
+pub struct GrpcProducer {
+    dial: Arc<Dial>,
+    topic: Arc<str>,
+    window: usize,
+    stamps: Stamps,
+    link: tokio::sync::Mutex<Link>,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    session: Option<Arc<Session>>,
+    failures: u32,
+    /// The last failure, and until when it stands for further tries.
+    rests: Option<(Instant, PublishError)>,
+}
+
+/// One stream.
+#[derive(Debug)]
+struct Session {
+    outgoing: Mutex<Outgoing>,
+    window: Arc<Semaphore>,
+    answers: Answers<v1::PublishReply>,
+    /// Largest payload that the queue takes.
+    max_frame_bytes: usize,
+    has_answered: AtomicBool,
+    lost: OnceLock<Lost>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    requests: mpsc::Sender<v1::PublishRequest>,
+    /// The queue knows the topic from the first request.
+    is_named: bool,
+    /// Those who wait for an answer, in the order of the requests.
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    answer: oneshot::Sender<Result<Receipt, PublishError>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl GrpcProducer {
+    /// Frames under way at once, unless said otherwise.
+    pub const WINDOW: NonZeroU8 = NonZeroU8::MIN.saturating_add(7);
+    /// Most frames under way at once: a queue tells so many of one producer apart.
+    const WINDOW_MAX: u8 = 127;
+
+    /// A producer without a connection.
+    ///
+    /// # Errors
+    ///
+    /// The topic's name is refused, or what access needs cannot be read.
+    pub fn new(url: &QueueUrl, access: &Access, topic: impl Into<Arc<str>>) -> Result<Self, ConnectError> {
+        let topic = topic.into();
+        crate::name::check_topic(&topic).map_err(|source| ConnectError::Name { what: "topic", source })?;
+        Ok(Self {
+            dial: Arc::new(Dial::new(url, access)?),
+            topic,
+            window: usize::from(Self::WINDOW.get()),
+            stamps: Stamps::new(),
+            link: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The same, with another number of frames under way at once: 127 at most.
+    pub fn with_window(mut self, window: NonZeroU8) -> Self {
+        self.window = usize::from(window.get().min(Self::WINDOW_MAX));
+        self
+    }
+
+    /// The stream that stands, or a new one.
+    async fn session(&self) -> Result<Arc<Session>, PublishError> {
+        let mut link = self.link.lock().await;
+        if let Some(session) = &link.session {
+            match session.lost.get() {
+                None => return Ok(Arc::clone(session)),
+                Some(lost) if !session.has_answered.load(Ordering::Relaxed) => {
+                    let error = unavailable(lost);
+                    link.failed(error);
+                }
+                Some(_) => link.failures = 0,
+            }
+            link.session = None;
+        }
+        if let Some((_, error)) = link.rests.as_ref().filter(|(until, _)| Instant::now() < *until) {
+            return Err(error.clone());
+        }
+        let opened = tokio::time::timeout(OPEN_LIMIT, self.open()).await;
+        match opened.unwrap_or_else(|_| Err(self.dial.lost("no answer to a new stream"))) {
+            Ok(session) => {
+                let session = Arc::new(session);
+                link.session = Some(Arc::clone(&session));
+                Ok(session)
+            }
+            Err(lost) => Err(link.failed(unavailable(&lost))),
+        }
+    }
+
+    async fn open(&self) -> Result<Session, Lost> {
+        let mut client = self.dial.connect().await?;
+        let (requests, mut outgoing) = mpsc::channel(self.window);
+        let body = stream::poll_fn(move |context| outgoing.poll_recv(context));
+        let opened = client.publish_stream(self.dial.request(body)).await;
+        let response = opened.map_err(|status| self.dial.ended(&status))?;
+        let said = response.metadata().get(protocol::MAX_FRAME_BYTES).and_then(|max| max.to_str().ok());
+        Ok(Session {
+            max_frame_bytes: said.and_then(|max| max.parse().ok()).unwrap_or(usize::MAX),
+            outgoing: Mutex::new(Outgoing { requests, is_named: false, waiting: VecDeque::new() }),
+            window: Arc::new(Semaphore::new(self.window)),
+            answers: Answers::new(response.into_inner()),
+            has_answered: AtomicBool::new(false),
+            lost: OnceLock::new(),
+        })
+    }
+
+    /// Waits for something that the session's answers bring about.
+    async fn wait<W>(&self, session: &Session, wanted: impl Future<Output = W>) -> Result<W, PublishError> {
+        let waited = session.answers.until(wanted, |answer| session.answered(&self.topic, answer));
+        let lost = match tokio::time::timeout(ANSWER_LIMIT, waited).await {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(Some(status))) => self.dial.ended(&status),
+            Ok(Err(None)) => self.dial.lost("the queue ended the stream"),
+            Err(_) => self.dial.lost("no answer in time"),
+        };
+        Err(session.end(lost))
+    }
+}
+
+impl Producer for GrpcProducer {
+    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        loop {
+            let session = self.session().await?;
+            let slot = self.wait(&session, Arc::clone(&session.window).acquire_owned()).await?;
+            let Ok(slot) = slot else { continue };
+            if frame.payload.len() > session.max_frame_bytes {
+                let (len, max) = (frame.payload.len(), session.max_frame_bytes);
+                let reason = format!("frame of {len} bytes, the queue takes at most {max}");
+                return Err(PublishError::Refused { reason: reason.into() });
+            }
+            match session.send(&self.topic, &frame, &self.stamps, slot) {
+                Some(answer) => {
+                    let answer = self.wait(&session, answer).await?;
+                    return answer.unwrap_or_else(|_| Err(session.end(self.dial.lost("the stream ended"))));
+                }
+                // Nothing was sent: it had ended before.
+                None => {
+                    session.end(self.dial.lost("the stream ended"));
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    fn failed(&mut self, error: PublishError) -> PublishError {
+        self.failures = self.failures.saturating_add(1);
+        self.rests = Some((Instant::now() + BACKOFF.after(self.failures), error.clone()));
+        error
+    }
+}
+
+impl Session {
+    /// Sends a frame; what will be its answer. `None`: the stream has ended and nothing was sent.
+    fn send(
+        &self,
+        topic: &Arc<str>,
+        frame: &Frame,
+        stamps: &Stamps,
+        slot: OwnedSemaphorePermit,
+    ) -> Option<oneshot::Receiver<Result<Receipt, PublishError>>> {
+        let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.get().is_some() {
+            return None;
+        }
+        // Under the lock, so that stamps go out in their order.
+        let frame = stamps.stamp(frame.clone());
+        let topic = if outgoing.is_named { "" } else { topic };
+        // There is room for as many requests as there are slots.
+        outgoing.requests.try_send(protocol::publish_request(topic, &frame)).ok()?;
+        outgoing.is_named = true;
+        let (answer, answered) = oneshot::channel();
+        outgoing.waiting.push_back(Waiting { answer, _slot: slot });
+        Some(answered)
+    }
+
+    fn answered(&self, topic: &Arc<str>, reply: v1::PublishReply) {
+        self.has_answered.store(true, Ordering::Relaxed);
+        let first = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).waiting.pop_front();
+        if let Some(waiting) = first {
+            // Whoever asked may have stopped waiting.
+            waiting.answer.send(protocol::outcome_of(topic, reply)).ok();
+        }
+    }
+
+    /// The stream is of no use any more: all who wait are told.
+    fn end(&self, lost: Lost) -> PublishError {
+        let error = unavailable(self.lost.get_or_init(|| lost));
+        let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        for waiting in std::mem::take(&mut outgoing.waiting) {
+            waiting.answer.send(Err(error.clone())).ok();
+        }
+        error
+    }
+}
+
+fn unavailable(lost: &Lost) -> PublishError {
+    let reason = Arc::clone(&lost.reason);
+    if lost.is_final { PublishError::Refused { reason } } else { PublishError::Unavailable { reason } }
+}

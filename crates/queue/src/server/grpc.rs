@@ -1,0 +1,222 @@
+//! The service `gpuvitals.queue.v1.Queue`.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::Stream;
+use futures_util::stream::BoxStream;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::metadata::MetadataValue;
+use tonic::{Extensions, Request, Response, Status, Streaming};
+
+use super::door::Caller;
+use super::metrics::{Meter, Protocol};
+use super::subscription;
+use crate::broker::PublishError;
+use crate::frame::Frame;
+use crate::protocol::{self, v1};
+use crate::service::{Publishing, Queue};
+
+/// Most bytes of one publish stream that wait for their answers, beside the last frame.
+const UNDER_WAY_BYTES: usize = 16 << 20;
+
+/// Bounds of what one call may bring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most bytes of a frame's payload.
+    pub(super) frame_bytes: usize,
+    /// Most frames of a publish stream that wait for their answers.
+    pub(super) under_way: usize,
+}
+
+/// The service.
+#[derive(Clone, Debug)]
+pub(super) struct Grpc {
+    queue: Queue,
+    limits: Limits,
+    meter: Arc<Meter>,
+}
+
+impl Grpc {
+    pub(super) fn new(queue: Queue, limits: Limits, meter: Arc<Meter>) -> Self {
+        Self { queue, limits, meter }
+    }
+}
+
+fn caller(extensions: &Extensions) -> Result<Caller, Status> {
+    extensions.get::<Caller>().cloned().ok_or_else(|| Status::internal("a call without a connection"))
+}
+
+#[tonic::async_trait]
+impl v1::queue_server::Queue for Grpc {
+    type PublishStreamStream = Publishes;
+    type SubscribeStream = BoxStream<'static, Result<v1::SubscribeReply, Status>>;
+
+    async fn publish(&self, request: Request<v1::PublishRequest>) -> Result<Response<v1::Receipt>, Status> {
+        let began = Instant::now();
+        let caller = caller(request.extensions())?;
+        let v1::PublishRequest { topic, frame } = request.into_inner();
+        let outcome = match self.limits.check(frame) {
+            Err(error) => Err(error),
+            Ok(frame) => {
+                let rests = caller.pace.as_ref().and_then(|pace| pace.take(frame.count));
+                let outcome = self.queue.publish(&topic, frame).await;
+                if let Some(until) = rests {
+                    tokio::time::sleep_until(until).await;
+                }
+                outcome
+            }
+        };
+        self.meter.published(Protocol::Grpc, began.elapsed());
+        match protocol::reply(&outcome).outcome {
+            Some(v1::publish_reply::Outcome::Receipt(receipt)) => Ok(Response::new(receipt)),
+            Some(v1::publish_reply::Outcome::Refusal(refusal)) => Err(protocol::status_of(refusal)),
+            None => Err(Status::internal("no outcome")),
+        }
+    }
+
+    async fn publish_stream(
+        &self,
+        request: Request<Streaming<v1::PublishRequest>>,
+    ) -> Result<Response<Publishes>, Status> {
+        let caller = caller(request.extensions())?;
+        let publishes = Publishes {
+            queue: self.queue.clone(),
+            limits: self.limits,
+            meter: Arc::clone(&self.meter),
+            requests: request.into_inner(),
+            topic: String::new(),
+            under_way: VecDeque::new(),
+            bytes: 0,
+            rests: None,
+            stop: Box::pin(caller.stop.clone().cancelled_owned()),
+            caller,
+            end: None,
+        };
+        let mut response = Response::new(publishes);
+        let max = u64::try_from(self.limits.frame_bytes).unwrap_or(u64::MAX);
+        response.metadata_mut().insert(protocol::MAX_FRAME_BYTES, MetadataValue::from(max));
+        Ok(response)
+    }
+
+    async fn subscribe(
+        &self,
+        request: Request<Streaming<v1::SubscribeRequest>>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let caller = caller(request.extensions())?;
+        let stream = subscription::serve(self.queue.clone(), request.into_inner(), caller.stop);
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+impl Limits {
+    fn check(self, frame: Option<v1::Frame>) -> Result<Frame, PublishError> {
+        let refused = |reason: String| PublishError::Refused { reason: reason.into() };
+        if let Some(len) =
+            frame.as_ref().map(|frame| frame.payload.len()).filter(|len| *len > self.frame_bytes)
+        {
+            let max = self.frame_bytes;
+            return Err(refused(format!("frame.payload has {len} bytes, at most {max} are allowed")));
+        }
+        protocol::published(frame).map_err(|malformed| refused(malformed.to_string()))
+    }
+}
+
+/// The answers of one publish stream. Frames go to the queue in the order in which they came, whenever there is room
+/// among those under way; answers come in that order. Nobody else has to run for that.
+#[derive(Debug)]
+pub(super) struct Publishes {
+    queue: Queue,
+    limits: Limits,
+    meter: Arc<Meter>,
+    requests: Streaming<v1::PublishRequest>,
+    /// Topic of the request before.
+    topic: String,
+    under_way: VecDeque<UnderWay>,
+    /// How many bytes those are.
+    bytes: usize,
+    /// The publisher was too fast: nothing is read until then.
+    rests: Option<Pin<Box<Sleep>>>,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    caller: Caller,
+    /// Nothing more is read, and what the last answer is followed by.
+    end: Option<Result<(), Status>>,
+}
+
+/// A frame that waits for its answer.
+#[derive(Debug)]
+struct UnderWay {
+    publishing: Publishing,
+    bytes: usize,
+    since: Instant,
+}
+
+impl Publishes {
+    /// Takes what has come, as long as there is room.
+    fn take(&mut self, context: &mut Context<'_>) {
+        while self.end.is_none() && self.has_room(context) {
+            match Pin::new(&mut self.requests).poll_next(context) {
+                Poll::Ready(Some(Ok(request))) => self.publish(request),
+                Poll::Ready(Some(Err(status))) => self.end = Some(Err(status)),
+                Poll::Ready(None) => self.end = Some(Ok(())),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn has_room(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(rests) = &mut self.rests {
+            if rests.as_mut().poll(context).is_pending() {
+                return false;
+            }
+            self.rests = None;
+        }
+        self.under_way.len() < self.limits.under_way && self.bytes < UNDER_WAY_BYTES
+    }
+
+    fn publish(&mut self, request: v1::PublishRequest) {
+        let v1::PublishRequest { topic, frame } = request;
+        if !topic.is_empty() {
+            self.topic = topic;
+        }
+        let (publishing, bytes) = match self.limits.check(frame) {
+            Err(error) => (Publishing::done(Err(error)), 0),
+            Ok(frame) => {
+                let rests = self.caller.pace.as_ref().and_then(|pace| pace.take(frame.count));
+                self.rests = rests.map(|until| Box::pin(tokio::time::sleep_until(until)));
+                let bytes = frame.payload.len();
+                (self.queue.publish(&self.topic, frame), bytes)
+            }
+        };
+        self.bytes += bytes;
+        self.under_way.push_back(UnderWay { publishing, bytes, since: Instant::now() });
+    }
+}
+
+impl Stream for Publishes {
+    type Item = Result<v1::PublishReply, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.end.is_none() && this.stop.as_mut().poll(context).is_ready() {
+            this.end = Some(Err(Status::unavailable("the queue is shutting down")));
+        }
+        this.take(context);
+        let Some(first) = this.under_way.front_mut() else {
+            return match &mut this.end {
+                None => Poll::Pending,
+                Some(end) => Poll::Ready(std::mem::replace(end, Ok(())).err().map(Err)),
+            };
+        };
+        let Poll::Ready(outcome) = Pin::new(&mut first.publishing).poll(context) else {
+            return Poll::Pending;
+        };
+        this.bytes -= first.bytes;
+        this.meter.published(Protocol::Grpc, first.since.elapsed());
+        this.under_way.pop_front();
+        Poll::Ready(Some(Ok(protocol::reply(&outcome))))
+    }
+}

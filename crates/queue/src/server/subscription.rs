@@ -1,0 +1,184 @@
+//! One subscription, from its Join to its end.
+//!
+//! It runs only as far as its consumer reads: what is not read is not delivered, and no more than one receive is kept.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use crate::broker::{Delivery, ReceiveError, SettleError};
+use crate::protocol::v1::subscribe_reply::What as Reply;
+use crate::protocol::v1::subscribe_request::What as Ask;
+use crate::protocol::{self, Malformed, v1};
+use crate::service::{Consumer, InProcessConsumer, Queue};
+
+/// How long a consumer may take to say what it wants.
+const JOIN_LIMIT: Duration = Duration::from_secs(10);
+/// Most messages taken from the queue at once for a consumer that does not say how many it wants.
+const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(1_023);
+/// A Deliveries is not made longer than this; one frame that is longer goes alone.
+const DELIVERIES_BYTES: usize = 1 << 20;
+
+/// Serves one consumer.
+pub(super) fn serve(
+    queue: Queue,
+    requests: Streaming<v1::SubscribeRequest>,
+    stop: CancellationToken,
+) -> impl Stream<Item = Result<v1::SubscribeReply, Status>> + Send {
+    let new =
+        Subscription { queue, requests, stop, member: None, granted: VecDeque::new(), is_closed: false };
+    stream::unfold(Some(new), |subscription| async move {
+        let mut subscription = subscription?;
+        match subscription.step().await {
+            Ok(Some(what)) => Some((Ok(v1::SubscribeReply { what: Some(what) }), Some(subscription))),
+            Ok(None) => None,
+            Err(status) => Some((Err(status), None)),
+        }
+    })
+}
+
+/// What woke a subscription.
+enum Event {
+    Stop,
+    Asked(Option<v1::SubscribeRequest>),
+    Received(Result<Vec<Delivery>, ReceiveError>),
+}
+
+struct Subscription {
+    queue: Queue,
+    requests: Streaming<v1::SubscribeRequest>,
+    stop: CancellationToken,
+    /// The consumer within the queue; dropped, it has crashed.
+    member: Option<InProcessConsumer>,
+    /// Taken from the queue, not yet sent.
+    granted: VecDeque<Delivery>,
+    /// The queue delivers nothing more and waits for acknowledgements.
+    is_closed: bool,
+}
+
+impl Subscription {
+    /// The next reply; `None` is the end.
+    async fn step(&mut self) -> Result<Option<Reply>, Status> {
+        loop {
+            if !self.granted.is_empty() {
+                return Ok(Some(self.deliver()));
+            }
+            let Some(member) = &mut self.member else { return self.join().await.map(Some) };
+            let event = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => Event::Stop,
+                asked = self.requests.message() => Event::Asked(asked?),
+                received = member.receive(), if !self.is_closed => Event::Received(received),
+            };
+            match event {
+                Event::Stop => {
+                    self.leave().await;
+                    return Err(Status::unavailable("the queue is shutting down"));
+                }
+                // The end of the requests is not a Leave.
+                Event::Asked(None) => return Ok(None),
+                Event::Asked(Some(v1::SubscribeRequest { what: Some(Ask::Leave(_)), .. })) => {
+                    self.leave().await;
+                    return Ok(None);
+                }
+                Event::Asked(Some(request)) => {
+                    if let Some(settled) = self.settle(request).await? {
+                        return Ok(Some(Reply::Settled(settled)));
+                    }
+                }
+                Event::Received(Ok(deliveries)) => self.granted.extend(deliveries),
+                Event::Received(Err(ReceiveError::NotSubscribed)) => return Err(removed()),
+                Event::Received(Err(ReceiveError::Closed | ReceiveError::Refused { .. })) => {
+                    self.is_closed = true;
+                }
+            }
+        }
+    }
+
+    async fn join(&mut self) -> Result<Reply, Status> {
+        let first = tokio::select! {
+            () = self.stop.cancelled() => return Err(Status::unavailable("the queue is shutting down")),
+            first = tokio::time::timeout(JOIN_LIMIT, self.requests.message()) => first,
+        };
+        let first = first.map_err(|_| Status::deadline_exceeded("no Join came in time"))??;
+        let Some(v1::SubscribeRequest { what: Some(Ask::Join(join)), .. }) = first else {
+            return Err(Status::invalid_argument("the first request is a Join"));
+        };
+        let mut options = protocol::join_of(&join).map_err(refused)?;
+        options.max_batch = Some(options.max_batch.unwrap_or(BATCH));
+        let joined = self.queue.subscribe(&join.topic, &join.group, &options).await;
+        self.member = Some(joined.map_err(|error| protocol::subscribe_status(&error))?);
+        Ok(Reply::Joined(v1::Joined {}))
+    }
+
+    async fn leave(&mut self) {
+        if let Some(member) = self.member.take() {
+            member.leave().await;
+        }
+    }
+
+    /// As much of what was granted as goes into one reply.
+    fn deliver(&mut self) -> Reply {
+        let now = self.queue.now();
+        let mut bytes = 0;
+        let mut deliveries = Vec::new();
+        while let Some(next) = self.granted.front() {
+            bytes += next.frame.payload.len();
+            if bytes > DELIVERIES_BYTES && !deliveries.is_empty() {
+                break;
+            }
+            deliveries.push(protocol::delivery(next, now));
+            self.granted.pop_front();
+        }
+        Reply::Deliveries(v1::Deliveries { deliveries })
+    }
+
+    /// Does what is asked. The answer, where one is wanted or something is wrong.
+    async fn settle(&mut self, request: v1::SubscribeRequest) -> Result<Option<v1::Settled>, Status> {
+        let v1::SubscribeRequest { request, what } = request;
+        let Some(member) = &self.member else { return Err(removed()) };
+        let what = what.ok_or(Malformed::Missing { field: "what" }).map_err(refused)?;
+        let outcome = match what {
+            Ask::Join(_) => return Err(Status::invalid_argument("a second Join on one stream")),
+            Ask::Leave(_) => Ok(0),
+            Ask::Ack(ack) => member.ack(&protocol::ids_of(ack.ids)).await,
+            Ask::AckRows(ack) => {
+                let id = protocol::delivery_id_of(ack.id).map_err(refused)?;
+                match protocol::rows_of(&ack.rows).map_err(refused)? {
+                    Some(rows) => member.ack_rows(id, &rows).await,
+                    None => return Err(refused(Malformed::Missing { field: "ack_rows.rows" })),
+                }
+            }
+            Ask::AckUpTo(ack) => member.ack_up_to(ack.offset).await,
+            Ask::Nack(nack) => {
+                let nacks = nack.refusals.into_iter().map(protocol::nack_of);
+                member.nack(&nacks.collect::<Result<Vec<_>, _>>().map_err(refused)?).await
+            }
+            Ask::Extend(extend) => {
+                let by = Duration::from_millis(extend.by_ms);
+                member.extend(&protocol::ids_of(extend.ids), by).await.map(|()| 0)
+            }
+            Ask::Credits(credits) => {
+                member.set_credits(credits.max_in_flight);
+                Ok(0)
+            }
+        };
+        if outcome == Err(SettleError::NotSubscribed) {
+            return Err(removed());
+        }
+        Ok((request != 0 || outcome.is_err()).then(|| protocol::settled(request, outcome)))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn refused(malformed: Malformed) -> Status {
+    Status::invalid_argument(malformed.to_string())
+}
+
+fn removed() -> Status {
+    Status::not_found("the group was removed")
+}

@@ -1,0 +1,6 @@
+//! The queue by gRPC: real sockets, both sides of the protocol.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod rig;
+mod subscribe;

@@ -1,0 +1,95 @@
+//! A server on a free port, and clients for it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl};
+use gpuvitals_queue::server::{self, ServeError, ServerConfig};
+use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueConfig};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const TOPIC: &str = "gpu-telemetry";
+/// How long anything may take before a test counts as failed.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A server with its queue.
+pub(crate) struct Rig {
+    pub(crate) queue: Queue,
+    pub(crate) address: SocketAddr,
+    stop: CancellationToken,
+    served: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {}, |_| {})
+    }
+
+    pub(crate) fn with(queue: impl FnOnce(&mut QueueConfig), server: impl FnOnce(&mut ServerConfig)) -> Self {
+        let mut config = QueueConfig { backoff_base: Duration::ZERO, ..QueueConfig::default() };
+        queue(&mut config);
+        Self::over(Queue::in_process(config, Clock::system()), "127.0.0.1:0".parse().unwrap(), server)
+    }
+
+    /// Serves a queue at an address; one that was just left is free again.
+    pub(crate) fn over(queue: Queue, address: SocketAddr, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(address).unwrap();
+        let listener = socket.listen(4_096).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut config = ServerConfig { drain: Duration::from_secs(1), ..ServerConfig::default() };
+        change(&mut config);
+        let stop = CancellationToken::new();
+        let serving = serve(listener, queue.clone(), config, stop.clone());
+        Self { queue, address, stop, served: tokio::spawn(serving) }
+    }
+
+    pub(crate) fn url(&self) -> QueueUrl {
+        format!("grpc://{}", self.address).parse().unwrap()
+    }
+
+    pub(crate) fn producer(&self) -> GrpcProducer {
+        GrpcProducer::new(&self.url(), &Access::default(), TOPIC).unwrap()
+    }
+
+    pub(crate) fn consumer(&self, group: &str) -> GrpcConsumer {
+        self.consumer_with(group, &ConsumerOptions::default())
+    }
+
+    pub(crate) fn consumer_with(&self, group: &str, options: &ConsumerOptions) -> GrpcConsumer {
+        GrpcConsumer::new(&self.url(), &Access::default(), TOPIC, group, options).unwrap()
+    }
+
+    /// Stops the server, and waits for its end.
+    pub(crate) async fn stop(self) -> (Queue, SocketAddr) {
+        self.stop.cancel();
+        in_time(self.served).await.unwrap().unwrap();
+        (self.queue, self.address)
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    queue: Queue,
+    config: ServerConfig,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    server::serve(None, Some(listener), queue, config, stop).await
+}
+
+/// What comes of it, which must not take long.
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, work).await.expect("takes too long")
+}
+
+pub(crate) fn frame(count: u32) -> Frame {
+    Frame::new(ContentType::Batch, count, vec![7; 100])
+}
+
+/// The next deliveries.
+pub(crate) async fn receive(consumer: &mut impl Consumer) -> Vec<Delivery> {
+    in_time(consumer.receive()).await.unwrap()
+}
