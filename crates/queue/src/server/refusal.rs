@@ -116,7 +116,7 @@ impl Refusal {
     /// The answer, with how far a publish came.
     pub(crate) fn with(self, progress: Option<Progress>) -> Response {
         let (status, code) = self.told();
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
+        if code == ErrorCode::Internal {
             tracing::error!(error = %self, "a request failed on a defect");
         }
         let error = status.canonical_reason().unwrap_or("error").to_lowercase();
@@ -188,6 +188,9 @@ fn publish_told(error: &PublishError) -> (StatusCode, ErrorCode) {
         PublishError::TooManyTopics { .. } => (StatusCode::CONFLICT, ErrorCode::TooManyTopics),
         PublishError::Closed | PublishError::Cancelled => {
             (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::ShuttingDown)
+        }
+        PublishError::Storage { passes: false, .. } => {
+            (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Storage)
         }
         PublishError::Storage { .. } | PublishError::Unavailable { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Storage)

@@ -10,5 +10,6 @@ mod admin;
 mod bodies;
 mod client;
 mod dead;
+mod document;
 mod publish;
 mod world;

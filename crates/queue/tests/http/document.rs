@@ -1,0 +1,143 @@
+//! `api/queue-openapi.yaml` says what the queue does.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gpuvitals_queue::server::http::HttpLimits;
+use gpuvitals_queue::{Consumer as _, ConsumerOptions, Nack, NackKind, QueueConfig};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, JSON, ask, get, post};
+use crate::world::{World, array, message};
+
+fn document() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api/queue-openapi.yaml");
+    serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What is wrong with `value` by `schema`: everything there is must be described, everything required be there.
+fn check(document: &Value, schema: &Value, value: &Value, at: &str, wrong: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let target = document.pointer(name.trim_start_matches('#')).unwrap_or_else(|| panic!("no {name}"));
+        return check(document, target, value, at, wrong);
+    }
+    let fits = match schema["type"].as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        other => panic!("type {other}"),
+    };
+    if !fits || schema["enum"].as_array().is_some_and(|allowed| !allowed.contains(value)) {
+        wrong.push(format!("{at}: {value} is not {schema}"));
+    }
+    for (n, item) in value.as_array().into_iter().flatten().enumerate() {
+        if !schema["items"].is_null() {
+            check(document, &schema["items"], item, &format!("{at}[{n}]"), wrong);
+        }
+    }
+    for (name, of) in value.as_object().into_iter().flatten() {
+        let (known, others) = (&schema["properties"][name], &schema["additionalProperties"]);
+        match (known.is_null(), others.is_null()) {
+            (false, _) => check(document, known, of, &format!("{at}.{name}"), wrong),
+            (true, false) => check(document, others, of, &format!("{at}.{name}"), wrong),
+            (true, true) => wrong.push(format!("{at}.{name} is not described")),
+        }
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        if value.get(name.as_str().unwrap()).is_none() {
+            wrong.push(format!("{at}.{name} is missing"));
+        }
+    }
+}
+
+/// That an answer is one that the document has for this path, method and status.
+fn fits(document: &Value, method: &str, path: &str, answer: &Answer) {
+    let mut described = &document["paths"][path][method]["responses"][answer.status.to_string()];
+    assert!(!described.is_null(), "{method} {path} may not answer {}", answer.status);
+    if let Some(name) = described["$ref"].as_str() {
+        described = document.pointer(name.trim_start_matches('#')).unwrap();
+    }
+    let schema = &described["content"]["application/json"]["schema"];
+    if schema.is_null() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    check(document, schema, &answer.json(), "", &mut wrong);
+    assert!(wrong.is_empty(), "{method} {path}: {wrong:#?}");
+}
+
+#[tokio::test]
+async fn the_document_has_the_paths_that_there_are() {
+    let world = World::new().await;
+    let document = document();
+    let mut described = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let method = method.to_uppercase();
+            let asked = path.replace(['{', '}'], "");
+            let answer = ask(world.at, &method, &asked, &[], b"").await;
+            let text = &answer.text;
+            assert!(!text.contains("\"not_found\"") && answer.status != 405, "{method} {path}: {text}");
+            described.insert(format!("{method} {path}"));
+        }
+    }
+    assert!(described.remove("GET /"));
+    let index = get(world.at, "/").await;
+    fits(&document, "get", "/", &index);
+    let listed =
+        index.json()["paths"].as_array().unwrap().iter().map(|p| p.as_str().unwrap().to_owned()).collect();
+    assert_eq!(described, listed);
+}
+
+#[tokio::test]
+async fn answers_are_as_described() {
+    let config = QueueConfig { max_messages: 600, ..QueueConfig::default() };
+    let world = World::with(config, HttpLimits::default()).await;
+    let document = document();
+    let publish = "/publish/{topic}";
+    let mixed = format!("[{},3,{}]", message(0), message(1).replace("61", "-900"));
+    let answer = post(world.at, "/publish/t", &[JSON], mixed.as_bytes()).await;
+    assert_eq!(answer.json()["left_out_count"], 1, "{answer:?}");
+    fits(&document, "post", publish, &answer);
+    for (path, body, status) in [("t", array(900), 429), ("t", "[3]".to_owned(), 400), ("a b", array(1), 400)]
+    {
+        let answer =
+            post(world.at, &format!("/publish/{}", path.replace(' ', "%20")), &[JSON], body.as_bytes()).await;
+        assert_eq!(answer.status, status);
+        fits(&document, "post", publish, &answer);
+    }
+    let mut consumer = world.queue.subscribe("t", "g", &ConsumerOptions::default()).await.unwrap();
+    for delivery in consumer.receive().await.unwrap() {
+        let nack = Nack { id: delivery.id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+        consumer.nack(&[nack]).await.unwrap();
+    }
+    for (path, asked) in [
+        ("/health", "/health"),
+        ("/stats", "/stats"),
+        ("/stats/{topic}", "/stats/t"),
+        ("/stats/{topic}", "/stats/x"),
+        ("/topics", "/topics"),
+        ("/topics/{topic}/groups", "/topics/t/groups"),
+        ("/topics/{topic}/dead", "/topics/t/dead?limit=1"),
+        ("/topics/{topic}/dead", "/topics/t/dead?limit=0"),
+    ] {
+        fits(&document, "get", path, &get(world.at, asked).await);
+    }
+    assert!(!get(world.at, "/topics/t/dead").await.json()["dead"].as_array().unwrap().is_empty());
+    let replay = json!({"oldest": 1}).to_string();
+    let answer = post(world.at, "/topics/t/dead/replay", &[], replay.as_bytes()).await;
+    fits(&document, "post", "/topics/{topic}/dead/replay", &answer);
+    for _ in 0..2 {
+        let answer = ask(world.at, "DELETE", "/topics/t/groups/g", &[], b"").await;
+        fits(&document, "delete", "/topics/{topic}/groups/{group}", &answer);
+    }
+    fits(
+        &document,
+        "delete",
+        "/topics/{topic}/dead",
+        &ask(world.at, "DELETE", "/topics/t/dead", &[], b"").await,
+    );
+}
