@@ -8,6 +8,9 @@ const SEGMENT_LEN_MIN: u32 = 4 << 10;
 /// Most [`LogConfig::segment_len`]: recovery holds one segment in memory.
 pub(crate) const SEGMENT_LEN_MAX: u32 = 1 << 30;
 
+/// Most [`LogConfig::spares`].
+const SPARES_MAX: u32 = 16;
+
 /// When an append is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -23,8 +26,13 @@ pub enum Durability {
 pub struct LogConfig {
     /// Bytes of a segment, header included. Default 64 MiB; 4 KiB to 1 GiB.
     pub segment_len: u32,
-    /// Bytes that are zero-filled ahead of the writing; 0 turns it off. Default 4 MiB.
+    /// Bytes that are zero-filled ahead of the writing, on its way, where no spare was ready; 0 turns it off. Default
+    /// 4 MiB.
     pub fill_len: u32,
+    /// Segments that are kept ready beside those in use, zeroed in the background, so that appends neither make nor
+    /// extend a file; each takes [`LogConfig::segment_len`] bytes of the disk, from the opening on. 0 turns it off.
+    /// Default 1; at most 16.
+    pub spares: u32,
     /// Bytes that one group takes at most; a single larger record is a group of its own. Default 4 MiB.
     pub group_len_max: u32,
     /// Bytes that wait for the writer at most; a single larger record may wait alone. Default 16 MiB.
@@ -38,6 +46,7 @@ impl Default for LogConfig {
         Self {
             segment_len: 64 << 20,
             fill_len: 4 << 20,
+            spares: 1,
             group_len_max: 4 << 20,
             queue_len_max: 16 << 20,
             queue_records_max: 1 << 16,
@@ -50,6 +59,7 @@ impl LogConfig {
         let limits = [
             ("segment_len", self.segment_len, SEGMENT_LEN_MIN, SEGMENT_LEN_MAX),
             ("fill_len", self.fill_len, 0, SEGMENT_LEN_MAX),
+            ("spares", self.spares, 0, SPARES_MAX),
             ("group_len_max", self.group_len_max, 1, SEGMENT_LEN_MAX),
             ("queue_len_max", self.queue_len_max, 1, u32::MAX),
             ("queue_records_max", self.queue_records_max, 1, u32::MAX),

@@ -4,6 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+
+/// What zero-filling writes at once.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// One flat directory of files. Names are plain file names.
 pub trait Disk: Send + Sync + 'static {
@@ -42,7 +46,18 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// What the system says; then nobody knows which are.
     fn sync_dir(&self) -> io::Result<()>;
+
+    /// Takes steps, one after the other, beside what its callers do, until a step says `false`.
+    ///
+    /// # Errors
+    /// If it cannot; then `step` is never called.
+    fn in_background(&self, step: Step) -> io::Result<Join>;
 }
+
+/// A piece of work in the background; says whether there is more of it.
+pub type Step = Box<dyn FnMut() -> bool + Send>;
+/// Waits until work in the background has ended.
+pub type Join = Box<dyn FnOnce() + Send>;
 
 /// An open file of a [`Disk`].
 pub trait DiskFile: Send + Sync {
@@ -89,6 +104,16 @@ pub(crate) fn write_all(file: &dyn DiskFile, mut offset: u64, mut bytes: &[u8]) 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+/// Writes zeros from one offset to another.
+pub(crate) fn write_zeros(file: &dyn DiskFile, mut from: u64, until: u64) -> io::Result<()> {
+    while from < until {
+        let len = usize::try_from(until - from).unwrap_or(ZEROS.len()).min(ZEROS.len());
+        write_all(file, from, ZEROS.get(..len).unwrap_or(&ZEROS))?;
+        from += len as u64;
     }
     Ok(())
 }
@@ -161,6 +186,14 @@ impl Disk for FsDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
+    }
+
+    fn in_background(&self, mut step: Step) -> io::Result<Join> {
+        let steps = move || while step() {};
+        let thread = thread::Builder::new().name("log-preparer".into()).spawn(steps)?;
+        Ok(Box::new(move || {
+            thread.join().ok(); // of a panic the hook has told
+        }))
     }
 }
 

@@ -4,12 +4,19 @@
 //! It keeps, per file, what is durable and what is only in the page cache. A crash keeps all that was synced, and of
 //! the rest, sector by sector, any version since: the old bytes, the newest, or one in between. The length and the
 //! directory's entries are forgotten in the same way. Equal seeds give equal crashes.
+//!
+//! Work in the background runs on no thread: before each call that changes something, the disk takes steps of it. So
+//! it is interleaved with its callers' work, call by call, and always in the same way.
+
+mod inode;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, DiskFile};
+use self::inode::{Dice, Inode, Memory};
+use crate::disk::{Disk, DiskFile, Join, Step};
 
 /// Bytes that a disk writes whole or not at all.
 pub const SECTOR_LEN: usize = 512;
@@ -57,10 +64,32 @@ pub enum Fault {
 #[derive(Debug, Clone, Default)]
 pub struct FaultDisk(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     gate: Condvar,
+    background: Mutex<Background>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Work that waits to be stepped. It is out of here while it is, so that its own calls do not step anything.
+struct Background {
+    works: Vec<(u64, Step)>,
+    /// Works so far.
+    count: u64,
+    /// Steps of each before a call.
+    pace: u64,
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self { works: Vec::new(), count: 0, pace: 1 }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -96,19 +125,6 @@ enum EntryChange {
     Rename(String, String, u64),
 }
 
-#[derive(Debug, Clone, Default)]
-struct Inode {
-    durable: Vec<u8>,
-    /// What reads see.
-    view: Vec<u8>,
-    /// Lengths since the last sync.
-    lens: Vec<usize>,
-    /// Contents of a sector since the last sync.
-    versions: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// Bits that reads get wrong.
-    flips: BTreeMap<usize, u8>,
-}
-
 impl FaultDisk {
     /// An empty disk without faults.
     pub fn new() -> Self {
@@ -123,6 +139,7 @@ impl FaultDisk {
     /// planned faults are gone. One seed in four forgets all it may, one in four nothing. End whoever uses the
     /// disk first (its calls fail after [`Fault::PowerOff`]), or it goes on with the disk after the crash.
     pub fn crash(&self, seed: u64) {
+        self.background().works.clear();
         self.lock().crash(seed);
         self.0.gate.notify_all();
     }
@@ -131,7 +148,33 @@ impl FaultDisk {
     pub fn crashed(&self, seed: u64) -> Self {
         let mut state = self.lock().clone();
         state.crash(seed);
-        Self(Arc::new(Shared { state: Mutex::new(state), gate: Condvar::new() }))
+        Self(Arc::new(Shared { state: Mutex::new(state), ..Shared::default() }))
+    }
+
+    fn background(&self) -> MutexGuard<'_, Background> {
+        self.0.background.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how many steps of work in the background are taken before each call that changes something; 0 holds it.
+    /// At first it is 1.
+    pub fn set_background_pace(&self, steps: u64) {
+        self.background().pace = steps;
+    }
+
+    /// Takes steps until there is no work in the background.
+    pub fn finish_background(&self) {
+        let works = std::mem::take(&mut self.background().works);
+        for (_, mut step) in works {
+            while step() {}
+        }
+    }
+
+    fn step_background(&self) {
+        let mut background = self.background();
+        let (mut works, pace) = (std::mem::take(&mut background.works), background.pace);
+        drop(background);
+        works.retain_mut(|(_, step)| (0..pace).all(|_| step()));
+        self.background().works.append(&mut works);
     }
 
     /// Plans a fault for the call after the next `calls_before` calls of `op`, or of any kind.
@@ -199,6 +242,11 @@ impl FaultDisk {
         }
     }
 
+    /// Names of the files. Not a call: it does not fail, and is not counted.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().entries.keys().cloned().collect()
+    }
+
     /// What a read of the whole file sees, without flips.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.lock().inode_named(name).map(|inode| inode.view.clone())
@@ -215,6 +263,9 @@ impl FaultDisk {
 
     /// Counts the call, and says which fault that is not simply an error befalls it.
     fn begin(&self, op: Op) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
+        if !matches!(op, Op::List | Op::Open | Op::Size | Op::Read) {
+            self.step_background();
+        }
         let mut state = self.lock();
         *state.calls.entry(op).or_default() += 1;
         if state.powered_off {
@@ -332,112 +383,6 @@ impl EntryChange {
     }
 }
 
-impl Inode {
-    /// Notes the new contents of the sectors that hold `from..until`.
-    fn touch(&mut self, from: usize, until: usize) {
-        self.lens.push(self.view.len());
-        for sector in from / SECTOR_LEN..until.div_ceil(SECTOR_LEN) {
-            let start = (sector * SECTOR_LEN).min(self.view.len());
-            let end = (start + SECTOR_LEN).min(self.view.len());
-            let content = self.view.get(start..end).unwrap_or_default().to_vec();
-            self.versions.entry(sector).or_default().push(content);
-        }
-    }
-
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        let end = offset + bytes.len();
-        let from = offset.min(self.view.len());
-        if self.view.len() < end {
-            self.view.resize(end, 0);
-        }
-        if let Some(target) = self.view.get_mut(offset..end) {
-            target.copy_from_slice(bytes);
-        }
-        self.touch(from, end);
-    }
-
-    fn set_len(&mut self, len: usize) {
-        let (from, until) = (len.min(self.view.len()), len.max(self.view.len()));
-        self.view.resize(len, 0);
-        self.touch(from, until);
-    }
-
-    fn sync(&mut self) {
-        self.crash_to(Memory::Everything, &mut Dice(0));
-    }
-
-    fn crash(&mut self, mode: Memory, dice: &mut Dice) {
-        self.crash_to(mode, dice);
-        self.view.clone_from(&self.durable);
-        self.flips.clear();
-    }
-
-    /// Makes of what was not synced so much durable as `mode` keeps.
-    fn crash_to(&mut self, mode: Memory, dice: &mut Dice) {
-        for (sector, versions) in std::mem::take(&mut self.versions) {
-            let Some(version) = mode.choose(&versions, dice) else { continue };
-            let start = sector * SECTOR_LEN;
-            if self.durable.len() < start + SECTOR_LEN {
-                self.durable.resize(start + SECTOR_LEN, 0);
-            }
-            if let Some(target) = self.durable.get_mut(start..start + SECTOR_LEN) {
-                let (head, tail) = target.split_at_mut(version.len());
-                head.copy_from_slice(version);
-                tail.fill(0);
-            }
-        }
-        let lens = std::mem::take(&mut self.lens);
-        let len = mode.choose(&lens, dice).copied();
-        self.durable.resize(len.unwrap_or(self.durable.len()), 0);
-    }
-}
-
-/// How much of what was not synced a crash keeps.
-#[derive(Clone, Copy)]
-enum Memory {
-    Nothing,
-    Everything,
-    /// Each piece with this probability in percent.
-    Some(u64),
-}
-
-impl Memory {
-    fn keeps(self, dice: &mut Dice) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Everything => true,
-            Self::Some(percent) => dice.below(100) < percent,
-        }
-    }
-
-    /// The newest, an older one, or none.
-    fn choose<'a, T>(self, versions: &'a [T], dice: &mut Dice) -> Option<&'a T> {
-        if !self.keeps(dice) {
-            return None;
-        }
-        let is_newest = matches!(self, Self::Everything) || dice.below(2) == 0;
-        let count = versions.len();
-        if is_newest {
-            versions.last()
-        } else {
-            versions.get(usize::try_from(dice.below(count as u64)).unwrap_or(0))
-        }
-    }
-}
-
-/// splitmix64
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
-}
-
 fn not_found(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, name.to_owned())
 }
@@ -496,6 +441,20 @@ impl Disk for FaultDisk {
         }
         state.durable_entries = durable;
         Ok(())
+    }
+
+    fn in_background(&self, step: Step) -> io::Result<Join> {
+        let mut background = self.background();
+        background.count += 1;
+        let work = background.count;
+        background.works.push((work, step));
+        let disk = self.clone();
+        Ok(Box::new(move || {
+            let found = disk.background().works.extract_if(.., |(found, _)| *found == work).next();
+            if let Some((_, mut step)) = found {
+                while step() {}
+            }
+        }))
     }
 }
 

@@ -185,20 +185,32 @@ fn is_base(base: u64) -> bool {
     base > 0 && base < SEQUENCE_END
 }
 
+/// A segment; before it, its base.
+pub(crate) const SEGMENT_EXTENSION: &str = ".wal";
+/// A segment that is being made, or was when the power went; before it, its base.
+pub(crate) const NEW_EXTENSION: &str = ".new";
+/// A segment that was due for removal, but is damaged; before it, its base.
+pub(crate) const DAMAGED_EXTENSION: &str = ".damaged";
+/// A file of zeros, ready to become a segment; before it, a random number.
+pub(crate) const SPARE_EXTENSION: &str = ".spare";
+/// A file on its way to be a spare; before it, a random number.
+pub(crate) const ZEROING_EXTENSION: &str = ".zeroing";
+
 /// Name of the segment that begins with `base`.
 pub(crate) fn segment_name(base: u64) -> String {
-    format!("{base:016x}.wal")
+    format!("{base:016x}{SEGMENT_EXTENSION}")
 }
 
-/// The base in a name such as `00000000000000a1.wal`, for the given extension.
-pub(crate) fn base_in_name(name: &str, extension: &str) -> Option<u64> {
+/// The base in a name such as `00000000000000a1.wal`.
+pub(crate) fn base_in_name(name: &str) -> Option<u64> {
+    number_in_name(name, SEGMENT_EXTENSION).filter(|base| is_base(*base))
+}
+
+/// The number in a name such as `00000000000000a1.spare`, for the given extension.
+pub(crate) fn number_in_name(name: &str, extension: &str) -> Option<u64> {
     let digits = name.strip_suffix(extension)?;
     let lower_hex = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if digits.len() == 16 && lower_hex {
-        u64::from_str_radix(digits, 16).ok().filter(|base| is_base(*base))
-    } else {
-        None
-    }
+    if digits.len() == 16 && lower_hex { u64::from_str_radix(digits, 16).ok() } else { None }
 }
 
 #[cfg(test)]
@@ -230,7 +242,7 @@ mod tests {
 
     #[test]
     fn only_whole_names_are_segments() {
-        let check = |name, expected| assert_eq!(base_in_name(name, ".wal"), expected, "{name}");
+        let check = |name, expected| assert_eq!(base_in_name(name), expected, "{name}");
         check("00000000000000a1.wal", Some(0xa1));
         check("00000000000000A1.wal", None);
         check("0000000000000000.wal", None);

@@ -31,8 +31,10 @@
 //! # Files
 //! `<base>.wal`, 16 lower-case hexadecimal digits, where `base` is the sequence that the segment's first record
 //! gets. `<base>.new` is a segment being made (removed when the log is opened). `<base>.damaged` is a segment
-//! that was due for removal, but holds a damaged range: it is kept until a person removes it. All else in the
-//! directory is left alone and named in [`Recovery::ignored`]. All integers are little-endian.
+//! that was due for removal, but holds a damaged range: it is kept until a person removes it. `<number>.spare` is a file
+//! of zeros that will become a segment, and `<number>.zeroing` one that will become a spare (removed when the log is
+//! opened); the number is random. All else in the directory is left alone and named in [`Recovery::ignored`]. All
+//! integers are little-endian.
 //!
 //! ## Segment header, 1024 bytes
 //! Two equal copies, at 0 and at 512, each in a sector of its own; one good copy suffices.
@@ -65,9 +67,9 @@
 //! | 24 | payload | then zeros up to a multiple of 8 |
 //!
 //! Zeros after the last record are a clean end. The checksum covers the generation, so what a recycled file
-//! held before can never pass as a record of the segment that now lives in it. New segments are zero-filled
-//! [`LogConfig::fill_len`] bytes ahead of the writing, which makes most syncs data only; segments that are no longer
-//! needed are removed, not yet recycled (the format allows it).
+//! held before can never pass as a record of the segment that now lives in it. A segment begins as a spare, zero-filled
+//! throughout ([`LogConfig::spares`]), or, if none is ready, as a new file that is zero-filled
+//! [`LogConfig::fill_len`] bytes ahead of the writing. Both make most syncs data only.
 //!
 //! # Commit
 //! Appends wait in a queue bounded by count and bytes. The writer thread takes all that wait, up to
@@ -109,11 +111,12 @@ mod place;
 mod read;
 mod recovery;
 mod scan;
+mod spare;
 mod submit;
 mod writer;
 
 pub use config::{Durability, LogConfig};
-pub use disk::{Disk, DiskFile, FsDisk};
+pub use disk::{Disk, DiskFile, FsDisk, Join, Step};
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;
 pub use log::{Log, Stats, Ticket};

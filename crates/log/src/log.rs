@@ -13,6 +13,7 @@ use crate::error::LogError;
 use crate::place::{Appended, Place, SegmentStats};
 use crate::read::Reader;
 use crate::recovery::{Record, Recovery, recover};
+use crate::spare::Stock;
 use crate::submit::{Append, Callback, Command, Completion, Shared, WhenFull};
 use crate::writer::Writer;
 
@@ -21,6 +22,7 @@ pub struct Log {
     shared: Arc<Shared>,
     board: Arc<Board>,
     reader: Arc<Reader>,
+    stock: Arc<Stock>,
     writer: Mutex<Option<JoinHandle<()>>>,
     record_len_max: usize,
 }
@@ -45,11 +47,15 @@ impl Log {
         let record_len_max = config.record_len_max();
         let writer = Writer::new(disk, config, resume);
         let (shared, board, reader) = (writer.shared(), writer.board(), writer.reader());
+        let stock = writer.stock();
         let thread = thread::Builder::new()
             .name("log-writer".into())
             .spawn(move || writer.run())
             .map_err(|source| LogError::Thread { source: Arc::new(source) })?;
-        Ok((Self { shared, board, reader, writer: Mutex::new(Some(thread)), record_len_max }, recovery))
+        Ok((
+            Self { shared, board, reader, stock, writer: Mutex::new(Some(thread)), record_len_max },
+            recovery,
+        ))
     }
 
     /// Appends a record; waits for room if the queue is full. The ticket tells the outcome.
@@ -144,6 +150,7 @@ impl Log {
             segments: segments.len() as u64,
             bytes: segments.iter().map(|segment| segment.bytes).sum(),
             records: segments.iter().map(|segment| segment.records).sum(),
+            spares: self.stock.ready() as u64,
             next_sequence: counts.next_sequence,
             groups: counts.groups,
             syncs: counts.syncs,
@@ -191,6 +198,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Records in these.
     pub records: u64,
+    /// Spare segments that are ready on the disk, beside these: [`LogConfig::spares`].
+    pub spares: u64,
     /// The sequence that the next record gets.
     pub next_sequence: u64,
     /// Groups written.

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use crate::config::SEGMENT_LEN_MAX;
 use crate::disk::{Disk, DiskFile, read_full, write_all};
 use crate::error::LogError;
-use crate::format::{HEADER_LEN, Header, Opening, RECORD_HEADER_LEN, base_in_name, segment_name};
+use crate::format::{
+    HEADER_LEN, Header, NEW_EXTENSION, Opening, RECORD_HEADER_LEN, SPARE_EXTENSION, ZEROING_EXTENSION,
+    base_in_name, number_in_name, segment_name,
+};
 use crate::place::{Place, SegmentStats};
 use crate::scan::{Scanner, Step, Tail};
 
@@ -177,6 +180,8 @@ pub(crate) struct Resume {
     pub(crate) follows: u64,
     /// The next segment's base.
     pub(crate) base: u64,
+    /// Names of files that wait to become segments.
+    pub(crate) spares: Vec<String>,
 }
 
 /// Reads everything, makes what counts durable, and says where to go on.
@@ -192,8 +197,8 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogErr
         ahead: VecDeque::new(),
         reading: None,
     };
-    let bases = list_segments(&**disk, &mut recovery.ignored)?;
-    let mut resume = Resume { segments: VecDeque::new(), follows: 1, base: 1 };
+    let mut resume = Resume { segments: VecDeque::new(), follows: 1, base: 1, spares: Vec::new() };
+    let bases = list_segments(&**disk, &mut resume.spares, &mut recovery.ignored)?;
     let mut limits = Vec::with_capacity(bases.len());
     for base in bases.iter().skip(1) {
         limits.push(Some(read_follows(&**disk, *base)?));
@@ -216,13 +221,20 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogErr
     Ok((resume, recovery))
 }
 
-/// The bases of the segments in order. Segments that were being made are removed: nothing was ever in them.
-fn list_segments(disk: &dyn Disk, ignored: &mut Vec<String>) -> Result<Vec<u64>, LogError> {
+/// The bases of the segments in order. What was being made of a file is not gone on with: it is removed.
+fn list_segments(
+    disk: &dyn Disk,
+    spares: &mut Vec<String>,
+    ignored: &mut Vec<String>,
+) -> Result<Vec<u64>, LogError> {
     let mut bases = Vec::new();
     for name in disk.list().map_err(|source| LogError::read("list", ".", source))? {
-        if let Some(base) = base_in_name(&name, ".wal") {
+        let unfinished = |extension| number_in_name(&name, extension).is_some();
+        if let Some(base) = base_in_name(&name) {
             bases.push(base);
-        } else if base_in_name(&name, ".new").is_some() {
+        } else if number_in_name(&name, SPARE_EXTENSION).is_some() {
+            spares.push(name);
+        } else if [NEW_EXTENSION, ZEROING_EXTENSION].into_iter().any(unfinished) {
             disk.remove(&name).map_err(|source| LogError::write("remove unfinished", &name, source))?;
         } else {
             ignored.push(name);

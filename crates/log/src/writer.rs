@@ -1,21 +1,21 @@
 //! The writer thread: the only one that touches the files after recovery.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 use crate::board::{Board, Counts};
 use crate::config::{Durability, LogConfig};
-use crate::disk::{Disk, DiskFile, write_all};
+use crate::disk::{Disk, DiskFile, write_all, write_zeros};
 use crate::error::LogError;
-use crate::format::{HEADER_LEN, Header, encode_record, record_size};
+use crate::format::{
+    DAMAGED_EXTENSION, HEADER_LEN, Header, NEW_EXTENSION, SEGMENT_EXTENSION, encode_record, record_size,
+};
 use crate::place::{Appended, Place};
 use crate::read::Reader;
 use crate::recovery::{Resume, Segment};
+use crate::spare::{Spares, Stock};
 use crate::submit::{Append, Group, Shared, Work};
 
-/// What zero-filling writes at once.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// The encode buffer is given back above this, so that one large record does not pin its memory.
 const BUFFER_LEN_KEPT: usize = 8 << 20;
 
@@ -36,6 +36,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     board: Arc<Board>,
     reader: Arc<Reader>,
+    spares: Spares,
     sealed: VecDeque<Segment>,
     current: Option<Current>,
     /// Sequence at which everything so far ended; differs from `next` only before the first segment is made.
@@ -66,6 +67,7 @@ impl Writer {
         let board = Arc::new(Board::new(resume.segments.iter().map(Segment::stats), counts));
         Self {
             reader: Arc::new(Reader::new(Arc::clone(&disk), Arc::clone(&board))),
+            spares: Spares::new(Arc::clone(&disk), &config, resume.spares),
             disk,
             shared: Shared::new(&config),
             board,
@@ -95,11 +97,16 @@ impl Writer {
         Arc::clone(&self.reader)
     }
 
+    pub(crate) fn stock(&self) -> Arc<Stock> {
+        self.spares.stock()
+    }
+
     /// Works until the log is closed and the queue is empty.
     pub(crate) fn run(mut self) {
         let exit = Exit(self.shared());
         let capacity = self.config.segment_len as usize - HEADER_LEN;
         let group_max = self.config.group_len_max as usize;
+        self.tend_spares();
         loop {
             match exit.0.take(self.room(), capacity, group_max) {
                 Work::Group(group) => self.commit(group),
@@ -118,8 +125,14 @@ impl Writer {
         }
     }
 
+    /// Has a spare made if one is missing and half of the current segment is written.
+    fn tend_spares(&mut self) {
+        let is_half_full = self.room() <= self.config.segment_len as usize / 2;
+        self.spares.tend(is_half_full);
+    }
+
     /// Shows what was done, before anybody is told of it: who was answered sees himself counted.
-    fn show(&self, failure: Option<&LogError>) {
+    fn show(&mut self, failure: Option<&LogError>) {
         let counts = Counts {
             next_sequence: self.next,
             groups: self.groups,
@@ -128,8 +141,10 @@ impl Writer {
         };
         self.board.show(counts, self.current.as_ref().map(|current| current.segment.stats()));
         if let Some(error @ LogError::Poisoned { .. }) = failure {
+            self.spares.close();
             self.shared.fail(error);
         }
+        self.tend_spares();
     }
 
     /// Bytes left in the current segment.
@@ -141,7 +156,9 @@ impl Writer {
     fn commit(&mut self, group: Group) {
         let written = self.write(&group.appends);
         self.write_failures += u64::from(written.is_err());
-        self.show(written.as_ref().err());
+        if written.is_err() || group.appends.iter().any(|append| append.durability == Durability::Written) {
+            self.show(written.as_ref().err());
+        }
         let mut waiting = Vec::with_capacity(group.appends.len());
         for (at, append) in group.appends.into_iter().enumerate() {
             match (&written, self.appended.get(at)) {
@@ -179,6 +196,20 @@ impl Writer {
         if size > self.room() || self.current.is_none() {
             self.roll()?;
         }
+        let outcome = self.write_here(appends);
+        let holds_records = self.current.as_ref().is_some_and(|current| current.segment.records > 0);
+        match outcome {
+            // Where the disk is full, a spare has its space already.
+            Err(LogError::Write { .. }) if holds_records && self.spares.is_ready() => {
+                self.roll()?;
+                self.write_here(appends)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Writes into the current segment, which has room.
+    fn write_here(&mut self, appends: &[Append]) -> Result<(), LogError> {
         let Some(current) = &mut self.current else { return Err(LogError::Closed) };
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_LEN_KEPT);
@@ -232,9 +263,14 @@ impl Writer {
         self.sync()?;
         let header = Header::new(self.next, self.follows);
         let segment = Segment::new(self.next);
-        let fresh = segment.name.replace(".wal", ".new");
+        let (fresh, file, filled) = if let Some((name, file)) = self.spares.take() {
+            (name, file, u64::from(self.config.segment_len))
+        } else {
+            let name = segment.name.replace(SEGMENT_EXTENSION, NEW_EXTENSION);
+            let file = self.disk.create(&name).map_err(|source| LogError::write("make", &name, source))?;
+            (name, file, HEADER_LEN as u64)
+        };
         let failed = |source| LogError::write("make", &fresh, source);
-        let file = self.disk.create(&fresh).map_err(failed)?;
         if let Err(source) = write_all(&*file, 0, &header.encode()) {
             self.disk.remove(&fresh).ok(); // or the next opening does it
             return Err(failed(source));
@@ -244,7 +280,6 @@ impl Writer {
         let failed = |source| LogError::poisoned("rename", &fresh, source);
         self.disk.rename(&fresh, &segment.name).map_err(failed)?;
         self.sync_dir()?;
-        let filled = HEADER_LEN as u64;
         let current = Current { file, segment, seed: header.seed(), filled, filling: true };
         self.sealed.extend(self.current.replace(current).map(|sealed| sealed.segment));
         Ok(())
@@ -264,9 +299,12 @@ impl Writer {
                 break;
             }
             if segment.keep {
-                let aside = segment.name.replace(".wal", ".damaged");
+                let aside = segment.name.replace(SEGMENT_EXTENSION, DAMAGED_EXTENSION);
                 let failed = |source| LogError::write("set aside", &segment.name, source);
                 self.disk.rename(&segment.name, &aside).map_err(failed)?;
+            } else if self.spares.is_wanted() {
+                let failed = |source| LogError::write("recycle", &segment.name, source);
+                self.spares.recycle(&segment.name).map_err(failed)?;
             } else {
                 let failed = |source| LogError::write("remove", &segment.name, source);
                 self.disk.remove(&segment.name).map_err(failed)?;
@@ -289,19 +327,10 @@ impl Current {
             return;
         }
         let until = (end + u64::from(config.fill_len)).min(u64::from(config.segment_len)).max(end);
-        match self.write_zeros(end, until) {
+        match write_zeros(&*self.file, end, until) {
             Ok(()) => self.filled = until,
             Err(_) => self.filling = false,
         }
-    }
-
-    fn write_zeros(&self, mut from: u64, until: u64) -> io::Result<()> {
-        while from < until {
-            let len = usize::try_from(until - from).unwrap_or(ZEROS.len()).min(ZEROS.len());
-            write_all(&*self.file, from, ZEROS.get(..len).unwrap_or(&ZEROS))?;
-            from += len as u64;
-        }
-        Ok(())
     }
 
     /// Takes back what a failed write left behind the last record, durably.

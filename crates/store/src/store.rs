@@ -94,7 +94,7 @@ impl Store {
         let mut found = Recovered::default();
         recover::files(&directory, &mut manifest, &mut found)?;
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
-        let log_config = LogConfig { segment_len: config.segment_bytes, ..LogConfig::default() };
+        let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let steps = machine.steps();
         let (log, recovery) = machine.open_log(log_config.clone())?;
         if recovery.next_sequence <= manifest.flushed_through {

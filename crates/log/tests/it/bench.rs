@@ -9,6 +9,7 @@ pub(crate) fn tiny() -> LogConfig {
     LogConfig {
         segment_len: 4096,
         fill_len: 600,
+        spares: 0,
         group_len_max: 2048,
         queue_len_max: 8192,
         queue_records_max: 64,
@@ -48,4 +49,11 @@ pub(crate) fn reread(disk: &FaultDisk) -> Vec<Record> {
 /// The records' sequences.
 pub(crate) fn sequences(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| record.sequence).collect()
+}
+
+/// Files with this extension.
+pub(crate) fn files(disk: &FaultDisk, extension: &str) -> Vec<String> {
+    let mut names = disk.names();
+    names.retain(|name| name.rsplit_once('.').is_some_and(|(_, found)| found == extension));
+    names
 }

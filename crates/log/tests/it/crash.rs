@@ -2,13 +2,15 @@
 //! what was under way.
 
 use std::io::ErrorKind;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_log::{Appended, Durability, Log, LogError};
+use gpuvitals_log::{Appended, Durability, Log, LogConfig, LogError, Place};
 
-use crate::bench::tiny;
+use crate::bench::{files, tiny};
 
 /// One thing that a program does with the log; all of them wait for their outcome.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +41,7 @@ enum Owed {
 struct Entry {
     number: u64,
     sequence: Option<u64>,
+    place: Option<Place>,
     owed: Owed,
 }
 
@@ -68,17 +71,19 @@ impl Model {
     }
 
     fn note(&mut self, number: u64, durability: Durability, outcome: &Result<Appended, LogError>) {
-        let (sequence, owed) = match outcome {
-            Ok(appended) if durability == Durability::Synced => (Some(appended.sequence), Owed::Presence),
-            Ok(appended) => (Some(appended.sequence), Owed::Written),
+        let (appended, owed) = match outcome {
+            Ok(appended) if durability == Durability::Synced => (Some(appended), Owed::Presence),
+            Ok(appended) => (Some(appended), Owed::Written),
             Err(LogError::Poisoned { .. }) => (None, Owed::Nothing),
             Err(_) => return,
         };
+        let sequence = appended.map(|appended| appended.sequence);
         if let Some(sequence) = sequence {
             assert!(sequence > self.last_sequence, "{sequence} after {}", self.last_sequence);
             self.last_sequence = sequence;
         }
-        self.entries.push(Entry { number, sequence, owed });
+        let place = appended.map(|appended| appended.place);
+        self.entries.push(Entry { number, sequence, place, owed });
     }
 
     fn note_synced(&mut self) {
@@ -89,9 +94,9 @@ impl Model {
     }
 
     /// Compares with what a recovery serves, and takes that as the truth from now on.
-    fn check(&mut self, served: &[(u64, u64)]) {
+    fn check(&mut self, served: &[(u64, u64, Place)]) {
         assert!(served.is_sorted_by(|a, b| a.0 < b.0), "sequences do not grow: {served:?}");
-        let first = served.first().map_or(self.entries.len(), |(_, number)| {
+        let first = served.first().map_or(self.entries.len(), |(_, number, _)| {
             self.entries
                 .iter()
                 .position(|entry| entry.number == *number)
@@ -105,9 +110,12 @@ impl Model {
                 "lost {entry:?}"
             );
         }
-        for ((sequence, number), entry) in served.iter().zip(self.entries.get(first..).unwrap_or_default()) {
+        for ((sequence, number, place), entry) in
+            served.iter().zip(self.entries.get(first..).unwrap_or_default())
+        {
             assert_eq!(*number, entry.number, "out of order");
             assert!(entry.sequence.is_none_or(|told| told == *sequence), "{entry:?} came back as {sequence}");
+            assert!(entry.place.is_none_or(|told| told == *place), "{entry:?} came back at {place:?}");
         }
         let end = first + served.len();
         assert!(end <= self.entries.len(), "more than was accepted");
@@ -116,9 +124,10 @@ impl Model {
         }
         self.entries = served
             .iter()
-            .map(|(sequence, number)| Entry {
+            .map(|(sequence, number, place)| Entry {
                 number: *number,
                 sequence: Some(*sequence),
+                place: Some(*place),
                 owed: Owed::Presence,
             })
             .collect();
@@ -126,19 +135,24 @@ impl Model {
 }
 
 /// Opens, replays and compares. `None` if the disk failed meanwhile.
-fn open_and_check(disk: &FaultDisk, model: &mut Model) -> Option<Arc<Log>> {
-    let (log, mut recovery) = Log::open(disk.clone(), tiny()).ok()?;
+fn open_and_check(disk: &FaultDisk, spares: u32, model: &mut Model) -> Option<Arc<Log>> {
+    for name in files(disk, "spare") {
+        let bytes = disk.contents(&name).expect("spare");
+        // A header is all that it may have got, if it was about to become a segment.
+        assert!(bytes[1024..].iter().all(|byte| *byte == 0), "{name} is not zeros");
+    }
+    let (log, mut recovery) = Log::open(disk.clone(), LogConfig { spares, ..tiny() }).ok()?;
     assert_eq!(recovery.damage, [], "a crash is not damage");
     let mut served = Vec::new();
     for record in recovery.by_ref() {
         let record = record.ok()?;
         let number = u64::from_le_bytes(*record.payload.first_chunk().expect("number"));
         assert_eq!(record.payload, body(number));
-        served.push((record.sequence, number));
+        served.push((record.sequence, number, record.place));
     }
     assert_eq!(served.len() as u64, recovery.records);
     model.check(&served);
-    model.last_sequence = served.last().map_or(0, |(sequence, _)| *sequence);
+    model.last_sequence = served.last().map_or(0, |(sequence, ..)| *sequence);
     assert!(recovery.next_sequence > model.last_sequence);
     Some(Arc::new(log))
 }
@@ -146,18 +160,27 @@ fn open_and_check(disk: &FaultDisk, model: &mut Model) -> Option<Arc<Log>> {
 /// A log under test, with what must be true of it.
 struct Run {
     disk: FaultDisk,
+    spares: u32,
     model: Model,
     log: Option<Arc<Log>>,
+    /// Calls may fail, and files that nobody needs stay.
+    has_faults: bool,
 }
 
 impl Run {
-    fn new() -> Self {
-        Self { disk: FaultDisk::new(), model: Model::default(), log: None }
+    /// A log with so many spares, and so many steps of their making before each call.
+    fn new(spares: u32, pace: u64) -> Self {
+        let disk = FaultDisk::new();
+        disk.set_background_pace(pace);
+        Self { disk, spares, model: Model::default(), log: None, has_faults: false }
     }
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Plan(op, calls_before, fault) => return self.disk.fail_call(op, calls_before, fault),
+            Action::Plan(op, calls_before, fault) => {
+                self.has_faults = true;
+                return self.disk.fail_call(op, calls_before, fault);
+            }
             Action::Crash(seed) => {
                 self.disk.crash(seed);
                 self.end();
@@ -165,7 +188,7 @@ impl Run {
             _ => {}
         }
         if self.log.is_none() {
-            self.log = open_and_check(&self.disk, &mut self.model);
+            self.log = open_and_check(&self.disk, self.spares, &mut self.model);
         }
         let Some(log) = self.log.clone() else { return };
         match action {
@@ -193,12 +216,40 @@ impl Run {
                     self.model.note_synced();
                 }
                 self.log = None;
-                self.log = open_and_check(&self.disk, &mut self.model);
+                self.log = open_and_check(&self.disk, self.spares, &mut self.model);
             }
             Action::Crash(_) | Action::Plan(..) => {}
         }
+        self.read_back(&log);
         if log.stats().poisoned {
             self.end();
+        }
+    }
+
+    /// What was told to stand somewhere stands there, and no more files are kept than was said.
+    fn read_back(&self, log: &Log) {
+        let entries = &self.model.entries;
+        let middle = entries.len() / 2;
+        for entry in [entries.first(), entries.get(middle), entries.last()].into_iter().flatten() {
+            let Some(place) = entry.place else { continue };
+            match log.read(place) {
+                Ok(record) => {
+                    assert_eq!((Some(record.sequence), record.place), (entry.sequence, place));
+                    assert_eq!(record.payload, body(entry.number));
+                }
+                Err(LogError::Gone { .. }) => {
+                    assert!(entry.sequence.is_some_and(|sequence| sequence < self.model.truncated));
+                }
+                // The disk may fail, but not lose a file.
+                Err(LogError::Read { source, .. }) if source.kind() != ErrorKind::NotFound => {}
+                Err(error) => panic!("{entry:?}: {error}"),
+            }
+        }
+        let segments = log.segments();
+        assert!(segments.is_sorted_by(|before, after| before.end <= after.base), "{segments:?}");
+        if !self.has_faults {
+            let spares = [files(&self.disk, "spare"), files(&self.disk, "zeroing")].concat();
+            assert!(spares.len() <= self.spares as usize, "{spares:?}");
         }
     }
 
@@ -271,42 +322,44 @@ const SCRIPT: [Action; 22] = [
     Action::Group(5),
 ];
 
-/// The power goes at every single call that a fixed script makes, and each time several different things survive.
+/// The power goes at every single call that a fixed script makes, those of the background too, and each time several
+/// different things survive.
 #[test]
 fn the_power_may_go_at_every_call() {
-    let mut calls = 0;
-    loop {
-        let mut run = Run::new();
-        run.disk.fail_call(None, calls, Fault::PowerOff);
-        let mut is_off = false;
-        for action in SCRIPT {
-            is_off = run.disk.calls_all() > calls;
-            if is_off {
-                break;
-            }
-            if let Action::Crash(seed) = action {
-                run.disk.crash(seed); // and with it the plan
-                run.end();
-                let left = calls.saturating_sub(run.disk.calls_all());
-                run.disk.fail_call(None, left, Fault::PowerOff);
-                continue;
-            }
-            run.act(action);
-        }
-        run.end();
-        for seed in 0..12 {
-            let mut model = run.model.clone();
-            let disk = run.disk.crashed(seed);
-            let log = open_and_check(&disk, &mut model)
-                .unwrap_or_else(|| panic!("call {calls}, seed {seed}: opens"));
-            log.append(1, body(1_000_000), Durability::Synced).wait().expect("append");
-        }
-        if !is_off {
+    for (spares, pace) in [(0, 0), (1, 1), (2, 3)] {
+        let calls = (0..10_000).find(|calls| !the_power_goes_at(*calls, spares, pace)).expect("calls");
+        assert!(calls > 100, "{calls} calls");
+    }
+}
+
+/// Says whether the script got that far.
+fn the_power_goes_at(calls: u64, spares: u32, pace: u64) -> bool {
+    let mut run = Run::new(spares, pace);
+    run.disk.fail_call(None, calls, Fault::PowerOff);
+    let mut is_off = false;
+    for action in SCRIPT {
+        is_off = run.disk.calls_all() > calls;
+        if is_off {
             break;
         }
-        calls += 1;
+        if let Action::Crash(seed) = action {
+            run.disk.crash(seed); // and with it the plan
+            run.end();
+            let left = calls.saturating_sub(run.disk.calls_all());
+            run.disk.fail_call(None, left, Fault::PowerOff);
+            continue;
+        }
+        run.act(action);
     }
-    assert!(calls > 100, "{calls} calls");
+    run.end();
+    for seed in 0..12 {
+        let mut model = run.model.clone();
+        let disk = run.disk.crashed(seed);
+        let log = open_and_check(&disk, spares, &mut model)
+            .unwrap_or_else(|| panic!("call {calls}, {spares} spares, seed {seed}: opens"));
+        log.append(1, body(1_000_000), Durability::Synced).wait().expect("append");
+    }
+    is_off
 }
 
 /// splitmix64
@@ -345,27 +398,40 @@ impl Dice {
     }
 }
 
-/// Seeds of one run; more with `GPUVITALS_SEEDS`, from `GPUVITALS_SEED` on.
+fn run_program(seed: u64) {
+    let mut dice = Dice(seed);
+    let mut run = Run::new(u32::try_from(dice.below(3)).expect("small"), dice.below(4));
+    for _ in 0..40 {
+        run.act(dice.action());
+    }
+    run.act(Action::Crash(dice.below(u64::MAX)));
+    assert!(run.log.is_some(), "a disk without faults opens");
+    run.end();
+}
+
+/// Seeds of one run, on all cores; more with `GPUVITALS_SEEDS`, from `GPUVITALS_SEED` on.
 #[test]
 fn random_programs_lose_and_invent_nothing() {
     let setting =
         |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let first: u64 = setting("GPUVITALS_SEED", 0);
-    let count: u64 = setting("GPUVITALS_SEEDS", 3000);
-    for seed in first..first + count {
-        let program = std::panic::AssertUnwindSafe(|| {
-            let mut dice = Dice(seed);
-            let mut run = Run::new();
-            for _ in 0..40 {
-                run.act(dice.action());
+    let end = first + setting("GPUVITALS_SEEDS", 3000);
+    let next = AtomicU64::new(first);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                break;
             }
-            run.act(Action::Crash(dice.below(u64::MAX)));
-            assert!(run.log.is_some(), "a disk without faults opens");
-            run.end();
-        });
-        if let Err(panic) = std::panic::catch_unwind(program) {
-            eprintln!("to repeat: GPUVITALS_SEED={seed} GPUVITALS_SEEDS=1");
-            std::panic::resume_unwind(panic);
+            if let Err(panic) = std::panic::catch_unwind(|| run_program(seed)) {
+                eprintln!("to repeat: GPUVITALS_SEED={seed} GPUVITALS_SEEDS=1");
+                std::panic::resume_unwind(panic);
+            }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
 }

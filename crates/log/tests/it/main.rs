@@ -10,3 +10,4 @@ mod bench;
 mod crash;
 mod damage;
 mod golden;
+mod spare;
