@@ -1,4 +1,4 @@
-//! `gpuvitals up`: source → queue → store → API, in one process; the queue may be elsewhere.
+//! `gpuvitals up`: source → queue → store → API, in one process.
 //!
 //! It ends in order: the source stops, the queue drains into the store, the store flushes and closes, the API
 //! closes its streams last, so that a watcher sees the end. What does not end within the grace is named.
@@ -6,22 +6,27 @@
 mod source;
 mod status;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, ServeError};
-use gpuvitals_queue::link::{AnyConsumer, Scheme};
-use gpuvitals_queue::{Clock, Queue, QueueConfig, WhenFull};
+use gpuvitals_core::causes;
+use gpuvitals_queue::link::Scheme;
+use gpuvitals_queue::{Clock, ConsumerOptions, InProcessConsumer, Queue, QueueConfig, WhenFull};
+use gpuvitals_store::{Store, StoreConfig, StoreError};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::collect;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
-use crate::pipe::Outlet;
 use source::Broken;
 use status::Status;
 
+/// The group under which the store's workers take rows.
+const GROUP: &str = "store";
 /// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
 const SOURCE_SHARE: u32 = 8;
 /// Part of the grace that the queue may take to drain; the rest is the store's and the API's.
@@ -32,7 +37,16 @@ const QUEUE_SHARE: u32 = 2;
 /// # Errors
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
-    collect::raise_file_limit();
+    raise_file_limit();
+    if config.message_queue.address.scheme != Scheme::InProcess {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "configuration: message_queue.address is {}; up has its queue in the same process: inproc:",
+                config.message_queue.address
+            ),
+        ));
+    }
     let opened = source::open(config)?;
     announcer.tell(opened.announcement());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -44,31 +58,43 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
     outcome
 }
 
+/// Connections and table files together may be more than the usual 1,024; the hard limit is the administrator's.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
+        tracing::warn!(%error, current = limit.current, "the limit of open files stays as it is");
+    }
+}
+
 async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
-    let listener = collect::listen(config.api.listen, config.api.port, "--port").await?;
+    let listener = listen(&config.api).await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
-    let store = collect::open_store(&config.store, config.collector.rows_in_memory())?;
-    let Queueing { here, outlet, consumers } = Queueing::of(config).await?;
-    let status = Arc::new(Status::new(here.clone(), opened.progress(), opened.kind()));
+    let store = open_store(&config.store)?;
+    let queue = Queue::in_process(queue_config(config), Clock::system());
+    let workers = subscribe(config, &queue).await?;
+    let status = Arc::new(Status::new(queue.clone(), opened.progress(), opened.kind()));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "everyone who reaches this address can read everything: there is no login yet");
     }
 
-    let (stop_source, stop_api) = (CancellationToken::new(), CancellationToken::new());
+    let (stop_source, abandon, stop_api) =
+        (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
     let terms = collect::Terms {
         store: store.clone(),
         progress: Arc::clone(status.collector()),
-        ack_timeout: config.collector.ack_timeout(),
+        ack_timeout: Duration::from_secs(config.collector.ack_timeout_seconds),
         stop: CancellationToken::new(),
-        abandon: CancellationToken::new(),
+        abandon: abandon.clone(),
     };
-    let mut collectors = collect::spawn(consumers, &terms);
+    let mut collectors = collect::spawn(workers, &terms);
     let mut source_broken = false;
-    let source_thread = opened.spawn(outlet, &stop_source);
+    let source_thread = opened.spawn(&queue, &config.message_queue.topic, &stop_source);
 
     let mut failure = loop {
         tokio::select! {
@@ -91,12 +117,19 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let deadline = tokio::time::Instant::now() + config.shutdown.grace;
     stop_source.cancel();
     source_thread.join(config.shutdown.grace / SOURCE_SHARE).await;
-    if let Some(queue) = here {
-        drain(&queue).await;
-        terms.abandon.cancel();
+    let drained = queue.shutdown().await;
+    abandon.cancel();
+    while collectors.join_next().await.is_some() {}
+    for (topic, rows) in &drained.left {
+        tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
     }
-    collect::finish(&mut collectors, &terms, config.shutdown.grace / QUEUE_SHARE).await;
-    collect::close(&store, deadline, &mut failure).await;
+    match tokio::time::timeout_at(deadline, store.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+        }
+        Err(_) => tracing::warn!("the store still writes; what is not in files is safe in its log"),
+    }
     stop_api.cancel();
     if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
         tracing::warn!("the API still had open connections");
@@ -116,41 +149,21 @@ fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -
     }
 }
 
-/// The queue that was asked for, from both ends.
-struct Queueing {
-    /// The queue, where it is in this process.
-    here: Option<Queue>,
-    outlet: Outlet,
-    consumers: Vec<AnyConsumer>,
-}
-
-impl Queueing {
-    async fn of(config: &Config) -> Result<Self, Failure> {
-        let settings = &config.message_queue;
-        if settings.address.scheme != Scheme::InProcess {
-            let (outlet, consumers) = (Outlet::elsewhere(settings)?, collect::consumers(config, settings)?);
-            return Ok(Self { here: None, outlet, consumers });
-        }
-        let queue = Queue::in_process(queue_config(config), Clock::system());
-        let mut consumers = Vec::with_capacity(config.collector.worker_count);
-        for _ in 0..config.collector.worker_count {
-            let options = config.collector.options();
-            let joined = queue.subscribe(&settings.topic, &config.collector.group, &options).await;
-            let refused =
-                |error| Failure::caused(Exit::Config, "configuration: message_queue, collector", error);
-            consumers.push(AnyConsumer::InProcess(joined.map_err(refused)?));
-        }
-        let outlet = Outlet::Here { queue: queue.clone(), topic: settings.topic.clone() };
-        Ok(Self { here: Some(queue), outlet, consumers })
+async fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsumer>, Failure> {
+    let options = ConsumerOptions {
+        max_in_flight: NonZeroU32::new(config.collector.max_in_flight).unwrap_or(NonZeroU32::MIN),
+        max_batch: NonZeroU32::new(config.collector.batch_size),
+        ack_timeout: Some(Duration::from_secs(config.collector.ack_timeout_seconds)),
+        ..ConsumerOptions::default()
+    };
+    let mut workers = Vec::with_capacity(config.collector.worker_count);
+    for _ in 0..config.collector.worker_count {
+        let joined = queue.subscribe(&config.message_queue.topic, GROUP, &options).await;
+        workers.push(joined.map_err(|e| {
+            Failure::new(Exit::Config, format!("configuration: message_queue.topic: {}", causes(&e)))
+        })?);
     }
-}
-
-/// Lets the collectors have what the queue holds.
-async fn drain(queue: &Queue) {
-    let drained = queue.shutdown().await;
-    for (topic, rows) in &drained.left {
-        tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
-    }
+    Ok(workers)
 }
 
 fn queue_config(config: &Config) -> QueueConfig {
@@ -174,4 +187,44 @@ fn api_config(api: &config::Api) -> ApiConfig {
         cache_entries: api.cache_entries,
         ..ApiConfig::default()
     }
+}
+
+async fn listen(api: &config::Api) -> Result<TcpListener, Failure> {
+    TcpListener::bind((api.listen, api.port)).await.map_err(|error| {
+        let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
+            "; is another gpuvitals running? --port 0 takes a free one"
+        } else {
+            ""
+        };
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Unavailable,
+        };
+        Failure::caused(exit, format!("cannot listen on {}:{}{hint}", api.listen, api.port), error)
+    })
+}
+
+fn open_store(settings: &config::Store) -> Result<Store, Failure> {
+    let config = StoreConfig {
+        flush_age: settings.flush_age,
+        flush_rows: settings.flush_rows,
+        flush_bytes: usize::try_from(settings.flush_bytes).unwrap_or(usize::MAX),
+        ..StoreConfig::new(&settings.dir)
+    };
+    let (store, recovered) = Store::open(config).map_err(|error| {
+        let exit = match &error {
+            StoreError::Locked(_) => Exit::Unavailable,
+            StoreError::Io { source, .. } => Exit::of(source),
+            _ => Exit::Io,
+        };
+        Failure::caused(exit, format!("cannot open the data directory {}", settings.dir.display()), error)
+    })?;
+    tracing::info!(
+        dir = %settings.dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
+        log_rows = recovered.log_rows, torn_bytes = recovered.torn_bytes, "store is open"
+    );
+    for damage in &recovered.damage {
+        tracing::error!(damage, "something stored is damaged; the rest is served");
+    }
+    Ok(store)
 }

@@ -49,6 +49,7 @@ pub mod protocol;
 mod rows;
 pub mod server;
 pub mod service;
+pub mod spool;
 mod stats;
 
 pub use broker::{

@@ -9,7 +9,7 @@ pub(crate) use outcome::{
 };
 pub(crate) use terms::{
     Malformed, delivery, delivery_id, delivery_id_of, delivery_of, ids_of, join, join_of, millis, nack,
-    nack_of, publish_request, published, rows, rows_of,
+    nack_of, publish_request, published, read_frame, rows, rows_of, write_frame,
 };
 
 /// What is generated from the definition.
