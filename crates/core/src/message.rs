@@ -3,13 +3,16 @@
 //! Field names are read as [`crate::foreign::meaning`] says: identity, metrics under any known spelling, and
 //! whatever else there is under its own name. A bad message is refused with its place; its neighbours are taken.
 
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type};
 use serde_json::{Map, Value as Json};
 
 use crate::absence::AbsenceReason;
-use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError};
+use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, text_at};
 use crate::catalogue::{MetricId, Table};
 use crate::foreign::{Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, vendor_of};
-use crate::identity::{Identity, IdentityColumn, IdentityError};
+use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
 use crate::wire::ROWS_MAX;
 
@@ -76,6 +79,34 @@ pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, M
     }
     parsed.batch = builder.finish(origin, sequence);
     Ok(parsed)
+}
+
+/// A row of a batch as a message that [`parse`] reads as the same row; what has no value is not in it. `None` when
+/// the batch has no such row.
+pub fn render(batch: &Batch, row: usize) -> Option<Json> {
+    let timestamp = time::format(*batch.timestamps().get(row)?);
+    let mut fields = Map::new();
+    let identity = batch.identity(row);
+    if let Some(index) = identity.index {
+        fields.insert(INDEX_COLUMN.to_owned(), index.into());
+    }
+    for column in IdentityColumn::ALL {
+        if let Some(text) = identity.get(column) {
+            fields.insert(column.name().to_owned(), text.into());
+        }
+    }
+    for (metric, values) in batch.metrics() {
+        if let Some(value) = values.value(row) {
+            fields.insert(metric.metric().column.to_owned(), value.to_json());
+        }
+    }
+    for (name, values) in batch.extras() {
+        let number = values.as_primitive_opt::<Float64Type>().filter(|numbers| numbers.is_valid(row));
+        let text = values.as_dictionary_opt::<Int32Type>().and_then(|texts| text_at(texts, row));
+        let value = number.map(|numbers| numbers.value(row).into()).or_else(|| text.map(Json::from));
+        fields.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Some(serde_json::json!({ "timestamp": timestamp, "fields": fields }))
 }
 
 fn add(

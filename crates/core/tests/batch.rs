@@ -87,6 +87,24 @@ fn json_messages_from_anyone() {
 }
 
 #[test]
+fn a_row_is_written_as_the_message_it_is_read_from() {
+    let document = br#"[
+      {"timestamp": "2026-01-01T00:00:00.5Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "power_draw": 402.25, "note": "x", "noise": 31.5}},
+      {"timestamp": "2026-01-01T00:00:01Z", "fields": {"gpu_id": 3, "hostname": "n1", "pod": "p", "DCGM_FI_DEV_FB_USED": 77413}}
+    ]"#;
+    let parse = |document: &[u8]| message::parse(document, Origin::default(), 1).unwrap().batch.unwrap();
+    let batch = parse(document);
+    let rendered: Vec<_> = (0..2).map(|row| message::render(&batch, row).unwrap()).collect();
+    assert_eq!(
+        rendered[0].to_string(),
+        r#"{"fields":{"noise":31.5,"note":"x","power_w":402.25,"source":"json","temperature_c":61.0,"uuid":"gpu_0"},"timestamp":"2026-01-01T00:00:00.5Z"}"#
+    );
+    let again = parse(serde_json::Value::from(rendered).to_string().as_bytes());
+    assert_eq!(again.records(), batch.records());
+    assert_eq!(message::render(&batch, 2), None);
+}
+
+#[test]
 fn a_message_names_one_gpu_and_has_values() {
     let parse = |fields: &str| {
         let document = format!(r#"{{"timestamp": "2026-01-01T00:00:00Z", "fields": {fields}}}"#);
