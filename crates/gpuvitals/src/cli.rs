@@ -57,6 +57,10 @@ pub(crate) enum Command {
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
     Agent(crate::agent::AgentFlags),
+    /// Run the queue as a service of its own: publish and subscribe by gRPC and HTTP, in memory or on disk
+    Broker(crate::broker::BrokerFlags),
+    /// Look into a queue: statistics, topics, messages as they come, dead letters
+    Queue(crate::queue::QueueCommand),
     /// Show, lock and give back the clocks of GPUs
     Clocks(crate::clocks::Clocks),
     /// Ask a running gpuvitals about GPUs and their history

@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::failure::{Exit, Failure};
 
+pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
 pub(crate) use worker::{Ended, Terms};
 

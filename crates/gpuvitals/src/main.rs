@@ -1,6 +1,7 @@
 //! gpuvitals: what are my GPUs doing? One binary, many roles.
 
 mod agent;
+mod broker;
 mod child;
 mod cli;
 mod clock;
@@ -9,17 +10,20 @@ mod collect;
 mod config;
 mod doctor;
 mod failure;
+mod limits;
 mod logging;
 mod ownership;
 mod pipe;
 mod quantity;
 mod query;
+mod queue;
 mod record;
 mod sample;
 mod sampling;
 mod secret;
 mod signal;
 mod simulate;
+mod table;
 mod top;
 mod up;
 
@@ -82,6 +86,11 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let (config, announcer) = settled(&layers()?, "agent")?;
             agent::run(config, announcer, &|| layers()?.check())
         }
+        Command::Broker(flags) => {
+            let (config, announcer) = settled(&layers(flags.overrides())?, "broker")?;
+            broker::run(&config, announcer)
+        }
+        Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
         Command::Clocks(flags) => {
             return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);
         }

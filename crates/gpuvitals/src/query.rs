@@ -101,7 +101,7 @@ fn ask(url: &str, path: &str, health: bool) -> Result<Value, Failure> {
 }
 
 /// Percent-encoding of everything but unreserved characters (RFC 3986).
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -13,15 +13,15 @@ use std::time::Duration;
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_core::causes;
 use gpuvitals_queue::link::Scheme;
-use gpuvitals_queue::{Clock, ConsumerOptions, InProcessConsumer, Queue, QueueConfig, WhenFull};
+use gpuvitals_queue::{ConsumerOptions, InProcessConsumer, Queue};
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::collect;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+use crate::{broker, collect};
 use source::Broken;
 use status::Status;
 
@@ -29,15 +29,13 @@ use status::Status;
 const GROUP: &str = "store";
 /// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
 const SOURCE_SHARE: u32 = 8;
-/// Part of the grace that the queue may take to drain; the rest is the store's and the API's.
-const QUEUE_SHARE: u32 = 2;
 
 /// Runs until a signal, or until what it was asked to do cannot be done.
 ///
 /// # Errors
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
-    raise_file_limit();
+    crate::limits::raise_open_files();
     if config.message_queue.address.scheme != Scheme::InProcess {
         return Err(Failure::new(
             Exit::Config,
@@ -58,22 +56,13 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
     outcome
 }
 
-/// Connections and table files together may be more than the usual 1,024; the hard limit is the administrator's.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-    {
-        tracing::warn!(%error, current = limit.current, "the limit of open files stays as it is");
-    }
-}
-
 async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
     let listener = listen(&config.api).await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
     let store = open_store(&config.store)?;
-    let queue = Queue::in_process(queue_config(config), Clock::system());
+    let queue = broker::open(config).await?;
     let workers = subscribe(config, &queue).await?;
+    let serving = broker::Serving::beside(config, &queue).await?;
     let status = Arc::new(Status::new(queue.clone(), opened.progress(), opened.kind()));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
@@ -95,7 +84,6 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let mut collectors = collect::spawn(workers, &terms);
     let mut source_broken = false;
     let source_thread = opened.spawn(&queue, &config.message_queue.topic, &stop_source);
-
     let mut failure = loop {
         tokio::select! {
             signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); break None }
@@ -120,6 +108,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let drained = queue.shutdown().await;
     abandon.cancel();
     while collectors.join_next().await.is_some() {}
+    serving.stop().await;
     for (topic, rows) in &drained.left {
         tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
     }
@@ -164,20 +153,6 @@ async fn subscribe(config: &Config, queue: &Queue) -> Result<Vec<InProcessConsum
         })?);
     }
     Ok(workers)
-}
-
-fn queue_config(config: &Config) -> QueueConfig {
-    QueueConfig {
-        max_messages: config.broker.messages_max,
-        max_bytes: config.broker.bytes_max,
-        max_retries: config.broker.max_retries,
-        when_full: match config.broker.when_full {
-            config::WhenFull::Refuse => WhenFull::Refuse,
-            config::WhenFull::DropOldest => WhenFull::DropOldest,
-        },
-        drain_timeout: config.shutdown.grace / QUEUE_SHARE,
-        ..QueueConfig::default()
-    }
 }
 
 fn api_config(api: &config::Api) -> ApiConfig {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use gpuvitals_core::{Batch, Origin, causes, message, wire};
-use gpuvitals_queue::{ContentType, Delivery, Encoding};
+use gpuvitals_queue::{ContentType, Delivery, Encoding, Frame};
 use gpuvitals_store::Ingest;
 
 use super::Progress;
@@ -26,7 +26,7 @@ pub(super) fn open(
     latest_ns: i64,
     progress: &Progress,
 ) -> Result<Option<Ingest>, String> {
-    let payload = unpacked(delivery)?;
+    let payload = unpacked(&delivery.frame)?;
     let (batch, encoded) = match delivery.frame.content_type {
         ContentType::Batch => {
             let batch = wire::decode(&payload).map_err(|e| causes(&e))?;
@@ -54,8 +54,10 @@ pub(super) fn open(
 }
 
 /// The payload as its content type has it. A few bytes can unpack to any size, so there is a bound.
-fn unpacked(delivery: &Delivery) -> Result<Bytes, String> {
-    let frame = &delivery.frame;
+///
+/// # Errors
+/// Why it cannot be unpacked, in words.
+pub(crate) fn unpacked(frame: &Frame) -> Result<Bytes, String> {
     if frame.encoding == Encoding::Identity {
         return Ok(frame.payload.clone());
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub(crate) use layers::{Layers, Override};
-pub(crate) use queue::{Broker, MessageQueue, WhenFull};
+pub(crate) use queue::{Broker, Durability, MessageQueue, WhenFull};
 
 use crate::failure::{Exit, Failure};
 use crate::quantity::{deserialize_bytes, deserialize_duration};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use gpuvitals_queue::link::{Access, QueueUrl, Scheme, Token};
+use gpuvitals_queue::server::TlsFiles;
 use serde::{Deserialize, Deserializer};
 
 use crate::failure::{Exit, Failure};
@@ -137,6 +138,20 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// The files of TLS, where it is on.
+    pub(crate) fn tls(&self) -> Option<TlsFiles> {
+        set(&self.tls_cert).map(|certificate| TlsFiles {
+            certificate: certificate.to_path_buf(),
+            key: self.tls_key.clone(),
+            client_ca: set(&self.tls_client_ca).map(Path::to_path_buf),
+        })
+    }
+
+    /// The file of the tokens, where clients must bring one.
+    pub(crate) fn token_file(&self) -> Option<&Path> {
+        set(&self.token_file)
+    }
+
     /// Refuses what cannot be.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: broker.{text}")));

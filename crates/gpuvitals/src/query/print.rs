@@ -5,6 +5,7 @@ use gpuvitals_core::catalogue;
 use serde_json::Value;
 
 use crate::cli::QueryWhat;
+use crate::table::{aligned, text};
 
 /// The answer as a table.
 pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
@@ -114,30 +115,6 @@ fn footer(answer: &Value, what: &str) -> String {
     format!("{} {what}{more}\n", text(&answer["total"]))
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        // Texts of foreign columns may hold what a terminal obeys.
-        Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
-        other => other.to_string(),
-    }
-}
-
 fn rounded(value: &Value) -> String {
     value.as_f64().map_or_else(|| text(value), |number| format!("{number:.2}"))
-}
-
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|c| rows.iter().filter_map(|row| row.get(c)).map(|t| t.chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut out = String::new();
-    for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        out.push_str(cells.join("  ").trim_end());
-        out.push('\n');
-    }
-    out
 }

@@ -1,0 +1,190 @@
+//! `gpuvitals broker`: the queue as a service of its own.
+//!
+//! It ends in order: nothing new is taken, what consumers have is acknowledged (a queue in memory is emptied first, as
+//! far as anyone takes from it), then the connections close. All of it within the grace; what was left is named.
+
+mod access;
+mod flags;
+mod opening;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gpuvitals_queue::server::{ServeError, ServerConfig};
+use gpuvitals_queue::{DrainReport, Queue, server};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, Config};
+use crate::failure::{Exit, Failure};
+use crate::logging::Announcer;
+use access::Access;
+
+pub(crate) use flags::BrokerFlags;
+pub(crate) use opening::open;
+
+/// Files beside the connections: segments of the log, listeners, standard streams.
+const OTHER_FILES: u64 = 64;
+/// Part of the grace that the connections may take to close; the rest is the queue's.
+const CONNECTIONS_SHARE: u32 = 4;
+
+/// Runs until a signal.
+///
+/// # Errors
+/// When a setting is wrong, a port is taken, or the directory cannot be opened.
+pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+    let access = Access::load(&config.broker)?;
+    let files = crate::limits::raise_open_files();
+    let wanted = u64::try_from(config.broker.connections_max).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    if let Some(files) = files.filter(|files| *files < wanted) {
+        tracing::warn!(
+            files,
+            connections = config.broker.connections_max,
+            "the limit of open files is lower than the connections there may be; ulimit -n or LimitNOFILE= raises it"
+        );
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let outcome = runtime.block_on(serve(config, access, announcer));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<(), Failure> {
+    let settings = &config.broker;
+    // Before the directory is read, so that a port that is taken is said at once.
+    let admin = listen(settings, settings.port, "--port").await?;
+    let grpc = listen(settings, settings.grpc_port, "--grpc-port").await?;
+    let address = |listener: &TcpListener| {
+        listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))
+    };
+    let (admin_address, grpc_address) = (address(&admin)?, address(&grpc)?);
+    let queue = open(config).await?;
+
+    access.warn(admin_address);
+    let tls = if access.tls.is_some() { "s" } else { "" };
+    let mut serving = Serving::start(queue.clone(), (Some(admin), Some(grpc)), server_config(config, access));
+    announcer.tell(&format!("queue: http{tls}://{admin_address}"));
+    announcer.tell(&format!("queue: grpc{tls}://{grpc_address}"));
+    let failure = tokio::select! {
+        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
+        failure = serving.failed() => Some(failure),
+    };
+    let drained = queue.shutdown().await;
+    serving.stop().await;
+    report(&drained, settings.persistence);
+    tracing::info!("stopped");
+    failure.map_or(Ok(()), Err)
+}
+
+fn report(drained: &DrainReport, persistence: bool) {
+    if drained.unacknowledged > 0 {
+        let messages = drained.unacknowledged;
+        tracing::warn!(messages, "consumers still had messages that they had not acknowledged");
+    }
+    for (topic, messages) in &drained.left {
+        if persistence {
+            tracing::info!(topic, messages, "kept for the next start");
+        } else {
+            tracing::warn!(topic, messages, "messages were left in memory and are gone");
+        }
+    }
+}
+
+async fn listen(settings: &config::Broker, port: u16, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind((settings.listen, port)).await.map_err(|error| {
+        let (exit, hint) = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                let hint =
+                    format!("; is another queue running? {flag} names another port, 0 takes a free one");
+                (Exit::Unavailable, hint)
+            }
+            std::io::ErrorKind::PermissionDenied => (Exit::Permission, String::new()),
+            _ => (Exit::Unavailable, String::new()),
+        };
+        let address = SocketAddr::new(settings.listen, port);
+        Failure::caused(exit, format!("cannot listen on {address}{hint}"), error)
+    })
+}
+
+fn server_config(config: &Config, access: Access) -> ServerConfig {
+    ServerConfig {
+        max_connections: config.broker.connections_max,
+        max_frame_bytes: usize::try_from(config.broker.frame_bytes_max).unwrap_or(usize::MAX),
+        drain: config.shutdown.grace / CONNECTIONS_SHARE,
+        tls: access.tls,
+        tokens: access.tokens,
+        ..ServerConfig::default()
+    }
+}
+
+/// A queue on the network, as far as it is.
+pub(crate) struct Serving {
+    /// None: no port could be had.
+    task: Option<JoinHandle<Result<(), ServeError>>>,
+    stop: CancellationToken,
+}
+
+impl Serving {
+    fn start(
+        queue: Queue,
+        (admin, grpc): (Option<TcpListener>, Option<TcpListener>),
+        config: ServerConfig,
+    ) -> Self {
+        let stop = CancellationToken::new();
+        let is_some = admin.is_some() || grpc.is_some();
+        let task = is_some.then(|| tokio::spawn(server::serve(admin, grpc, queue, config, stop.clone())));
+        Self { task, stop }
+    }
+
+    /// Serves the queue of this process to tools and to publishers beside it. A port that is taken is done without;
+    /// nothing of this process needs it.
+    ///
+    /// # Errors
+    /// When a setting is wrong.
+    pub(crate) async fn beside(config: &Config, queue: &Queue) -> Result<Self, Failure> {
+        let settings = &config.broker;
+        let access = Access::load(settings)?;
+        let mut listeners = [None, None];
+        let ports = [(settings.port, "broker.port"), (settings.grpc_port, "broker.grpc_port")];
+        for (place, (port, setting)) in listeners.iter_mut().zip(ports) {
+            match listen(settings, port, setting).await {
+                Ok(listener) => {
+                    if let Ok(address) = listener.local_addr() {
+                        access.warn(address);
+                        tracing::info!(%address, "the queue is served");
+                    }
+                    *place = Some(listener);
+                }
+                Err(failure) => tracing::warn!(reason = %failure, "the queue is not served there"),
+            }
+        }
+        let [admin, grpc] = listeners;
+        Ok(Self::start(queue.clone(), (admin, grpc), server_config(config, access)))
+    }
+
+    /// Waits until it ends before its time.
+    async fn failed(&mut self) -> Failure {
+        let Some(task) = &mut self.task else { return std::future::pending().await };
+        let ended = task.await;
+        self.task = None;
+        match ended {
+            Ok(Ok(())) => Failure::new(Exit::Bug, "the server ended before its time"),
+            Ok(Err(error)) => Failure::caused(Exit::Io, "the server failed", error),
+            Err(error) => Failure::caused(Exit::Bug, "the server ended by a panic", error),
+        }
+    }
+
+    /// Closes the connections.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if let Some(task) = self.task
+            && !matches!(task.await, Ok(Ok(())))
+        {
+            tracing::error!("the server did not end in order");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The flags of `gpuvitals broker`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::config::{Durability, Override, WhenFull};
+
+/// `gpuvitals broker`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md, how a client talks to it."
+)]
+pub(crate) struct BrokerFlags {
+    /// Address to listen on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<IpAddr>,
+    /// Port of HTTP (publish, statistics, health, metrics); gRPC is understood there too; 0 takes a free one [default: 9090]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Port of gRPC; 0 takes a free one [default: 9091]
+    #[arg(long, value_name = "PORT")]
+    grpc_port: Option<u16>,
+    /// Keep messages, groups and dead letters on disk, so that they outlive the process
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    persistence: Option<bool>,
+    /// Where they are kept; naming a directory turns persistence on [default: /data/mq]
+    #[arg(long, value_name = "DIR")]
+    persistence_path: Option<PathBuf>,
+    /// With persistence: when a publish is answered [default: synced]
+    #[arg(long, value_enum)]
+    durability: Option<Durability>,
+    /// Time to acknowledge before a message is delivered again: 5s, 500ms [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    ack_timeout: Option<String>,
+    /// Deliveries after the first; then a message is a dead letter [default: 3]
+    #[arg(long, value_name = "N")]
+    max_retries: Option<u32>,
+    /// Most messages (rows) a topic holds [default: 2000000]
+    #[arg(long, value_name = "N")]
+    messages_max: Option<u64>,
+    /// Most bytes a topic holds: 64MiB, 2GiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    bytes_max: Option<String>,
+    /// What a full topic does with the next frame [default: refuse]
+    #[arg(long, value_enum)]
+    when_full: Option<WhenFull>,
+    /// Most connections at a time [default: 16384]
+    #[arg(long, value_name = "N")]
+    connections_max: Option<usize>,
+    /// Serve TLS with this certificate chain (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Only serve clients with a certificate of one of these authorities (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Only serve who brings a token of this file; a line is TOKEN, or publish,subscribe,administer TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl BrokerFlags {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        fn name<E: ValueEnum>(value: Option<E>) -> Option<Value> {
+            value.and_then(|v| v.to_possible_value()).map(|v| Value::from(v.get_name()))
+        }
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.to_string_lossy()));
+        let text = |text: &Option<String>| text.as_deref().map(Value::from);
+        let persistence = self.persistence.or(self.persistence_path.is_some().then_some(true));
+        let optional = [
+            ("broker.listen", self.listen.map(|address| address.to_string().into())),
+            ("broker.port", self.port.map(Value::from)),
+            ("broker.grpc_port", self.grpc_port.map(Value::from)),
+            ("broker.persistence", persistence.map(Value::from)),
+            ("broker.persistence_path", path(&self.persistence_path)),
+            ("broker.durability", name(self.durability)),
+            ("broker.ack_timeout", text(&self.ack_timeout)),
+            ("broker.max_retries", self.max_retries.map(Value::from)),
+            ("broker.messages_max", self.messages_max.map(Value::from)),
+            ("broker.bytes_max", text(&self.bytes_max)),
+            ("broker.when_full", name(self.when_full)),
+            ("broker.connections_max", self.connections_max.map(Value::from)),
+            ("broker.tls_cert", path(&self.tls_cert)),
+            ("broker.tls_key", path(&self.tls_key)),
+            ("broker.tls_client_ca", path(&self.tls_client_ca)),
+            ("broker.token_file", path(&self.token_file)),
+        ];
+        optional.into_iter().filter_map(|(path, value)| Some((path, value?))).collect()
+    }
+}

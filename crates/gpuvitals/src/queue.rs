@@ -1,0 +1,223 @@
+//! `gpuvitals queue`: a look into a queue, for people.
+
+mod admin;
+mod dead;
+mod messages;
+mod print;
+mod tail;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use gpuvitals_queue::Start;
+use gpuvitals_queue::link::{QueueUrl, Scheme};
+
+use crate::config::{Config, Override};
+use crate::failure::Failure;
+use admin::Admin;
+
+/// Between two looks of `stats --watch`.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// Goes to the upper left corner and clears what is below.
+const HOME: &str = "\u{1b}[H\u{1b}[J";
+
+/// `gpuvitals queue`
+#[derive(Debug, Args)]
+pub(crate) struct QueueCommand {
+    /// The queue: http://host:9090, with TLS https://host:9090 [default: message_queue.address, or the queue of this machine]
+    #[arg(long, value_name = "URL", global = true)]
+    url: Option<String>,
+    /// Print JSON as the queue gave it
+    #[arg(long, global = true)]
+    json: bool,
+    /// File with the token that the queue asks for
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// Authorities (PEM) that sign the queue's certificate [default: those of the system]
+    #[arg(long, value_name = "FILE", global = true)]
+    ca: Option<PathBuf>,
+    /// Certificate chain (PEM) to show, where the queue asks for one
+    #[arg(long, value_name = "FILE", global = true)]
+    client_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", global = true)]
+    client_key: Option<PathBuf>,
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What `queue` can do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Topics and groups: what is held, what waits, how fast it goes
+    Stats {
+        /// Only this topic
+        topic: Option<String>,
+        /// Again every second
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Names of all topics
+    Topics,
+    /// Print messages as they come, a line of JSON each; other readers get them all the same
+    Tail(Tail),
+    /// Dead letters: messages that were given up, and why
+    Dead {
+        /// Only those of this topic
+        topic: Option<String>,
+        /// Print the messages of this letter
+        #[arg(long, value_name = "ID", requires = "topic")]
+        show: Option<u64>,
+    },
+    /// Give dead letters back to the groups that gave up on them
+    Replay {
+        /// Their topic
+        topic: String,
+        #[command(flatten)]
+        which: Which,
+        /// At most so many messages a second [default: all at once]
+        #[arg(long, value_name = "N")]
+        rate: Option<f64>,
+    },
+    /// Throw dead letters away for good
+    Purge {
+        /// Their topic
+        topic: String,
+        #[command(flatten)]
+        which: Which,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Which dead letters.
+#[derive(Debug, Args)]
+struct Which {
+    /// Only these letters [default: all]
+    #[arg(long = "id", value_name = "ID", value_delimiter = ',')]
+    ids: Vec<u64>,
+}
+
+/// `gpuvitals queue tail`
+#[derive(Debug, Args)]
+struct Tail {
+    /// Topic
+    topic: String,
+    /// Where to begin: with what is held already, or with what comes
+    #[arg(long, value_enum, default_value_t = From::Newest)]
+    from: From,
+    /// End after so many messages
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Also where no group takes from the topic yet: what is printed is then gone from the queue
+    #[arg(long)]
+    take: bool,
+}
+
+/// Where a tail begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// With the oldest message that is held.
+    Oldest,
+    /// With the next message that is published.
+    Newest,
+}
+
+impl From {
+    fn start(self) -> Start {
+        match self {
+            Self::Oldest => Start::Oldest,
+            Self::Newest => Start::Newest,
+        }
+    }
+}
+
+impl QueueCommand {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.to_string_lossy().into_owned());
+        let optional = [
+            ("message_queue.address", self.url.clone()),
+            ("message_queue.token_file", path(&self.token_file)),
+            ("message_queue.ca", path(&self.ca)),
+            ("message_queue.client_cert", path(&self.client_cert)),
+            ("message_queue.client_key", path(&self.client_key)),
+        ];
+        optional.into_iter().filter_map(|(path, value)| Some((path, value?.into()))).collect()
+    }
+}
+
+/// Asks and prints.
+///
+/// # Errors
+/// When the queue cannot be reached, or refuses.
+pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure> {
+    let mut settings = config.message_queue.clone();
+    settings.address = address(config);
+    let (url, access) = (settings.address.clone(), settings.access()?);
+    let admin = || Admin::new(&url, &access);
+    match &command.what {
+        What::Stats { topic, watch: false } => {
+            let text = stats(&admin()?, topic.as_deref(), command.json)?;
+            crate::print(&text)
+        }
+        What::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), command.json),
+        What::Topics => {
+            let answer = admin()?.get("/topics")?;
+            crate::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
+        }
+        What::Tail(flags) => tail::run(flags, &url, &access),
+        What::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, command.json),
+        What::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
+        What::Replay { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids, *rate),
+        What::Purge { topic, which, yes } => dead::purge(&admin()?, topic, &which.ids, *yes),
+    }
+}
+
+/// The queue that is meant: where the settings name that of one process, the one of this machine.
+fn address(config: &Config) -> QueueUrl {
+    let configured = &config.message_queue.address;
+    if configured.scheme != Scheme::InProcess {
+        return configured.clone();
+    }
+    QueueUrl {
+        scheme: Scheme::Http,
+        tls: config.broker.tls().is_some(),
+        host: "127.0.0.1".to_owned(),
+        port: config.broker.port,
+    }
+}
+
+fn stats(admin: &Admin, topic: Option<&str>, json: bool) -> Result<String, Failure> {
+    let answer = match topic {
+        None => admin.get("/stats")?,
+        Some(topic) => admin.get(&format!("/stats/{}", crate::query::escaped(topic)))?,
+    };
+    Ok(match topic {
+        _ if json => format!("{answer:#}\n"),
+        None => print::stats(&answer),
+        Some(topic) => print::topic(topic, &answer),
+    })
+}
+
+/// Draws anew each second on a terminal, and adds to what was printed elsewhere.
+fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let clear = if std::io::stdout().is_terminal() { HOME } else { "" };
+    runtime.block_on(async {
+        let mut ended = std::pin::pin!(crate::signal::terminated());
+        loop {
+            crate::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
+            tokio::select! {
+                _ = &mut ended => return Ok(()),
+                () = tokio::time::sleep(WATCH_PAUSE) => {}
+            }
+        }
+    })
+}

@@ -1,0 +1,180 @@
+//! Dead letters: to see, to give back, to throw away.
+#![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
+
+use std::io::{IsTerminal, Write};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use gpuvitals_queue::{ContentType, Encoding, Frame, Rows};
+use serde_json::{Value, json};
+
+use super::admin::Admin;
+use super::{messages, print};
+use crate::failure::{Exit, Failure};
+use crate::query::escaped;
+
+/// Letters asked for at a time.
+const PAGE: usize = 200;
+/// Most letters that are listed; whoever has more wants their number first.
+const LISTED_MAX: usize = 10_000;
+
+/// Lists them, of one topic or of all.
+///
+/// # Errors
+/// When the queue cannot be reached, or refuses.
+pub(super) fn list(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> {
+    let topics = if let Some(topic) = topic {
+        vec![topic.to_owned()]
+    } else {
+        let stats = admin.get("/stats")?;
+        let with_letters = |(_, topic): &(&String, &Value)| topic["dead_letters"] != 0;
+        let topics = stats["topics"].as_object().into_iter().flatten().filter(with_letters);
+        topics.map(|(name, _)| name.clone()).collect()
+    };
+    let mut letters = Vec::new();
+    for topic in topics {
+        for letter in of(admin, &topic, LISTED_MAX.saturating_sub(letters.len()))? {
+            letters.push((topic.clone(), letter));
+        }
+    }
+    let text = if json {
+        let with_topic = |(topic, mut letter): (String, Value)| {
+            letter["topic"] = topic.into();
+            letter
+        };
+        let letters: Vec<Value> = letters.into_iter().map(with_topic).collect();
+        format!("{:#}\n", Value::from(letters))
+    } else {
+        let more = if letters.len() >= LISTED_MAX {
+            format!("the oldest {LISTED_MAX} are listed\n")
+        } else {
+            String::new()
+        };
+        print::letters(&letters) + &more
+    };
+    crate::print(&text)
+}
+
+/// The oldest letters of a topic.
+fn of(admin: &Admin, topic: &str, most: usize) -> Result<Vec<Value>, Failure> {
+    let mut letters = Vec::new();
+    let mut from = 0;
+    while letters.len() < most {
+        let limit = PAGE.min(most - letters.len());
+        let path = format!("/topics/{}/dead?from={from}&limit={limit}", escaped(topic));
+        let answer = admin.get(&path)?;
+        letters.extend(answer["dead"].as_array().into_iter().flatten().cloned());
+        match answer["next"].as_u64().filter(|next| *next > from) {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    Ok(letters)
+}
+
+/// Prints the messages of one, a line each.
+///
+/// # Errors
+/// When there is no such letter, or its messages cannot be read.
+pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<(), Failure> {
+    let answer = admin.get(&format!("/topics/{}/dead?from={id}&limit=1", escaped(topic)))?;
+    let letter = &answer["dead"][0];
+    if letter["id"] != id {
+        let text = format!("{topic} has no dead letter {id}; gpuvitals queue dead {topic} lists them");
+        return Err(Failure::new(Exit::Data, text));
+    }
+    if json {
+        return crate::print(&format!("{letter:#}\n"));
+    }
+    let lines = match letter["messages"].as_array() {
+        Some(shown) => shown.iter().map(Value::to_string).collect(),
+        None => opened(letter).map_err(|why| {
+            Failure::new(
+                Exit::Data,
+                format!("the messages of letter {id} cannot be shown: {why}; --json prints what there is"),
+            )
+        })?,
+    };
+    let left_out = letter["messages_left_out"].as_u64().filter(|count| *count > 0);
+    let more = left_out.map_or(String::new(), |count| format!("and {count} more\n"));
+    crate::print(&(lines.join("\n") + "\n" + &more))
+}
+
+/// The dead rows of a frame that the queue gives as it was published.
+fn opened(letter: &Value) -> Result<Vec<String>, String> {
+    let payload = letter["payload_base64"].as_str().ok_or("they are too long to be sent here")?;
+    let payload = BASE64_STANDARD.decode(payload).map_err(|e| e.to_string())?;
+    let content_type = if letter["content_type"] == "json" { ContentType::Json } else { ContentType::Batch };
+    let encoding = if letter["encoding"] == "zstd" { Encoding::Zstd } else { Encoding::Identity };
+    let row = |value: &Value| value.as_u64().and_then(|row| u32::try_from(row).ok());
+    let ranges = letter["rows"].as_array().into_iter().flatten();
+    let rows = Rows::from_ranges(
+        ranges.filter_map(|range| Some(row(&range[0])?..row(&range[1])?.saturating_add(1))),
+    );
+    let count = letter["frame_messages"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    messages::of(&Frame::new(content_type, count, payload).encoded(encoding), &rows)
+}
+
+/// Gives them back.
+///
+/// # Errors
+/// When the queue cannot be reached, or refuses.
+pub(super) fn replay(admin: &Admin, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<(), Failure> {
+    let path = format!("/topics/{}/dead/replay", escaped(topic));
+    let mut which = if ids.is_empty() { json!({ "oldest": usize::MAX }) } else { json!({ "ids": ids }) };
+    if let Some(rate) = rate {
+        which["messages_per_second"] = rate.into();
+    }
+    let mut letters = 0;
+    let (without_group, without_room) = loop {
+        let answer = admin.post(&path, &which)?;
+        let count = |key: &str| answer[key].as_u64().unwrap_or(0);
+        letters += count("letters");
+        // At a rate the queue answers before it is done, and has to be asked again.
+        if count("left") == 0 || count("letters") == 0 {
+            break (count("without_group"), count("without_room"));
+        }
+    };
+    let mut lines = vec![format!("{letters} letters given back")];
+    if without_group > 0 {
+        lines.push(format!("{without_group} stay: the group that gave up on them is gone"));
+    }
+    if without_room > 0 {
+        lines.push(format!("{without_room} stay: the topic is full"));
+    }
+    crate::print(&(lines.join("\n") + "\n"))
+}
+
+/// Throws them away, after asking.
+///
+/// # Errors
+/// When nobody can be asked, or says no; when the queue cannot be reached, or refuses.
+pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool) -> Result<(), Failure> {
+    if !yes {
+        let held = admin.get(&format!("/stats/{}", escaped(topic)))?;
+        let what = match ids.len() {
+            0 => format!("all dead letters of {topic} ({} messages)", held["dead_letters"]),
+            1 => format!("1 dead letter of {topic}"),
+            many => format!("{many} dead letters of {topic}"),
+        };
+        confirm(&format!("throw away {what} for good?"))?;
+    }
+    let list: Vec<String> = ids.iter().map(u64::to_string).collect();
+    let which = if ids.is_empty() { String::new() } else { format!("?ids={}", list.join(",")) };
+    let answer = admin.delete(&format!("/topics/{}/dead{which}", escaped(topic)))?;
+    crate::print(&format!("{} letters thrown away\n", answer["letters"]))
+}
+
+fn confirm(question: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(Exit::Usage, format!("{question} Nobody is here to ask; --yes says so")));
+    }
+    let unasked = |e| Failure::io("cannot ask", e);
+    write!(std::io::stderr(), "{question} [y/N] ").map_err(unasked)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(unasked)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, "nothing was thrown away"))
+}

@@ -1,0 +1,171 @@
+//! Messages as they come.
+//!
+//! A tail is a group of its own that ends soon after it: other groups get every message all the same, and one that is
+//! killed holds nothing for long. It never holds up the queue either: whoever reads its output too slowly misses
+//! messages and is told how many. Where no other group takes from the topic, what a tail acknowledges has nobody else
+//! to wait for and goes, so there it has to be asked for.
+#![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
+
+use std::io::Write;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use gpuvitals_core::causes;
+use gpuvitals_queue::link::{self, Access, QueueUrl, Scheme};
+use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId};
+use tokio::sync::mpsc;
+
+use super::admin::Admin;
+use super::{Tail, messages};
+use crate::clock;
+use crate::failure::{Exit, Failure};
+
+/// How long the group of a tail outlives it.
+const GROUP_TTL: Duration = Duration::from_secs(10);
+/// What all groups of tails begin with.
+const GROUP_PREFIX: &str = "tail-";
+/// How long the queue waits for an acknowledgement: a tail whose process is stopped for a while buries nothing.
+const ACK_TIMEOUT: Duration = Duration::from_mins(10);
+/// Longest wait for whoever reads the output.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Frames that wait to be printed.
+const FRAMES_WAITING: usize = 64;
+/// Messages on their way to a tail: enough to print without pauses, few enough to hold for a slow reader.
+const CREDITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
+
+/// Prints until a signal, or until it has printed enough.
+///
+/// # Errors
+/// When the queue refuses, or nobody else takes from the topic.
+pub(super) fn run(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
+    if !flags.take {
+        refuse_to_take(flags, url, access)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    runtime.block_on(print(flags, url, access))
+}
+
+/// Looks whether somebody else takes from the topic.
+fn refuse_to_take(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
+    let topic = &flags.topic;
+    let why = if url.scheme == Scheme::Http {
+        let stats = Admin::new(url, access)?.get("/stats")?;
+        let groups = stats["topics"][topic]["groups"].as_object();
+        if groups.is_some_and(|groups| groups.keys().any(|group| !group.starts_with(GROUP_PREFIX))) {
+            return Ok(());
+        }
+        "no group takes from it yet"
+    } else {
+        "whether any group takes from it is seen over HTTP only"
+    };
+    let text = format!(
+        "{topic} at {url}: {why}; what is printed here may then be gone for those that come later: --take takes it"
+    );
+    Err(Failure::new(Exit::Usage, text))
+}
+
+async fn print(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
+    let group = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), clock::now_ns());
+    let options = ConsumerOptions {
+        start: flags.from.start(),
+        group_ttl: Some(GROUP_TTL),
+        max_in_flight: CREDITS,
+        ack_timeout: Some(ACK_TIMEOUT),
+        ..ConsumerOptions::default()
+    };
+    let mut consumer =
+        link::consumer(url, access, flags.topic.as_str(), group.as_str(), &options).map_err(|e| {
+            Failure::new(Exit::Config, format!("cannot subscribe to {}: {}", flags.topic, causes(&e)))
+        })?;
+    let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
+    let mut printer = tokio::task::spawn_blocking(move || write(to_print));
+    let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
+    let mut ended = std::pin::pin!(crate::signal::terminated());
+    let outcome = loop {
+        let deliveries = tokio::select! {
+            _ = &mut ended => break Ok(()),
+            _ = &mut printer => return Ok(()), // nobody reads any more
+            received = consumer.receive() => match received {
+                Ok(deliveries) => deliveries,
+                Err(error) => break Err(Failure::new(Exit::Unavailable, format!("{url}: {}", causes(&error)))),
+            },
+        };
+        for delivery in &deliveries {
+            match messages::of(&delivery.frame, &delivery.rows) {
+                Ok(messages) => output.print(messages).await,
+                Err(why) => {
+                    let offset = delivery.id.offset;
+                    complain(&format!("the messages at offset {offset} cannot be shown: {why}"));
+                }
+            }
+        }
+        let ids: Vec<DeliveryId> = deliveries.iter().map(|delivery| delivery.id).collect();
+        // What cannot be acknowledged comes again, and is printed again.
+        if let Err(error) = consumer.ack(&ids).await {
+            complain(&causes(&error));
+        }
+        if output.left == 0 {
+            break Ok(());
+        }
+    };
+    consumer.leave().await;
+    tell_missed(&mut output.missed);
+    drop(output);
+    if !printer.is_finished() {
+        let _printed = printer.await;
+    }
+    outcome
+}
+
+/// What goes to the printer.
+struct Output {
+    lines: mpsc::Sender<Vec<String>>,
+    /// Messages still to be printed.
+    left: u64,
+    /// Messages that were not printed, since the printer was too slow.
+    missed: u64,
+}
+
+impl Output {
+    /// Hands over lines; waits for a slow reader, but not for long, and once it has waited not again until there is room.
+    async fn print(&mut self, mut messages: Vec<String>) {
+        messages.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let count = u64::try_from(messages.len()).unwrap_or(u64::MAX);
+        let patience = if self.missed > 0 { Duration::ZERO } else { PATIENCE };
+        match tokio::time::timeout(patience, self.lines.reserve()).await {
+            Ok(Ok(place)) => {
+                place.send(messages);
+                self.left -= count;
+                tell_missed(&mut self.missed);
+            }
+            Ok(Err(_)) | Err(_) => self.missed += count,
+        }
+    }
+}
+
+fn tell_missed(missed: &mut u64) {
+    let missed = std::mem::take(missed);
+    if missed > 0 {
+        complain(&format!("{missed} messages were not printed: the output is read too slowly"));
+    }
+}
+
+fn complain(text: &str) {
+    // Nobody is left to tell when not even this can be printed.
+    let _unprinted = writeln!(std::io::stderr(), "gpuvitals: {text}");
+}
+
+/// Prints until there is nothing more, or nobody who reads.
+fn write(mut lines: mpsc::Receiver<Vec<String>>) {
+    let mut out = std::io::stdout().lock();
+    while let Some(lines) = lines.blocking_recv() {
+        let written = lines.iter().try_for_each(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+        if written.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Certificates and tokens.
+
+use gpuvitals_queue::link::{self, Access, QueueUrl, Token};
+use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
+
+use crate::authority::Authority;
+use crate::process::{Broker, PATIENCE, agent, answer, gpuvitals, message, outcome, secret};
+
+const RIGHT: &str = "a-token-that-opens";
+const WRONG: &str = "a-token-that-does-not";
+const READER: &str = "a-token-that-reads";
+
+#[tokio::test]
+async fn without_the_right_token_both_ports_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    secret(&file, &format!("# who\n{RIGHT}\nsubscribe {READER}\n"));
+    let broker = Broker::start(&["--token-file", file.to_str().unwrap()]);
+
+    let post = |token: Option<&str>| {
+        let mut request = agent().post(format!("{}/publish/t", broker.http));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        answer(request.header("content-type", "application/json").send(message(0, 1)).unwrap()).0
+    };
+    assert_eq!([post(None), post(Some(WRONG)), post(Some(READER))], [401, 401, 403]);
+    assert!(post(Some(RIGHT)) < 300);
+    assert_eq!(
+        [broker.get("/stats").0, broker.get("/topics/t/dead").0, broker.get("/health").0],
+        [401, 401, 200]
+    );
+
+    let access = |token: &str| Access { token: Some(Token::new(token)), ..Access::default() };
+    for url in [&broker.grpc, &broker.http] {
+        let url: QueueUrl =
+            format!("grpc{}", url.trim_start_matches("grpc").trim_start_matches("http")).parse().unwrap();
+        let publish = async |token: &str| {
+            let producer = link::producer(&url, &access(token), "t").unwrap();
+            producer.publish(Frame::new(ContentType::Json, 1, message(0, 1))).await
+        };
+        for token in [WRONG, READER] {
+            let refused = publish(token).await.unwrap_err();
+            assert!(matches!(refused, PublishError::Refused { .. }), "{refused}");
+            assert!(!refused.to_string().contains(token), "{refused}");
+        }
+        publish(RIGHT).await.unwrap();
+        let receive = async |token: &str| {
+            let options = ConsumerOptions::default();
+            let mut reader = link::consumer(&url, &access(token), "t", "g", &options).unwrap();
+            let received = tokio::time::timeout(PATIENCE, reader.receive()).await.expect("nothing came");
+            reader.leave().await;
+            received.map(drop)
+        };
+        let refused = receive(WRONG).await.unwrap_err();
+        assert!(matches!(refused, ReceiveError::Refused { .. }), "{refused}");
+        receive(READER).await.unwrap();
+    }
+    for token in [RIGHT, WRONG, READER] {
+        assert!(!broker.log().contains(token), "a secret is in the log");
+    }
+}
+
+#[test]
+fn over_tls_the_commands_bring_authority_and_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let (cert, key) = authority.sign("127.0.0.1", folder.path());
+    let ca = authority.file(folder.path().join("ca.pem"));
+    let (own, own_key) = authority.sign("a-client", folder.path());
+    let token = folder.path().join("token");
+    secret(&token, RIGHT);
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let broker = Broker::start(&[
+        "--tls-cert",
+        &text(&cert),
+        "--tls-key",
+        &text(&key),
+        "--tls-client-ca",
+        &text(&ca),
+        "--token-file",
+        &text(&token),
+    ]);
+    assert!(broker.http.starts_with("https://") && broker.grpc.starts_with("grpcs://"));
+
+    let whole = [
+        "--ca",
+        &text(&ca),
+        "--client-cert",
+        &text(&own),
+        "--client-key",
+        &text(&own_key),
+        "--token-file",
+        &text(&token),
+    ];
+    let check = |flags: &[&str], wanted: Option<i32>, words: &str| {
+        let output = broker.queue(&[&["stats"], flags].concat());
+        let (code, told, errors) = outcome(&output);
+        assert_eq!(code, wanted, "{flags:?}: {errors}");
+        assert!(format!("{told}{errors}").contains(words), "{flags:?}: {told}{errors}");
+        assert!(!errors.contains(RIGHT), "{errors}");
+    };
+    check(&whole, Some(0), "no topic yet");
+    check(&whole[..6], Some(77), "--token-file");
+    check(&whole[..2], Some(69), "no queue answers");
+    check(&[], Some(69), "no queue answers");
+}
+
+#[test]
+fn files_of_secrets_are_for_their_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, RIGHT).unwrap();
+    let start = |file: &std::path::Path| {
+        let output = gpuvitals()
+            .args(["broker", "--port", "0", "--grpc-port", "0", "--token-file"])
+            .arg(file)
+            .output()
+            .unwrap();
+        let (code, _, errors) = outcome(&output);
+        assert_eq!(code, Some(78), "{errors}");
+        errors.to_owned()
+    };
+    assert!(start(&file).contains("chmod 600"));
+    let bad = folder.path().join("bad");
+    secret(&bad, "publish,everything a-secret\n");
+    let errors = start(&bad);
+    assert!(errors.contains("line 1: rights are") && !errors.contains("a-secret"), "{errors}");
+    assert!(start(&folder.path().join("none")).contains("broker.token_file"));
+}
+
+#[test]
+fn an_open_address_is_warned_of() {
+    let broker = Broker::start(&["--listen", "0.0.0.0"]);
+    let log = broker.log();
+    assert!(log.contains("can publish, read and throw away everything"), "{log}");
+    let loopback = Broker::start(&[]);
+    assert!(!loopback.log().contains("throw away everything"));
+}

@@ -1,0 +1,9 @@
+//! A real `gpuvitals broker` as its users meet it: over HTTP and gRPC, with signals, kills, certificates and tokens,
+//! and the commands that look into it.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod access;
+mod authority;
+mod process;
+mod serving;
+mod tool;

@@ -1,0 +1,174 @@
+//! A real broker on free ports, and what one does with it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
+use gpuvitals_queue::{Consumer, ConsumerOptions, Delivery, Frame, Producer, Receipt};
+use serde_json::Value;
+
+/// Longest wait for something that comes by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Broker {
+    pub child: Child,
+    /// `http://127.0.0.1:1234`.
+    pub http: String,
+    /// `grpc://127.0.0.1:1235`.
+    pub grpc: String,
+    log: Arc<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<Value>>,
+    came: Condvar,
+}
+
+pub(crate) fn gpuvitals() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+impl Broker {
+    /// Starts it on free ports and waits for the lines that name them.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut child = gpuvitals()
+            .args(["broker", "--port", "0", "--grpc-port", "0", "--log-level", "debug"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let log = Arc::new(Log::default());
+        let reader = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines {
+                let line =
+                    serde_json::from_str(&line.unwrap()).expect("every line of a machine's log is JSON");
+                reader.lines.lock().unwrap().push(line);
+                reader.came.notify_all();
+            }
+        });
+        let mut broker = Self { child, http: String::new(), grpc: String::new(), log };
+        let address = |line: &Value| line["message"].as_str()?.strip_prefix("queue: ").map(str::to_owned);
+        let found = broker.logged("two addresses", |lines| {
+            let found: Vec<String> = lines.iter().filter_map(address).collect();
+            (found.len() == 2).then_some(found)
+        });
+        [broker.http, broker.grpc] = found.try_into().unwrap();
+        broker
+    }
+
+    /// What the log has, once it has it.
+    pub(crate) fn logged<T>(&self, what: &str, find: impl Fn(&[Value]) -> Option<T>) -> T {
+        let mut lines = self.log.lines.lock().unwrap();
+        loop {
+            if let Some(found) = find(&lines) {
+                return found;
+            }
+            let waited = self.log.came.wait_timeout(lines, PATIENCE).unwrap();
+            assert!(!waited.1.timed_out(), "{what} never came; the log is {:#?}", waited.0);
+            lines = waited.0;
+        }
+    }
+
+    /// All of the log so far, as text.
+    pub(crate) fn log(&self) -> String {
+        self.log.lines.lock().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        answer(agent().get(format!("{}{path}", self.http)).call().unwrap())
+    }
+
+    /// Publishes by HTTP.
+    pub(crate) fn post(&self, topic: &str, body: &str) -> (u16, Value) {
+        let request = agent().post(format!("{}/publish/{topic}", self.http));
+        answer(request.header("content-type", "application/json").send(body).unwrap())
+    }
+
+    /// Publishes by gRPC.
+    pub(crate) async fn publish(&self, topic: &str, frame: Frame) -> Receipt {
+        let url: QueueUrl = self.grpc.parse().unwrap();
+        link::producer(&url, &Access::default(), topic).unwrap().publish(frame).await.unwrap()
+    }
+
+    /// A consumer by gRPC.
+    pub(crate) fn consumer(&self, topic: &str, group: &str) -> AnyConsumer {
+        consumer(&self.grpc, topic, group)
+    }
+
+    /// `gpuvitals queue` on it.
+    pub(crate) fn queue(&self, arguments: &[&str]) -> Output {
+        gpuvitals().arg("queue").args(arguments).args(["--url", &self.http]).output().unwrap()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// SIGTERM; gives the exit code.
+    pub(crate) fn terminate(self) -> Option<i32> {
+        self.signal("TERM");
+        self.ended()
+    }
+
+    /// The exit code of one that was told to end.
+    pub(crate) fn ended(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // After an assertion failed nobody else ends it.
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
+
+pub(crate) fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build().into()
+}
+
+pub(crate) fn answer(mut response: ureq::http::Response<ureq::Body>) -> (u16, Value) {
+    let body = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
+pub(crate) fn consumer(url: &str, topic: &str, group: &str) -> AnyConsumer {
+    let url: QueueUrl = url.parse().unwrap();
+    link::consumer(&url, &Access::default(), topic, group, &ConsumerOptions::default()).unwrap()
+}
+
+/// The next deliveries; they have to come.
+pub(crate) async fn receive(consumer: &mut AnyConsumer) -> Vec<Delivery> {
+    tokio::time::timeout(PATIENCE, consumer.receive()).await.expect("nothing came").unwrap()
+}
+
+/// One message of a GPU as JSON.
+pub(crate) fn message(gpu: u32, power_w: u32) -> String {
+    format!(
+        r#"{{"timestamp":"2026-01-01T00:00:00Z","fields":{{"gpu_id":{gpu},"node":"n1","power_w":{power_w}}}}}"#
+    )
+}
+
+/// Runs to the end; gives exit code, standard output and standard error.
+pub(crate) fn outcome(output: &Output) -> (Option<i32>, &str, &str) {
+    let text = |bytes| std::str::from_utf8(bytes).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A file that only its owner can read.
+pub(crate) fn secret(path: &std::path::Path, text: &str) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = std::fs::File::options().create_new(true).write(true).mode(0o600).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}

@@ -1,0 +1,91 @@
+//! Publishing and subscribing, limits, and the end.
+
+use std::net::TcpListener;
+
+use gpuvitals_queue::{Consumer, Durability};
+use serde_json::Value;
+
+use crate::process::{Broker, consumer, gpuvitals, message, outcome, receive};
+
+#[tokio::test]
+async fn what_is_published_by_http_is_received_by_grpc_on_either_port() {
+    let broker = Broker::start(&[]);
+    for url in [&broker.grpc, &broker.http] {
+        let (status, answer) = broker.post("t", &format!("[{},{}]", message(0, 100), message(1, 200)));
+        assert!((200..300).contains(&status), "{status} {answer}");
+        let mut reader = consumer(url, "t", "g");
+        let delivered = receive(&mut reader).await;
+        assert_eq!((delivered[0].rows.len(), delivered[0].attempt), (2, 1));
+        let payload = std::str::from_utf8(&delivered[0].frame.payload).unwrap();
+        assert!(payload.contains(r#""power_w":200"#), "{payload}");
+        assert_eq!(reader.ack(&[delivered[0].id]).await.unwrap(), 2);
+        reader.leave().await;
+    }
+    let (_, stats) = broker.get("/stats");
+    assert_eq!((&stats["total_processed"], &stats["topics"]["t"]["messages"]), (&4.into(), &0.into()));
+    assert_eq!(broker.get("/health").1["status"], "healthy");
+    assert_eq!(broker.get("/topics").1["topics"], serde_json::json!(["t"]));
+    assert_eq!(broker.terminate(), Some(0));
+}
+
+#[tokio::test]
+async fn a_signal_lets_consumers_acknowledge_what_they_have() {
+    let broker = Broker::start(&[]);
+    let mut reader = broker.consumer("t", "g");
+    assert!(broker.post("t", &message(0, 1)).0 < 300);
+    let delivered = receive(&mut reader).await;
+    broker.signal("TERM");
+    broker.logged("the end", |lines| lines.iter().any(|line| line["message"] == "stopping").then_some(()));
+    assert_eq!(reader.ack(&[delivered[0].id]).await.unwrap(), 1);
+    drop(reader);
+    broker.logged("the end", |lines| lines.iter().any(|line| line["message"] == "stopped").then_some(()));
+    let log = broker.log();
+    assert!(!log.contains("are gone") && !log.contains("had not acknowledged"), "{log}");
+    assert_eq!(broker.ended(), Some(0));
+}
+
+#[test]
+fn what_is_lost_with_a_queue_in_memory_is_named() {
+    let broker = Broker::start(&[]);
+    assert!(broker.post("held", &message(0, 1)).0 < 300);
+    broker.signal("INT");
+    let lost: Value = broker.logged("what is gone", |lines| {
+        lines.iter().find(|line| line["message"].as_str().is_some_and(|m| m.contains("are gone"))).cloned()
+    });
+    assert_eq!((&lost["topic"], &lost["messages"]), (&"held".into(), &1.into()));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_what_to_do() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (flag, other) in [("--port", "--grpc-port"), ("--grpc-port", "--port")] {
+        let output = gpuvitals().args(["broker", flag, &port, other, "0"]).output().unwrap();
+        let (code, _, errors) = outcome(&output);
+        assert_eq!(code, Some(69), "{errors}");
+        assert!(errors.contains(&port) && errors.contains(&format!("{flag} names another port")), "{errors}");
+    }
+}
+
+#[test]
+fn a_full_topic_refuses_or_lets_the_oldest_go_as_it_was_told() {
+    for (policy, taken, health) in [("refuse", false, "degraded"), ("drop_oldest", true, "healthy")] {
+        let broker = Broker::start(&["--messages-max", "2", "--when-full", policy]);
+        for n in 0..2 {
+            assert!(broker.post("t", &message(n, 1)).0 < 300);
+        }
+        let (status, answer) = broker.post("t", &message(2, 1));
+        assert_eq!(status < 300, taken, "{policy}: {status} {answer}");
+        let stats = broker.get("/stats/t").1;
+        let counts = [&stats["messages"], &stats["refused"], &stats["dropped"]].map(Value::as_u64);
+        assert_eq!(counts, [2, u64::from(!taken), u64::from(taken)].map(Some), "{policy}: {stats}");
+        assert_eq!(broker.get("/health").1["status"], health, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn without_persistence_a_receipt_says_so() {
+    let broker = Broker::start(&[]);
+    let frame = gpuvitals_queue::Frame::new(gpuvitals_queue::ContentType::Json, 1, message(0, 1));
+    assert_eq!(broker.publish("t", frame).await.durability, Durability::Memory);
+}

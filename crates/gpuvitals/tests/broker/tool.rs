@@ -1,0 +1,149 @@
+//! `gpuvitals queue`.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::by_column;
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, wire};
+use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind, Rows};
+
+use crate::process::{Broker, PATIENCE, gpuvitals, message, outcome, receive};
+
+/// Two rows of a GPU in the binary form.
+fn batch() -> Frame {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+    for second in 1..3 {
+        let row = builder.row(1_767_225_600_000_000_000 + second * 1_000_000_000, gpu);
+        builder.set(row, by_column("power_w").unwrap(), Value::Int(100 * second)).unwrap();
+    }
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    Frame::new(ContentType::Batch, 2, wire::encode(&batch).unwrap())
+}
+
+const SECOND_ROW: &str = r#"{"fields":{"power_w":200.0,"uuid":"GPU-1"},"timestamp":"2026-01-01T00:00:02Z"}"#;
+
+fn told(broker: &Broker, arguments: &[&str]) -> String {
+    let output = broker.queue(arguments);
+    let (code, told, errors) = outcome(&output);
+    assert_eq!(code, Some(0), "{arguments:?}: {errors}");
+    told.to_owned()
+}
+
+/// Words of each line.
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[tokio::test]
+async fn statistics_and_topics_are_tables_or_json() {
+    let broker = Broker::start(&[]);
+    assert!(told(&broker, &["stats"]).starts_with("no topic yet\n"));
+    let mut reader = broker.consumer("b.topic", "readers");
+    broker.publish("b.topic", batch()).await;
+    broker.publish("a-topic", batch()).await;
+    let _held = receive(&mut reader).await;
+    assert_eq!(told(&broker, &["topics"]), "a-topic\nb.topic\n");
+    let table = told(&broker, &["stats"]);
+    let lines = words(&table);
+    assert_eq!(lines[0][..3], ["TOPIC", "MESSAGES", "BYTES"]);
+    assert_eq!((lines[1][0], lines[1][1], lines[2][0], lines[2][1]), ("a-topic", "2", "b.topic", "2"));
+    assert_eq!(lines[4][..4], ["TOPIC", "GROUP", "MEMBERS", "LAG"]);
+    assert_eq!(lines[5], ["b.topic", "readers", "1", "2", "2", "0", "0", "0"]);
+    assert!(!told(&broker, &["stats", "b.topic"]).contains("a-topic"));
+    let json: serde_json::Value = serde_json::from_str(&told(&broker, &["stats", "--json"])).unwrap();
+    assert_eq!(json["topics"]["b.topic"]["groups"]["readers"]["in_flight"], 2);
+    let unknown = broker.queue(&["stats", "none"]);
+    let (code, _, errors) = outcome(&unknown);
+    assert_eq!(code, Some(65), "{errors}");
+}
+
+#[test]
+fn a_queue_that_is_not_there_is_named_with_what_to_do() {
+    let check = |url: &str, wanted: i32, words: &str| {
+        let output = gpuvitals().args(["queue", "stats", "--url", url]).output().unwrap();
+        let (code, _, errors) = outcome(&output);
+        assert_eq!(code, Some(wanted), "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    };
+    check("http://127.0.0.1:1", 69, "gpuvitals broker");
+    check("grpc://127.0.0.1:1", 64, "http://127.0.0.1:9090");
+    check("nats://127.0.0.1:1", 64, "NATS");
+    check("http://user:word@host", 78, "credentials belong in a file");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
+    let broker = Broker::start(&[]);
+    let alone = broker.queue(&["tail", "t"]);
+    let (code, _, errors) = outcome(&alone);
+    assert_eq!(code, Some(64));
+    assert!(errors.contains("--take"), "{errors}");
+
+    let mut reader = broker.consumer("t", "store");
+    broker.publish("t", batch()).await;
+    let first = receive(&mut reader).await;
+    let mut tail = gpuvitals()
+        .args(["queue", "tail", "t", "--from", "oldest", "--count", "3", "--url", &broker.http])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let first_line = lines.next().unwrap().unwrap();
+    assert!(first_line.contains(r#""power_w":100.0"#), "{first_line}");
+    assert_eq!(lines.next().unwrap().unwrap(), SECOND_ROW);
+    assert!(broker.post("t", &format!("[{},{}]", message(7, 1), message(8, 1))).0 < 300);
+    let json = lines.next().unwrap().unwrap();
+    assert!(json.contains(r#""gpu_id":7"#), "{json}");
+    assert!(lines.next().is_none(), "three were asked for");
+    assert_eq!(tail.wait().unwrap().code(), Some(0));
+
+    let second = receive(&mut reader).await;
+    let ids = [first[0].id, second[0].id];
+    assert_eq!(reader.ack(&ids).await.unwrap(), 4, "the other group has all");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let groups = broker.get("/stats/t").1["groups"].as_object().unwrap().len();
+        if groups == 1 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the group of the tail stays");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_shown_given_back_and_thrown_away() {
+    let broker = Broker::start(&[]);
+    assert_eq!(told(&broker, &["dead"]), "no dead letters\n");
+    let mut reader = broker.consumer("t", "store");
+    broker.publish("t", batch()).await;
+    let bury = async |reader: &mut gpuvitals_queue::link::AnyConsumer, rows: Option<Rows>| {
+        let delivered = receive(reader).await;
+        let nack = Nack { id: delivered[0].id, rows, kind: NackKind::Reject, reason: "no such GPU".into() };
+        reader.nack(&[nack]).await.unwrap();
+        let _rest = reader.ack(&[delivered[0].id]).await;
+    };
+    bury(&mut reader, Some(Rows::one(1))).await;
+
+    let table = told(&broker, &["dead"]);
+    let lines = words(&table);
+    assert_eq!(lines[0], ["TOPIC", "ID", "GROUP", "OFFSET", "MESSAGES", "TRIES", "DIED", "REASON"]);
+    assert_eq!((lines[1][0], lines[1][2], lines[1][4], lines[1][5]), ("t", "store", "1", "1"));
+    assert!(table.ends_with("rejected by consumer: no such GPU\n"), "{table}");
+    let id = lines[1][1];
+    assert_eq!(told(&broker, &["dead", "t", "--show", id]), format!("{SECOND_ROW}\n"));
+    assert_eq!(outcome(&broker.queue(&["dead", "t", "--show", "999"])).0, Some(65));
+
+    assert_eq!(told(&broker, &["replay", "t", "--id", id]), "1 letters given back\n");
+    assert_eq!(told(&broker, &["dead", "t"]), "no dead letters\n");
+    bury(&mut reader, None).await;
+    let unasked = broker.queue(&["purge", "t"]);
+    let (code, _, errors) = outcome(&unasked);
+    assert_eq!(code, Some(64));
+    assert!(errors.contains("all dead letters of t (1 messages)") && errors.contains("--yes"), "{errors}");
+    assert_eq!(told(&broker, &["purge", "t", "--yes"]), "1 letters thrown away\n");
+    assert_eq!(told(&broker, &["dead", "t", "--json"]), "[]\n");
+}
