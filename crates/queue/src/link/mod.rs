@@ -12,6 +12,7 @@
 
 mod access;
 mod grpc;
+mod http;
 mod retry;
 mod url;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use access::{Access, Token};
 pub use grpc::{GrpcConsumer, GrpcProducer};
+pub use http::HttpProducer;
 pub use retry::{Backoff, Stamps, publish_until};
 pub use url::{QueueUrl, Scheme, UrlError};
 
@@ -86,7 +88,8 @@ pub fn producer(
 ) -> Result<AnyProducer, ConnectError> {
     match url.scheme {
         Scheme::Grpc => GrpcProducer::new(url, access, topic).map(AnyProducer::Grpc),
-        Scheme::InProcess | Scheme::Http | Scheme::Nats => Err(ConnectError::NoNetwork { url: url.clone() }),
+        Scheme::Http => HttpProducer::new(url, access, topic).map(AnyProducer::Http),
+        Scheme::InProcess | Scheme::Nats => Err(ConnectError::NoNetwork { url: url.clone() }),
     }
 }
 
@@ -117,6 +120,8 @@ pub enum AnyProducer {
     InProcess(InProcessProducer),
     /// Elsewhere, by gRPC.
     Grpc(GrpcProducer),
+    /// Elsewhere, by HTTP.
+    Http(HttpProducer),
 }
 
 /// A consumer, wherever its queue is.
@@ -133,6 +138,7 @@ impl Producer for AnyProducer {
         match self {
             Self::InProcess(producer) => producer.publish(frame).await,
             Self::Grpc(producer) => producer.publish(frame).await,
+            Self::Http(producer) => producer.publish(frame).await,
         }
     }
 }

@@ -17,6 +17,7 @@ mod connection;
 mod dead;
 mod door;
 mod grpc;
+pub(crate) mod headers;
 pub mod http;
 pub mod intake;
 mod metrics;

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::poll;
@@ -14,6 +14,7 @@ use std::task::Poll;
 use tokio::time::{Instant, timeout_at};
 
 use super::body::{Coding, Share, discard, receive, unpack};
+use super::headers::{BATCH, JSON, KEY, PRODUCER, SEQUENCE};
 use super::http::Served;
 use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place, Refused};
 use super::metrics::Protocol;
@@ -22,14 +23,6 @@ use crate::broker::{Durability, PublishError, Receipt};
 use crate::frame::ProducerStamp;
 use crate::name::{self, NAME_LEN_MAX};
 
-/// The producer that a request comes from.
-pub(crate) const PRODUCER: HeaderName = HeaderName::from_static("x-gpuvitals-producer");
-/// Which of its requests it is.
-pub(crate) const SEQUENCE: HeaderName = HeaderName::from_static("x-gpuvitals-sequence");
-/// What the messages are about.
-pub(crate) const KEY: HeaderName = HeaderName::from_static("x-gpuvitals-key");
-/// The binary form of rows.
-pub(crate) const BATCH: &str = "application/vnd.gpuvitals.batch";
 /// A longer body is read on a thread where it keeps nobody waiting.
 const INLINE_MAX: usize = 64 << 10;
 
@@ -149,7 +142,7 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
     let content_type = text(CONTENT_TYPE).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let form = match essence.as_str() {
-        "application/json" => BodyForm::Messages(Form::Json),
+        JSON => BodyForm::Messages(Form::Json),
         "application/x-ndjson" | "application/ndjson" => BodyForm::Messages(Form::Lines),
         BATCH => BodyForm::Batch,
         _ => return Err(Refusal::Type(echo(&content_type))),

@@ -4,7 +4,9 @@ use std::process::{Command, Stdio};
 
 use axum::http::Method;
 use gpuvitals_core::time;
+use gpuvitals_queue::link::Token;
 use gpuvitals_queue::server::http::{HttpLimits, Right};
+use gpuvitals_queue::server::{ServerConfig, Tokens};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
 use serde_json::{Value, json};
 
@@ -97,6 +99,23 @@ fn every_path_needs_the_right_that_fits_it() {
     ] {
         assert_eq!(Right::needed(&method, path), right, "{method} {path}");
     }
+}
+
+#[tokio::test]
+async fn where_tokens_are_known_only_health_is_for_everybody() {
+    let tokens =
+        Tokens { publish: vec![Token::new("p")], administer: vec![Token::new("a")], ..Tokens::default() };
+    let server = ServerConfig { tokens: Some(tokens), ..ServerConfig::default() };
+    let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server).await;
+    assert_eq!(get(world.at, "/health").await.status, 200);
+    for path in ["/", "/metrics", "/stats", "/topics", "/nothing"] {
+        get(world.at, path).await.refused(401, "unauthorized");
+    }
+    let (p, a) = (("authorization", "Bearer p"), ("authorization", "Bearer a"));
+    post(world.at, "/publish/t", &[JSON], message(0).as_bytes()).await.refused(401, "unauthorized");
+    assert_eq!(post(world.at, "/publish/t", &[JSON, p], message(0).as_bytes()).await.status, 200);
+    ask(world.at, "DELETE", "/topics/t/dead", &[p], b"").await.refused(403, "forbidden");
+    assert_eq!(ask(world.at, "DELETE", "/topics/t/dead", &[a], b"").await.status, 200);
 }
 
 #[tokio::test]

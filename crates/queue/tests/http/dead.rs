@@ -1,8 +1,15 @@
 //! Dead letters by HTTP.
 
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Request;
+use gpuvitals_queue::server::http::{HttpLimits, router};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding, Frame, Nack, NackKind, Rows};
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tower::ServiceExt as _;
 
 use crate::client::{LINES, ask, get, post};
 use crate::world::{World, message, messages};
@@ -144,9 +151,13 @@ async fn a_replay_at_a_rate_takes_its_time_and_says_what_is_left() {
     let world = World::new().await;
     publish(&world, 30).await;
     kill(&world, None).await;
+    let app = router(world.queue.clone(), HttpLimits::default(), Arc::default());
+    let body = json!({"oldest": 30, "messages_per_second": 1.0}).to_string();
+    let request = Request::post("/topics/t/dead/replay").body(Body::from(body)).unwrap();
     tokio::time::pause();
     let began = Instant::now();
-    let answer = replay(&world, &json!({"oldest": 30, "messages_per_second": 1.0})).await.json();
+    let answer = app.oneshot(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
     // One at once, and one every second up to the twentieth.
     assert_eq!((&answer["letters"], &answer["left"]), (&json!(21), &json!(9)), "{answer}");
     assert!(began.elapsed().as_secs() >= 20);

@@ -11,5 +11,6 @@ mod bodies;
 mod client;
 mod dead;
 mod document;
+mod producer;
 mod publish;
 mod world;

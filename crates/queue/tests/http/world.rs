@@ -2,20 +2,20 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_queue::server::Meter;
-use gpuvitals_queue::server::http::{HttpLimits, router};
+use gpuvitals_queue::server::{HttpLimits, ServeError, ServerConfig, serve};
 use gpuvitals_queue::{Clock, Consumer as _, ConsumerOptions, Delivery, Encoding, Queue, QueueConfig};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) at: SocketAddr,
-    _server: JoinSet<()>,
+    stop: CancellationToken,
+    server: JoinHandle<Result<(), ServeError>>,
 }
 
 impl World {
@@ -23,14 +23,33 @@ impl World {
         Self::with(QueueConfig::default(), HttpLimits::default()).await
     }
 
-    pub(crate) async fn with(config: QueueConfig, limits: HttpLimits) -> Self {
-        let queue = Queue::in_process(config, Clock::system());
-        let app = router(queue.clone(), limits, Arc::new(Meter::default()));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pub(crate) async fn with(config: QueueConfig, http: HttpLimits) -> Self {
+        Self::serving(
+            config,
+            "127.0.0.1:0".parse().unwrap(),
+            ServerConfig { http, ..ServerConfig::default() },
+        )
+        .await
+    }
+
+    pub(crate) async fn serving(config: QueueConfig, at: SocketAddr, server: ServerConfig) -> Self {
+        Self::over(Queue::in_process(config, Clock::system()), at, server).await
+    }
+
+    /// Serves a queue at an address; one that was just left is free again.
+    pub(crate) async fn over(queue: Queue, at: SocketAddr, server: ServerConfig) -> Self {
+        let listener = TcpListener::bind(at).await.unwrap();
         let at = listener.local_addr().unwrap();
-        let mut server = JoinSet::new();
-        server.spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { queue, at, _server: server }
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve(Some(listener), None, queue.clone(), server, stop.clone()));
+        Self { queue, at, stop, server }
+    }
+
+    /// Ends the server; the queue stays.
+    pub(crate) async fn stop(self) -> (Queue, SocketAddr) {
+        self.stop.cancel();
+        self.server.await.unwrap().unwrap();
+        (self.queue, self.at)
     }
 
     /// Everything that a topic holds, as the messages that collectors see, by frame.

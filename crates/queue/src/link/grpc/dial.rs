@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
@@ -23,7 +24,7 @@ const MESSAGE_BYTES: usize = 64 << 20;
 
 /// Where a queue is and who asks.
 #[derive(Clone, Debug)]
-pub(super) struct Dial {
+pub(in crate::link) struct Dial {
     endpoint: Endpoint,
     bearer: Option<MetadataValue<Ascii>>,
     authority: Arc<str>,
@@ -31,9 +32,9 @@ pub(super) struct Dial {
 
 /// Why there is no connection, or no longer.
 #[derive(Clone, Debug)]
-pub(super) struct Lost {
+pub(in crate::link) struct Lost {
     /// What happened, with the queue's address.
-    pub(super) reason: Arc<str>,
+    pub(in crate::link) reason: Arc<str>,
     /// Trying again changes nothing.
     pub(super) is_final: bool,
     /// The group was removed.
@@ -41,7 +42,7 @@ pub(super) struct Lost {
 }
 
 impl Dial {
-    pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, ConnectError> {
+    pub(in crate::link) fn new(url: &QueueUrl, access: &Access) -> Result<Self, ConnectError> {
         let authority = url.authority();
         let tls = |source| ConnectError::Tls { host: url.host.clone(), source };
         let scheme = if url.tls { "https" } else { "http" };
@@ -76,6 +77,18 @@ impl Dial {
         Ok(QueueClient::new(channel).max_decoding_message_size(MESSAGE_BYTES))
     }
 
+    /// A connection that is made when it is first needed, and made anew when it is lost.
+    pub(in crate::link) fn channel(&self) -> Channel {
+        self.endpoint.connect_lazy()
+    }
+
+    /// `authorization` of whoever asks.
+    pub(in crate::link) fn bearer(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_bytes(self.bearer.as_ref()?.as_encoded_bytes()).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
     /// A call as whoever asks.
     pub(super) fn request<T>(&self, body: T) -> Request<T> {
         let mut request = Request::new(body);
@@ -85,7 +98,7 @@ impl Dial {
         request
     }
 
-    pub(super) fn lost(&self, what: &str) -> Lost {
+    pub(in crate::link) fn lost(&self, what: &str) -> Lost {
         Lost { reason: format!("{}: {what}", self.authority).into(), is_final: false, is_removed: false }
     }
 

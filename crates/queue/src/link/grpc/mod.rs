@@ -6,4 +6,5 @@ mod exchange;
 mod producer;
 
 pub use consumer::GrpcConsumer;
+pub(super) use dial::Dial;
 pub use producer::GrpcProducer;
