@@ -2,5 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod access;
+mod away;
 mod rig;
 mod subscribe;
+mod wire;

@@ -1,14 +1,19 @@
 //! A server on a free port, and clients for it.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl};
+use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
 use gpuvitals_queue::server::{self, ServeError, ServerConfig};
-use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueConfig};
-use tokio::net::{TcpListener, TcpSocket};
+use gpuvitals_queue::{
+    Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueConfig, TopicStats,
+};
+use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
 
 pub(crate) const TOPIC: &str = "gpu-telemetry";
 /// How long anything may take before a test counts as failed.
@@ -35,6 +40,20 @@ impl Rig {
 
     /// Serves a queue at an address; one that was just left is free again.
     pub(crate) fn over(queue: Queue, address: SocketAddr, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        Self::start(queue, address, false, change)
+    }
+
+    /// Serves a queue on the port for HTTP and gRPC.
+    pub(crate) fn people(queue: Queue, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        Self::start(queue, "127.0.0.1:0".parse().unwrap(), true, change)
+    }
+
+    fn start(
+        queue: Queue,
+        address: SocketAddr,
+        for_people: bool,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(address).unwrap();
@@ -43,8 +62,30 @@ impl Rig {
         let mut config = ServerConfig { drain: Duration::from_secs(1), ..ServerConfig::default() };
         change(&mut config);
         let stop = CancellationToken::new();
-        let serving = serve(listener, queue.clone(), config, stop.clone());
+        let (admin, grpc) = if for_people { (Some(listener), None) } else { (None, Some(listener)) };
+        let serving = server::serve(admin, grpc, queue.clone(), config, stop.clone());
         Self { queue, address, stop, served: tokio::spawn(serving) }
+    }
+
+    /// A client that says what it likes.
+    pub(crate) async fn raw(&self) -> QueueClient<Channel> {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        QueueClient::new(endpoint.connect().await.unwrap())
+    }
+
+    /// Messages that the topic holds.
+    pub(crate) fn held(&self) -> u64 {
+        self.queue.topic_stats(TOPIC).map_or(0, |stats| stats.messages)
+    }
+
+    /// Waits until the numbers of the topic are as they should be.
+    pub(crate) async fn until(&self, holds: impl Fn(&TopicStats) -> bool) {
+        in_time(async {
+            while !self.queue.topic_stats(TOPIC).is_ok_and(|stats| holds(&stats)) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
     }
 
     pub(crate) fn url(&self) -> QueueUrl {
@@ -71,15 +112,6 @@ impl Rig {
     }
 }
 
-async fn serve(
-    listener: TcpListener,
-    queue: Queue,
-    config: ServerConfig,
-    stop: CancellationToken,
-) -> Result<(), ServeError> {
-    server::serve(None, Some(listener), queue, config, stop).await
-}
-
 /// What comes of it, which must not take long.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, work).await.expect("takes too long")
@@ -87,6 +119,12 @@ pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
 
 pub(crate) fn frame(count: u32) -> Frame {
     Frame::new(ContentType::Batch, count, vec![7; 100])
+}
+
+/// Options with so many credits.
+pub(crate) fn credits(max_in_flight: u32) -> ConsumerOptions {
+    let max_in_flight = NonZeroU32::new(max_in_flight).unwrap();
+    ConsumerOptions { max_in_flight, ..ConsumerOptions::default() }
 }
 
 /// The next deliveries.

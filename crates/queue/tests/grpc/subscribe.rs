@@ -1,8 +1,19 @@
 //! Publishing, subscribing and settling.
 
-use gpuvitals_queue::{Consumer, Durability, Encoding, Producer, Rows};
+use std::time::Duration;
 
-use crate::rig::{Rig, TOPIC, frame, in_time, receive};
+use futures_util::future::join_all;
+use gpuvitals_queue::link::{Access, consumer, producer};
+use gpuvitals_queue::{
+    Consumer, ConsumerOptions, DeliveryId, Durability, Encoding, Failure, Nack, NackKind, Producer,
+    PublishError, ReceiveError, Rows, SettleError, Start,
+};
+
+use crate::rig::{Rig, TOPIC, credits, frame, in_time, receive};
+
+fn nack(id: DeliveryId, kind: NackKind) -> Nack {
+    Nack { id, rows: None, kind, reason: "busy".into() }
+}
 
 #[tokio::test]
 async fn what_is_published_is_delivered_once_and_acknowledged() {
@@ -18,8 +29,219 @@ async fn what_is_published_is_delivered_once_and_acknowledged() {
     assert_eq!(delivery.rows, Rows::all(5));
     assert_eq!(in_time(consumer.ack(&[delivery.id])).await, Ok(5));
     assert_eq!(in_time(consumer.ack(&[delivery.id])).await, Ok(0), "a repeat is fine");
-    assert_eq!(rig.queue.topic_stats(TOPIC).unwrap().messages, 0);
+    assert_eq!(rig.held(), 0);
     let repeat = in_time(producer.publish(sent)).await.unwrap();
     assert_eq!((repeat.offset, repeat.duplicate), (None, true));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn publishes_called_at_once_are_pipelined_and_each_gets_its_own_answer() {
+    let rig = Rig::with(|config| config.max_messages = 1_000, |_| {});
+    let producer = rig.producer();
+    // Every tenth is beyond what the topic can ever hold.
+    let count = |n: u32| if n.is_multiple_of(10) { 1_001 } else { 1 };
+    let outcomes = in_time(join_all((0..200).map(|n| producer.publish(frame(count(n)))))).await;
+    for (n, outcome) in (0..).zip(&outcomes) {
+        match outcome {
+            Ok(receipt) => assert!(count(n) == 1 && receipt.offset.is_some()),
+            Err(error) => {
+                let too_large = "frame of 1001 messages and 356 bytes is beyond the topic's bound";
+                assert_eq!(*error, PublishError::Refused { reason: too_large.into() });
+            }
+        }
+    }
+    assert_eq!(rig.held(), 180);
+    let stats = rig.queue.topic_stats(TOPIC).unwrap();
+    assert_eq!((stats.published, stats.duplicates), (180, 0), "every frame has its own stamp");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_topic_says_when_to_come_again() {
+    let rig = Rig::with(|config| config.max_messages = 3, |_| {});
+    let producer = rig.producer();
+    in_time(producer.publish(frame(3))).await.unwrap();
+    let full = in_time(producer.publish(frame(1))).await.unwrap_err();
+    let retry_after = Some(Duration::from_millis(250));
+    assert_eq!(full, PublishError::Full { topic: TOPIC.into(), retry_after });
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn rows_are_settled_apart() {
+    let rig = Rig::with(|config| config.max_retries = 0, |_| {});
+    let mut consumer = rig.consumer("g");
+    in_time(rig.producer().publish(frame(10))).await.unwrap();
+    let id = receive(&mut consumer).await[0].id;
+    assert_eq!(in_time(consumer.ack_rows(id, &Rows::from_ranges([0..3, 5..6]))).await, Ok(4));
+    let bad = Nack { rows: Some(Rows::one(4)), ..nack(id, NackKind::Reject) };
+    assert_eq!(in_time(consumer.nack(&[bad])).await, Ok(1));
+    let dead = rig.queue.dead_letters(TOPIC, 0, 9).await.unwrap();
+    assert_eq!((dead[0].rows.clone(), &dead[0].reason), (Rows::one(4), &Failure::Rejected("busy".into())));
+    assert_eq!(in_time(consumer.ack(&[id])).await, Ok(5), "the rest of the frame");
+    assert_eq!(rig.held(), 0);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_refused_comes_again_and_what_is_given_back_does_not_count() {
+    let rig = Rig::new();
+    let mut consumer = rig.consumer("g");
+    in_time(rig.producer().publish(frame(2))).await.unwrap();
+    for (kind, attempt) in [(NackKind::Retry, 1), (NackKind::Release, 2), (NackKind::Retry, 2)] {
+        let delivery = receive(&mut consumer).await.remove(0);
+        assert_eq!(delivery.attempt, attempt);
+        assert_eq!(in_time(consumer.nack(&[nack(delivery.id, kind)])).await, Ok(2));
+    }
+    assert_eq!(receive(&mut consumer).await[0].attempt, 3);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_acknowledgement_up_to_an_offset_means_what_was_received() {
+    let rig = Rig::new();
+    let (producer, mut consumer) = (rig.producer(), rig.consumer_with("g", &credits(2)));
+    for _ in 0..5 {
+        in_time(producer.publish(frame(1))).await.unwrap();
+    }
+    let mut seen = 0;
+    while seen < 2 {
+        seen += receive(&mut consumer).await.len();
+    }
+    assert_eq!(in_time(consumer.ack_up_to(u64::MAX)).await, Ok(2));
+    assert_eq!(rig.held(), 3, "the others were not received");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_deadline_moves_when_it_is_extended_and_only_then() {
+    let rig = Rig::new();
+    let patient = |ms| ConsumerOptions { ack_timeout: Some(Duration::from_millis(ms)), ..credits(9) };
+    let mut consumer = rig.consumer_with("g", &patient(300));
+    in_time(rig.producer().publish(frame(1))).await.unwrap();
+    let delivery = receive(&mut consumer).await.remove(0);
+    let now = gpuvitals_queue::Clock::system().now();
+    let left = delivery.deadline.since(now);
+    assert!(left <= Duration::from_millis(300) && !left.is_zero(), "{left:?}");
+    in_time(consumer.extend(&[delivery.id], Duration::from_secs(1))).await.unwrap();
+    let nothing = tokio::time::timeout(Duration::from_millis(500), consumer.receive()).await;
+    assert!(nothing.is_err(), "it is still held");
+    let again = receive(&mut consumer).await.remove(0);
+    assert_eq!(again.attempt, 2);
+    let over = in_time(consumer.extend(&[delivery.id], Duration::from_mins(1))).await;
+    assert_eq!(over, Err(SettleError::LeaseOver { id: delivery.id, more: 0 }));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_consumer_has_no_more_than_its_credits() {
+    let rig = Rig::new();
+    let (producer, mut consumer) = (rig.producer(), rig.consumer_with("g", &credits(10)));
+    for _ in 0..5 {
+        in_time(producer.publish(frame(4))).await.unwrap();
+    }
+    let mut ids = Vec::new();
+    while ids.len() < 2 {
+        ids.extend(receive(&mut consumer).await.iter().map(|delivery| delivery.id));
+    }
+    let more = tokio::time::timeout(Duration::from_millis(100), consumer.receive()).await;
+    assert!(more.is_err(), "a third frame is beyond the credits");
+    in_time(consumer.ack(&ids[..1])).await.unwrap();
+    assert_eq!(receive(&mut consumer).await[0].id.offset, 2);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn every_group_gets_everything_and_within_a_group_one_consumer_gets_each() {
+    let rig = Rig::new();
+    let producer = rig.producer();
+    let mut members = Vec::new();
+    for group in ["a", "a", "b"] {
+        let consumer = rig.consumer_with(group, &credits(1));
+        members.push((group, consumer));
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    for (group, mut consumer) in members {
+        tasks.spawn(async move {
+            let mut offsets = Vec::new();
+            while let Ok(Ok(deliveries)) =
+                tokio::time::timeout(Duration::from_millis(700), consumer.receive()).await
+            {
+                for delivery in deliveries {
+                    consumer.ack(&[delivery.id]).await.unwrap();
+                    offsets.push(delivery.id.offset);
+                }
+            }
+            (group, offsets)
+        });
+    }
+    in_time(join_all((0..40).map(|_| producer.publish(frame(1))))).await;
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    while let Some(done) = in_time(tasks.join_next()).await {
+        let (group, offsets) = done.unwrap();
+        assert!(!offsets.is_empty(), "both members of a group get something");
+        if group == "a" { a.extend(offsets) } else { b.extend(offsets) }
+    }
+    a.sort_unstable();
+    b.sort_unstable();
+    let all: Vec<_> = (0..40).collect();
+    assert_eq!((a, b), (all.clone(), all));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_group_begins_where_its_first_consumer_says() {
+    let rig = Rig::new();
+    let producer = rig.producer();
+    in_time(producer.publish(frame(1))).await.unwrap();
+    let newest = ConsumerOptions { start: Start::Newest, ..ConsumerOptions::default() };
+    let mut late = rig.consumer_with("late", &newest);
+    let nothing = tokio::time::timeout(Duration::from_millis(200), late.receive()).await;
+    assert!(nothing.is_err(), "what came before is not for it");
+    in_time(producer.publish(frame(1))).await.unwrap();
+    assert_eq!(receive(&mut late).await[0].id.offset, 1);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn leaving_blames_no_message_and_crashing_counts() {
+    let rig = Rig::new();
+    in_time(rig.producer().publish(frame(1))).await.unwrap();
+    let mut leaving = rig.consumer("g");
+    assert_eq!(receive(&mut leaving).await[0].attempt, 1);
+    in_time(leaving.leave()).await;
+    let mut crashing = rig.consumer("g");
+    assert_eq!(receive(&mut crashing).await[0].attempt, 1, "it did not count");
+    drop(crashing);
+    let mut last = rig.consumer("g");
+    assert_eq!(receive(&mut last).await[0].attempt, 2, "it counted");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_consumer_of_a_group_that_is_removed_is_told_so() {
+    let rig = Rig::new();
+    let mut consumer = rig.consumer("g");
+    in_time(rig.producer().publish(frame(1))).await.unwrap();
+    receive(&mut consumer).await;
+    rig.queue.remove_group(TOPIC, "g").unwrap();
+    assert_eq!(in_time(consumer.receive()).await.unwrap_err(), ReceiveError::NotSubscribed);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_url_decides_how_a_queue_is_spoken_to() {
+    let rig = Rig::new();
+    let (access, options) = (Access::default(), ConsumerOptions::default());
+    let producer = producer(&rig.url(), &access, TOPIC).unwrap();
+    in_time(producer.publish(frame(1))).await.unwrap();
+    let mut consumer = consumer(&rig.url(), &access, TOPIC, "g", &options).unwrap();
+    let id = receive(&mut consumer).await[0].id;
+    assert_eq!(in_time(consumer.ack(&[id])).await, Ok(1));
+    let refused = gpuvitals_queue::link::producer(&"inproc:".parse().unwrap(), &access, TOPIC);
+    assert_eq!(refused.unwrap_err().to_string(), "inproc: is not reached over a network");
+    let refused = gpuvitals_queue::link::producer(&rig.url(), &access, "a/b");
+    assert_eq!(refused.unwrap_err().to_string(), "name of the topic");
     rig.stop().await;
 }

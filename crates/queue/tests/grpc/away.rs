@@ -1,0 +1,212 @@
+//! A queue that goes away, and comes back or not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_queue::link::{Access, Backoff, GrpcConsumer, GrpcProducer, Stamps, publish_until};
+use gpuvitals_queue::protocol::v1;
+use gpuvitals_queue::{
+    Clock, Consumer, ConsumerOptions, Producer, PublishError, Queue, QueueConfig, SettleError,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+
+use crate::rig::{Rig, TOPIC, frame, in_time, receive};
+
+#[tokio::test]
+async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {
+    let (queue, address) = Rig::new().stop().await;
+    let url = format!("grpc://{address}").parse().unwrap();
+    let producer = GrpcProducer::new(&url, &Access::default(), TOPIC).unwrap();
+    let away = in_time(producer.publish(frame(1))).await.unwrap_err();
+    assert!(
+        matches!(&away, PublishError::Unavailable { reason } if reason.starts_with("127.0.0.1:")),
+        "{away}"
+    );
+    assert!(away.is_retryable());
+    let options = ConsumerOptions::default();
+    let mut consumer = GrpcConsumer::new(&url, &Access::default(), TOPIC, "g", &options).unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(200), consumer.receive()).await;
+    assert!(early.is_err(), "it goes on trying");
+    let rig = Rig::over(queue, address, |_| {});
+    let cancel = CancellationToken::new();
+    let backoff = Backoff::default();
+    let sent = publish_until(&producer, frame(1), &cancel, &backoff);
+    let (receipt, deliveries) = tokio::join!(in_time(sent), receive(&mut consumer));
+    assert_eq!((receipt.unwrap().offset, deliveries[0].id.offset), (Some(0), 0));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_again_and_again_loses_nothing_and_doubles_nothing() {
+    const FRAMES: u64 = 400;
+    let mut rig = Rig::new();
+    let (url, cancel) = (rig.url(), CancellationToken::new());
+    let mut publishers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let producer = GrpcProducer::new(&url, &Access::default(), TOPIC).unwrap();
+        let (stamps, cancel) = (Stamps::new(), cancel.clone());
+        let backoff = Backoff { base: Duration::from_millis(5), cap: Duration::from_millis(50) };
+        publishers.spawn(async move {
+            for _ in 0..FRAMES / 4 {
+                publish_until(&producer, stamps.stamp(frame(1)), &cancel, &backoff).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+    let mut consumer = rig.consumer("g");
+    let consuming = tokio::spawn(async move {
+        let mut acked = BTreeSet::new();
+        while acked.len() < 400 {
+            let deliveries = consumer.receive().await.unwrap();
+            let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
+            // What a lost connection leaves unsettled comes again.
+            if consumer.ack(&ids).await.is_ok() {
+                acked.extend(ids.iter().map(|id| id.offset));
+            }
+        }
+        acked
+    });
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let (queue, address) = rig.stop().await;
+        rig = Rig::over(queue, address, |_| {});
+    }
+    while let Some(done) = in_time(publishers.join_next()).await {
+        done.unwrap();
+    }
+    let acked = in_time(consuming).await.unwrap();
+    assert_eq!(acked, (0..FRAMES).collect(), "every offset once: none lost, none stored twice");
+    assert_eq!(rig.queue.topic_stats(TOPIC).unwrap().published, FRAMES);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_of_a_lost_session_settles_nothing_of_a_new_one() {
+    let rig = Rig::new();
+    let mut consumer = rig.consumer("g");
+    in_time(rig.producer().publish(frame(1))).await.unwrap();
+    let old = receive(&mut consumer).await[0].id;
+    let (_, address) = rig.stop().await;
+    // A queue in memory comes back empty, and gives the same names to other frames.
+    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let rig = Rig::over(queue, address, |_| {});
+    in_time(rig.producer().publish(frame(1))).await.unwrap();
+    assert_eq!(in_time(consumer.ack(&[old])).await, Err(SettleError::ConnectionLost));
+    assert_eq!(rig.held(), 1);
+    let new = receive(&mut consumer).await[0].id;
+    assert_eq!(new, old, "the same name");
+    assert_eq!(in_time(consumer.ack(&[new])).await, Ok(1));
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_end_answers_what_it_read_and_tells_the_others() {
+    let rig = Rig::new();
+    let mut client = rig.raw().await;
+    let mut consumer = rig.consumer("g");
+    // One frame was sent, and the stream stays open.
+    let (requests, mut outgoing) = tokio::sync::mpsc::channel(1);
+    let body = futures_util::stream::poll_fn(move |context| outgoing.poll_recv(context));
+    let mut answers = client.publish_stream(body).await.unwrap().into_inner();
+    let named = v1::PublishRequest { topic: TOPIC.into(), frame: Some(json("{}")) };
+    requests.send(named).await.unwrap();
+    receive(&mut consumer).await;
+    let queue = rig.queue.clone();
+    let (_, ()) = tokio::join!(rig.stop(), async {
+        let first = in_time(answers.message()).await.unwrap().unwrap();
+        assert!(matches!(first.outcome, Some(v1::publish_reply::Outcome::Receipt(_))));
+        let end = in_time(answers.message()).await.unwrap_err();
+        assert_eq!((end.code(), end.message()), (Code::Unavailable, "the queue is shutting down"));
+    });
+    let mut other = queue.subscribe(TOPIC, "g", &ConsumerOptions::default()).await.unwrap();
+    assert_eq!(receive(&mut other).await[0].attempt, 1, "the end of the server blames no message");
+}
+
+#[tokio::test]
+async fn a_queue_that_drains_waits_for_acknowledgements_over_the_network() {
+    let rig = Rig::new();
+    let mut consumer = rig.consumer("g");
+    for _ in 0..3 {
+        in_time(rig.producer().publish(frame(1))).await.unwrap();
+    }
+    let first = receive(&mut consumer).await;
+    let consuming = async {
+        let mut seen = 0;
+        for delivery in first {
+            seen += consumer.ack(&[delivery.id]).await.unwrap();
+        }
+        while seen < 3 {
+            for delivery in receive(&mut consumer).await {
+                seen += consumer.ack(&[delivery.id]).await.unwrap();
+            }
+        }
+    };
+    let queue = rig.queue.clone();
+    let (report, ()) = tokio::join!(in_time(queue.shutdown()), consuming);
+    assert_eq!(report, gpuvitals_queue::DrainReport::default());
+    let refused = in_time(rig.producer().publish(frame(1))).await.unwrap_err();
+    assert_eq!(refused, PublishError::Unavailable { reason: "queue is shutting down".into() });
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_publish_that_is_given_up_does_not_hold_up_the_others() {
+    let rig = Rig::new();
+    let producer = Arc::new(rig.producer());
+    in_time(producer.publish(frame(1))).await.unwrap();
+    for _ in 0..300 {
+        // Polled once: sent, its answer not waited for.
+        let given_up = tokio::time::timeout(Duration::ZERO, producer.publish(frame(1))).await;
+        drop(given_up);
+    }
+    in_time(producer.publish(frame(1))).await.unwrap();
+    rig.until(|stats| stats.published >= 2).await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_and_an_open_stream_is_not_idle() {
+    let short = Duration::from_millis(50);
+    let rig = Rig::with(|_| {}, |config| config.connection_idle = short);
+    let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
+    in_time(producer.publish(frame(1))).await.unwrap();
+    receive(&mut consumer).await;
+    let mut silent = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+    let mut rest = Vec::new();
+    in_time(tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut rest)).await.unwrap();
+    tokio::time::sleep(short * 4).await;
+    in_time(producer.publish(frame(1))).await.unwrap();
+    assert_eq!(receive(&mut consumer).await[0].attempt, 1, "the subscription still stands");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_old_connection_is_told_to_make_a_new_one() {
+    let rig = Rig::with(|_| {}, |config| config.connection_age = Some(Duration::from_millis(80)));
+    let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
+    let (stamps, cancel) = (Stamps::new(), CancellationToken::new());
+    for offset in 0..100 {
+        let stamped = stamps.stamp(frame(1));
+        in_time(publish_until(&producer, stamped, &cancel, &Backoff::default())).await.unwrap();
+        let mut acked = Ok(0);
+        while acked != Ok(1) {
+            let delivery = receive(&mut consumer).await.remove(0);
+            assert_eq!(delivery.id.offset, offset);
+            acked = consumer.ack(&[delivery.id]).await;
+        }
+        tokio::time::sleep(Duration::from_millis(4)).await;
+    }
+    assert_eq!(rig.queue.topic_stats(TOPIC).unwrap().published, 100);
+    rig.stop().await;
+}
+
+pub(crate) fn json(text: &'static str) -> v1::Frame {
+    v1::Frame {
+        content_type: v1::ContentType::Json.into(),
+        count: 1,
+        payload: text.into(),
+        ..v1::Frame::default()
+    }
+}

@@ -1,0 +1,151 @@
+//! What a client of another make may send.
+
+use futures_util::stream;
+use gpuvitals_queue::protocol::v1;
+use gpuvitals_queue::protocol::v1::subscribe_request::What as Ask;
+use tonic::{Code, Status};
+
+use crate::away::json;
+use crate::rig::{Rig, TOPIC, in_time};
+
+fn request(topic: &str, frame: Option<v1::Frame>) -> v1::PublishRequest {
+    v1::PublishRequest { topic: topic.to_owned(), frame }
+}
+
+#[tokio::test]
+async fn one_call_publishes_one_frame() {
+    let rig = Rig::new();
+    let mut client = rig.raw().await;
+    let receipt = client.publish(request(TOPIC, Some(json("{}")))).await.unwrap().into_inner();
+    assert_eq!((receipt.offset, receipt.durability()), (Some(0), v1::Durability::Memory));
+    assert_eq!(rig.held(), 1);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_fails_says_which_field_and_when_to_come_again() {
+    let rig = Rig::with(|config| config.max_messages = 1, |_| {});
+    let mut client = rig.raw().await;
+    client.publish(request(TOPIC, Some(json("{}")))).await.unwrap();
+    let many = || v1::Frame { count: 9, ..json("[]") };
+    let stamped = |id: &str| v1::Frame {
+        producer: Some(v1::Producer { id: id.to_owned(), sequence: 0 }),
+        ..json("{}")
+    };
+    let cases = [
+        (
+            request("a/b", Some(json("{}"))),
+            Code::InvalidArgument,
+            "topic for publish: character '/' at byte 1",
+        ),
+        (request("", Some(json("{}"))), Code::InvalidArgument, "topic for publish: name is empty"),
+        (request(TOPIC, None), Code::InvalidArgument, "frame is missing"),
+        (request(TOPIC, Some(many())), Code::InvalidArgument, "frame of 9 messages"),
+        (request(TOPIC, Some(stamped(""))), Code::InvalidArgument, "producer id of 0 bytes"),
+        (request(TOPIC, Some(json("{}"))), Code::ResourceExhausted, "topic gpu-telemetry is full"),
+    ];
+    for (request, code, message) in cases {
+        let status = client.publish(request).await.unwrap_err();
+        assert!(status.code() == code && status.message().contains(message), "{status}");
+        let retry = status.metadata().get("retry-after-ms").map(|ms| ms.to_str().unwrap().to_owned());
+        assert_eq!(retry, (code == Code::ResourceExhausted).then(|| "250".to_owned()));
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_frame_does_not_end_its_stream() {
+    let rig = Rig::new();
+    let mut client = rig.raw().await;
+    let bad = v1::Frame { content_type: 0, ..json("{}") };
+    // The second names no topic: it is that of the first.
+    let requests = [
+        request(TOPIC, Some(json("{}"))),
+        request("", Some(bad)),
+        request("not a topic", Some(json("{}"))),
+        request("other", Some(json("{}"))),
+        request("", Some(json("{}"))),
+    ];
+    let response = client.publish_stream(stream::iter(requests)).await.unwrap();
+    assert_eq!(response.metadata().get("max-frame-bytes").unwrap(), "4194304");
+    let mut answers = response.into_inner();
+    let mut said = Vec::new();
+    while let Some(answer) = in_time(answers.message()).await.unwrap() {
+        said.push(match answer.outcome.unwrap() {
+            v1::publish_reply::Outcome::Receipt(receipt) => format!("{:?}", receipt.offset.unwrap()),
+            v1::publish_reply::Outcome::Refusal(refusal) => refusal.message,
+        });
+    }
+    assert_eq!(said.len(), 5, "{said:?}");
+    assert_eq!((&*said[0], &*said[3], &*said[4]), ("0", "0", "1"));
+    assert_eq!(said[1], "queue refused: frame.content_type is missing");
+    assert!(said[2].starts_with("topic for publish: character ' '"), "{}", said[2]);
+    assert_eq!(rig.queue.topic_stats("other").unwrap().messages, 2);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_without_a_join_or_with_one_that_cannot_be_is_refused() {
+    let rig = Rig::new();
+    let join = |topic: &str, group: &str, max_in_flight| {
+        let (topic, group) = (topic.to_owned(), group.to_owned());
+        Ask::Join(v1::Join { topic, group, max_in_flight, ..v1::Join::default() })
+    };
+    let cases = [
+        (vec![Some(Ask::Leave(v1::Leave {}))], "the first request is a Join"),
+        (vec![None], "the first request is a Join"),
+        (vec![Some(join("t", "g", 0))], "join.max_in_flight is 0, at least 1 is needed"),
+        (vec![Some(join("t t", "g", 1))], "topic to subscribe to: character ' '"),
+        (vec![Some(join("t", "", 1))], "group to subscribe as: name is empty"),
+        (vec![Some(join("t", "g", 1)), Some(join("t", "g", 1))], "a second Join on one stream"),
+        (vec![Some(join("t", "g", 1)), None], "what is missing"),
+        (vec![Some(join("t", "g", 1)), Some(Ask::AckRows(v1::AckRows::default()))], "id is missing"),
+    ];
+    for (asked, message) in cases {
+        let status = subscribe_until_the_end(&rig, asked).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().starts_with(message), "{status}");
+    }
+    rig.stop().await;
+}
+
+async fn subscribe_until_the_end(rig: &Rig, asked: Vec<Option<Ask>>) -> Result<(), Status> {
+    let requests = asked.into_iter().map(|what| v1::SubscribeRequest { request: 0, what });
+    let mut answers = rig.raw().await.subscribe(stream::iter(requests)).await?.into_inner();
+    while in_time(answers.message()).await?.is_some() {}
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_with_a_number_is_answered_and_one_without_only_if_it_is_wrong() {
+    let rig = Rig::new();
+    let mut client = rig.raw().await;
+    let (requests, mut outgoing) = tokio::sync::mpsc::channel(8);
+    let body = stream::poll_fn(move |context| outgoing.poll_recv(context));
+    let ask = |request, what| v1::SubscribeRequest { request, what: Some(what) };
+    let (topic, group) = (TOPIC.to_owned(), "g".to_owned());
+    let join = v1::Join { topic, group, max_in_flight: 9, ..v1::Join::default() };
+    requests.send(ask(0, Ask::Join(join))).await.unwrap();
+    let mut answers = client.subscribe(body).await.unwrap().into_inner();
+    let unknown = v1::DeliveryId { offset: 77, part: 0, token: 1 };
+    let ack = |ids: Vec<_>| Ask::Ack(v1::Ack { ids });
+    for (request, what) in [
+        (0, ack(vec![])),
+        (5, ack(vec![])),
+        (0, ack(vec![unknown])),
+        (6, Ask::Credits(v1::Credits { max_in_flight: 0 })),
+        (7, Ask::AckUpTo(v1::AckUpTo { offset: 3 })),
+        (0, Ask::Leave(v1::Leave {})),
+    ] {
+        requests.send(ask(request, what)).await.unwrap();
+    }
+    let mut said = Vec::new();
+    while let Some(reply) = in_time(answers.message()).await.unwrap() {
+        if let Some(v1::subscribe_reply::What::Settled(settled)) = reply.what {
+            said.push((settled.request, settled.problem.map(|problem| (problem.kind(), problem.id))));
+        }
+    }
+    let problem = Some((v1::ProblemKind::Unknown, Some(unknown)));
+    assert_eq!(said, [(5, None), (0, problem), (6, None), (7, None)]);
+    rig.stop().await;
+}
