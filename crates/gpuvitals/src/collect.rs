@@ -1,29 +1,149 @@
-//! From queue to store: decode, validate, make durable, acknowledge.
+//! `gpuvitals collect`: from queue to store. Decode, validate, make durable, acknowledge.
 //!
 //! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
 //! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
 //! fills and the source slows down. What can never be stored goes to the dead letters with its reason.
+//!
+//! It ends in order: workers receive nothing more, finish what they hold and leave their group, the store flushes and
+//! closes, the API closes last. What is not finished within the grace goes back to the queue.
 
+mod meter;
 mod opening;
 mod progress;
+mod serving;
+mod settings;
 mod worker;
 
-use gpuvitals_core::causes;
-use gpuvitals_queue::Consumer;
-use tokio::task::{JoinError, JoinSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
+use gpuvitals_core::{Health, causes};
+use gpuvitals_queue::link::{self, AnyConsumer};
+use gpuvitals_store::Store;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
+use crate::logging::Announcer;
 
 pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
+pub(crate) use serving::{listen, open_store};
+pub(crate) use settings::{CollectFlags, Collector};
 pub(crate) use worker::{Ended, Terms};
 
+/// Part of the grace that workers may take to finish what they hold; the rest is the store's.
+const WORKERS_SHARE: u32 = 2;
+
+/// Runs until a signal, or until nothing more can be collected.
+///
+/// # Errors
+/// When something cannot be opened, or the queue refuses the collector for good.
+pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+    crate::limits::raise_open_files();
+    let queue = config.queue_elsewhere();
+    let consumers = consumers(config, &queue)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let outcome = runtime.block_on(serve(config, &queue, consumers, announcer));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(
+    config: &Config,
+    queue: &MessageQueue,
+    consumers: Vec<AnyConsumer>,
+    announcer: Announcer,
+) -> Result<(), Failure> {
+    let listener = listen(config.api.listen, config.collector.api_port, "--api-port").await?;
+    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
+    let store = open_store(&config.store, config.collector.rows_in_memory())?;
+    let progress = Arc::new(Progress::new());
+    let terms = Terms {
+        store: store.clone(),
+        progress: Arc::clone(&progress),
+        ack_timeout: config.collector.ack_timeout(),
+        stop: CancellationToken::new(),
+        abandon: CancellationToken::new(),
+    };
+    announcer.tell(&format!(
+        "collecting topic {} of {} as group {}, {} workers",
+        queue.topic, queue.address, config.collector.group, config.collector.worker_count
+    ));
+    announcer.tell(&format!("collector API: http://{address}/"));
+    let view = View { progress, store: store.clone(), workers: config.collector.worker_count };
+    let stop_api = CancellationToken::new();
+    let api = CollectorApi::new(store.clone(), Arc::new(view));
+    let mut server = tokio::spawn(collector::serve(listener, api, stop_api.clone()));
+    let mut workers = spawn(consumers, &terms);
+
+    let mut failure = tokio::select! {
+        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
+        Some(ended) = workers.join_next() => Some(ended_early(ended)),
+        ended = &mut server => Some(match ended {
+            Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),
+            Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
+        }),
+    };
+
+    let deadline = Instant::now() + config.shutdown.grace;
+    finish(&mut workers, &terms, config.shutdown.grace / WORKERS_SHARE).await;
+    close(&store, deadline, &mut failure).await;
+    stop_api.cancel();
+    if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
+        tracing::warn!("the API still had open connections");
+    }
+    tracing::info!("stopped");
+    failure.map_or(Ok(()), Err)
+}
+
+/// One consumer a worker, of a queue elsewhere; no connection yet.
+///
+/// # Errors
+/// When a name is refused, or what access needs cannot be read.
+pub(crate) fn consumers(config: &Config, queue: &MessageQueue) -> Result<Vec<AnyConsumer>, Failure> {
+    let access = queue.access()?;
+    let (topic, group, options) =
+        (queue.topic.as_str(), config.collector.group.as_str(), config.collector.options());
+    let consumer = |_| {
+        link::consumer(&queue.address, &access, topic, group, &options)
+            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))
+    };
+    (0..config.collector.worker_count).map(consumer).collect()
+}
+
 /// Sets a worker going for each consumer.
-pub(crate) fn spawn<C>(consumers: Vec<C>, terms: &Terms) -> JoinSet<Ended>
-where
-    C: Consumer + Sync + 'static,
-{
+pub(crate) fn spawn(consumers: Vec<AnyConsumer>, terms: &Terms) -> JoinSet<Ended> {
     consumers.into_iter().map(|consumer| worker::work(consumer, terms.clone())).collect()
+}
+
+/// Lets workers finish what they hold; what is not finished in time goes back to the queue.
+pub(crate) async fn finish(workers: &mut JoinSet<Ended>, terms: &Terms, patience: Duration) {
+    terms.stop.cancel();
+    let finished = async { while workers.join_next().await.is_some() {} };
+    if tokio::time::timeout(patience, finished).await.is_err() {
+        tracing::warn!("rows that were received could not be stored in time; the queue delivers them again");
+        terms.abandon.cancel();
+        while workers.join_next().await.is_some() {}
+    }
+}
+
+/// Closes the store.
+pub(crate) async fn close(store: &Store, deadline: Instant, failure: &mut Option<Failure>) {
+    match tokio::time::timeout_at(deadline, store.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+        }
+        Err(_) => tracing::warn!("the store still writes; what is not in files is safe in its log"),
+    }
 }
 
 /// What it means that a worker ended although nobody told it to.
@@ -34,5 +154,27 @@ pub(crate) fn ended_early(ended: Result<Ended, JoinError>) -> Failure {
         }
         Ok(ended) => Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")),
         Err(error) => Failure::caused(Exit::Bug, "a collector ended by a panic", error),
+    }
+}
+
+/// What the API shows.
+#[derive(Debug)]
+struct View {
+    progress: Arc<Progress>,
+    store: Store,
+    workers: usize,
+}
+
+impl CollectorView for View {
+    fn rows_stored(&self) -> u64 {
+        self.progress.rows_stored.load(Ordering::Relaxed)
+    }
+
+    fn health(&self) -> Health {
+        self.progress.health()
+    }
+
+    fn exposition(&self) -> String {
+        meter::render(&self.progress, &self.store.stats(), self.workers)
     }
 }

@@ -8,6 +8,7 @@ use gpuvitals_core::causes;
 use gpuvitals_core::time::FUTURE_MAX_NS;
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
 use gpuvitals_store::{AppendError, Ingest, Store};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Progress, opening};
@@ -144,11 +145,12 @@ async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persis
         return Persisted::Durable;
     }
     let rows: usize = items.iter().map(|item| item.batch.rows()).sum();
+    let began = Instant::now();
     let mut pause = BACKOFF.0;
     loop {
         let error = match store.append(items.to_vec()).await {
             Ok(_) => {
-                progress.stored(rows);
+                progress.stored(rows, began.elapsed());
                 return Persisted::Durable;
             }
             Err(AppendError::Closed) => return Persisted::Closed,
