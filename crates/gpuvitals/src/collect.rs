@@ -2,7 +2,8 @@
 //!
 //! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
 //! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
-//! fills and the source slows down. What can never be stored goes to the dead letters with its reason.
+//! fills and the source slows down; after some minutes it gives back what it has. What can never be stored goes to the
+//! dead letters with its reason.
 //!
 //! It ends in order: workers receive nothing more, finish what they hold and leave their group, the store flushes and
 //! closes, the API closes last. What is not finished within the grace goes back to the queue.
@@ -20,7 +21,8 @@ use std::time::Duration;
 
 use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
 use gpuvitals_core::{Health, causes};
-use gpuvitals_queue::link::{self, AnyConsumer};
+use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
+use gpuvitals_queue::{ConsumerOptions, Queue};
 use gpuvitals_store::Store;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -46,12 +48,12 @@ const WORKERS_SHARE: u32 = 2;
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     crate::limits::raise_open_files();
     let queue = config.queue_elsewhere();
-    let consumers = consumers(config, &queue)?;
+    let member = Member::of(config, &queue, None)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let outcome = runtime.block_on(serve(config, &queue, consumers, announcer));
+    let outcome = runtime.block_on(serve(config, &queue, member, announcer));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -59,7 +61,7 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
 async fn serve(
     config: &Config,
     queue: &MessageQueue,
-    consumers: Vec<AnyConsumer>,
+    member: Member,
     announcer: Announcer,
 ) -> Result<(), Failure> {
     let listener = listen(config.api.listen, config.collector.api_port, "--api-port").await?;
@@ -82,7 +84,7 @@ async fn serve(
     let stop_api = CancellationToken::new();
     let api = CollectorApi::new(store.clone(), Arc::new(view));
     let mut server = tokio::spawn(collector::serve(listener, api, stop_api.clone()));
-    let mut workers = spawn(consumers, &terms);
+    let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 
     let mut failure = tokio::select! {
         signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
@@ -104,24 +106,65 @@ async fn serve(
     failure.map_or(Ok(()), Err)
 }
 
-/// One consumer a worker, of a queue elsewhere; no connection yet.
-///
-/// # Errors
-/// When a name is refused, or what access needs cannot be read.
-pub(crate) fn consumers(config: &Config, queue: &MessageQueue) -> Result<Vec<AnyConsumer>, Failure> {
-    let access = queue.access()?;
-    let (topic, group, options) =
-        (queue.topic.as_str(), config.collector.group.as_str(), config.collector.options());
-    let consumer = |_| {
-        link::consumer(&queue.address, &access, topic, group, &options)
-            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))
-    };
-    (0..config.collector.worker_count).map(consumer).collect()
+/// A place in a group of a topic, to be taken as often as need be.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    way: Way,
+    topic: String,
+    group: String,
+    options: ConsumerOptions,
 }
 
-/// Sets a worker going for each consumer.
-pub(crate) fn spawn(consumers: Vec<AnyConsumer>, terms: &Terms) -> JoinSet<Ended> {
-    consumers.into_iter().map(|consumer| worker::work(consumer, terms.clone())).collect()
+/// Where the queue is.
+#[derive(Debug, Clone)]
+enum Way {
+    Here(Queue),
+    Elsewhere(QueueUrl, Access),
+}
+
+impl Member {
+    /// A worker's place, with the queue of this process, if it is in this process.
+    ///
+    /// # Errors
+    /// When what access needs cannot be read.
+    pub(crate) fn of(config: &Config, queue: &MessageQueue, here: Option<&Queue>) -> Result<Self, Failure> {
+        let way = match here {
+            Some(queue) => Way::Here(queue.clone()),
+            None => Way::Elsewhere(queue.address.clone(), queue.access()?),
+        };
+        let (topic, group) = (queue.topic.clone(), config.collector.group.clone());
+        Ok(Self { way, topic, group, options: config.collector.options() })
+    }
+
+    /// Joins. A queue elsewhere is not asked before something is received.
+    ///
+    /// # Errors
+    /// When a name is refused, or what access needs cannot be read.
+    pub(crate) async fn join(&self) -> Result<AnyConsumer, Failure> {
+        let (topic, group) = (self.topic.as_str(), self.group.as_str());
+        let refused = "configuration: message_queue, collector";
+        match &self.way {
+            Way::Here(queue) => queue
+                .subscribe(topic, group, &self.options)
+                .await
+                .map(AnyConsumer::InProcess)
+                .map_err(|error| Failure::caused(Exit::Config, refused, error)),
+            Way::Elsewhere(url, access) => link::consumer(url, access, topic, group, &self.options)
+                .map_err(|error| Failure::caused(Exit::Config, refused, error)),
+        }
+    }
+}
+
+/// Sets workers going. Their group is there from now on, before anything is published to a queue of this process.
+///
+/// # Errors
+/// When a worker cannot join.
+pub(crate) async fn spawn(workers: usize, member: &Member, terms: &Terms) -> Result<JoinSet<Ended>, Failure> {
+    let mut joined = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        joined.push(member.join().await?);
+    }
+    Ok(joined.into_iter().map(|consumer| worker::work(consumer, member.clone(), terms.clone())).collect())
 }
 
 /// Lets workers finish what they hold; what is not finished in time goes back to the queue.
@@ -152,8 +195,13 @@ pub(crate) fn ended_early(ended: Result<Ended, JoinError>) -> Failure {
         Ok(Ended::Queue(error)) => {
             Failure::new(Exit::Unavailable, format!("nothing can be collected any more: {}", causes(&error)))
         }
-        Ok(ended) => Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")),
-        Err(error) => Failure::caused(Exit::Bug, "a collector ended by a panic", error),
+        Ok(Ended::Refused(failure)) => failure,
+        Ok(Ended::Stopped | Ended::StoreClosed) => {
+            Failure::new(Exit::Bug, "a collector ended before its time")
+        }
+        Ok(Ended::Panicked(error)) | Err(error) => {
+            Failure::caused(Exit::Bug, "a collector ended by a panic", error)
+        }
     }
 }
 

@@ -93,10 +93,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let (config, announcer) = settled(&layers()?, "agent")?;
             agent::run(config, announcer, &|| layers()?.check())
         }
-        Command::Broker(flags) => {
-            let (config, announcer) = settled(&layers(flags.overrides())?, "broker")?;
-            broker::run(&config, announcer)
-        }
+        Command::Broker(flags) => serve("broker", flags.overrides(), broker::run),
         Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
         Command::Clocks(flags) => {
             return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, ServeError};
-use gpuvitals_queue::link::{AnyConsumer, Scheme};
 use gpuvitals_queue::Queue;
+use gpuvitals_queue::link::Scheme;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config};
@@ -48,7 +48,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let listener = collect::listen(config.api.listen, config.api.port, "--port").await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
     let store = collect::open_store(&config.store, config.collector.rows_in_memory())?;
-    let Queueing { here, outlet, consumers } = Queueing::of(config).await?;
+    let Queueing { here, outlet, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let status = Arc::new(Status::new(queue, opened.progress(), opened.kind()));
 
@@ -67,7 +67,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
         stop: CancellationToken::new(),
         abandon: CancellationToken::new(),
     };
-    let mut collectors = collect::spawn(consumers, &terms);
+    let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
     let mut source_broken = false;
     let source_thread = opened.spawn(outlet, &stop_source);
 
@@ -123,28 +123,21 @@ struct Queueing {
     /// The queue and its ports, where it is in this process.
     here: Option<(Queue, broker::Serving)>,
     outlet: Outlet,
-    consumers: Vec<AnyConsumer>,
+    member: collect::Member,
 }
 
 impl Queueing {
     async fn of(config: &Config) -> Result<Self, Failure> {
         let settings = &config.message_queue;
         if settings.address.scheme != Scheme::InProcess {
-            let (outlet, consumers) = (Outlet::elsewhere(settings)?, collect::consumers(config, settings)?);
-            return Ok(Self { here: None, outlet, consumers });
+            let member = collect::Member::of(config, settings, None)?;
+            return Ok(Self { here: None, outlet: Outlet::elsewhere(settings)?, member });
         }
         let queue = broker::open(config).await?;
-        let mut consumers = Vec::with_capacity(config.collector.worker_count);
-        for _ in 0..config.collector.worker_count {
-            let options = config.collector.options();
-            let joined = queue.subscribe(&settings.topic, &config.collector.group, &options).await;
-            let refused =
-                |error| Failure::caused(Exit::Config, "configuration: message_queue, collector", error);
-            consumers.push(AnyConsumer::InProcess(joined.map_err(refused)?));
-        }
+        let member = collect::Member::of(config, settings, Some(&queue))?;
         let outlet = Outlet::Here { queue: queue.clone(), topic: settings.topic.clone() };
         let serving = broker::Serving::beside(config, &queue).await?;
-        Ok(Self { here: Some((queue, serving)), outlet, consumers })
+        Ok(Self { here: Some((queue, serving)), outlet, member })
     }
 }
 
