@@ -10,7 +10,7 @@
 //! - [`broker`]: topics, groups, leases, redelivery, dead letters and flow control as a state machine
 //!   without I/O. Time is an argument, randomness comes from a seed, so every behaviour can be replayed.
 //! - [`service`]: what other parts of the program hold. [`Queue::in_process`] wraps a broker for one
-//!   process, [`Queue::open`] one that lies in a directory; [`Producer`] and [`Consumer`] are what every transport offers.
+//!   process; [`Producer`] and [`Consumer`] are what every transport offers.
 //!
 //! Promises:
 //!
@@ -37,14 +37,15 @@
 //! # }
 //! ```
 //!
-//! In memory it ends with its process; [`Queue::open`] keeps it in a directory. It never opens payloads.
+//! What it is not: it does not keep messages over a restart (memory durability, as [`Receipt`] says),
+//! and it does not open payloads.
 
 pub mod broker;
 mod config;
 mod frame;
-mod journal;
 pub mod link;
 mod name;
+pub mod nats;
 pub mod protocol;
 mod rows;
 pub mod server;
@@ -59,7 +60,6 @@ pub use broker::{
 };
 pub use config::{Drain, QueueConfig, WhenFull};
 pub use frame::{ContentType, Encoding, Frame, Millis, ProducerStamp};
-pub use journal::{OpenError, Opened};
 pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
 pub use rows::Rows;
 pub use service::{

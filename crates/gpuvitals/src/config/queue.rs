@@ -31,6 +31,8 @@ pub(crate) struct MessageQueue {
     client_key: PathBuf,
     /// File that holds the token; empty: none.
     token_file: PathBuf,
+    /// NATS: file with JWT and key of its user; empty: none.
+    credentials_file: PathBuf,
 }
 
 impl MessageQueue {
@@ -53,6 +55,7 @@ impl MessageQueue {
             ca: set(&self.ca).map(Path::to_path_buf),
             identity: set(&self.client_cert).map(|cert| (cert.to_path_buf(), self.client_key.clone())),
             token,
+            credentials: set(&self.credentials_file).map(Path::to_path_buf),
         })
     }
 }

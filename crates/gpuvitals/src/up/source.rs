@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::{Batch, Table, causes};
-use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_queue::Queue;
+use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
@@ -20,7 +21,7 @@ use crate::clock;
 use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
-use crate::pipe::{self, Described, End, Outlet, Progress, Publisher};
+use crate::pipe::{self, Described, End, Progress};
 use crate::sampling;
 
 /// How long workers may take to end; one that waits for a sick device is left.
@@ -62,8 +63,6 @@ pub(crate) struct Running {
     /// None while it works; then how it ended. Closed without an end: its thread panicked.
     end: watch::Receiver<Option<Result<(), String>>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// Its queue is waited for no longer.
-    give_up: CancellationToken,
 }
 
 /// Opens what the settings name.
@@ -106,7 +105,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
             (Kind::Simulated(Box::new(simulated)), text)
         }
     };
-    Ok(Opened { source, progress: Arc::new(Progress::new()), announcement })
+    Ok(Opened { source, progress: Arc::default(), announcement })
 }
 
 /// The GPUs of this machine. The host's own values have no place in the store yet.
@@ -154,7 +153,13 @@ fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
         ..CsvConfig::default()
     };
     let input = CsvInput::from(Path::new(&settings.csv));
-    CsvSource::open(input, config, now_ns).map_err(|error| pipe::cannot_replay(&error))
+    CsvSource::open(input, config, now_ns).map_err(|error| {
+        let exit = match &error {
+            CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
+            _ => Exit::Data,
+        };
+        Failure::new(exit, format!("cannot replay {}", causes(&error)))
+    })
 }
 
 impl Opened {
@@ -179,14 +184,11 @@ impl Opened {
     }
 
     /// Sets it going.
-    pub(crate) fn spawn(self, outlet: Outlet, stop: &CancellationToken) -> Running {
+    pub(crate) fn spawn(self, queue: &Queue, topic: &str, stop: &CancellationToken) -> Running {
         let (tell, end) = watch::channel(None);
-        let give_up = CancellationToken::new();
-        let (runtime, stop, progress) = (Handle::current(), stop.clone(), self.progress);
-        let mut sink = Publisher { outlet, runtime: runtime.clone(), progress: Arc::clone(&progress) };
-        let end_of_patience = give_up.clone();
+        let runtime = Handle::current();
+        let (queue, topic, stop, progress) = (queue.clone(), topic.to_owned(), stop.clone(), self.progress);
         let work = move || {
-            let give_up = end_of_patience;
             let end = match self.source {
                 Kind::None => {
                     tell.send_replace(Some(Ok(())));
@@ -199,10 +201,10 @@ impl Opened {
                     if let Err(failure) = &asking {
                         tracing::error!(reason = %failure, "who holds the GPUs is not told");
                     }
-                    pipe::run(sampler, &mut sink, &progress, &runtime, &stop, &give_up)
+                    pipe::run(sampler, &queue, &topic, &progress, &runtime, &stop)
                 }
-                Kind::Csv(csv) => pipe::run(*csv, &mut sink, &progress, &runtime, &stop, &give_up),
-                Kind::Simulated(sim) => pipe::run(*sim, &mut sink, &progress, &runtime, &stop, &give_up),
+                Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
+                Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
             };
             let described = progress.to_json();
             tell.send_replace(Some(match end {
@@ -221,7 +223,7 @@ impl Opened {
         if let Err(error) = &thread {
             tracing::error!(%error, "no thread for the source");
         }
-        Running { end, thread: thread.ok(), give_up }
+        Running { end, thread: thread.ok() }
     }
 }
 
@@ -246,9 +248,8 @@ impl Running {
         match tokio::time::timeout(grace, joined).await {
             Ok(Ok(true)) => {}
             Ok(_) => tracing::error!("the source's thread panicked"),
-            Err(_) => tracing::warn!("the source still waits for its input or for the queue"),
+            Err(_) => tracing::warn!("the source still waits for its input"),
         }
-        self.give_up.cancel();
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Access {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Who it is: sent as `authorization: Bearer …` (to NATS as its token).
     pub token: Option<Token>,
+    /// The same for NATS where it knows users by JWT and key: the file that `nsc` writes (`.creds`).
+    pub credentials: Option<PathBuf>,
 }
 
 /// A secret that names its bearer. Never printed.

@@ -31,6 +31,7 @@ use crate::broker::{
 };
 use crate::frame::Frame;
 use crate::name::NameError;
+use crate::nats::{NatsConsumer, NatsProducer, NatsSettings};
 use crate::rows::Rows;
 use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer};
 
@@ -89,7 +90,10 @@ pub fn producer(
     match url.scheme {
         Scheme::Grpc => GrpcProducer::new(url, access, topic).map(AnyProducer::Grpc),
         Scheme::Http => HttpProducer::new(url, access, topic).map(AnyProducer::Http),
-        Scheme::InProcess | Scheme::Nats => Err(ConnectError::NoNetwork { url: url.clone() }),
+        Scheme::Nats => NatsProducer::new(url, access, &topic.into(), NatsSettings::default())
+            .map(Box::new)
+            .map(AnyProducer::Nats),
+        Scheme::InProcess => Err(ConnectError::NoNetwork { url: url.clone() }),
     }
 }
 
@@ -109,7 +113,13 @@ pub fn consumer(
         Scheme::Grpc | Scheme::Http => {
             GrpcConsumer::new(url, access, topic, group, options).map(AnyConsumer::Grpc)
         }
-        Scheme::InProcess | Scheme::Nats => Err(ConnectError::NoNetwork { url: url.clone() }),
+        Scheme::Nats => {
+            let (topic, group) = (topic.into(), group.into());
+            NatsConsumer::new(url, access, &topic, &group, options, NatsSettings::default())
+                .map(Box::new)
+                .map(AnyConsumer::Nats)
+        }
+        Scheme::InProcess => Err(ConnectError::NoNetwork { url: url.clone() }),
     }
 }
 
@@ -122,6 +132,8 @@ pub enum AnyProducer {
     Grpc(GrpcProducer),
     /// Elsewhere, by HTTP.
     Http(HttpProducer),
+    /// NATS JetStream.
+    Nats(Box<NatsProducer>),
 }
 
 /// A consumer, wherever its queue is.
@@ -131,6 +143,8 @@ pub enum AnyConsumer {
     InProcess(InProcessConsumer),
     /// Elsewhere, by gRPC.
     Grpc(GrpcConsumer),
+    /// NATS JetStream.
+    Nats(Box<NatsConsumer>),
 }
 
 impl Producer for AnyProducer {
@@ -139,6 +153,7 @@ impl Producer for AnyProducer {
             Self::InProcess(producer) => producer.publish(frame).await,
             Self::Grpc(producer) => producer.publish(frame).await,
             Self::Http(producer) => producer.publish(frame).await,
+            Self::Nats(producer) => producer.publish(frame).await,
         }
     }
 }
@@ -148,6 +163,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.receive().await,
             Self::Grpc(consumer) => consumer.receive().await,
+            Self::Nats(consumer) => consumer.receive().await,
         }
     }
 
@@ -155,6 +171,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.ack(ids).await,
             Self::Grpc(consumer) => consumer.ack(ids).await,
+            Self::Nats(consumer) => consumer.ack(ids).await,
         }
     }
 
@@ -162,6 +179,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.ack_rows(id, rows).await,
             Self::Grpc(consumer) => consumer.ack_rows(id, rows).await,
+            Self::Nats(consumer) => consumer.ack_rows(id, rows).await,
         }
     }
 
@@ -169,6 +187,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.ack_up_to(offset).await,
             Self::Grpc(consumer) => consumer.ack_up_to(offset).await,
+            Self::Nats(consumer) => consumer.ack_up_to(offset).await,
         }
     }
 
@@ -176,6 +195,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.nack(nacks).await,
             Self::Grpc(consumer) => consumer.nack(nacks).await,
+            Self::Nats(consumer) => consumer.nack(nacks).await,
         }
     }
 
@@ -183,6 +203,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.extend(ids, by).await,
             Self::Grpc(consumer) => consumer.extend(ids, by).await,
+            Self::Nats(consumer) => consumer.extend(ids, by).await,
         }
     }
 
@@ -190,6 +211,7 @@ impl Consumer for AnyConsumer {
         match self {
             Self::InProcess(consumer) => consumer.leave().await,
             Self::Grpc(consumer) => consumer.leave().await,
+            Self::Nats(consumer) => consumer.leave().await,
         }
     }
 }

@@ -28,11 +28,15 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    /// The longest wait after so many failures in a row, from 1.
+    pub fn longest_after(&self, failures: u32) -> Duration {
+        let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.base.saturating_mul(doubled).min(self.cap)
+    }
+
     /// The wait after so many failures in a row, from 1.
     pub fn after(&self, failures: u32) -> Duration {
-        let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        let longest = self.base.saturating_mul(doubled).min(self.cap);
-        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = u64::try_from(self.longest_after(failures).as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(random() % nanos.saturating_add(1).max(1))
     }
 }

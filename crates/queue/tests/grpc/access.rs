@@ -52,7 +52,7 @@ impl Papers {
 
     fn access(&self, with_identity: bool) -> Access {
         let identity = with_identity.then(|| (self.file("client.pem"), self.file("client.key")));
-        Access { ca: Some(self.file("ca.pem")), identity, token: None }
+        Access { ca: Some(self.file("ca.pem")), identity, ..Access::default() }
     }
 }
 

@@ -1,0 +1,420 @@
+//! Receiving from JetStream.
+
+mod held;
+mod seat;
+mod settle;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream::AckKind;
+use async_nats::{Message, Subject, jetstream};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use self::held::{Held, Loan, Standing};
+use self::seat::{Came, Member, Seat};
+use super::error::NatsError;
+use super::head;
+use super::names::{self, Topic};
+use super::session::Endpoint;
+use super::settings::NatsSettings;
+use super::trim::Trim;
+use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Failure, Nack, ReceiveError, SettleError};
+use crate::frame::{ContentType, Frame, Millis};
+use crate::link::{Access, Backoff, ConnectError, QueueUrl};
+use crate::rows::Rows;
+use crate::service::{Clock, Consumer};
+
+/// Waits between two tries to get at the queue.
+const RETRY: Backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(5) };
+
+/// Most messages of one pull.
+const PULL_MAX: u64 = 256;
+
+/// A member of a group of a topic in NATS JetStream. It connects with the first [`Consumer::receive`], and again
+/// whenever the connection is lost.
+#[derive(Debug)]
+pub struct NatsConsumer {
+    member: Member,
+    group: Arc<str>,
+    clock: Clock,
+    seat: Option<Seat>,
+    /// Fetched, and beyond the credits so far; since when.
+    waiting: VecDeque<(Loan, Instant)>,
+    held: Mutex<Held>,
+    /// Something was settled: there may be credits.
+    freed: Notify,
+    /// Messages (rows) in a frame, about.
+    rows_per_frame: u64,
+    failures: u32,
+    retry_at: Option<Instant>,
+    /// When it was seen last what has come.
+    looked_at: Instant,
+    trim: Trim,
+}
+
+/// Why nothing is received now.
+enum Trouble {
+    Nats(NatsError),
+    GroupGone,
+}
+
+impl From<NatsError> for Trouble {
+    fn from(error: NatsError) -> Self {
+        Self::Nats(error)
+    }
+}
+
+impl NatsConsumer {
+    /// A member of `group` of `topic`.
+    ///
+    /// # Errors
+    ///
+    /// A name is refused.
+    pub fn new(
+        url: &QueueUrl,
+        access: &Access,
+        topic: &str,
+        group: &str,
+        options: &ConsumerOptions,
+        settings: NatsSettings,
+    ) -> Result<Self, ConnectError> {
+        let member = Member {
+            endpoint: Endpoint::new(url, access),
+            topic: Topic::new(topic).map_err(|source| ConnectError::Name { what: "topic", source })?,
+            consumer: names::consumer(group)
+                .map_err(|source| ConnectError::Name { what: "group", source })?,
+            settings,
+            options: *options,
+        };
+        Ok(Self {
+            member,
+            group: group.into(),
+            clock: Clock::system(),
+            seat: None,
+            waiting: VecDeque::new(),
+            held: Mutex::default(),
+            freed: Notify::new(),
+            rows_per_frame: 1,
+            failures: 0,
+            retry_at: None,
+            looked_at: Instant::now(),
+            trim: Trim::default(),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes one step towards messages.
+    async fn step(&mut self) -> Result<Vec<Delivery>, Trouble> {
+        if self.seat.is_none() {
+            // Seldom, and large: not part of every receive.
+            self.seat = Some(Box::pin(Seat::take(&self.member)).await?);
+            self.looked_at = Instant::now();
+        }
+        while let Some(came) = self.seat.as_mut().and_then(Seat::come_already) {
+            self.take_in(came?, self.looked_at).await?;
+        }
+        self.looked_at = Instant::now();
+        self.keep_waiting().await;
+        let deliveries = self.hand_out();
+        if !deliveries.is_empty() {
+            return Ok(deliveries);
+        }
+        self.trim().await;
+        let (in_flight, next_end) = self.held().in_flight(Instant::now());
+        let credits = u64::from(self.member.options.max_in_flight.get()).saturating_sub(in_flight);
+        if credits == 0 || !self.waiting.is_empty() {
+            // Whatever is beyond the credits now: something is in flight.
+            let end = tokio::time::sleep_until(next_end.unwrap_or(self.looked_at));
+            tokio::select! { () = self.freed.notified() => {}, () = end => {} }
+            return Ok(Vec::new());
+        }
+        let frames = (credits / self.rows_per_frame.max(1)).clamp(1, PULL_MAX);
+        let Some(seat) = &mut self.seat else { return Ok(Vec::new()) };
+        let came = seat.wait(usize::try_from(frames).unwrap_or(1)).await?;
+        self.looked_at = Instant::now();
+        self.take_in(came, self.looked_at).await?;
+        Ok(Vec::new())
+    }
+
+    /// Takes what came, not before `since`.
+    async fn take_in(&mut self, came: Came, since: Instant) -> Result<(), Trouble> {
+        let message = match came {
+            Came::Message(message) => message,
+            Came::GroupGone => return Err(Trouble::GroupGone),
+            Came::Nothing => return Ok(()),
+        };
+        let Some(seat) = &self.seat else { return Ok(()) };
+        let message = jetstream::Message { message, context: seat.session.jetstream.clone() };
+        match self.read(&message, seat) {
+            Some(Read::Loan(loan)) => {
+                self.rows_per_frame = (self.rows_per_frame * 3 + loan.rows.len()).div_ceil(4);
+                self.waiting.push_back((loan, since));
+            }
+            Some(Read::Settled(reply, kind)) => self.tell(&reply, kind).await,
+            Some(Read::Dead(loan, reason)) => Box::pin(self.bury_at_delivery(&loan, &reason)).await,
+            None => tracing::debug!(subject = %message.subject, "not a message of JetStream"),
+        }
+        Ok(())
+    }
+
+    /// Asks more time for what has been waiting for credits.
+    async fn keep_waiting(&mut self) {
+        let now = self.looked_at;
+        let is_old = |(loan, since): &(Loan, Instant)| now.duration_since(*since) > loan.patience / 4;
+        let old: Vec<_> =
+            self.waiting.iter().filter(|one| is_old(one)).map(|(loan, _)| loan.reply.clone()).collect();
+        for reply in old {
+            self.tell(&reply, AckKind::Progress).await;
+        }
+        for one in self.waiting.iter_mut().filter(|one| is_old(one)) {
+            one.1 = now;
+        }
+    }
+
+    /// Lends what the credits allow.
+    fn hand_out(&mut self) -> Vec<Delivery> {
+        let now = Instant::now();
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        held.forget_over(now);
+        let (mut in_flight, _) = held.in_flight(now);
+        let max_in_flight = u64::from(self.member.options.max_in_flight.get());
+        let max_batch = self.member.options.max_batch.map_or(u64::MAX, |max| u64::from(max.get()));
+        let (mut deliveries, mut granted) = (Vec::new(), 0);
+        while let Some((loan, _)) = self.waiting.front() {
+            let count = loan.rows.len();
+            let has_credits = in_flight == 0 || in_flight + count <= max_in_flight;
+            if !has_credits || (granted > 0 && granted + count > max_batch) {
+                break;
+            }
+            let Some((loan, _)) = self.waiting.pop_front() else { break };
+            (in_flight, granted) = (in_flight + count, granted + count);
+            let time = self.member.ack_timeout().min(loan.patience);
+            deliveries.push(Delivery {
+                id: loan.id,
+                topic: Arc::clone(&self.member.topic.name),
+                frame: Arc::clone(&loan.frame),
+                rows: loan.rows.clone(),
+                attempt: loan.attempt,
+                published_at: loan.published_at,
+                deadline: self.clock.now().after(time),
+            });
+            held.lend(Arc::new(loan), now + time);
+        }
+        deliveries
+    }
+
+    /// Reads a message; `None` if it is none of JetStream.
+    fn read(&self, message: &jetstream::Message, seat: &Seat) -> Option<Read> {
+        let reply = message.reply.clone()?;
+        let info = message.info().ok()?;
+        let token = u32::try_from(info.delivered).unwrap_or(u32::MAX);
+        let stored_at = Millis(u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or(0));
+        let offset = info.stream_sequence;
+        let mut loan = Loan {
+            reply,
+            id: DeliveryId { offset, part: 0, token },
+            frame: Arc::new(Frame::new(ContentType::Json, 1, message.payload.clone())),
+            rows: Rows::all(1),
+            attempt: token,
+            origin: offset,
+            published_at: stored_at,
+            patience: seat.patience(token),
+        };
+        let headers = message.headers.as_ref();
+        let understood = head::frame(headers, &message.payload)
+            .and_then(|frame| head::again(headers, frame.count).map(|again| (frame, again)));
+        let (frame, again) = match understood {
+            Ok(understood) => understood,
+            Err(unreadable) => {
+                return Some(Read::Dead(loan, Failure::Rejected(unreadable.to_string().into())));
+            }
+        };
+        loan.rows = Rows::all(frame.count);
+        loan.frame = Arc::new(frame);
+        if let Some((remnant, due)) = again {
+            if remnant.group != self.group {
+                return Some(Read::Settled(loan.reply, AckKind::Ack));
+            }
+            let early = due.since(self.clock.now()).min(self.member.settings.backoff.cap);
+            if !early.is_zero() {
+                return Some(Read::Settled(loan.reply, AckKind::Nak(Some(early))));
+            }
+            // The delivery before it was due was none.
+            let tries = if due > stored_at { token.saturating_sub(1).max(1) } else { token };
+            loan.attempt = remnant.attempts.saturating_add(tries);
+            (loan.rows, loan.origin, loan.published_at) =
+                (remnant.rows, remnant.offset, remnant.published_at);
+        }
+        let tries_max = self.member.settings.max_retries.saturating_add(1);
+        Some(if loan.attempt > tries_max { Read::Dead(loan, Failure::AckTimeout) } else { Read::Loan(loan) })
+    }
+
+    /// Removes, now and then, what all groups have acknowledged.
+    async fn trim(&mut self) {
+        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.shelf.is_trimmed) {
+            Box::pin(self.trim.run(&seat.session, &seat.shelf.stream)).await;
+        }
+    }
+}
+
+/// What a message is for this group.
+enum Read {
+    /// Something to lend.
+    Loan(Loan),
+    /// Nothing, or nothing yet: this is the answer.
+    Settled(Subject, AckKind),
+    /// It was tried too often, or cannot be read.
+    Dead(Loan, Failure),
+}
+
+impl Consumer for NatsConsumer {
+    async fn receive(&mut self) -> Result<Vec<Delivery>, ReceiveError> {
+        loop {
+            if let Some(retry_at) = self.retry_at {
+                tokio::time::sleep_until(retry_at).await;
+                self.retry_at = None;
+            }
+            match self.step().await {
+                Ok(deliveries) => {
+                    self.failures = 0;
+                    if !deliveries.is_empty() {
+                        return Ok(deliveries);
+                    }
+                }
+                Err(Trouble::GroupGone) => return Err(ReceiveError::NotSubscribed),
+                Err(Trouble::Nats(error)) if error.is_lasting() => {
+                    return Err(ReceiveError::Refused { reason: error.to_string().into() });
+                }
+                Err(Trouble::Nats(error)) => {
+                    if self.failures == 0 {
+                        tracing::warn!(%error, topic = &*self.member.topic.name, "cannot receive; trying again");
+                    }
+                    self.seat = None;
+                    self.failures = self.failures.saturating_add(1);
+                    self.retry_at = Some(Instant::now() + RETRY.after(self.failures));
+                }
+            }
+        }
+    }
+
+    async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
+        let mut unknown = Strays::default();
+        let mut ends = Vec::new();
+        let mut count = 0;
+        {
+            let (mut held, now) = (self.held(), Instant::now());
+            for id in ids {
+                if held.standing(*id, now) == Standing::Unknown {
+                    unknown.add(*id);
+                    continue;
+                }
+                let (rows, end) = held.ack(*id, None);
+                count += rows;
+                ends.extend(end);
+            }
+        }
+        self.end(ends).await?;
+        unknown.into_unknown().map_or(Ok(count), Err)
+    }
+
+    async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
+        let (count, end) = {
+            let mut held = self.held();
+            if held.standing(id, Instant::now()) == Standing::Unknown {
+                return Err(SettleError::Unknown { id, more: 0 });
+            }
+            held.ack(id, Some(rows))
+        };
+        self.end(end).await?;
+        Ok(count)
+    }
+
+    async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
+        let ids = self.held().up_to(offset);
+        self.ack(&ids).await
+    }
+
+    async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
+        let (mut unknown, mut lost, mut count) = (Strays::default(), None, 0);
+        for nack in nacks {
+            let moved = {
+                let (mut held, now) = (self.held(), Instant::now());
+                if held.standing(nack.id, now) == Standing::Unknown {
+                    unknown.add(nack.id);
+                    continue;
+                }
+                held.begin_move(nack.id, nack.rows.as_ref(), now)
+            };
+            let Some(moved) = moved else { continue };
+            match self.refuse(&moved, nack).await {
+                Ok(()) => count += moved.rows.len(),
+                Err(error) => lost = Some(error),
+            }
+        }
+        match lost.or(unknown.into_unknown()) {
+            Some(error) => Err(error),
+            None => Ok(count),
+        }
+    }
+
+    async fn extend(&self, ids: &[DeliveryId], _by: Duration) -> Result<(), SettleError> {
+        let (mut unknown, mut over, mut extended) = (Strays::default(), Strays::default(), Vec::new());
+        {
+            let (mut held, now) = (self.held(), Instant::now());
+            for id in ids {
+                match held.standing(*id, now) {
+                    Standing::Unknown => unknown.add(*id),
+                    Standing::Over => over.add(*id),
+                    Standing::Leased => extended.extend(held.extend(*id, now)),
+                }
+            }
+        }
+        for loan in extended {
+            self.send(&loan.reply, AckKind::Progress).await?;
+        }
+        unknown.into_unknown().or(over.into_over()).map_or(Ok(()), Err)
+    }
+
+    async fn leave(mut self) {
+        let left = match &mut self.seat {
+            Some(seat) => seat.close().await,
+            None => return,
+        };
+        let fetched = left.into_iter().filter_map(|message: Message| message.reply);
+        let waiting = self.waiting.drain(..).map(|(loan, _)| loan.reply);
+        let replies: Vec<_> = fetched.chain(waiting).collect();
+        let leased = self.held().drain();
+        for reply in replies.iter().chain(leased.iter().map(|loan| &loan.reply)) {
+            self.tell(reply, AckKind::Nak(None)).await;
+        }
+        self.flush().await;
+    }
+}
+
+/// Deliveries that a call could not apply to.
+#[derive(Default)]
+struct Strays {
+    first: Option<DeliveryId>,
+    count: usize,
+}
+
+impl Strays {
+    fn add(&mut self, id: DeliveryId) {
+        self.first.get_or_insert(id);
+        self.count += 1;
+    }
+
+    fn into_unknown(self) -> Option<SettleError> {
+        self.first.map(|id| SettleError::Unknown { id, more: self.count.saturating_sub(1) })
+    }
+
+    fn into_over(self) -> Option<SettleError> {
+        self.first.map(|id| SettleError::LeaseOver { id, more: self.count.saturating_sub(1) })
+    }
+}

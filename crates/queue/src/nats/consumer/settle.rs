@@ -1,0 +1,153 @@
+//! What is told to the server about deliveries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Subject;
+use async_nats::jetstream::AckKind;
+
+use super::NatsConsumer;
+use super::held::{End, Loan, Move};
+use super::seat::Seat;
+use crate::broker::{Failure, Nack, NackKind, SettleError};
+use crate::frame::Millis;
+use crate::nats::dead;
+use crate::nats::error::NatsError;
+use crate::nats::head;
+use crate::nats::producer;
+
+/// How long an answer waits for room on its way out, and for all of them to be out at the end.
+const SENDS_WITHIN: Duration = Duration::from_secs(2);
+
+impl NatsConsumer {
+    /// Tells the server about a delivery.
+    pub(super) async fn send(&self, reply: &Subject, kind: AckKind) -> Result<(), SettleError> {
+        let Some(seat) = &self.seat else { return Err(SettleError::ConnectionLost) };
+        let sent = seat.session.client.publish(reply.clone(), kind.into());
+        match tokio::time::timeout(SENDS_WITHIN, sent).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(SettleError::ConnectionLost),
+        }
+    }
+
+    /// Tells the server about a delivery; if it does not learn of it, the message comes again, which is no harm.
+    pub(super) async fn tell(&self, reply: &Subject, kind: AckKind) {
+        if self.send(reply, kind).await.is_err() {
+            tracing::debug!(%reply, "an answer to NATS did not get out");
+        }
+    }
+
+    /// Tells the server about messages whose last row is settled.
+    pub(super) async fn end(&self, ends: impl IntoIterator<Item = End>) -> Result<(), SettleError> {
+        for end in ends {
+            match end {
+                End::Acknowledge(loan) => {
+                    self.send(&loan.reply, AckKind::Ack).await?;
+                    self.trim.acknowledged();
+                }
+                End::Again(loan) => self.send(&loan.reply, AckKind::Nak(Some(self.pause(&loan)))).await?,
+            }
+        }
+        self.freed.notify_one();
+        Ok(())
+    }
+
+    /// Does with refused rows what is asked for.
+    pub(super) async fn refuse(&self, moved: &Move, nack: &Nack) -> Result<(), SettleError> {
+        let (loan, reason) = (&moved.loan, &nack.reason);
+        let was_last = loan.attempt > self.member.settings.max_retries;
+        let dead = match nack.kind {
+            NackKind::Reject => Some(Failure::Rejected(Arc::clone(reason))),
+            NackKind::Retry if was_last => Some(Failure::Refused(Arc::clone(reason))),
+            NackKind::Retry | NackKind::Release => None,
+        };
+        let outcome = match (&dead, nack.kind) {
+            (Some(failure), _) => Box::pin(self.bury(moved, failure)).await,
+            (None, _) if !moved.is_whole => Box::pin(self.publish_again(moved, nack.kind)).await,
+            (None, _) => Ok(()),
+        };
+        let has_arrived = outcome.is_ok();
+        if let Err(error) = outcome {
+            let topic = &*self.member.topic.name;
+            tracing::warn!(%error, topic, id = %loan.id, "refused rows could not be moved; the message comes again");
+        }
+        if moved.is_whole {
+            let kind = match (&dead, nack.kind) {
+                (Some(_), _) if has_arrived => AckKind::Term,
+                (None, NackKind::Release) => AckKind::Nak(None),
+                _ => AckKind::Nak(Some(self.pause(loan))),
+            };
+            self.send(&loan.reply, kind).await?;
+            self.trim.acknowledged();
+        } else {
+            let end = self.held().end_move(loan.id, has_arrived);
+            self.end(end).await?;
+        }
+        self.freed.notify_one();
+        if has_arrived { Ok(()) } else { Err(SettleError::ConnectionLost) }
+    }
+
+    /// Moves a message that nobody is to try any more.
+    pub(super) async fn bury_at_delivery(&self, loan: &Loan, failure: &Failure) {
+        // The delivery that finds it used up is no try.
+        let attempts = loan.attempt.saturating_sub(u32::from(*failure == Failure::AckTimeout));
+        match self.write_dead(loan, &loan.rows, attempts, failure).await {
+            Ok(()) => self.tell(&loan.reply, AckKind::Term).await,
+            Err(error) => {
+                let topic = &*self.member.topic.name;
+                tracing::warn!(%error, topic, id = %loan.id, "a dead letter could not be kept; the message comes again");
+                self.tell(&loan.reply, AckKind::Nak(Some(self.pause(loan)))).await;
+            }
+        }
+    }
+
+    /// Sends out what is still on its way.
+    pub(super) async fn flush(&self) {
+        if let Some(seat) = &self.seat
+            && !matches!(tokio::time::timeout(SENDS_WITHIN, seat.session.client.flush()).await, Ok(Ok(())))
+        {
+            tracing::debug!("not all answers got out to NATS; what they were about comes again");
+        }
+    }
+
+    async fn bury(&self, moved: &Move, failure: &Failure) -> Result<(), NatsError> {
+        self.write_dead(&moved.loan, &moved.rows, moved.loan.attempt, failure).await
+    }
+
+    async fn write_dead(
+        &self,
+        loan: &Loan,
+        rows: &crate::rows::Rows,
+        attempts: u32,
+        failure: &Failure,
+    ) -> Result<(), NatsError> {
+        let seat = self.connected()?;
+        seat.ensure_dead(&self.member).await?;
+        let remnant = loan.remnant(&self.group, rows, attempts);
+        let died_at = self.clock.now();
+        dead::write(&seat.session, &self.member.topic.dead(), &loan.frame, &remnant, failure, died_at).await
+    }
+
+    /// Publishes rows anew, for this group alone.
+    async fn publish_again(&self, moved: &Move, kind: NackKind) -> Result<(), NatsError> {
+        let seat = self.connected()?;
+        let loan = &moved.loan;
+        let (attempts, due) = match kind {
+            NackKind::Release => (loan.attempt.saturating_sub(1), Millis(0)),
+            NackKind::Retry | NackKind::Reject => (loan.attempt, self.clock.now().after(self.pause(loan))),
+        };
+        let headers = head::of_again(&loan.frame, &loan.remnant(&self.group, &moved.rows, attempts), due);
+        let subject = &self.member.topic.subject;
+        let sent = producer::publish(&seat.session, subject, headers, None, &loan.frame.payload).await;
+        sent.map(drop).map_err(|refusal| refusal.into_error(subject))
+    }
+
+    fn connected(&self) -> Result<&Seat, NatsError> {
+        self.seat.as_ref().ok_or_else(|| NatsError::unavailable("not connected now"))
+    }
+
+    /// How long a failed message waits: a chance part of the longest wait.
+    fn pause(&self, loan: &Loan) -> Duration {
+        self.member.settings.backoff.after(loan.attempt)
+    }
+}

@@ -1,0 +1,30 @@
+//! Dead letters: a stream of their own beside each topic's.
+
+use super::error::NatsError;
+use super::head::{self, Remnant};
+use super::names::Topic;
+use super::producer;
+use super::session::Session;
+use crate::broker::Failure;
+use crate::frame::{Frame, Millis};
+
+/// Keeps rows as a dead letter. One that was kept before, by somebody who then died, is not kept twice.
+pub(super) async fn write(
+    session: &Session,
+    dead: &Topic,
+    frame: &Frame,
+    remnant: &Remnant,
+    reason: &Failure,
+    died_at: Millis,
+) -> Result<(), NatsError> {
+    let headers = head::of_dead(frame, remnant, reason, died_at);
+    let (first, last) = match remnant.rows.ranges() {
+        [first, .., last] => (first.start, last.end),
+        [only] => (only.start, only.end),
+        [] => (0, 0),
+    };
+    let Remnant { group, offset, published_at, rows, .. } = remnant;
+    let id = format!("dead-{group}-{}-{offset}-{first}-{last}-{}", published_at.0, rows.len());
+    let sent = producer::publish(session, &dead.subject, headers, Some(id), &frame.payload).await;
+    sent.map(drop).map_err(|refusal| refusal.into_error(&dead.subject))
+}

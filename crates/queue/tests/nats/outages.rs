@@ -1,0 +1,135 @@
+//! Servers that die in the middle: nothing acknowledged is lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gpuvitals_queue::link::{Backoff, publish_until};
+use gpuvitals_queue::{Consumer, ConsumerOptions, Producer, PublishError};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::Nats;
+use crate::behaviour::{Place, credits, frame, receive};
+use crate::server::{self, Server};
+
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(500) };
+
+/// Publishes numbered frames until all of them are taken, a few at a time.
+fn publish(
+    place: &Nats,
+    topic: &str,
+    numbers: std::ops::Range<u64>,
+    taken: &Arc<AtomicUsize>,
+) -> JoinSet<()> {
+    let mut publishers = JoinSet::new();
+    let producer = Arc::new(place.producer(topic));
+    let next = Arc::new(std::sync::Mutex::new(numbers));
+    for _ in 0..8 {
+        let (producer, next, taken) = (Arc::clone(&producer), Arc::clone(&next), Arc::clone(taken));
+        publishers.spawn(async move {
+            loop {
+                let Some(number) = next.lock().unwrap().next() else { return };
+                let frame = frame(10).stamped("p", number);
+                publish_until(&*producer, frame, &CancellationToken::new(), &BACKOFF).await.unwrap();
+                taken.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    publishers
+}
+
+/// Receives and acknowledges until it has seen all of `count` numbers.
+async fn consume(consumer: &mut impl Consumer, count: usize) -> BTreeSet<u64> {
+    let mut seen = BTreeSet::new();
+    while seen.len() < count {
+        for delivery in receive(consumer).await {
+            seen.insert(delivery.frame.producer.clone().unwrap().sequence);
+            // Where an acknowledgement is lost the message comes again.
+            let _settled = consumer.ack(&[delivery.id]).await;
+        }
+    }
+    seen
+}
+
+async fn wait_until(taken: &AtomicUsize, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while taken.load(Ordering::Relaxed) < count {
+        assert!(Instant::now() < deadline, "{} of {count} are taken", taken.load(Ordering::Relaxed));
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_and_started_again_has_all_it_acknowledged() {
+    let mut server = Server::start().await;
+    let place = Nats::at(server.url());
+    let mut consumer = place.consumer("t", "g", &credits(200)).await;
+    let taken = Arc::new(AtomicUsize::new(0));
+    let publishers = publish(&place, "t", 0..3_000, &taken);
+    let consumes = async {
+        let seen = consume(&mut consumer, 3_000).await;
+        assert!(seen.into_iter().eq(0..3_000), "each of them, and none that was not published");
+    };
+    let kills = async {
+        for at in [500, 1_500] {
+            wait_until(&taken, at).await;
+            server.kill();
+            server.run().await;
+        }
+    };
+    tokio::join!(consumes, kills);
+    publishers.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_lose_nothing_when_one_of_them_is_killed() {
+    let mut servers = server::cluster().await;
+    let place = Nats::at(servers[0].url());
+    let taken = Arc::new(AtomicUsize::new(0));
+    let publishers = publish(&place, "t", 0..1_500, &taken);
+    wait_until(&taken, 400).await;
+    servers[1].kill();
+    publishers.join_all().await;
+    // Whoever connects finds the survivors; all of it is there.
+    let survivor = Nats::at(servers[2].url());
+    let mut consumer = survivor.member("t", "g", &credits(1_000));
+    let seen = consume(&mut consumer, 1_500).await;
+    assert!(seen.into_iter().eq(0..1_500));
+    let stats = survivor.admin().stats("t").await.unwrap();
+    assert_eq!((stats.replicas, stats.groups["g"].lag), (3, 0));
+}
+
+#[tokio::test]
+async fn a_publish_without_a_server_fails_in_time_and_goes_on_with_the_same_stamp() {
+    let mut server = Server::start().await;
+    let place = Nats::at(server.url());
+    let producer = place.producer("t");
+    producer.publish(frame(1).stamped("p", 1)).await.unwrap();
+    server.kill();
+    for _ in 0..3 {
+        let outcome =
+            timeout(Duration::from_secs(15), producer.publish(frame(1).stamped("p", 2))).await.unwrap();
+        assert!(matches!(outcome, Err(PublishError::Unavailable { .. })), "{outcome:?}");
+    }
+    server.run().await;
+    let frame = frame(1).stamped("p", 2);
+    let receipt = publish_until(&producer, frame.clone(), &CancellationToken::new(), &BACKOFF).await.unwrap();
+    assert_eq!(receipt.offset, Some(2), "what could not be sent was not sent late");
+    assert!(producer.publish(frame).await.unwrap().duplicate, "the server's memory of ids outlives it");
+}
+
+#[tokio::test]
+async fn a_consumer_waits_for_a_server_that_is_away() {
+    let mut server = Server::start().await;
+    let place = Nats::at(server.url());
+    place.producer("t").publish(frame(3)).await.unwrap();
+    server.kill();
+    let mut consumer = place.member("t", "g", &ConsumerOptions::default());
+    assert!(timeout(Duration::from_millis(500), consumer.receive()).await.is_err());
+    server.run().await;
+    let delivery = receive(&mut consumer).await.remove(0);
+    assert_eq!((delivery.frame.count, consumer.ack(&[delivery.id]).await), (3, Ok(3)));
+}

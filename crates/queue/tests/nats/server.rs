@@ -1,0 +1,132 @@
+//! Real nats-servers: each with a folder of its own, ended with the test.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gpuvitals_queue::link::QueueUrl;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+/// One nats-server with JetStream.
+pub(crate) struct Server {
+    folder: TempDir,
+    /// What its configuration says beside ports and folder.
+    extra: String,
+    pub(crate) port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// A server on a free port.
+    pub(crate) async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// A server on a free port with more lines of configuration; JetStream is on unless they say something of it.
+    pub(crate) async fn start_with(extra: &str) -> Self {
+        let mut server =
+            Self { folder: TempDir::new().unwrap(), extra: extra.to_owned(), port: free_port(), child: None };
+        server.run().await;
+        server
+    }
+
+    /// Starts it (again), with what it has on disk, on the same port.
+    pub(crate) async fn run(&mut self) {
+        self.spawn();
+        self.ready().await;
+    }
+
+    pub(crate) fn spawn(&mut self) {
+        let folder = self.folder.path();
+        let jetstream = if self.extra.contains("jetstream") {
+            String::new()
+        } else {
+            format!("jetstream {{ store_dir: \"{}\" }}\n", folder.join("store").display())
+        };
+        let config = format!("listen: \"127.0.0.1:{}\"\n{jetstream}{}", self.port, self.extra);
+        let path = folder.join("nats.conf");
+        fs::write(&path, config).unwrap();
+        let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
+        let child = Command::new(binary())
+            .arg("-c")
+            .arg(&path)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!("nats-server did not start ({error}); scripts/need nats installs it")
+            });
+        self.child = Some(child);
+    }
+
+    pub(crate) async fn ready(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+            let ended = self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some());
+            assert!(!ended && Instant::now() < deadline, "nats-server is not up:\n{}", self.log());
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Kills it at once (SIGKILL), as a crash does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn url(&self) -> QueueUrl {
+        format!("nats://127.0.0.1:{}", self.port).parse().unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Three servers that know each other.
+pub(crate) async fn cluster() -> Vec<Server> {
+    let routes: Vec<u16> = (0..3).map(|_| free_port()).collect();
+    let list: Vec<String> = routes.iter().map(|port| format!("\"nats-route://127.0.0.1:{port}\"")).collect();
+    let mut servers = Vec::new();
+    for (number, route) in routes.iter().enumerate() {
+        let extra = format!(
+            "server_name: n{number}\ncluster {{ name: three, listen: \"127.0.0.1:{route}\", routes: [{}] }}\n",
+            list.join(", ")
+        );
+        let mut server = Server { folder: TempDir::new().unwrap(), extra, port: free_port(), child: None };
+        server.spawn();
+        servers.push(server);
+    }
+    for server in &mut servers {
+        server.ready().await;
+    }
+    servers
+}
+
+/// `NATS_SERVER`, or the one of the system.
+fn binary() -> PathBuf {
+    if let Some(named) = std::env::var_os("NATS_SERVER") {
+        return named.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian puts it where only root looks.
+    let folders =
+        std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")]);
+    let found = folders.map(|folder| folder.join("nats-server")).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("no nats-server on this machine; scripts/need nats installs it"))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
