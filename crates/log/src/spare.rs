@@ -16,7 +16,7 @@ use crate::format::{SPARE_EXTENSION, ZEROING_EXTENSION};
 
 /// Bytes that are zeroed between two looks at whether to go on. Synced one by one, so that a sync of records never
 /// waits for more than this.
-const PIECE_LEN: u64 = 1 << 20;
+const PIECE_LEN: u64 = 128 << 10;
 
 /// The spares that there are, shared with the background.
 #[derive(Default)]

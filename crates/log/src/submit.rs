@@ -98,6 +98,10 @@ struct State {
     /// Bytes that the appends among them will take.
     bytes: usize,
     refused: u64,
+    /// The writer sleeps, and nobody has woken it yet. To wake who is awake is a call of the system all the same.
+    writer_waits: bool,
+    /// Callers that sleep until there is room.
+    callers_wait: usize,
     closing: bool,
     /// Why nothing more is accepted.
     failure: Option<LogError>,
@@ -160,11 +164,17 @@ impl Shared {
                 state.refused += 1;
                 return Err((LogError::Full { records: state.commands.len(), bytes: state.bytes }, command));
             }
+            state.callers_wait += 1;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.callers_wait -= 1;
         }
         state.bytes += size;
         state.commands.push_back(command);
-        self.work.notify_one();
+        let wakes_writer = std::mem::take(&mut state.writer_waits);
+        drop(state);
+        if wakes_writer {
+            self.work.notify_one();
+        }
         Ok(())
     }
 
@@ -173,21 +183,20 @@ impl Shared {
     pub(crate) fn take(&self, room: usize, capacity: usize, group_max: usize) -> Work {
         let mut state = self.lock();
         loop {
-            if let Some(Command::TruncateBefore(sequence, done)) =
-                state.commands.pop_front_if(|command| matches!(command, Command::TruncateBefore(..)))
-            {
-                self.room.notify_all();
-                return Work::TruncateBefore(sequence, done);
-            }
-            if !state.commands.is_empty() {
-                let group = state.take_group(room, capacity, group_max);
-                self.room.notify_all();
-                return Work::Group(group);
+            if let Some(work) = state.take_work(room, capacity, group_max) {
+                let callers_wait = state.callers_wait > 0;
+                drop(state);
+                if callers_wait {
+                    self.room.notify_all();
+                }
+                return work;
             }
             if state.closing {
                 return Work::Close;
             }
+            state.writer_waits = true;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.writer_waits = false;
         }
     }
 
@@ -228,6 +237,15 @@ impl Shared {
 }
 
 impl State {
+    fn take_work(&mut self, room: usize, capacity: usize, group_max: usize) -> Option<Work> {
+        let is_truncation = |command: &mut Command| matches!(command, Command::TruncateBefore(..));
+        if let Some(Command::TruncateBefore(sequence, done)) = self.commands.pop_front_if(is_truncation) {
+            return Some(Work::TruncateBefore(sequence, done));
+        }
+        let is_empty = self.commands.is_empty();
+        (!is_empty).then(|| Work::Group(self.take_group(room, capacity, group_max)))
+    }
+
     fn take_group(&mut self, room: usize, capacity: usize, group_max: usize) -> Group {
         let mut group = Group::default();
         let (mut taken, mut limit) = (0, None);

@@ -398,7 +398,8 @@ impl Dice {
     }
 }
 
-fn run_program(seed: u64) {
+/// Says how many calls of the disk it made.
+fn run_program(seed: u64) -> u64 {
     let mut dice = Dice(seed);
     let mut run = Run::new(u32::try_from(dice.below(3)).expect("small"), dice.below(4));
     for _ in 0..40 {
@@ -407,6 +408,15 @@ fn run_program(seed: u64) {
     run.act(Action::Crash(dice.below(u64::MAX)));
     assert!(run.log.is_some(), "a disk without faults opens");
     run.end();
+    run.disk.calls_all()
+}
+
+/// Or a seed that fails could not be repeated.
+#[test]
+fn equal_seeds_make_equal_calls() {
+    for seed in 0..100 {
+        assert_eq!(run_program(seed), run_program(seed), "seed {seed}");
+    }
 }
 
 /// Seeds of one run, on all cores; more with `GPUVITALS_SEEDS`, from `GPUVITALS_SEED` on.
