@@ -43,6 +43,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run everything in one process: source, queue, store, API and dashboard
     Up(Up),
+    /// Replay a CSV file into a queue
+    Stream(crate::stream::StreamFlags),
+    /// Store what a queue delivers; several of them share the work
+    Collect(crate::collect::CollectFlags),
     /// Print rows of the GPUs (and host) of this machine as they are sampled
     Sample(crate::sample::Sample),
     /// Show the GPUs of this machine live: bars, histories, processes

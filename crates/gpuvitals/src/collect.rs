@@ -1,29 +1,192 @@
-//! From queue to store: decode, validate, make durable, acknowledge.
+//! `gpuvitals collect`: from queue to store. Decode, validate, make durable, acknowledge.
 //!
 //! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
 //! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
-//! fills and the source slows down. What can never be stored goes to the dead letters with its reason.
+//! fills and the source slows down; after some minutes it gives back what it has. What can never be stored goes to the
+//! dead letters with its reason.
+//!
+//! It ends in order: workers receive nothing more, finish what they hold and leave their group, the store flushes and
+//! closes, the API closes last. What is not finished within the grace goes back to the queue.
 
+mod meter;
 mod opening;
 mod progress;
+mod serving;
+mod settings;
 mod worker;
 
-use gpuvitals_core::causes;
-use gpuvitals_queue::Consumer;
-use tokio::task::{JoinError, JoinSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
+use gpuvitals_core::{Health, causes};
+use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
+use gpuvitals_queue::{ConsumerOptions, Queue};
+use gpuvitals_store::Store;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
+use crate::logging::Announcer;
 
 pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
+pub(crate) use serving::{listen, open_store};
+pub(crate) use settings::{CollectFlags, Collector};
 pub(crate) use worker::{Ended, Terms};
 
-/// Sets a worker going for each consumer.
-pub(crate) fn spawn<C>(consumers: Vec<C>, terms: &Terms) -> JoinSet<Ended>
-where
-    C: Consumer + Sync + 'static,
-{
-    consumers.into_iter().map(|consumer| worker::work(consumer, terms.clone())).collect()
+/// Part of the grace that workers may take to finish what they hold; the rest is the store's.
+const WORKERS_SHARE: u32 = 2;
+
+/// Runs until a signal, or until nothing more can be collected.
+///
+/// # Errors
+/// When something cannot be opened, or the queue refuses the collector for good.
+pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+    crate::limits::raise_open_files();
+    let queue = config.queue_elsewhere();
+    let member = Member::of(config, &queue, None)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let outcome = runtime.block_on(serve(config, &queue, member, announcer));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(
+    config: &Config,
+    queue: &MessageQueue,
+    member: Member,
+    announcer: Announcer,
+) -> Result<(), Failure> {
+    let listener = listen(config.api.listen, config.collector.api_port, "--api-port").await?;
+    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
+    let store = open_store(&config.store, config.collector.rows_in_memory())?;
+    let progress = Arc::new(Progress::new());
+    let terms = Terms {
+        store: store.clone(),
+        progress: Arc::clone(&progress),
+        ack_timeout: config.collector.ack_timeout(),
+        stop: CancellationToken::new(),
+        abandon: CancellationToken::new(),
+    };
+    announcer.tell(&format!(
+        "collecting topic {} of {} as group {}, {} workers",
+        queue.topic, queue.address, config.collector.group, config.collector.worker_count
+    ));
+    announcer.tell(&format!("collector API: http://{address}/"));
+    let view = View { progress, store: store.clone(), workers: config.collector.worker_count };
+    let stop_api = CancellationToken::new();
+    let api = CollectorApi::new(store.clone(), Arc::new(view));
+    let mut server = tokio::spawn(collector::serve(listener, api, stop_api.clone()));
+    let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
+
+    let mut failure = tokio::select! {
+        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
+        Some(ended) = workers.join_next() => Some(ended_early(ended)),
+        ended = &mut server => Some(match ended {
+            Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),
+            Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
+        }),
+    };
+
+    let deadline = Instant::now() + config.shutdown.grace;
+    finish(&mut workers, &terms, config.shutdown.grace / WORKERS_SHARE).await;
+    close(&store, deadline, &mut failure).await;
+    stop_api.cancel();
+    if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
+        tracing::warn!("the API still had open connections");
+    }
+    tracing::info!("stopped");
+    failure.map_or(Ok(()), Err)
+}
+
+/// A place in a group of a topic, to be taken as often as need be.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    way: Way,
+    topic: String,
+    group: String,
+    options: ConsumerOptions,
+}
+
+/// Where the queue is.
+#[derive(Debug, Clone)]
+enum Way {
+    Here(Queue),
+    Elsewhere(QueueUrl, Access),
+}
+
+impl Member {
+    /// A worker's place, with the queue of this process, if it is in this process.
+    ///
+    /// # Errors
+    /// When what access needs cannot be read.
+    pub(crate) fn of(config: &Config, queue: &MessageQueue, here: Option<&Queue>) -> Result<Self, Failure> {
+        let way = match here {
+            Some(queue) => Way::Here(queue.clone()),
+            None => Way::Elsewhere(queue.address.clone(), queue.access()?),
+        };
+        let (topic, group) = (queue.topic.clone(), config.collector.group.clone());
+        Ok(Self { way, topic, group, options: config.collector.options() })
+    }
+
+    /// Joins. A queue elsewhere is not asked before something is received.
+    ///
+    /// # Errors
+    /// When a name is refused, or what access needs cannot be read.
+    pub(crate) async fn join(&self) -> Result<AnyConsumer, Failure> {
+        let (topic, group) = (self.topic.as_str(), self.group.as_str());
+        let refused = "configuration: message_queue, collector";
+        match &self.way {
+            Way::Here(queue) => queue
+                .subscribe(topic, group, &self.options)
+                .await
+                .map(AnyConsumer::InProcess)
+                .map_err(|error| Failure::caused(Exit::Config, refused, error)),
+            Way::Elsewhere(url, access) => link::consumer(url, access, topic, group, &self.options)
+                .map_err(|error| Failure::caused(Exit::Config, refused, error)),
+        }
+    }
+}
+
+/// Sets workers going. Their group is there from now on, before anything is published to a queue of this process.
+///
+/// # Errors
+/// When a worker cannot join.
+pub(crate) async fn spawn(workers: usize, member: &Member, terms: &Terms) -> Result<JoinSet<Ended>, Failure> {
+    let mut joined = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        joined.push(member.join().await?);
+    }
+    Ok(joined.into_iter().map(|consumer| worker::work(consumer, member.clone(), terms.clone())).collect())
+}
+
+/// Lets workers finish what they hold; what is not finished in time goes back to the queue.
+pub(crate) async fn finish(workers: &mut JoinSet<Ended>, terms: &Terms, patience: Duration) {
+    terms.stop.cancel();
+    let finished = async { while workers.join_next().await.is_some() {} };
+    if tokio::time::timeout(patience, finished).await.is_err() {
+        tracing::warn!("rows that were received could not be stored in time; the queue delivers them again");
+        terms.abandon.cancel();
+        while workers.join_next().await.is_some() {}
+    }
+}
+
+/// Closes the store.
+pub(crate) async fn close(store: &Store, deadline: Instant, failure: &mut Option<Failure>) {
+    match tokio::time::timeout_at(deadline, store.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
+        }
+        Err(_) => tracing::warn!("the store still writes; what is not in files is safe in its log"),
+    }
 }
 
 /// What it means that a worker ended although nobody told it to.
@@ -32,7 +195,34 @@ pub(crate) fn ended_early(ended: Result<Ended, JoinError>) -> Failure {
         Ok(Ended::Queue(error)) => {
             Failure::new(Exit::Unavailable, format!("nothing can be collected any more: {}", causes(&error)))
         }
-        Ok(ended) => Failure::new(Exit::Bug, format!("a collector ended before its time: {ended:?}")),
-        Err(error) => Failure::caused(Exit::Bug, "a collector ended by a panic", error),
+        Ok(Ended::Refused(failure)) => failure,
+        Ok(Ended::Stopped | Ended::StoreClosed) => {
+            Failure::new(Exit::Bug, "a collector ended before its time")
+        }
+        Ok(Ended::Panicked(error)) | Err(error) => {
+            Failure::caused(Exit::Bug, "a collector ended by a panic", error)
+        }
+    }
+}
+
+/// What the API shows.
+#[derive(Debug)]
+struct View {
+    progress: Arc<Progress>,
+    store: Store,
+    workers: usize,
+}
+
+impl CollectorView for View {
+    fn rows_stored(&self) -> u64 {
+        self.progress.rows_stored.load(Ordering::Relaxed)
+    }
+
+    fn health(&self) -> Health {
+        self.progress.health()
+    }
+
+    fn exposition(&self) -> String {
+        meter::render(&self.progress, &self.store.stats(), self.workers)
     }
 }

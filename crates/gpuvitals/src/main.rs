@@ -23,6 +23,7 @@ mod sampling;
 mod secret;
 mod signal;
 mod simulate;
+mod stream;
 mod table;
 mod top;
 mod up;
@@ -57,6 +58,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// What runs until it is told to end.
+type Role = fn(&Config, Announcer) -> Result<(), Failure>;
+
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let log_level = cli.log_level.map(|level| ("log.level", serde_json::Value::from(level)));
     let layers = |flags: Vec<Override>| {
@@ -66,11 +70,14 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             flags.into_iter().chain(log_level.clone()).collect(),
         )
     };
+    let serve = |service, flags, run: Role| {
+        let (config, announcer) = settled(&layers(flags)?, service)?;
+        run(&config, announcer)
+    };
     let done = match cli.command {
-        Command::Up(up) => {
-            let (config, announcer) = settled(&layers(up.overrides())?, "up")?;
-            up::run(&config, announcer)
-        }
+        Command::Up(flags) => serve("up", flags.overrides(), up::run),
+        Command::Stream(flags) => serve("stream", flags.overrides()?, stream::run),
+        Command::Collect(flags) => serve("collect", flags.overrides(), collect::run),
         Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Top(flags) => top::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Record(flags) => {
@@ -86,10 +93,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let (config, announcer) = settled(&layers()?, "agent")?;
             agent::run(config, announcer, &|| layers()?.check())
         }
-        Command::Broker(flags) => {
-            let (config, announcer) = settled(&layers(flags.overrides())?, "broker")?;
-            broker::run(&config, announcer)
-        }
+        Command::Broker(flags) => serve("broker", flags.overrides(), broker::run),
         Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
         Command::Clocks(flags) => {
             return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);

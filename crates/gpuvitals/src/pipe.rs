@@ -1,4 +1,4 @@
-//! From source to queue: a thread polls the source, packs its batches and publishes them.
+//! From source to queue: a thread polls the source and hands its batches to a sink, which packs and publishes them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,12 +6,17 @@ use std::time::Duration;
 
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, causes, wire};
-use gpuvitals_queue::{ContentType, Frame, PublishError, Queue};
+use gpuvitals_core::{Batch, Health, Status, causes, wire};
+
+use gpuvitals_queue::link::{self, AnyProducer, Backoff, Stamps, publish_until};
+use gpuvitals_queue::{ContentType, Frame, Producer, PublishError, Queue, Receipt};
+use gpuvitals_sources::csv::CsvError;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::config::MessageQueue;
+use crate::failure::{Exit, Failure};
 
 /// A source that can say how far it is, for people.
 pub(crate) trait Described: Source {
@@ -27,20 +32,169 @@ pub(crate) trait Described: Source {
     }
 }
 
+/// Where a pipe's batches go.
+pub(crate) trait Sink {
+    /// Takes a batch; waits for room until `stop`.
+    ///
+    /// # Errors
+    /// Why the pipe ends.
+    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<(), End>;
+}
+
+/// Where frames go: the queue of this process, or one elsewhere.
+#[derive(Debug)]
+pub(crate) enum Outlet {
+    /// A full topic is waited for.
+    Here {
+        /// The queue.
+        queue: Queue,
+        /// Its topic.
+        topic: String,
+    },
+    /// What a queue elsewhere does not take is sent again, with the same stamp.
+    Elsewhere {
+        /// The way to it.
+        producer: AnyProducer,
+        /// How a repeat is recognised.
+        stamps: Stamps,
+    },
+}
+
+impl Outlet {
+    /// A way to the topic of a queue elsewhere; no connection yet.
+    ///
+    /// # Errors
+    /// When the topic's name is refused, or what access needs cannot be read.
+    pub(crate) fn elsewhere(settings: &MessageQueue) -> Result<Self, Failure> {
+        let access = settings.access()?;
+        let producer = link::producer(&settings.address, &access, settings.topic.as_str())
+            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
+        Ok(Self::Elsewhere { producer, stamps: Stamps::new() })
+    }
+
+    /// Publishes until the frame is taken, or `cancel`; `failed` hears of each try that was not.
+    ///
+    /// # Errors
+    /// The queue will never take the frame, or [`PublishError::Cancelled`].
+    pub(crate) async fn publish(
+        &self,
+        frame: Frame,
+        cancel: &CancellationToken,
+        failed: impl Fn(&PublishError) + Send + Sync,
+    ) -> Result<Receipt, PublishError> {
+        match self {
+            Self::Here { queue, topic } => queue.publish_wait(topic, frame, cancel).await,
+            Self::Elsewhere { producer, stamps } => {
+                let producer = Overheard { producer, failed };
+                publish_until(&producer, stamps.stamp(frame), cancel, &Backoff::default()).await
+            }
+        }
+    }
+}
+
+/// A producer whose failures somebody hears of.
+struct Overheard<'a, F> {
+    producer: &'a AnyProducer,
+    failed: F,
+}
+
+impl<F: Fn(&PublishError) + Send + Sync> Producer for Overheard<'_, F> {
+    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        let outcome = self.producer.publish(frame).await;
+        if let Err(error) = &outcome
+            && error.is_retryable()
+        {
+            (self.failed)(error);
+        }
+        outcome
+    }
+}
+
+/// Packs each batch as a frame and publishes it.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    /// Where to.
+    pub outlet: Outlet,
+    /// Where publishing runs.
+    pub runtime: Handle,
+    /// Hears how the queue takes it.
+    pub progress: Arc<Progress>,
+}
+
+impl Sink for Publisher {
+    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<(), End> {
+        let count = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+        let payload = wire::encode(&batch).map_err(|error| End::Failed(causes(&error)))?;
+        let frame = Frame::new(ContentType::Batch, count, payload);
+        let failed = |error: &PublishError| self.progress.queue_is(Status::Degraded, causes(error));
+        match self.runtime.block_on(self.outlet.publish(frame, stop, failed)) {
+            Ok(_) => {
+                self.progress.queue_is(Status::Healthy, String::new());
+                Ok(())
+            }
+            Err(PublishError::Closed | PublishError::Cancelled) => Err(End::Stopped),
+            Err(error) => Err(End::Failed(causes(&error))),
+        }
+    }
+}
+
+/// What it means that a file cannot be replayed.
+pub(crate) fn cannot_replay(error: &CsvError) -> Failure {
+    let exit = match error {
+        CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
+        _ => Exit::Data,
+    };
+    Failure::new(exit, format!("cannot replay {}", causes(error)))
+}
+
 /// Between two lines of progress.
 const PROGRESS_NS: i64 = 5 * SECOND_NS;
 
 /// How far the source is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
-    /// Rows handed to the queue.
+    /// Rows handed over.
     pub rows_published: AtomicU64,
-    /// Batches handed to the queue.
+    /// Batches handed over.
     pub batches_published: AtomicU64,
+    /// Somebody else tells people how far it is.
+    is_silent: bool,
     description: Mutex<serde_json::Value>,
+    queue: Mutex<Health>,
 }
 
 impl Progress {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            rows_published: AtomicU64::new(0),
+            batches_published: AtomicU64::new(0),
+            is_silent: false,
+            description: Mutex::default(),
+            queue: Mutex::new(Health::healthy(clock::now_ns())),
+        }
+    }
+
+    /// Progress that is not logged from time to time.
+    pub(crate) fn silent() -> Self {
+        Self { is_silent: true, ..Self::new() }
+    }
+
+    /// How the queue takes what is handed over.
+    pub(crate) fn queue(&self) -> Health {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn queue_is(&self, status: Status, reason: String) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).observe(status, reason, clock::now_ns());
+    }
+
+    /// A number of the source's description; 0 where it has none of that name.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        description.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
+    }
+
     /// As JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let mut json = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -69,14 +223,14 @@ pub(crate) enum End {
     Failed(String),
 }
 
-/// Runs a source to its end on the current (blocking) thread.
+/// Runs a source to its end on the current (blocking) thread. After `stop` it hands over what it holds, until `give_up`.
 pub(crate) fn run<S: Described>(
     mut source: S,
-    queue: &Queue,
-    topic: &str,
+    sink: &mut impl Sink,
     progress: &Arc<Progress>,
     runtime: &Handle,
     stop: &CancellationToken,
+    give_up: &CancellationToken,
 ) -> End {
     let mut described_ns = 0;
     let mut told_ns = clock::now_ns();
@@ -89,7 +243,7 @@ pub(crate) fn run<S: Described>(
             described_ns = now_ns;
             progress.describe(source.describe());
         }
-        if now_ns - told_ns > PROGRESS_NS {
+        if now_ns - told_ns > PROGRESS_NS && !progress.is_silent {
             told_ns = now_ns;
             if let Some(line) = source.progress_line() {
                 tracing::info!("{line}");
@@ -97,7 +251,7 @@ pub(crate) fn run<S: Described>(
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {
-                if let Err(end) = hand_over(&mut source, &batch, queue, topic, progress, runtime, stop) {
+                if let Err(end) = hand_over(&mut source, batch, sink, progress, stop) {
                     break end;
                 }
             }
@@ -118,10 +272,9 @@ pub(crate) fn run<S: Described>(
         }
     };
     if matches!(end, End::Stopped) {
-        // The workers behind the queue outlive the source, so there is room soon; whoever waits for this thread has a deadline.
-        let never = CancellationToken::new();
+        // Who takes from the queue outlives the source, so there is room soon.
         for batch in source.rest() {
-            if hand_over(&mut source, &batch, queue, topic, progress, runtime, &never).is_err() {
+            if hand_over(&mut source, batch, sink, progress, give_up).is_err() {
                 break;
             }
         }
@@ -130,27 +283,18 @@ pub(crate) fn run<S: Described>(
     end
 }
 
-/// Packs a batch and publishes it; the source may move on when the queue has it.
+/// The source may move on when the sink has the batch.
 fn hand_over<S: Described>(
     source: &mut S,
-    batch: &Batch,
-    queue: &Queue,
-    topic: &str,
+    batch: Batch,
+    sink: &mut impl Sink,
     progress: &Progress,
-    runtime: &Handle,
     stop: &CancellationToken,
 ) -> Result<(), End> {
-    let count = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
-    let payload = wire::encode(batch).map_err(|error| End::Failed(causes(&error)))?;
-    let frame = Frame::new(ContentType::Batch, count, payload);
-    match runtime.block_on(queue.publish_wait(topic, frame, stop)) {
-        Ok(_) => {
-            progress.rows_published.fetch_add(count.into(), Ordering::Relaxed);
-            progress.batches_published.fetch_add(1, Ordering::Relaxed);
-            source.settle(batch.sequence);
-            Ok(())
-        }
-        Err(PublishError::Closed | PublishError::Cancelled) => Err(End::Stopped),
-        Err(error) => Err(End::Failed(causes(&error))),
-    }
+    let (rows, sequence) = (batch.rows(), batch.sequence);
+    sink.hand_over(batch, stop)?;
+    progress.rows_published.fetch_add(rows as u64, Ordering::Relaxed);
+    progress.batches_published.fetch_add(1, Ordering::Relaxed);
+    source.settle(sequence);
+    Ok(())
 }

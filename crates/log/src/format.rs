@@ -1,4 +1,4 @@
-//! The bytes of a segment: header and record. The layout is in the crate's documentation.
+//! The bytes of a segment: header and record. The layout is in `docs/log-format.md`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

@@ -74,6 +74,9 @@ pub struct QueueConfig {
     pub memory_max: u64,
     /// Bytes of a segment of the log: space is given back in pieces of this size. 4 KiB to 1 GiB; a frame must fit.
     pub segment_len: u32,
+    /// Segments of the log that are kept ready beside those in use, zeroed ahead of time, so that no publish waits for
+    /// a new file. Each takes [`QueueConfig::segment_len`] of the disk. At most 16.
+    pub spare_segments: u32,
 }
 
 impl QueueConfig {
@@ -107,6 +110,7 @@ impl Default for QueueConfig {
             sync_every: Duration::from_millis(100),
             memory_max: 64 << 20,
             segment_len: 64 << 20,
+            spare_segments: 1,
         }
     }
 }

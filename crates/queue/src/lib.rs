@@ -10,7 +10,7 @@
 //! - [`broker`]: topics, groups, leases, redelivery, dead letters and flow control as a state machine
 //!   without I/O. Time is an argument, randomness comes from a seed, so every behaviour can be replayed.
 //! - [`service`]: what other parts of the program hold. [`Queue::in_process`] wraps a broker for one
-//!   process; [`Producer`] and [`Consumer`] are what every transport offers.
+//!   process, [`Queue::open`] one that lies in a directory; [`Producer`] and [`Consumer`] are what every transport offers.
 //!
 //! Promises:
 //!
@@ -37,12 +37,12 @@
 //! # }
 //! ```
 //!
-//! What it is not: it does not keep messages over a restart (memory durability, as [`Receipt`] says),
-//! and it does not open payloads.
+//! In memory it ends with its process; [`Queue::open`] keeps it in a directory. It never opens payloads.
 
 pub mod broker;
 mod config;
 mod frame;
+mod journal;
 pub mod link;
 mod name;
 pub mod nats;
@@ -60,6 +60,7 @@ pub use broker::{
 };
 pub use config::{Drain, QueueConfig, WhenFull};
 pub use frame::{ContentType, Encoding, Frame, Millis, ProducerStamp};
+pub use journal::{OpenError, Opened};
 pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
 pub use rows::Rows;
 pub use service::{

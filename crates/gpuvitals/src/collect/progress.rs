@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use gpuvitals_core::{Health, Status};
 
+use super::meter::Latency;
 use crate::clock;
 
 /// What the collector did so far, and how it is.
@@ -18,6 +20,8 @@ pub(crate) struct Progress {
     pub messages_refused: AtomicU64,
     /// Tries to store that failed.
     pub store_failures: AtomicU64,
+    /// Time until rows that came together were durable.
+    pub latency: Latency,
     health: Mutex<Health>,
     /// Since when and why no more rows will come.
     source_broken: OnceLock<Health>,
@@ -31,6 +35,7 @@ impl Progress {
             rows_future: AtomicU64::new(0),
             messages_refused: AtomicU64::new(0),
             store_failures: AtomicU64::new(0),
+            latency: Latency::default(),
             health: Mutex::new(Health::healthy(clock::now_ns())),
             source_broken: OnceLock::new(),
         }
@@ -52,8 +57,9 @@ impl Progress {
         }
     }
 
-    /// Rows are durable.
-    pub(super) fn stored(&self, rows: usize) {
+    /// Rows are durable, after so long.
+    pub(super) fn stored(&self, rows: usize, took: Duration) {
+        self.latency.observe(took);
         self.rows_stored.fetch_add(rows as u64, Ordering::Relaxed);
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         if health.status != Status::Healthy {

@@ -1,4 +1,4 @@
-//! One worker: receives, stores, acknowledges.
+//! One worker: receives while it stores, acknowledges what is durable, keeps the leases of the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,15 +6,22 @@ use std::time::Duration;
 
 use gpuvitals_core::causes;
 use gpuvitals_core::time::FUTURE_MAX_NS;
+use gpuvitals_queue::link::AnyConsumer;
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
 use gpuvitals_store::{AppendError, Ingest, Store};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{Progress, opening};
+use super::{Member, Progress, opening};
 use crate::clock;
+use crate::failure::Failure;
 
 /// First and longest pause between two tries to store.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How long a worker holds what the store does not take, before it gives it back. A lease may last ten minutes; one that
+/// runs out counts as a failure of its rows, and they have few.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What the workers of a collector share.
 #[derive(Debug, Clone)]
@@ -40,66 +47,164 @@ pub(crate) enum Ended {
     StoreClosed,
     /// The queue gives it nothing any more.
     Queue(ReceiveError),
+    /// The queue does not let it in.
+    Refused(Failure),
+    /// A bug.
+    Panicked(JoinError),
 }
 
 /// One worker, until it is told to stop or the queue has nothing more. Its leases go back when it ends.
-pub(super) async fn work<C: Consumer + Sync>(mut consumer: C, terms: Terms) -> Ended {
-    let ended = loop {
-        let deliveries = tokio::select! {
-            () = terms.stop.cancelled() => break Ended::Stopped,
-            () = terms.abandon.cancelled() => break Ended::Stopped,
-            received = consumer.receive() => match received {
-                Ok(deliveries) => deliveries,
-                Err(error) => break Ended::Queue(error),
-            },
-        };
-        let taken = take(&deliveries, &terms.progress);
-        if !taken.rejected.is_empty() {
-            settled(consumer.nack(&taken.rejected).await);
+pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms) -> Ended {
+    loop {
+        let mut holding = Holding::default();
+        let ended = holding.serve(&mut consumer, &terms).await;
+        consumer.leave().await;
+        if let Some(ended) = ended {
+            return ended;
         }
-        let ids: Vec<DeliveryId> = taken.items.iter().map(|(id, _)| *id).collect();
+        tracing::warn!("the store has taken nothing for minutes; what was received goes back to the queue");
+        // Out of the group, with the last try still under way: what it stores comes again, and merges.
         tokio::select! {
-            () = terms.abandon.cancelled() => break Ended::Stopped,
-            is_open = store_and_settle(&consumer, &terms.store, taken.items, &terms.progress) => {
-                if !is_open {
-                    break Ended::StoreClosed;
-                }
-            }
-            error = keep_leases(&consumer, &ids, terms.ack_timeout) => break Ended::Queue(error),
+            () = terms.stop.cancelled() => return Ended::Stopped,
+            () = terms.abandon.cancelled() => return Ended::Stopped,
+            _ = holding.storing.join_next() => {}
+        }
+        consumer = match member.join().await {
+            Ok(consumer) => consumer,
+            Err(failure) => return Ended::Refused(failure),
         };
-    };
-    consumer.leave().await;
-    ended
+    }
 }
 
-/// Makes the rows durable together and acknowledges them. If the store refuses them for good, one by one, so that
-/// one bad frame costs only itself. `false` when the store is closed.
-async fn store_and_settle<C: Consumer>(
-    consumer: &C,
-    store: &Store,
-    items: Vec<(DeliveryId, Option<Ingest>)>,
-    progress: &Progress,
-) -> bool {
-    let all: Vec<Ingest> = items.iter().filter_map(|(_, item)| item.clone()).collect();
-    match persist(store, &all, progress).await {
-        Persisted::Durable => {
-            let ids: Vec<DeliveryId> = items.iter().map(|(id, _)| *id).collect();
-            settled(consumer.ack(&ids).await);
+/// What a worker holds.
+#[derive(Default)]
+struct Holding {
+    /// Received, and to be stored next.
+    next: Vec<(DeliveryId, Option<Ingest>)>,
+    /// At most one try at a time; what comes meanwhile goes into the next one.
+    storing: JoinSet<Stored>,
+    /// What is stored now, and since when.
+    in_hand: Vec<DeliveryId>,
+    since: Option<Instant>,
+}
+
+/// What became of deliveries.
+struct Stored {
+    durable: Vec<DeliveryId>,
+    /// The store will never take them.
+    refused: Vec<(DeliveryId, String)>,
+    /// The store is closed; the rest is neither.
+    is_closed: bool,
+}
+
+impl Holding {
+    /// Receives and stores until the worker is to end, or until the store has taken nothing for so long that what is held
+    /// is to go back.
+    async fn serve(&mut self, consumer: &mut AnyConsumer, terms: &Terms) -> Option<Ended> {
+        let mut leases = tokio::time::interval(terms.ack_timeout / 3);
+        leases.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_stopping = terms.stop.is_cancelled();
+            if self.since.is_none() && !self.next.is_empty() {
+                self.store(terms);
+            } else if is_stopping && self.since.is_none() {
+                return Some(Ended::Stopped);
+            }
+            let give_back = async {
+                match self.since {
+                    Some(since) => tokio::time::sleep_until(since + PATIENCE).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = terms.abandon.cancelled() => return Some(Ended::Stopped),
+                () = terms.stop.cancelled(), if !is_stopping => {}
+                // As much as the credits allow: what came and is not known here has nobody to keep its lease.
+                received = consumer.receive(), if !is_stopping => match received {
+                    Ok(deliveries) => self.take(&deliveries, consumer, terms).await,
+                    Err(error) => return self.last(error, consumer, terms).await,
+                },
+                Some(stored) = self.storing.join_next() => {
+                    self.since = None;
+                    if let Err(ended) = settle(stored, consumer, &terms.progress).await {
+                        return Some(ended);
+                    }
+                }
+                () = give_back => return None,
+                _ = leases.tick() => self.extend(consumer, terms.ack_timeout).await,
+            }
         }
-        Persisted::Closed => return false,
-        Persisted::Refused(_) => {
-            for (id, item) in items {
-                match persist(store, &item.into_iter().collect::<Vec<_>>(), progress).await {
-                    Persisted::Durable => settled(consumer.ack(&[id]).await),
-                    Persisted::Closed => return false,
-                    Persisted::Refused(reason) => {
-                        settled(consumer.nack(&[reject(id, reason, progress)]).await);
+    }
+
+    /// Opens what came. What can never be stored is refused at once.
+    async fn take(&mut self, deliveries: &[Delivery], consumer: &AnyConsumer, terms: &Terms) {
+        let latest_ns = clock::now_ns().saturating_add(FUTURE_MAX_NS);
+        let mut rejected = Vec::new();
+        for delivery in deliveries {
+            match opening::open(delivery, latest_ns, &terms.progress) {
+                Ok(item) => self.next.push((delivery.id, item)),
+                Err(reason) => rejected.push(reject(delivery.id, reason, &terms.progress)),
+            }
+        }
+        if !rejected.is_empty() {
+            settled(consumer.nack(&rejected).await);
+        }
+    }
+
+    fn store(&mut self, terms: &Terms) {
+        let items = std::mem::take(&mut self.next);
+        self.in_hand = items.iter().map(|(id, _)| *id).collect();
+        self.since = Some(Instant::now());
+        self.storing.spawn(store_all(terms.store.clone(), items, Arc::clone(&terms.progress)));
+    }
+
+    /// Nothing more comes, but what was received is still stored, and acknowledged if that is still possible.
+    async fn last(&mut self, error: ReceiveError, consumer: &AnyConsumer, terms: &Terms) -> Option<Ended> {
+        loop {
+            if self.since.is_none() {
+                if self.next.is_empty() {
+                    return Some(Ended::Queue(error));
+                }
+                self.store(terms);
+            }
+            tokio::select! {
+                () = terms.abandon.cancelled() => return Some(Ended::Stopped),
+                Some(stored) = self.storing.join_next() => {
+                    self.since = None;
+                    if let Err(ended) = settle(stored, consumer, &terms.progress).await {
+                        return Some(ended);
                     }
                 }
             }
         }
     }
-    true
+
+    async fn extend(&self, consumer: &AnyConsumer, by: Duration) {
+        let stored = self.in_hand.iter().filter(|_| self.since.is_some());
+        let ids: Vec<DeliveryId> = stored.copied().chain(self.next.iter().map(|(id, _)| *id)).collect();
+        if let Err(error) = consumer.extend(&ids, by).await {
+            // Of a lease that is over the rows come again, and merge.
+            tracing::debug!(%error, "extending leases");
+        }
+    }
+}
+
+/// Acknowledges and refuses.
+///
+/// # Errors
+/// When nothing more can be stored.
+async fn settle(
+    stored: Result<Stored, JoinError>,
+    consumer: &AnyConsumer,
+    progress: &Progress,
+) -> Result<(), Ended> {
+    let stored = stored.map_err(Ended::Panicked)?;
+    settled(consumer.ack(&stored.durable).await);
+    if !stored.refused.is_empty() {
+        let refused = stored.refused.into_iter().map(|(id, reason)| reject(id, reason, progress));
+        settled(consumer.nack(&refused.collect::<Vec<_>>()).await);
+    }
+    if stored.is_closed { Err(Ended::StoreClosed) } else { Ok(()) }
 }
 
 fn reject(id: DeliveryId, reason: String, progress: &Progress) -> Nack {
@@ -113,22 +218,33 @@ fn settled(outcome: Result<u64, SettleError>) {
     outcome.map_or_else(|error| tracing::debug!(%error, "settling deliveries"), drop);
 }
 
-struct Taken {
-    /// What is to be acknowledged once its rows, if any, are durable.
+/// Makes the rows durable together. If the store refuses them for good, one by one, so that one bad frame costs only
+/// itself.
+async fn store_all(
+    store: Store,
     items: Vec<(DeliveryId, Option<Ingest>)>,
-    rejected: Vec<Nack>,
-}
-
-fn take(deliveries: &[Delivery], progress: &Progress) -> Taken {
-    let mut taken = Taken { items: Vec::with_capacity(deliveries.len()), rejected: Vec::new() };
-    let latest = clock::now_ns().saturating_add(FUTURE_MAX_NS);
-    for delivery in deliveries {
-        match opening::open(delivery, latest, progress) {
-            Ok(item) => taken.items.push((delivery.id, item)),
-            Err(reason) => taken.rejected.push(reject(delivery.id, reason, progress)),
+    progress: Arc<Progress>,
+) -> Stored {
+    let all: Vec<Ingest> = items.iter().filter_map(|(_, item)| item.clone()).collect();
+    let mut stored =
+        Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), is_closed: false };
+    match persist(&store, &all, &progress).await {
+        Persisted::Durable => stored.durable.extend(items.iter().map(|(id, _)| *id)),
+        Persisted::Closed => stored.is_closed = true,
+        Persisted::Refused(_) => {
+            for (id, item) in items {
+                match persist(&store, &item.into_iter().collect::<Vec<_>>(), &progress).await {
+                    Persisted::Durable => stored.durable.push(id),
+                    Persisted::Refused(reason) => stored.refused.push((id, reason)),
+                    Persisted::Closed => {
+                        stored.is_closed = true;
+                        break;
+                    }
+                }
+            }
         }
     }
-    taken
+    stored
 }
 
 enum Persisted {
@@ -144,11 +260,12 @@ async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persis
         return Persisted::Durable;
     }
     let rows: usize = items.iter().map(|item| item.batch.rows()).sum();
+    let began = Instant::now();
     let mut pause = BACKOFF.0;
     loop {
         let error = match store.append(items.to_vec()).await {
             Ok(_) => {
-                progress.stored(rows);
+                progress.stored(rows, began.elapsed());
                 return Persisted::Durable;
             }
             Err(AppendError::Closed) => return Persisted::Closed,
@@ -161,19 +278,6 @@ async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persis
     }
 }
 
-/// Extends the leases for as long as it runs. Ends only if they cannot be extended any more.
-async fn keep_leases<C: Consumer>(consumer: &C, ids: &[DeliveryId], ack_timeout: Duration) -> ReceiveError {
-    loop {
-        tokio::time::sleep(ack_timeout / 3).await;
-        match consumer.extend(ids, ack_timeout).await {
-            Ok(()) => {}
-            Err(SettleError::NotSubscribed) => return ReceiveError::NotSubscribed,
-            // Of a lease that is over the rows come again, and merge.
-            Err(error) => tracing::debug!(%error, "extending leases"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
@@ -182,16 +286,24 @@ mod tests {
     use gpuvitals_store::StoreConfig;
 
     use super::*;
+    use crate::collect::Way;
 
     /// What became of frames that one worker took until the queue was empty.
     async fn collected(frames: Vec<Frame>) -> (Store, Arc<Progress>, Vec<String>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
         let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-        let consumer = queue.subscribe("gpus", "store", &ConsumerOptions::default()).await.unwrap();
+        let member = Member {
+            way: Way::Here(queue.clone()),
+            topic: "gpus".into(),
+            group: "store".into(),
+            options: ConsumerOptions::default(),
+        };
+        let consumer = member.join().await.unwrap();
         let progress = Arc::new(Progress::new());
         let worker = tokio::spawn(work(
             consumer,
+            member,
             Terms {
                 store: store.clone(),
                 progress: Arc::clone(&progress),

@@ -9,6 +9,7 @@ mod queue;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpuvitals_queue::link::{QueueUrl, Scheme};
 use serde::Deserialize;
 
 pub(crate) use layers::{Layers, Override};
@@ -39,7 +40,9 @@ pub(crate) struct Config {
     /// The queue itself.
     pub broker: Broker,
     /// From queue to store.
-    pub collector: Collector,
+    pub collector: crate::collect::Collector,
+    /// From a file to the queue.
+    pub stream: crate::stream::Stream,
     /// History.
     pub store: Store,
     /// REST and dashboard.
@@ -124,20 +127,6 @@ pub(crate) struct Source {
     pub interval: Duration,
 }
 
-/// From queue to store.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Collector {
-    /// Rows taken at a time.
-    pub batch_size: u32,
-    /// Rows in flight per worker.
-    pub max_in_flight: u32,
-    /// After how many seconds an unacknowledged frame is delivered again.
-    pub ack_timeout_seconds: u64,
-    /// Workers.
-    pub worker_count: usize,
-}
-
 /// History.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -181,6 +170,16 @@ pub(crate) struct Shutdown {
 }
 
 impl Config {
+    /// How a role that has no queue of its own reaches one: without an address, that of this machine.
+    pub(crate) fn queue_elsewhere(&self) -> MessageQueue {
+        let mut queue = self.message_queue.clone();
+        if queue.address.scheme == Scheme::InProcess {
+            let (scheme, host) = (Scheme::Http, "127.0.0.1".to_owned());
+            queue.address = QueueUrl { scheme, tls: false, host, port: self.broker.port };
+        }
+        queue
+    }
+
     /// Refuses settings that contradict each other.
     fn consistent(&self) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: {text}")));
@@ -209,16 +208,14 @@ impl Config {
         self.agent.check()?;
         self.message_queue.check()?;
         self.broker.check()?;
+        self.collector.check()?;
+        self.stream.check()?;
         let some = |there: bool| f64::from(u8::from(there));
         let above_zero = [
             ("source.speed", source.speed),
             ("source.gpus", source.gpus.into()),
             ("source.hosts", source.hosts.into()),
             ("source.interval", source.interval.as_secs_f64()),
-            ("collector.ack_timeout_seconds", some(self.collector.ack_timeout_seconds > 0)),
-            ("collector.worker_count", some(self.collector.worker_count > 0)),
-            ("collector.batch_size", self.collector.batch_size.into()),
-            ("collector.max_in_flight", self.collector.max_in_flight.into()),
             ("store.flush_rows", some(self.store.flush_rows > 0)),
             ("store.flush_bytes", some(self.store.flush_bytes > 0)),
             ("store.flush_age", self.store.flush_age.as_secs_f64()),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::{Batch, Table, causes};
-use gpuvitals_queue::Queue;
-use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
@@ -21,7 +20,7 @@ use crate::clock;
 use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
-use crate::pipe::{self, Described, End, Progress};
+use crate::pipe::{self, Described, End, Outlet, Progress, Publisher};
 use crate::sampling;
 
 /// How long workers may take to end; one that waits for a sick device is left.
@@ -63,6 +62,8 @@ pub(crate) struct Running {
     /// None while it works; then how it ended. Closed without an end: its thread panicked.
     end: watch::Receiver<Option<Result<(), String>>>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// Its queue is waited for no longer.
+    give_up: CancellationToken,
 }
 
 /// Opens what the settings name.
@@ -105,7 +106,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
             (Kind::Simulated(Box::new(simulated)), text)
         }
     };
-    Ok(Opened { source, progress: Arc::default(), announcement })
+    Ok(Opened { source, progress: Arc::new(Progress::new()), announcement })
 }
 
 /// The GPUs of this machine. The host's own values have no place in the store yet.
@@ -153,13 +154,7 @@ fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
         ..CsvConfig::default()
     };
     let input = CsvInput::from(Path::new(&settings.csv));
-    CsvSource::open(input, config, now_ns).map_err(|error| {
-        let exit = match &error {
-            CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
-            _ => Exit::Data,
-        };
-        Failure::new(exit, format!("cannot replay {}", causes(&error)))
-    })
+    CsvSource::open(input, config, now_ns).map_err(|error| pipe::cannot_replay(&error))
 }
 
 impl Opened {
@@ -184,11 +179,14 @@ impl Opened {
     }
 
     /// Sets it going.
-    pub(crate) fn spawn(self, queue: &Queue, topic: &str, stop: &CancellationToken) -> Running {
+    pub(crate) fn spawn(self, outlet: Outlet, stop: &CancellationToken) -> Running {
         let (tell, end) = watch::channel(None);
-        let runtime = Handle::current();
-        let (queue, topic, stop, progress) = (queue.clone(), topic.to_owned(), stop.clone(), self.progress);
+        let give_up = CancellationToken::new();
+        let (runtime, stop, progress) = (Handle::current(), stop.clone(), self.progress);
+        let mut sink = Publisher { outlet, runtime: runtime.clone(), progress: Arc::clone(&progress) };
+        let end_of_patience = give_up.clone();
         let work = move || {
+            let give_up = end_of_patience;
             let end = match self.source {
                 Kind::None => {
                     tell.send_replace(Some(Ok(())));
@@ -201,10 +199,10 @@ impl Opened {
                     if let Err(failure) = &asking {
                         tracing::error!(reason = %failure, "who holds the GPUs is not told");
                     }
-                    pipe::run(sampler, &queue, &topic, &progress, &runtime, &stop)
+                    pipe::run(sampler, &mut sink, &progress, &runtime, &stop, &give_up)
                 }
-                Kind::Csv(csv) => pipe::run(*csv, &queue, &topic, &progress, &runtime, &stop),
-                Kind::Simulated(sim) => pipe::run(*sim, &queue, &topic, &progress, &runtime, &stop),
+                Kind::Csv(csv) => pipe::run(*csv, &mut sink, &progress, &runtime, &stop, &give_up),
+                Kind::Simulated(sim) => pipe::run(*sim, &mut sink, &progress, &runtime, &stop, &give_up),
             };
             let described = progress.to_json();
             tell.send_replace(Some(match end {
@@ -223,7 +221,7 @@ impl Opened {
         if let Err(error) = &thread {
             tracing::error!(%error, "no thread for the source");
         }
-        Running { end, thread: thread.ok() }
+        Running { end, thread: thread.ok(), give_up }
     }
 }
 
@@ -248,8 +246,9 @@ impl Running {
         match tokio::time::timeout(grace, joined).await {
             Ok(Ok(true)) => {}
             Ok(_) => tracing::error!("the source's thread panicked"),
-            Err(_) => tracing::warn!("the source still waits for its input"),
+            Err(_) => tracing::warn!("the source still waits for its input or for the queue"),
         }
+        self.give_up.cancel();
     }
 }
 

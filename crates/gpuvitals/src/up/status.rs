@@ -14,7 +14,8 @@ use crate::{clock, collect, pipe};
 /// Queue, collector and source as the gateway sees them.
 #[derive(Debug)]
 pub(crate) struct Status {
-    queue: Queue,
+    /// None: it is elsewhere, and tells its statistics itself.
+    queue: Option<Queue>,
     queue_health: Mutex<Health>,
     collector: Arc<collect::Progress>,
     source: Option<Arc<pipe::Progress>>,
@@ -23,7 +24,7 @@ pub(crate) struct Status {
 
 impl Status {
     /// The view over these parts.
-    pub(crate) fn new(queue: Queue, source: Option<Arc<pipe::Progress>>, kind: &'static str) -> Self {
+    pub(crate) fn new(queue: Option<Queue>, source: Option<Arc<pipe::Progress>>, kind: &'static str) -> Self {
         Self {
             queue,
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
@@ -41,11 +42,18 @@ impl Status {
 
 impl StatusView for Status {
     fn queue_stats(&self) -> serde_json::Value {
-        serde_json::to_value(self.queue.stats()).unwrap_or_default()
+        match &self.queue {
+            Some(queue) => serde_json::to_value(queue.stats()).unwrap_or_default(),
+            None => json!({}),
+        }
     }
 
     fn queue_health(&self) -> Health {
-        let seen = self.queue.health();
+        let Some(queue) = &self.queue else {
+            let healthy = || Health::healthy(clock::now_ns());
+            return self.source.as_ref().map_or_else(healthy, |source| source.queue());
+        };
+        let seen = queue.health();
         let status = match seen.status {
             QueueHealth::Healthy => HealthStatus::Healthy,
             QueueHealth::Degraded => HealthStatus::Degraded,

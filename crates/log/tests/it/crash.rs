@@ -425,7 +425,7 @@ fn random_programs_lose_and_invent_nothing() {
     let setting =
         |name, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let first: u64 = setting("GPUVITALS_SEED", 0);
-    let end = first + setting("GPUVITALS_SEEDS", 3000);
+    let end = first + setting("GPUVITALS_SEEDS", 1500);
     let next = AtomicU64::new(first);
     let work = || {
         loop {

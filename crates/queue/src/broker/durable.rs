@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use gpuvitals_log::Place;
 
-use super::facts::Fact;
+use super::env::Phase;
+
+use super::facts::{Fact, What};
 use super::group::Group;
 use super::image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
 use super::shelf::{Entry, Letter, Shelf};
@@ -36,29 +39,60 @@ impl Broker {
         topic.reserve(env, frame)
     }
 
-    /// The second half: the frame lies at its home, as durable as its topic promises. `frame` is what stays in
-    /// memory of it. `None` if it is not under way.
-    pub fn land(&mut self, topic: TopicId, offset: u64, home: Home, frame: Arc<Frame>) -> Option<Receipt> {
-        let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, home, frame)?;
+    /// The second half: the frame lies at its home, as durable as its topic promises. `payload` is what stays in
+    /// memory of its payload. `None` if it is not under way.
+    pub fn land(&mut self, topic: TopicId, offset: u64, home: Home, payload: Bytes) -> Option<Receipt> {
+        let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, home, payload)?;
+        self.wake_drained();
         self.cached.push_back((topic, offset));
         self.keep_within_memory();
         Some(receipt)
     }
 
-    /// A reserved frame could not be made durable: its room is free again.
-    pub fn give_up(&mut self, topic: TopicId, offset: u64) {
-        if let Some(topic) = self.topics.get_mut(topic.0) {
-            topic.shelf.pending.remove(offset);
-            self.env.wake(Wake::Space(topic.shelf.id));
-            for group in topic.groups.keys() {
-                self.env.wake(Wake::Group(*group));
-            }
+    /// A reserved frame could not be made durable: its room is free again, and here it is.
+    pub fn give_up(&mut self, topic: TopicId, offset: u64) -> Option<Arc<Frame>> {
+        let topic = self.topics.get_mut(topic.0)?;
+        let frame = topic.shelf.pending.remove(offset).map(|frame| frame.frame);
+        self.env.wake(Wake::Space(topic.shelf.id));
+        // What was reserved after it may be seen now.
+        for group in topic.groups.keys() {
+            self.env.wake(Wake::Group(*group));
+        }
+        self.wake_drained();
+        frame
+    }
+
+    fn wake_drained(&mut self) {
+        if self.env.phase != Phase::Open {
+            self.env.wake(Wake::Drained);
         }
     }
 
-    /// The receipt of a repeat of a frame that was under way and has landed.
-    pub fn repeated(&mut self, topic: TopicId, frame: &Frame) -> Option<Receipt> {
-        Some(self.topics.get_mut(topic.0)?.repeated(frame))
+    /// The receipt of a repeat of a frame that was under way and has landed with this receipt.
+    pub fn repeated(&mut self, topic: TopicId, first: &Receipt) -> Receipt {
+        if let Some(shelf) = self.topics.get_mut(topic.0).map(|topic| &mut topic.shelf) {
+            let entry = first.offset.and_then(|offset| shelf.entries.get(&offset));
+            shelf.ledger.duplicates += entry.map_or(0, |entry| entry.rows.len());
+        }
+        Receipt { offset: None, duplicate: true, ..*first }
+    }
+
+    /// Publishers of all topics may have room.
+    pub fn wake_publishers(&mut self) {
+        for topic in &self.topics {
+            self.env.wake(Wake::Space(topic.shelf.id));
+        }
+    }
+
+    /// A topic's name.
+    pub fn topic_name(&self, topic: TopicId) -> Option<Arc<str>> {
+        self.topics.get(topic.0).map(|topic| Arc::clone(&topic.shelf.name))
+    }
+
+    /// Bytes that frames and dead letters of the topics that a log keeps count against bounds.
+    pub fn kept_bytes(&self) -> u64 {
+        let kept = self.topics.iter().map(|topic| &topic.shelf).filter(|shelf| shelf.is_kept);
+        kept.map(|shelf| shelf.bytes + shelf.letter_bytes()).sum()
     }
 
     /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. What is not in memory is to be
@@ -86,6 +120,16 @@ impl Broker {
         let Some((topic, group)) = self.seats.get(&consumer) else { return false };
         let topic = self.topics.get(topic.0).filter(|topic| topic.shelf.is_kept);
         topic.and_then(|topic| topic.groups.get(group)).is_some_and(|group| !group.is_safe)
+    }
+
+    /// Notes this consumer's group again: it is to be on disk before the consumer is told that it has joined.
+    pub fn note_group(&mut self, consumer: ConsumerId) {
+        let Some((topic, group)) = self.seats.get(&consumer) else { return };
+        let Some(topic) = self.topics.get(topic.0) else { return };
+        if let Some(group) = topic.groups.get(group) {
+            let (name, start, ttl) = (Arc::clone(&group.name), group.start, group.ttl);
+            topic.shelf.note(&mut self.env, What::GroupMade { group: name, start, ttl });
+        }
     }
 
     /// The log keeps this consumer's group, or cannot: then the consumer leaves, and the group with the last.

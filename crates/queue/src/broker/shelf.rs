@@ -254,6 +254,10 @@ impl Shelf {
         self.letters.iter_mut()
     }
 
+    pub(super) fn letter_bytes(&self) -> u64 {
+        self.letter_bytes
+    }
+
     pub(super) fn letter_messages(&self) -> u64 {
         self.letter_messages
     }

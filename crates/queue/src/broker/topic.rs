@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::env::Env;
 use super::facts::What;
 use super::group::{Group, PartState};
@@ -56,20 +58,14 @@ impl Topic {
     }
 
     /// A reserved frame is durable: from now on it is seen.
-    pub(super) fn land(
-        &mut self,
-        env: &mut Env,
-        offset: u64,
-        home: Home,
-        frame: Arc<Frame>,
-    ) -> Option<Receipt> {
-        let arrived = self.shelf.pending.remove(offset)?;
-        self.put(env, offset, &UnderWay { frame, at: arrived.at }, Some(home));
+    pub(super) fn land(&mut self, env: &mut Env, offset: u64, home: Home, payload: Bytes) -> Option<Receipt> {
+        let UnderWay { frame, at } = self.shelf.pending.remove(offset)?;
+        let frame = Arc::new(Frame { payload, ..Arc::unwrap_or_clone(frame) });
+        self.put(env, offset, &UnderWay { frame, at }, Some(home));
         Some(self.receipt(offset))
     }
 
-    /// A repeat of a frame that was under way then and is taken now.
-    pub(super) fn repeated(&mut self, frame: &Frame) -> Receipt {
+    fn repeated(&mut self, frame: &Frame) -> Receipt {
         self.shelf.ledger.duplicates += u64::from(frame.count);
         Receipt { offset: None, durability: self.shelf.durability, duplicate: true }
     }

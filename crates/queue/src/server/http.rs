@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
@@ -127,7 +127,7 @@ pub fn router(queue: Queue, limits: HttpLimits, meter: Arc<Meter>) -> Router {
         .route("/topics/{topic}/dead/replay", post(dead::replay))
         .fallback(nothing_there)
         .method_not_allowed_fallback(unknown_method)
-        .layer(middleware::from_fn(observe))
+        .layer(middleware::from_fn_with_state(served.clone(), observe))
         .with_state(served)
 }
 
@@ -160,11 +160,13 @@ async fn unknown_method(method: Method, uri: Uri) -> Response {
     Refusal::Method { method: echo(method.as_str()), path: echo(uri.path()) }.into_response()
 }
 
-/// Around every request: the log, and what every answer has in common.
-async fn observe(request: Request, next: Next) -> Response {
+/// Around every request: statistics, the log, and what every answer has in common.
+async fn observe(State(served): State<Served>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = next.run(request).await;
-    tracing::debug!(%method, path, status = response.status().as_u16(), "request");
+    let status = response.status().as_u16();
+    served.meter().answered(status);
+    tracing::debug!(%method, path, status, "request");
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

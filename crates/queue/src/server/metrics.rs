@@ -23,6 +23,9 @@ const BOUNDS: [(u64, &str); 13] = [
     (10_000_000, "10"),
 ];
 
+/// Statuses with a line of their own; anything else is `other`.
+const STATUSES: [u16; 12] = [200, 204, 400, 404, 405, 408, 409, 413, 415, 429, 500, 503];
+
 /// How a publisher speaks to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -49,6 +52,7 @@ pub struct Meter {
     http: Latency,
     grpc: Latency,
     connections: AtomicU64,
+    statuses: [AtomicU64; STATUSES.len() + 1],
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +71,14 @@ impl Meter {
             count.fetch_add(1, Ordering::Relaxed);
         }
         latency.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// A request by HTTP was answered with this status.
+    pub fn answered(&self, status: u16) {
+        let place = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
+        if let Some(count) = self.statuses.get(place) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A client connected.
@@ -135,6 +147,7 @@ pub(crate) fn render(stats: &QueueStats, health: &Health, meter: &Meter, bodies:
     // Writing to a string does not fail.
     let _written = write_queue(&mut text, stats, health, meter, bodies)
         .and_then(|()| write_topics(&mut text, stats))
+        .and_then(|()| write_statuses(&mut text, meter))
         .and_then(|()| write_latency(&mut text, meter));
     text
 }
@@ -189,6 +202,17 @@ fn write_topics(text: &mut String, stats: &QueueStats) -> std::fmt::Result {
                 writeln!(text, "gpuvitals_queue_{name}{{{labels}}} {}", value(of_group))?;
             }
         }
+    }
+    Ok(())
+}
+
+fn write_statuses(text: &mut String, meter: &Meter) -> std::fmt::Result {
+    const NAME: &str = "http_requests_total";
+    head(text, NAME, "counter", "Requests by HTTP that were answered, by status.")?;
+    let spelled = STATUSES.iter().map(ToString::to_string).chain(["other".to_owned()]);
+    for (status, count) in spelled.zip(&meter.statuses) {
+        let count = count.load(Ordering::Relaxed);
+        writeln!(text, "gpuvitals_queue_{NAME}{{status=\"{status}\"}} {count}")?;
     }
     Ok(())
 }

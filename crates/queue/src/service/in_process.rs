@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::queue::Queue;
+use super::queue::{Queue, fill};
 use super::{Consumer, Producer};
 use crate::broker::{
-    ConsumerId, Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError, Wake,
+    Broker, ConsumerId, Delivery, DeliveryId, Lent, Nack, NackKind, PublishError, Receipt, ReceiveError,
+    SettleError, Wake,
 };
 use crate::frame::Frame;
 use crate::rows::Rows;
@@ -45,12 +46,14 @@ pub struct InProcessConsumer {
     id: ConsumerId,
     wake: Wake,
     signal: Arc<Notify>,
+    /// Leased, and still to be read from disk.
+    unread: Vec<Lent<Delivery>>,
 }
 
 impl InProcessConsumer {
     pub(super) fn new(queue: Queue, id: ConsumerId, wake: Wake) -> Self {
         let signal = queue.shared().signal(wake);
-        Self { queue, id, wake, signal }
+        Self { queue, id, wake, signal, unread: Vec::new() }
     }
 
     /// Lets this consumer have at most `max_in_flight` messages at once from now on; 0 pauses it. What it
@@ -60,14 +63,49 @@ impl InProcessConsumer {
     }
 }
 
+impl InProcessConsumer {
+    /// What cannot be read fails, as if this consumer had refused it: in the end it is a dead letter that says why.
+    fn without_unreadable(&self, read: Vec<(Delivery, Option<Arc<str>>)>) -> Vec<Delivery> {
+        let mut nacks = Vec::new();
+        let mut deliveries = Vec::with_capacity(read.len());
+        for (delivery, failure) in read {
+            match failure {
+                None => deliveries.push(delivery),
+                Some(reason) => {
+                    let reason = format!("cannot be read back: {reason}").into();
+                    nacks.push(Nack { id: delivery.id, rows: None, kind: NackKind::Retry, reason });
+                }
+            }
+        }
+        if !nacks.is_empty() {
+            // It was leased to this consumer just now; if the lease is over, it has failed already.
+            self.queue.shared().with(|broker, now| broker.nack(now, self.id, &nacks)).ok();
+        }
+        deliveries
+    }
+}
+
 impl Consumer for InProcessConsumer {
     async fn receive(&mut self) -> Result<Vec<Delivery>, ReceiveError> {
         // A consumer that never has to wait still lets others of its thread run.
         tokio::task::consume_budget().await;
-        let something =
-            |answer: &Result<Vec<Delivery>, _>| answer.as_ref().map_or(true, |some| !some.is_empty());
-        let shared = self.queue.shared();
-        shared.wait(&self.signal, |broker, now| Some(broker.receive(now, self.id)).filter(something)).await
+        let something = |answer: &Result<Vec<_>, _>| answer.as_ref().map_or(true, |some| !some.is_empty());
+        loop {
+            if self.unread.is_empty() {
+                let ask = |broker: &mut Broker, now| Some(broker.lend(now, self.id)).filter(something);
+                self.unread = self.queue.shared().wait(&self.signal, ask).await?;
+            }
+            if self.unread.iter().all(|lent| lent.home.is_none()) {
+                return Ok(self.unread.drain(..).map(|lent| lent.item).collect());
+            }
+            // They stay there until they are read, so that nothing is lost if this future is dropped.
+            let read = fill(self.queue.shared(), self.unread.clone(), |delivery| &mut delivery.frame).await;
+            self.unread.clear();
+            let deliveries = self.without_unreadable(read);
+            if !deliveries.is_empty() {
+                return Ok(deliveries);
+            }
+        }
     }
 
     async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {

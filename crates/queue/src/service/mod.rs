@@ -6,6 +6,7 @@ mod clock;
 mod in_process;
 mod publishing;
 mod queue;
+mod shared;
 
 use std::future::Future;
 use std::time::Duration;

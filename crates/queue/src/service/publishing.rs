@@ -27,7 +27,6 @@ impl Publishing {
     }
 
     /// One whose outcome will be sent. A sender that is dropped means that the queue has closed.
-    #[expect(dead_code, reason = "a queue with a log answers later")]
     pub(crate) fn under_way(outcome: oneshot::Receiver<Result<Receipt, PublishError>>) -> Self {
         Self(State::UnderWay(outcome))
     }

@@ -1,23 +1,25 @@
-//! A broker for one process: the state machine behind a mutex, a task that lets time pass, and
-//! notifications for those who wait.
+//! A queue for one process, in memory or in a directory: the handle that servers and others hold.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use gpuvitals_log::{Disk, LogError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::in_process::{InProcessConsumer, InProcessProducer};
 use super::publishing::Publishing;
+use super::shared::{Shared, lock};
 use crate::broker::{
-    AdminError, Broker, ConsumerOptions, DeadLetter, DeadSelection, PublishError, Receipt, Replayed,
-    SubscribeError, TopicId, Wake,
+    AdminError, Broker, ConsumerOptions, DeadLetter, DeadSelection, Lent, PublishError, Receipt, Replayed,
+    SubscribeError, Wake,
 };
 use crate::config::{Drain, QueueConfig};
 use crate::frame::{Frame, Millis};
+use crate::journal::{Journal, OpenError, Opened, Recovered, recover, take_directory};
 use crate::stats::{Health, QueueStats, TopicStats};
 
 /// What a shutdown left.
@@ -45,103 +47,6 @@ struct Inner {
     driver: Mutex<JoinSet<()>>,
 }
 
-/// What the handles and the driver share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    clock: Clock,
-    /// The driver sleeps too long.
-    rearm: Notify,
-}
-
-#[derive(Debug)]
-struct State {
-    broker: Broker,
-    /// Until when the driver sleeps; `None` is for ever.
-    armed: Option<Millis>,
-    /// Who is waited for. At most one entry a group and topic.
-    signals: HashMap<Wake, Arc<Notify>, foldhash::fast::RandomState>,
-}
-
-impl State {
-    fn notify(&mut self) {
-        for wake in self.broker.take_wakes() {
-            if let Some(signal) = self.signals.get(&wake) {
-                signal.notify_waiters();
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// Asks the broker something, then wakes whom that concerns.
-    pub(super) fn with<T>(&self, ask: impl FnOnce(&mut Broker, Millis) -> T) -> T {
-        let mut state = lock(&self.state);
-        let answer = ask(&mut state.broker, self.clock.now());
-        state.notify();
-        let next = state.broker.next_deadline();
-        if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
-            state.armed = next;
-            self.rearm.notify_one();
-        }
-        answer
-    }
-
-    /// What is notified about `wake`.
-    pub(super) fn signal(&self, wake: Wake) -> Arc<Notify> {
-        Arc::clone(lock(&self.state).signals.entry(wake).or_default())
-    }
-
-    /// Forgets the signal of `wake` once nobody but the caller holds it.
-    pub(super) fn forget(&self, wake: Wake, signal: &Arc<Notify>) {
-        let mut state = lock(&self.state);
-        if Arc::strong_count(signal) <= 2 {
-            state.signals.remove(&wake);
-        }
-    }
-
-    /// Waits until the broker answers; asks again whenever `signal` says so.
-    pub(super) async fn wait<T>(
-        &self,
-        signal: &Notify,
-        mut ask: impl FnMut(&mut Broker, Millis) -> Option<T>,
-    ) -> T {
-        loop {
-            let mut notified = std::pin::pin!(signal.notified());
-            // From here on a notification is not missed, also if it comes before the await.
-            notified.as_mut().enable();
-            if let Some(answer) = self.with(&mut ask) {
-                return answer;
-            }
-            notified.await;
-        }
-    }
-
-    /// Lets time pass until `stop`.
-    async fn drive(&self, stop: CancellationToken) {
-        loop {
-            let wait = {
-                let mut state = lock(&self.state);
-                let now = self.clock.now();
-                state.broker.advance(now);
-                state.notify();
-                state.armed = state.broker.next_deadline();
-                state.armed.map(|next| next.since(now))
-            };
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.rearm.notified() => {}
-                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
-            }
-        }
-    }
-}
-
-/// A panic under the lock is a bug that ends the process elsewhere; the state is not made worse by going on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Queue {
     /// A queue in memory, for this process. Spawns one task on the current tokio runtime.
     ///
@@ -149,13 +54,77 @@ impl Queue {
     ///
     /// Outside a tokio runtime.
     pub fn in_process(config: QueueConfig, clock: Clock) -> Self {
-        let broker = Broker::new(config, clock.now());
-        let state = State { broker, armed: None, signals: HashMap::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), clock, rearm: Notify::new() });
+        Self::around(Shared::in_memory(Broker::new(config, clock.now()), clock))
+    }
+
+    /// The queue that lies in a directory, which is made if it does not exist: what was published as
+    /// [`QueueConfig::durability`] says and not settled is there again, with the groups and dead letters. Other processes
+    /// are kept out of the directory until the queue and all its handles are gone.
+    ///
+    /// [`Opened`] says what was found; what it lists as damage is acknowledged messages that are gone, and shows in the
+    /// health until the next opening. [`Queue::shutdown`] is the orderly end; without it nothing is lost but the last
+    /// acknowledgements ([`QueueConfig::sync_every`]), whose messages come again.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used or is in use, or the log cannot be read or is of a later version.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn open(
+        directory: impl Into<PathBuf>,
+        config: QueueConfig,
+        clock: Clock,
+    ) -> Result<(Self, Opened), OpenError> {
+        let directory = directory.into();
+        Self::open_with(config, clock, move |config, now| {
+            let (disk, lock) = take_directory(&directory)?;
+            Ok((recover(disk, config, now)?, Some(lock)))
+        })
+        .await
+    }
+
+    /// The same on a disk of the caller's, which nobody else uses.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read or is of a later version.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn open_on(
+        disk: impl Disk,
+        config: QueueConfig,
+        clock: Clock,
+    ) -> Result<(Self, Opened), OpenError> {
+        Self::open_with(config, clock, |config, now| Ok((recover(disk, config, now)?, None))).await
+    }
+
+    async fn open_with(
+        config: QueueConfig,
+        clock: Clock,
+        recover: impl FnOnce(&QueueConfig, Millis) -> Result<(Recovered, Option<File>), OpenError>
+        + Send
+        + 'static,
+    ) -> Result<(Self, Opened), OpenError> {
+        let now = clock.now();
+        let opening = tokio::task::spawn_blocking(move || {
+            let (recovered, lock) = recover(&config, now)?;
+            let Recovered { log, broker, opened, keeper } = recovered;
+            let shared = Shared::beside(Journal::new(log, config, lock), keeper, broker, clock);
+            Ok::<_, OpenError>((shared, opened))
+        });
+        // The task panics only of a bug, and is never aborted.
+        let (shared, opened) = opening.await.map_err(|_| OpenError::Log(LogError::Closed))??;
+        Ok((Self::around(shared), opened))
+    }
+
+    fn around(shared: Arc<Shared>) -> Self {
         let stop = CancellationToken::new();
         let mut driver = JoinSet::new();
-        let (driven, stopped) = (Arc::clone(&shared), stop.clone());
-        driver.spawn(async move { driven.drive(stopped).await });
+        driver.spawn(Arc::clone(&shared).drive(stop.clone()));
         Self { inner: Arc::new(Inner { shared, stop, driver: Mutex::new(driver) }) }
     }
 
@@ -167,8 +136,7 @@ impl Queue {
     /// was not taken. At the topic's bound it is refused, or older ones make room, as configured. Frames are
     /// taken in the order of these calls, whenever their outcomes are awaited.
     pub fn publish(&self, topic: &str, frame: Frame) -> Publishing {
-        let frame = Arc::new(frame);
-        Publishing::done(self.shared().with(|broker, now| broker.publish(now, topic, &frame)))
+        self.shared().publish(topic, frame, false)
     }
 
     /// Hands over one frame; at the topic's bound it waits for room, until `cancel`. Waiting publishers are
@@ -186,21 +154,28 @@ impl Queue {
     ) -> Result<Receipt, PublishError> {
         // A publisher that never has to wait still lets others of its thread run.
         tokio::task::consume_budget().await;
-        let frame = Arc::new(frame);
         let shared = self.shared();
-        let offer = |broker: &mut Broker, now: Millis| match broker.offer(now, topic, &frame) {
-            Err(PublishError::Full { .. }) => Err(broker.topic_named(topic)),
-            answer => Ok(answer),
-        };
-        let full = match shared.with(offer) {
-            Ok(answer) => return answer,
-            Err(full) => full,
-        };
-        let Some(signal) = full.map(|topic: TopicId| shared.signal(Wake::Space(topic))) else {
+        let first = shared.publish(topic, frame.clone(), true).await;
+        if !matches!(first, Err(PublishError::Full { .. })) {
+            return first;
+        }
+        let Some(topic_id) = shared.with(|broker, _| broker.topic_named(topic)) else {
             return Err(PublishError::Closed);
         };
+        let signal = shared.signal(Wake::Space(topic_id));
+        let again = async {
+            loop {
+                let mut notified = std::pin::pin!(signal.notified());
+                // From here on a notification is not missed, also if it comes before the await.
+                notified.as_mut().enable();
+                match shared.publish(topic, frame.clone(), true).await {
+                    Err(PublishError::Full { .. }) => notified.await,
+                    answer => return answer,
+                }
+            }
+        };
         tokio::select! {
-            answer = shared.wait(&signal, |broker, now| offer(broker, now).ok()) => answer,
+            answer = again => answer,
             () = cancel.cancelled() => Err(PublishError::Cancelled),
         }
     }
@@ -224,7 +199,6 @@ impl Queue {
     /// # Errors
     ///
     /// A name is refused, a limit is reached, or the queue shuts down.
-    #[expect(clippy::unused_async, reason = "a durable group is answered when it is on disk")]
     pub async fn subscribe(
         &self,
         topic: &str,
@@ -236,7 +210,9 @@ impl Queue {
             Ok((id, broker.group_of(id)))
         })?;
         let (id, Some(group)) = joined else { return Err(SubscribeError::Closed) };
-        Ok(InProcessConsumer::new(self.clone(), id, Wake::Group(group)))
+        let consumer = InProcessConsumer::new(self.clone(), id, Wake::Group(group));
+        let kept = self.shared().group_is_kept(id).await;
+        kept.map_err(|reason| SubscribeError::Storage { reason }).map(|()| consumer)
     }
 
     /// Ends a group and its members. What only it waited for goes, unless it was the topic's last.
@@ -253,7 +229,6 @@ impl Queue {
     /// # Errors
     ///
     /// No such topic.
-    #[expect(clippy::unused_async, reason = "letters of a durable queue are read from disk")]
     pub async fn dead_letters(
         &self,
         topic: &str,
@@ -261,7 +236,9 @@ impl Queue {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, AdminError> {
         let letters = self.shared().with(|broker, _| broker.lend_letters(topic, from, limit))?;
-        Ok(letters.into_iter().map(|lent| lent.item).collect())
+        let filled = fill(self.shared(), letters, |letter| &mut letter.frame).await;
+        // A letter whose frame cannot be read is shown without it: all else about it is known.
+        Ok(filled.into_iter().map(|(letter, _)| letter).collect())
     }
 
     /// Gives dead letters back to the groups that gave up on them, as if new.
@@ -308,12 +285,15 @@ impl Queue {
 
     /// How the queue is, and why.
     pub fn health(&self) -> Health {
-        self.shared().with(Broker::health)
+        self.shared().health()
     }
 
-    /// Takes nothing more, drains as [`QueueConfig::drain`] says and for as long as it says, takes back what
-    /// consumers still have, and ends the queue's task. From then on receivers and publishers are told
-    /// that the queue is closed. A second call finds nothing left to do.
+    /// Takes nothing more and ends the queue's task; from then on receivers and publishers are told that the queue is
+    /// closed. A second call finds nothing left to do.
+    ///
+    /// In memory it drains as [`QueueConfig::drain`] says and for as long as it says, and then takes back what consumers
+    /// still have. What lies in a directory is kept: there it waits for publishes under way only, takes back what
+    /// consumers have, and closes the log.
     pub async fn shutdown(&self) -> DrainReport {
         let shared = self.shared();
         let drained = shared.signal(Wake::Drained);
@@ -321,14 +301,19 @@ impl Queue {
             broker.seal(now);
             (broker.config().drain, broker.config().drain_timeout)
         });
+        let is_kept = shared.journal().is_some();
         let orderly = async {
+            if is_kept {
+                shared.wait(&drained, |broker, _| broker.is_idle().then_some(())).await;
+                return;
+            }
             if drain == Drain::Deliver {
                 shared.wait(&drained, |broker, _| broker.is_drained().then_some(())).await;
             }
             shared.with(Broker::stop);
             shared.wait(&drained, |broker, _| broker.is_drained().then_some(())).await;
         };
-        let in_time = timeout(limit, orderly).await;
+        let in_time = timeout(limit, orderly).await && !is_kept;
         let report = shared.with(|broker, now| {
             broker.stop(now);
             let unacknowledged = if in_time { 0 } else { broker.recall(now) };
@@ -339,8 +324,36 @@ impl Queue {
         self.inner.stop.cancel();
         let mut driver = std::mem::take(&mut *lock(&self.inner.driver));
         while driver.join_next().await.is_some() {}
+        if is_kept {
+            let shared = Arc::clone(shared);
+            // The task panics only of a bug, and is never aborted.
+            tokio::task::spawn_blocking(move || shared.close()).await.ok();
+        }
         report
     }
+}
+
+/// Reads the frames that are not in memory. With each thing comes why its frame cannot be read, if it cannot.
+pub(super) async fn fill<T>(
+    shared: &Arc<Shared>,
+    lent: Vec<Lent<T>>,
+    frame_of: impl Fn(&mut T) -> &mut Arc<Frame>,
+) -> Vec<(T, Option<Arc<str>>)> {
+    let homes: Vec<_> = lent.iter().filter_map(|lent| lent.home.clone()).collect();
+    let mut frames = if homes.is_empty() { Vec::new() } else { shared.read(homes).await }.into_iter();
+    let filled = lent.into_iter().map(|Lent { mut item, home }| {
+        let read = home.and_then(|_| frames.next());
+        let reason = match read {
+            None => None,
+            Some(Err(reason)) => Some(reason),
+            Some(Ok(frame)) => {
+                *frame_of(&mut item) = Arc::new(frame);
+                None
+            }
+        };
+        (item, reason)
+    });
+    filled.collect()
 }
 
 /// Whether `work` was done within `limit`.

@@ -142,6 +142,9 @@ async fn the_figures_are_what_happened_and_promtool_has_nothing_to_say() {
         "gpuvitals_queue_publish_duration_seconds_count{protocol=\"http\"} 4",
         "gpuvitals_queue_publish_duration_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 4",
         "gpuvitals_queue_topics 2",
+        "gpuvitals_queue_connections 1",
+        "gpuvitals_queue_http_requests_total{status=\"200\"} 3",
+        "gpuvitals_queue_http_requests_total{status=\"429\"} 1",
     ] {
         assert!(answer.text.lines().any(|found| found == line), "{line} is not in {}", answer.text);
     }

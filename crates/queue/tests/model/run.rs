@@ -196,7 +196,7 @@ impl Run {
         match self.broker.reserve(Millis(self.now), TOPIC, frame) {
             Ok(Reserved::New { topic, offset, at, .. }) => {
                 let home = memory.keep(TOPIC, offset, frame, at);
-                Ok(self.broker.land(topic, offset, home, Arc::clone(frame)).unwrap())
+                Ok(self.broker.land(topic, offset, home, frame.payload.clone()).unwrap())
             }
             Ok(Reserved::Repeat(receipt)) => Ok(receipt),
             Ok(Reserved::UnderWay { .. }) => panic!("nothing is under way"),

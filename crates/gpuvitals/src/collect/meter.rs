@@ -1,0 +1,138 @@
+//! What the collector says to Prometheus.
+
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gpuvitals_core::Status;
+use gpuvitals_store::StoreStats;
+
+use super::Progress;
+
+/// Upper bounds of the latency buckets: microseconds and their spelling in seconds.
+const BOUNDS: [(u64, &str); 10] = [
+    (250, "0.00025"),
+    (500, "0.0005"),
+    (1_000, "0.001"),
+    (2_500, "0.0025"),
+    (5_000, "0.005"),
+    (10_000, "0.01"),
+    (25_000, "0.025"),
+    (100_000, "0.1"),
+    (1_000_000, "1"),
+    (10_000_000, "10"),
+];
+
+const LATENCY: &str = "gpuvitals_collector_store_duration_seconds";
+
+/// How long things took, in buckets.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Latency {
+    /// Something took this long.
+    pub(super) fn observe(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let place = BOUNDS.iter().position(|(bound, _)| micros <= *bound).unwrap_or(BOUNDS.len());
+        if let Some(bucket) = self.buckets.get(place) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let mut sum = 0;
+        for (bound, count) in BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]).zip(&self.buckets) {
+            sum += count.load(Ordering::Relaxed);
+            writeln!(text, "{LATENCY}_bucket{{le=\"{bound}\"}} {sum}")?;
+        }
+        let micros = self.micros.load(Ordering::Relaxed);
+        writeln!(text, "{LATENCY}_sum {}.{:06}", micros / 1_000_000, micros % 1_000_000)?;
+        writeln!(text, "{LATENCY}_count {sum}")
+    }
+}
+
+/// Prometheus text.
+pub(super) fn render(progress: &Progress, store: &StoreStats, workers: usize) -> String {
+    let mut text = String::with_capacity(4 << 10);
+    // Writing to a string does not fail.
+    let _written = write(&mut text, progress, store, workers);
+    text
+}
+
+fn write(text: &mut String, progress: &Progress, store: &StoreStats, workers: usize) -> std::fmt::Result {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| {
+        let (bare, _) = name.split_once('{').unwrap_or((name, ""));
+        if !help.is_empty() {
+            writeln!(
+                text,
+                "# HELP gpuvitals_collector_{bare} {help}\n# TYPE gpuvitals_collector_{bare} {kind}"
+            )?;
+        }
+        writeln!(text, "gpuvitals_collector_{name} {value}")
+    };
+    let stored = count(&progress.rows_stored);
+    one("rows_stored_total", "counter", "Rows made durable, repeats among them.", &stored)?;
+    let refused =
+        "Rows or frames refused: their time is in the future, or they are no rows (these are dead letters).";
+    one("refused_total{reason=\"future\"}", "counter", refused, &count(&progress.rows_future))?;
+    one("refused_total{reason=\"invalid\"}", "counter", "", &count(&progress.messages_refused))?;
+    let failures = count(&progress.store_failures);
+    one("store_failures_total", "counter", "Tries to store that failed; they are repeated.", &failures)?;
+    let healthy = u8::from(progress.health().status == Status::Healthy);
+    one("healthy", "gauge", "1 where rows can be stored.", &healthy)?;
+    one("workers", "gauge", "Workers.", &workers)?;
+    one("gpus", "gauge", "GPUs that are known.", &store.gpus)?;
+    one(
+        "memory_rows",
+        "gauge",
+        "Rows that are in the log and in memory, and not in files yet.",
+        &store.tail_rows,
+    )?;
+    let rows = store.flushed.rows + store.merged.rows;
+    one("file_rows", "gauge", "Rows in files.", &rows)?;
+    let bytes = store.flushed.bytes + store.merged.bytes;
+    one("file_bytes", "gauge", "Bytes of files.", &bytes)?;
+    writeln!(
+        text,
+        "# HELP {LATENCY} Time until rows that came together were durable.\n# TYPE {LATENCY} histogram"
+    )?;
+    progress.latency.write(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_counted_and_the_histogram_adds_up() {
+        let progress = Progress::new();
+        progress.stored(7, Duration::from_micros(300));
+        progress.stored(2, Duration::from_mins(1));
+        progress.rows_future.store(3, Ordering::Relaxed);
+        progress.not_stored("disk full");
+        let text = render(&progress, &StoreStats { gpus: 5, tail_rows: 9, ..StoreStats::default() }, 4);
+        for line in [
+            "# TYPE gpuvitals_collector_rows_stored_total counter",
+            "gpuvitals_collector_rows_stored_total 9",
+            "gpuvitals_collector_refused_total{reason=\"future\"} 3",
+            "gpuvitals_collector_refused_total{reason=\"invalid\"} 0",
+            "gpuvitals_collector_store_failures_total 1",
+            "gpuvitals_collector_healthy 0",
+            "gpuvitals_collector_gpus 5",
+            "gpuvitals_collector_memory_rows 9",
+            "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.00025\"} 0",
+            "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.0005\"} 1",
+            "gpuvitals_collector_store_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "gpuvitals_collector_store_duration_seconds_sum 60.000300",
+            "gpuvitals_collector_store_duration_seconds_count 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert_eq!(text.matches("# TYPE gpuvitals_collector_refused_total").count(), 1);
+    }
+}

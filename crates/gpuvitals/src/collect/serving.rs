@@ -1,0 +1,57 @@
+//! What a role that stores and serves opens: its store, its port.
+
+use std::net::IpAddr;
+
+use gpuvitals_store::{Store, StoreConfig, StoreError};
+use tokio::net::TcpListener;
+
+use crate::config;
+use crate::failure::{Exit, Failure};
+
+/// Takes a port.
+///
+/// # Errors
+/// When it is taken or may not be.
+pub(crate) async fn listen(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind((address, port)).await.map_err(|error| {
+        let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
+            format!("; is another gpuvitals running? {flag} 0 takes a free one")
+        } else {
+            String::new()
+        };
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Unavailable,
+        };
+        Failure::caused(exit, format!("cannot listen on {address}:{port}{hint}"), error)
+    })
+}
+
+/// Opens history; `rows_in_memory` at most wait for a file.
+///
+/// # Errors
+/// When the directory is in use, or cannot be read or written.
+pub(crate) fn open_store(settings: &config::Store, rows_in_memory: usize) -> Result<Store, Failure> {
+    let config = StoreConfig {
+        flush_age: settings.flush_age,
+        flush_rows: settings.flush_rows.min(rows_in_memory),
+        flush_bytes: usize::try_from(settings.flush_bytes).unwrap_or(usize::MAX),
+        ..StoreConfig::new(&settings.dir)
+    };
+    let (store, recovered) = Store::open(config).map_err(|error| {
+        let exit = match &error {
+            StoreError::Locked(_) => Exit::Unavailable,
+            StoreError::Io { source, .. } => Exit::of(source),
+            _ => Exit::Io,
+        };
+        Failure::caused(exit, format!("cannot open the data directory {}", settings.dir.display()), error)
+    })?;
+    tracing::info!(
+        dir = %settings.dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
+        log_rows = recovered.log_rows, torn_bytes = recovered.torn_bytes, "store is open"
+    );
+    for damage in &recovered.damage {
+        tracing::error!(damage, "something stored is damaged; the rest is served");
+    }
+    Ok(store)
+}

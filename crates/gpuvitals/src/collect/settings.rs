@@ -1,0 +1,130 @@
+//! Section `collector` of the configuration, and the flags over it.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use gpuvitals_queue::ConsumerOptions;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::config::Override;
+use crate::failure::{Exit, Failure};
+
+/// Section `collector`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Collector {
+    /// Rows taken at a time.
+    batch_size: NonZeroU32,
+    /// Rows in flight per worker.
+    max_in_flight: NonZeroU32,
+    /// After how many seconds an unacknowledged frame is delivered again.
+    ack_timeout_seconds: u64,
+    /// Workers.
+    pub worker_count: usize,
+    /// Who shares the work: every group gets all rows.
+    pub group: String,
+    /// Rows of a GPU in memory.
+    max_entries: usize,
+    /// Whether a restart continues where it was.
+    checkpoint: bool,
+    /// Port of the collector's own API; 0 takes a free one and prints it.
+    pub api_port: u16,
+}
+
+/// GPUs whose rows are thought of when memory is shared out: all GPUs have one memory.
+const GPUS: usize = 400;
+
+impl Collector {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let refuse = |text: &str| Err(Failure::new(Exit::Config, format!("configuration: collector.{text}")));
+        let above_zero = [
+            ("ack_timeout_seconds", self.ack_timeout_seconds > 0),
+            ("worker_count", self.worker_count > 0),
+            ("max_entries", self.max_entries > 0),
+        ];
+        if let Some((name, _)) = above_zero.into_iter().find(|(_, is)| !is) {
+            return refuse(&format!("{name} is 0, it must be above 0"));
+        }
+        if !self.checkpoint {
+            return refuse(
+                "checkpoint is false, but a collector always continues where it was: what is acknowledged is on disk",
+            );
+        }
+        Ok(())
+    }
+
+    /// How long a delivery may take.
+    pub(crate) fn ack_timeout(&self) -> Duration {
+        Duration::from_secs(self.ack_timeout_seconds)
+    }
+
+    /// How a worker wants to be served.
+    pub(crate) fn options(&self) -> ConsumerOptions {
+        ConsumerOptions {
+            max_in_flight: self.max_in_flight,
+            max_batch: Some(self.batch_size),
+            ack_timeout: Some(self.ack_timeout()),
+            ..ConsumerOptions::default()
+        }
+    }
+
+    /// Rows of all GPUs in memory at most.
+    pub(crate) fn rows_in_memory(&self) -> usize {
+        self.max_entries.saturating_mul(GPUS)
+    }
+}
+
+/// `gpuvitals collect`
+#[derive(Debug, Args)]
+pub(crate) struct CollectFlags {
+    /// Workers [default: 4]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Where history is kept [default: data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Rows of a GPU in memory, on average over 400 GPUs: all have one memory, and it goes to a file when it is
+    /// full [default: 1000]
+    #[arg(long, value_name = "ROWS")]
+    max_entries: Option<usize>,
+    /// Continue after a restart where it was. A collector always does, so only true is possible [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    checkpoint: Option<bool>,
+    /// Port of the collector's API (health, stats, metrics, rows); 0 takes a free one [default: 8080]
+    #[arg(long, value_name = "PORT")]
+    api_port: Option<u16>,
+    /// Port of a queue on this machine [default: 9090]
+    #[arg(long, value_name = "PORT", conflicts_with = "mq_url")]
+    broker_port: Option<u16>,
+    /// Queue to collect from: http://, grpc:// or nats://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    mq_url: Option<String>,
+    /// Topic to collect
+    #[arg(long)]
+    topic: Option<String>,
+    /// Collectors of one group share the rows, every group gets all of them [default: store]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+}
+
+impl CollectFlags {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let here = self.broker_port.map(|port| format!("http://127.0.0.1:{port}"));
+        let optional = [
+            ("collector.worker_count", self.workers.map(Value::from)),
+            ("store.dir", self.data_dir.as_ref().map(|dir| dir.to_string_lossy().into_owned().into())),
+            ("collector.max_entries", self.max_entries.map(Value::from)),
+            ("collector.checkpoint", self.checkpoint.map(Value::from)),
+            ("collector.api_port", self.api_port.map(Value::from)),
+            ("message_queue.address", self.mq_url.as_ref().or(here.as_ref()).map(|url| url.as_str().into())),
+            ("message_queue.topic", self.topic.as_deref().map(Value::from)),
+            ("collector.group", self.group.as_deref().map(Value::from)),
+        ];
+        optional.into_iter().filter_map(|(path, value)| Some((path, value?))).collect()
+    }
+}

@@ -1,0 +1,218 @@
+//! `gpuvitals stream`: replays a CSV file into a queue elsewhere.
+//!
+//! One thread reads and cuts batches, which go to the workers in turn; each keeps its rate, packs a batch as a frame and
+//! publishes it until the queue has it. In memory is what the reader cuts and two batches a worker. At the end what was
+//! read is sent, within the grace; a second signal ends it at once.
+
+mod bucket;
+mod json;
+mod progress;
+mod publisher;
+mod settings;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::Batch;
+use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::config::{Config, Times};
+use crate::failure::{Exit, Failure};
+use crate::logging::Announcer;
+use crate::pipe::{self, End, Outlet, Sink};
+use progress::{LOOK_PAUSE, Line, per_second};
+use publisher::Terms;
+
+pub(crate) use settings::{Stream, StreamFlags};
+
+/// Batches that wait for a worker: one, so that it never waits for the reader.
+const WAITING_BATCHES: usize = 1;
+/// Threads: workers wait most of the time.
+const THREADS: usize = 2;
+
+/// Runs until the file, the time or the user's patience ends.
+///
+/// # Errors
+/// When the file cannot be read, the queue will never take its rows, or rows that were read could not be sent in time.
+pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+    let source = open(&config.stream)?;
+    let queue = config.queue_elsewhere();
+    let outlets =
+        (0..config.stream.workers).map(|_| Outlet::elsewhere(&queue)).collect::<Result<Vec<_>, _>>()?;
+    let url = &queue.address;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    announcer.tell(&format!(
+        "streaming {} to {url}, topic {}{}",
+        config.stream.csv,
+        config.message_queue.topic,
+        if config.stream.once { "" } else { ", again and again" }
+    ));
+    let began = clock::now_ns();
+    let outcome = runtime.block_on(serve(config, source, outlets));
+    // A reader may wait for standard input, and nobody can wake it.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    let (counts, failure) = outcome;
+    let took = Duration::from_nanos(u64::try_from(clock::now_ns() - began).unwrap_or(0));
+    announcer.tell(&format!(
+        "sent {} rows in {} frames ({} bytes) in {:.1} s, {} rows/s; {} retries, {} bad rows",
+        counts.rows,
+        counts.frames,
+        counts.bytes,
+        took.as_secs_f64(),
+        per_second(counts.rows, took),
+        counts.retries,
+        counts.bad
+    ));
+    match failure {
+        Some(failure) => Err(failure),
+        None if counts.left > 0 => Err(Failure::new(
+            Exit::Unavailable,
+            format!("{} rows were read and not taken by the queue at {url}", counts.left),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn open(settings: &Stream) -> Result<CsvSource, Failure> {
+    if settings.csv.is_empty() {
+        return Err(Failure::new(Exit::Usage, "there is nothing to stream; --csv FILE names a file"));
+    }
+    let (replay, pace) = match settings.times {
+        Times::Recorded => (Replay::Recorded, Pace::Unthrottled),
+        Times::Now => (Replay::Shifted, Pace::Recorded),
+    };
+    let config = CsvConfig {
+        replay,
+        pace,
+        speed: settings.speed,
+        // Standard input can be read once only, so that is what is meant.
+        loop_file: !settings.once && settings.csv != "-",
+        batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
+        batch_age_ns: i64::try_from(settings.linger.as_nanos()).unwrap_or(i64::MAX),
+        node: Arc::from("stream"),
+    };
+    let input = CsvInput::from(std::path::Path::new(&settings.csv));
+    CsvSource::open(input, config, clock::now_ns()).map_err(|error| pipe::cannot_replay(&error))
+}
+
+/// Reads and sends until all ends. What was sent, and why it failed if it did.
+async fn serve(
+    config: &Config,
+    source: CsvSource,
+    outlets: Vec<Outlet>,
+) -> (progress::Counts, Option<Failure>) {
+    let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
+    let terms = Terms {
+        format: config.stream.format,
+        rate: config.stream.rate(),
+        burst: config.stream.frame_rows(),
+        progress: Arc::default(),
+        stop: stop.clone(),
+        give_up: give_up.clone(),
+    };
+    let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(outlets.len()));
+    for outlet in outlets {
+        let (lane, batches) = mpsc::channel(WAITING_BATCHES);
+        lanes.push(lane);
+        workers.spawn(publisher::publish(batches, outlet, terms.clone()));
+    }
+    let read = Arc::new(pipe::Progress::silent());
+    let mut end = read_on_a_thread(source, lanes, Arc::clone(&read), &terms);
+
+    let (began, duration) = (Instant::now(), config.stream.duration);
+    let counts = || terms.progress.counts(read.number("rows_skipped"));
+    let mut line = Line::new();
+    let mut looks = tokio::time::interval(LOOK_PAUSE);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut signalled = pin!(crate::signal::terminated());
+    let mut failure = None;
+    // After a signal, or when the time is over: until when what was read may be sent.
+    let mut deadline = None;
+    loop {
+        tokio::select! {
+            ended = workers.join_next() => {
+                let Some(ended) = ended else { break };
+                let panicked = |error| Err(Failure::caused(Exit::Bug, "a worker ended by a panic", error));
+                if let Err(ended) = ended.unwrap_or_else(panicked) {
+                    failure.get_or_insert(ended);
+                    stop.cancel();
+                    give_up.cancel();
+                }
+            }
+            signal = &mut signalled => {
+                signalled.set(crate::signal::terminated());
+                tracing::info!(signal, "stopping");
+                if deadline.is_some() {
+                    give_up.cancel();
+                }
+                stop.cancel();
+                deadline = Some(Instant::now() + config.shutdown.grace);
+            }
+            () = tokio::time::sleep_until(began + duration), if !duration.is_zero() && deadline.is_none() => {
+                stop.cancel();
+                deadline = Some(Instant::now() + config.shutdown.grace);
+            }
+            () = until(deadline), if !give_up.is_cancelled() => give_up.cancel(),
+            _ = looks.tick() => line.draw(counts(), began.elapsed()),
+        }
+    }
+    line.end();
+    if let Ok(End::Failed(reason)) = end.try_recv() {
+        failure.get_or_insert(Failure::new(Exit::Io, reason));
+    }
+    (counts(), failure)
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reading blocks, so it has a thread of its own. Tells how it ended.
+fn read_on_a_thread(
+    source: CsvSource,
+    lanes: Vec<mpsc::Sender<Batch>>,
+    progress: Arc<pipe::Progress>,
+    terms: &Terms,
+) -> oneshot::Receiver<End> {
+    let (tell, end) = oneshot::channel();
+    let (runtime, stop, give_up) = (Handle::current(), terms.stop.clone(), terms.give_up.clone());
+    let work = move || {
+        let mut dealer = Dealer { lanes, next: 0 };
+        let ended = pipe::run(source, &mut dealer, &progress, &runtime, &stop, &give_up);
+        // Before the lanes close: whoever sees them closed finds the end told.
+        let _heard = tell.send(ended);
+    };
+    if let Err(error) = std::thread::Builder::new().name("reader".to_owned()).spawn(work) {
+        tracing::error!(%error, "no thread for the reader");
+    }
+    end
+}
+
+/// Gives batches to the workers in turn.
+struct Dealer {
+    lanes: Vec<mpsc::Sender<Batch>>,
+    next: usize,
+}
+
+impl Sink for Dealer {
+    fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<(), End> {
+        let lane = self.lanes.get(self.next).ok_or(End::Stopped)?;
+        self.next = (self.next + 1) % self.lanes.len();
+        // A lane closes when its worker has ended; why is told by the worker.
+        lane.blocking_send(batch).map_err(|_| End::Stopped)
+    }
+}

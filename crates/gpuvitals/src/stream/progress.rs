@@ -1,0 +1,143 @@
+//! What was sent so far, and the line that tells it.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Between two looks.
+pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// Looks between two lines where no line can be redrawn.
+const LOOKS_PER_LINE: u32 = 10;
+
+/// What was sent so far.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    rows: AtomicU64,
+    frames: AtomicU64,
+    bytes: AtomicU64,
+    retries: AtomicU64,
+    left: AtomicU64,
+}
+
+/// Counts at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Rows that the queue has.
+    pub rows: u64,
+    /// Frames they came in.
+    pub frames: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Tries that the queue did not take.
+    pub retries: u64,
+    /// Rows read that were not sent.
+    pub left: u64,
+    /// Rows of the file that are none.
+    pub bad: u64,
+}
+
+impl Progress {
+    /// The queue has one more frame.
+    pub(super) fn taken(&self, rows: u32, bytes: usize) {
+        self.rows.fetch_add(rows.into(), Ordering::Relaxed);
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The queue did not take a frame; it will be sent again.
+    pub(super) fn not_taken(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Rows were read and are not sent.
+    pub(super) fn left(&self, rows: u32) {
+        self.left.fetch_add(rows.into(), Ordering::Relaxed);
+    }
+
+    /// As it stands; `bad` is the reader's count.
+    pub(super) fn counts(&self, bad: u64) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            rows: read(&self.rows),
+            frames: read(&self.frames),
+            bytes: read(&self.bytes),
+            retries: read(&self.retries),
+            left: read(&self.left),
+            bad,
+        }
+    }
+}
+
+/// Tells progress: one line redrawn on a terminal, else a log line every five seconds.
+#[derive(Debug)]
+pub(super) struct Line {
+    in_place: bool,
+    looks: u32,
+    drawn: bool,
+    before: (Duration, u64),
+}
+
+impl Line {
+    /// For standard error as it is.
+    pub(super) fn new() -> Self {
+        Self { in_place: stderr().is_terminal(), looks: 0, drawn: false, before: (Duration::ZERO, 0) }
+    }
+
+    /// Tells it when it is time to; `elapsed` is since the start.
+    pub(super) fn draw(&mut self, counts: Counts, elapsed: Duration) {
+        self.looks += 1;
+        if self.in_place {
+            self.drawn = true;
+            let _unwritten = write!(stderr(), "\r\x1b[K{}", text(counts, self.rate(counts, elapsed)));
+        } else if self.looks.is_multiple_of(LOOKS_PER_LINE) {
+            let rows_s = self.rate(counts, elapsed);
+            let Counts { rows, frames, retries, bad, .. } = counts;
+            tracing::info!(rows, rows_s, frames, retries, bad_rows = bad, "streaming");
+        }
+    }
+
+    /// Leaves the last line behind.
+    pub(super) fn end(&self) {
+        if self.drawn {
+            let _unwritten = writeln!(stderr());
+        }
+    }
+
+    /// Rows a second since the last line.
+    fn rate(&mut self, counts: Counts, elapsed: Duration) -> u64 {
+        let (since, rows) = std::mem::replace(&mut self.before, (elapsed, counts.rows));
+        per_second(counts.rows.saturating_sub(rows), elapsed.saturating_sub(since))
+    }
+}
+
+/// So many in that time, as whole ones a second.
+pub(super) fn per_second(count: u64, time: Duration) -> u64 {
+    let thousandths = u128::from(count) * 1_000;
+    u64::try_from(thousandths / time.as_millis().max(1)).unwrap_or(u64::MAX)
+}
+
+fn text(counts: Counts, rows_s: u64) -> String {
+    let Counts { rows, frames, retries, bad, .. } = counts;
+    format!("{rows} rows, {rows_s} rows/s, {frames} frames, {retries} retries, {bad} bad rows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_tells_rows_rate_frames_retries_and_bad_rows() {
+        let progress = Progress::default();
+        progress.taken(100, 2_000);
+        progress.taken(50, 1_000);
+        progress.not_taken();
+        progress.left(7);
+        let counts = progress.counts(3);
+        assert_eq!(counts, Counts { rows: 150, frames: 2, bytes: 3_000, retries: 1, left: 7, bad: 3 });
+        let mut line = Line { in_place: true, looks: 0, drawn: false, before: (Duration::from_secs(1), 100) };
+        assert_eq!(
+            text(counts, line.rate(counts, Duration::from_millis(1_500))),
+            "150 rows, 100 rows/s, 2 frames, 1 retries, 3 bad rows"
+        );
+    }
+}

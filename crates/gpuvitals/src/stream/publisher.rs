@@ -1,0 +1,112 @@
+//! A worker: takes batches in turn, keeps its rate, packs frames and publishes each until the queue has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_queue::{ContentType, Encoding, Frame, PublishError};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::bucket::TokenBucket;
+use super::json;
+use super::progress::Progress;
+use super::settings::Format;
+use crate::failure::{Exit, Failure};
+use crate::pipe::Outlet;
+
+/// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
+const ZSTD_LEVEL: i32 = 1;
+/// How long batches are waited for after the stop: a reader may wait for standard input, and cannot be stopped then.
+const READER_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What the workers share.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    /// How rows are written.
+    pub format: Format,
+    /// Messages a second of each; none: no bound.
+    pub rate: Option<f64>,
+    /// Rows that may come at once after a pause.
+    pub burst: u32,
+    /// What they count.
+    pub progress: Arc<Progress>,
+    /// What was read is still sent, without regard to the rate.
+    pub stop: CancellationToken,
+    /// Nothing more is sent.
+    pub give_up: CancellationToken,
+}
+
+/// Publishes until there are no more batches, or `give_up`; then what is left is counted.
+///
+/// # Errors
+/// When the queue will never take a frame.
+pub(super) async fn publish(
+    mut batches: mpsc::Receiver<Batch>,
+    outlet: Outlet,
+    terms: Terms,
+) -> Result<(), Failure> {
+    let began = Instant::now();
+    let mut bucket = terms.rate.map(|rate| TokenBucket::new(rate, terms.burst, Duration::ZERO));
+    while let Some(batch) = next(&mut batches, &terms.stop).await {
+        let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+        if let Some(bucket) = &mut bucket {
+            let wait = bucket.take(rows, began.elapsed());
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = terms.stop.cancelled() => {}
+            }
+        }
+        let frame = pack(&batch, rows, terms.format)?;
+        let len = frame.payload.len();
+        match outlet.publish(frame, &terms.give_up, |_| terms.progress.not_taken()).await {
+            Ok(_) => terms.progress.taken(rows, len),
+            Err(PublishError::Cancelled) => terms.progress.left(rows),
+            Err(error) => {
+                terms.progress.left(rows);
+                return Err(refused(&error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The next batch; after the stop those that were read before.
+async fn next(batches: &mut mpsc::Receiver<Batch>, stop: &CancellationToken) -> Option<Batch> {
+    let overdue = async {
+        stop.cancelled().await;
+        tokio::time::sleep(READER_PATIENCE).await;
+    };
+    tokio::select! {
+        biased;
+        batch = batches.recv() => return batch,
+        () = overdue => {}
+    }
+    batches.close();
+    batches.recv().await
+}
+
+fn pack(batch: &Batch, rows: u32, format: Format) -> Result<Frame, Failure> {
+    let bug = |words: String| Failure::new(Exit::Bug, format!("cannot write rows: {words}"));
+    match format {
+        Format::Batch => {
+            let payload = wire::encode(batch).map_err(|error| bug(causes(&error)))?;
+            Ok(Frame::new(ContentType::Batch, rows, payload))
+        }
+        Format::Json => {
+            let document = json::document(batch).map_err(|error| bug(causes(&error)))?;
+            let packed = zstd::bulk::compress(&document, ZSTD_LEVEL).map_err(|error| bug(causes(&error)))?;
+            Ok(Frame::new(ContentType::Json, rows, packed).encoded(Encoding::Zstd))
+        }
+    }
+}
+
+fn refused(error: &PublishError) -> Failure {
+    let (exit, advice) = match error {
+        PublishError::Topic(_) => (Exit::Config, "; --topic names another"),
+        PublishError::TooLarge { .. } => (Exit::Config, "; a smaller --batch-size makes smaller frames"),
+        _ => (Exit::Unavailable, ""),
+    };
+    Failure::new(exit, format!("the queue takes no rows: {}{advice}", causes(error)))
+}

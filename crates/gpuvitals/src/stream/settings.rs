@@ -1,0 +1,186 @@
+//! Section `stream` of the configuration, and the flags over it.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::config::{Override, Times};
+use crate::failure::{Exit, Failure};
+use crate::quantity::deserialize_duration;
+
+/// Most workers, each with a connection of its own.
+const WORKERS_MAX: usize = 256;
+/// Most rows of a frame: as JSON they are still below what a collector takes.
+const BATCH_SIZE_MAX: u32 = 1_000;
+
+/// Section `stream`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stream {
+    /// File to replay.
+    pub csv: String,
+    /// Workers, each with a connection and a rate of its own.
+    pub workers: usize,
+    /// Messages (rows) a second of each worker; 0: as fast as they are taken.
+    rate: f64,
+    /// How long to replay; 0: without end.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub duration: Duration,
+    /// Rows of a frame at most.
+    batch_size: u32,
+    /// How long a row waits for others of its frame.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub linger: Duration,
+    /// Which times rows carry.
+    pub times: Times,
+    /// Speed-up with times of now.
+    pub speed: f64,
+    /// Whether to end with the file.
+    pub once: bool,
+    /// How rows are written.
+    pub format: Format,
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    /// Columns in binary, compressed: some 20 to 60 bytes a row
+    Batch,
+    /// JSON messages, compressed with zstd
+    Json,
+}
+
+impl Stream {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: stream.{text}")));
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            return refuse(format!("workers is {}; 1 to {WORKERS_MAX} are possible", self.workers));
+        }
+        if !(1..=BATCH_SIZE_MAX).contains(&self.batch_size) {
+            return refuse(format!("batch_size is {}; 1 to {BATCH_SIZE_MAX} are possible", self.batch_size));
+        }
+        if !(self.rate.is_finite() && self.rate >= 0.0) {
+            return refuse(format!("rate is {}, it must be 0 or more", self.rate));
+        }
+        if !(self.speed.is_finite() && self.speed > 0.0) {
+            return refuse(format!("speed is {}, it must be above 0", self.speed));
+        }
+        Ok(())
+    }
+
+    /// Messages a second of each worker, where it is the rate that sets the pace.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        (self.times == Times::Recorded && self.rate > 0.0).then_some(self.rate)
+    }
+
+    /// Rows of a frame: as many as come within the linger, so that at low rates none waits for a full frame.
+    pub(crate) fn frame_rows(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; saturates")]
+        let within = |rate: f64| (rate * self.linger.as_secs_f64()) as u32;
+        self.rate().map_or(self.batch_size, |rate| within(rate).clamp(1, self.batch_size))
+    }
+}
+
+/// `gpuvitals stream`
+#[derive(Debug, Args)]
+pub(crate) struct StreamFlags {
+    /// Replay this CSV file (long DCGM form or wide; .gz understood; - is standard input), for ever unless told otherwise
+    #[arg(long, value_name = "FILE")]
+    csv: Option<String>,
+    /// Workers, each with a connection of its own; rows go to them in turn [default: 4]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Messages (rows) a second of each worker; 0: as fast as the queue takes them [default: 1]
+    #[arg(long, value_name = "MESSAGES/S")]
+    rate: Option<f64>,
+    /// End after this time: 30s, 5m; 0: never [default: 0]
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<String>,
+    /// Queue to publish to: http://, grpc:// or nats://HOST:PORT [default: http://127.0.0.1:9090]
+    #[arg(long, value_name = "URL")]
+    mq_url: Option<String>,
+    /// Topic to publish to [default: gpu-telemetry]
+    #[arg(long)]
+    topic: Option<String>,
+    /// Rows that travel together at most [default: 100]
+    #[arg(long, value_name = "ROWS")]
+    batch_size: Option<u32>,
+    /// Times of the rows: as recorded, or as if the recording began now, at its own pace [default: recorded]
+    #[arg(long, value_enum)]
+    times: Option<Times>,
+    /// With --times now: how many times faster than recorded [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    speed: Option<f64>,
+    /// End with the file
+    #[arg(long)]
+    once: bool,
+    /// How rows are written [default: batch]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+}
+
+impl StreamFlags {
+    /// The settings these flags change.
+    ///
+    /// # Errors
+    /// When two of them contradict each other.
+    pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
+        if self.rate.is_some() && self.times == Some(Times::Now) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--rate is for recorded times; with --times now rows come as they were recorded, --speed times faster",
+            ));
+        }
+        let name = |value: Option<clap::builder::PossibleValue>| value.map(|v| Value::from(v.get_name()));
+        let optional = [
+            ("stream.csv", self.csv.as_deref().map(Value::from)),
+            ("stream.workers", self.workers.map(Value::from)),
+            ("stream.rate", self.rate.map(Value::from)),
+            ("stream.duration", self.duration.as_deref().map(Value::from)),
+            ("message_queue.address", self.mq_url.as_deref().map(Value::from)),
+            ("message_queue.topic", self.topic.as_deref().map(Value::from)),
+            ("stream.batch_size", self.batch_size.map(Value::from)),
+            ("stream.times", name(self.times.and_then(|times| times.to_possible_value()))),
+            ("stream.speed", self.speed.map(Value::from)),
+            ("stream.once", self.once.then_some(Value::Bool(true))),
+            ("stream.format", name(self.format.and_then(|format| format.to_possible_value()))),
+        ];
+        Ok(optional.into_iter().filter_map(|(path, value)| Some((path, value?))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_as_large_as_the_rate_fills_them_within_the_linger() {
+        let frame_rows = |rate, times| {
+            let linger = Duration::from_millis(100);
+            let rest = (String::new(), Duration::ZERO, Format::Batch);
+            let (csv, duration, format) = rest;
+            let stream = Stream {
+                csv,
+                workers: 4,
+                rate,
+                duration,
+                batch_size: 100,
+                linger,
+                times,
+                speed: 1.0,
+                once: false,
+                format,
+            };
+            stream.check().unwrap();
+            stream.frame_rows()
+        };
+        for (rate, rows) in [(0.1, 1), (1.0, 1), (25.0, 2), (500.0, 50), (1e9, 100), (0.0, 100)] {
+            assert_eq!(frame_rows(rate, Times::Recorded), rows, "{rate}");
+        }
+        assert_eq!(frame_rows(1.0, Times::Now), 100, "there the recording sets the pace");
+    }
+}

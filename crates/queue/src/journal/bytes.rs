@@ -1,0 +1,142 @@
+//! Numbers, names and rows as bytes. Numbers are LEB128 (seven bits a byte, the lowest first) unless said otherwise.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::frame::Millis;
+use crate::rows::Rows;
+
+/// A record that its checksum says is whole, and that this program does not understand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Malformed {
+    /// It ends too early, or holds what no version writes.
+    #[error("record is malformed")]
+    Content,
+    /// Another version of the program wrote it.
+    #[error("record of version {0} is not known here")]
+    Version(u8),
+}
+
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(low_bits(number) | 0x80);
+        number >>= 7;
+    }
+    out.push(low_bits(number));
+}
+
+fn low_bits(number: u64) -> u8 {
+    u8::try_from(number & 0x7f).unwrap_or(0)
+}
+
+pub(super) fn put_len(out: &mut Vec<u8>, len: usize) {
+    put_number(out, u64::try_from(len).unwrap_or(u64::MAX));
+}
+
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_len(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// The ranges, each as the distance from the end of the one before and its length.
+pub(super) fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
+    put_len(out, rows.ranges().len());
+    let mut end = 0;
+    for range in rows.ranges() {
+        put_number(out, u64::from(range.start - end));
+        put_number(out, u64::from(range.end - range.start));
+        end = range.end;
+    }
+}
+
+/// 0 for none, else one more than the milliseconds.
+pub(super) fn put_ttl(out: &mut Vec<u8>, ttl: Option<Duration>) {
+    let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+    put_number(out, ttl.map_or(0, millis));
+}
+
+/// Reads from the front. Nothing is taken at its word before the bytes are there.
+#[derive(Debug)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(Malformed::Content)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub(super) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed::Content)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
+        self.fixed::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn version(&mut self, known: u8) -> Result<(), Malformed> {
+        let version = self.byte()?;
+        if version == known { Ok(()) } else { Err(Malformed::Version(version)) }
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed::Content)
+    }
+
+    pub(super) fn number_u32(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.number()?).map_err(|_| Malformed::Content)
+    }
+
+    pub(super) fn millis(&mut self) -> Result<Millis, Malformed> {
+        self.number().map(Millis)
+    }
+
+    pub(super) fn len(&mut self) -> Result<usize, Malformed> {
+        usize::try_from(self.number()?).map_err(|_| Malformed::Content)
+    }
+
+    pub(super) fn text(&mut self) -> Result<Arc<str>, Malformed> {
+        let len = self.len()?;
+        self.text_of(len).map(Arc::from)
+    }
+
+    pub(super) fn text_of(&mut self, len: usize) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.take(len)?).map_err(|_| Malformed::Content)
+    }
+
+    pub(super) fn rows(&mut self) -> Result<Rows, Malformed> {
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        let mut end = 0_u32;
+        for _ in 0..self.len()? {
+            let start = end.checked_add(self.number_u32()?).ok_or(Malformed::Content)?;
+            end = start.checked_add(self.number_u32()?).ok_or(Malformed::Content)?;
+            ranges.push(start..end);
+        }
+        Ok(Rows::from_ranges(ranges))
+    }
+
+    pub(super) fn ttl(&mut self) -> Result<Option<Duration>, Malformed> {
+        Ok(self.number()?.checked_sub(1).map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,179 @@
+//! Facts as a record: a version byte, then one fact after the other: what it is, the topic's name, its fields.
+
+use std::sync::Arc;
+
+use super::bytes::{Malformed, Reader, put_len, put_number, put_rows, put_text, put_ttl};
+use crate::broker::{Burial, Fact, Failure, What};
+
+const VERSION: u8 = 1;
+
+const GROUP_MADE: u8 = 1;
+const GROUP_ENDED: u8 = 2;
+const SETTLED: u8 = 3;
+const SETTLED_ROWS: u8 = 4;
+const FAILED: u8 = 5;
+const BURIED: u8 = 6;
+const LETTERS_GONE: u8 = 7;
+const REPLAYED: u8 = 8;
+const DROPPED: u8 = 9;
+
+/// Facts as records of about `len_max` bytes at most; a single larger fact is a record of its own.
+pub(super) fn encode_facts(facts: &[Fact], len_max: usize) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    let mut record = vec![VERSION];
+    let mut fact_bytes = Vec::new();
+    for fact in facts {
+        fact_bytes.clear();
+        put_fact(&mut fact_bytes, fact);
+        if record.len() > 1 && record.len() + fact_bytes.len() > len_max {
+            records.push(std::mem::replace(&mut record, vec![VERSION]));
+        }
+        record.extend_from_slice(&fact_bytes);
+    }
+    records.push(record);
+    records
+}
+
+fn put_fact(out: &mut Vec<u8>, Fact { topic, what }: &Fact) {
+    let mut begin = |tag: u8, group: Option<&str>| {
+        out.push(tag);
+        put_text(out, topic);
+        if let Some(group) = group {
+            put_text(out, group);
+        }
+    };
+    match what {
+        What::GroupMade { group, start, ttl } => {
+            begin(GROUP_MADE, Some(group));
+            put_number(out, *start);
+            put_ttl(out, *ttl);
+        }
+        What::GroupEnded { group } => begin(GROUP_ENDED, Some(group)),
+        What::Settled { group, frames } => {
+            begin(SETTLED, Some(group));
+            put_number(out, frames.start);
+            put_number(out, frames.end.saturating_sub(frames.start));
+        }
+        What::SettledRows { group, offset, rows } => {
+            begin(SETTLED_ROWS, Some(group));
+            put_number(out, *offset);
+            put_rows(out, rows);
+        }
+        What::Failed { group, offset, rows, failures, first_at } => {
+            begin(FAILED, Some(group));
+            put_number(out, *offset);
+            put_rows(out, rows);
+            put_number(out, u64::from(*failures));
+            put_number(out, first_at.0);
+        }
+        What::Buried(burial) => {
+            begin(BURIED, None);
+            put_burial(out, burial);
+        }
+        What::LettersGone { ids } => {
+            begin(LETTERS_GONE, None);
+            put_len(out, ids.len());
+            for id in ids {
+                put_number(out, *id);
+            }
+        }
+        What::Replayed { letter, offset } => {
+            begin(REPLAYED, None);
+            put_number(out, *letter);
+            put_number(out, *offset);
+        }
+        What::Dropped { offset } => {
+            begin(DROPPED, None);
+            put_number(out, *offset);
+        }
+    }
+}
+
+pub(super) fn put_burial(out: &mut Vec<u8>, burial: &Burial) {
+    put_number(out, burial.id);
+    put_text(out, &burial.group);
+    put_number(out, burial.offset);
+    put_number(out, burial.source);
+    put_rows(out, &burial.rows);
+    let (tag, reason) = match &burial.reason {
+        Failure::AckTimeout => (0, None),
+        Failure::ConsumerGone => (1, None),
+        Failure::Refused(reason) => (2, Some(reason)),
+        Failure::Rejected(reason) => (3, Some(reason)),
+        Failure::Released => (4, None),
+    };
+    out.push(tag);
+    if let Some(reason) = reason {
+        put_text(out, reason);
+    }
+    put_number(out, u64::from(burial.attempts));
+    put_number(out, burial.first_at.0);
+    put_number(out, burial.died_at.0);
+}
+
+/// Reads a record of facts.
+///
+/// # Errors
+///
+/// If it is not of this version, or not what this version writes.
+pub(super) fn decode_facts(bytes: &[u8]) -> Result<Vec<Fact>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    reader.version(VERSION)?;
+    let mut facts: Vec<Fact> = Vec::new();
+    while !reader.is_empty() {
+        let tag = reader.byte()?;
+        let name_len = reader.len()?;
+        let name = reader.text_of(name_len)?;
+        let last = facts.last().filter(|last| &*last.topic == name);
+        let topic = last.map_or_else(|| name.into(), |last| Arc::clone(&last.topic));
+        facts.push(Fact { topic, what: what(tag, &mut reader)? });
+    }
+    Ok(facts)
+}
+
+fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
+    Ok(match tag {
+        GROUP_MADE => What::GroupMade { group: reader.text()?, start: reader.number()?, ttl: reader.ttl()? },
+        GROUP_ENDED => What::GroupEnded { group: reader.text()? },
+        SETTLED => {
+            let (group, start, len) = (reader.text()?, reader.number()?, reader.number()?);
+            What::Settled { group, frames: start..start.checked_add(len).ok_or(Malformed::Content)? }
+        }
+        SETTLED_ROWS => {
+            What::SettledRows { group: reader.text()?, offset: reader.number()?, rows: reader.rows()? }
+        }
+        FAILED => What::Failed {
+            group: reader.text()?,
+            offset: reader.number()?,
+            rows: reader.rows()?,
+            failures: reader.number_u32()?,
+            first_at: reader.millis()?,
+        },
+        BURIED => What::Buried(burial(reader)?),
+        LETTERS_GONE => {
+            let mut ids = Vec::new();
+            for _ in 0..reader.len()? {
+                ids.push(reader.number()?);
+            }
+            What::LettersGone { ids }
+        }
+        REPLAYED => What::Replayed { letter: reader.number()?, offset: reader.number()? },
+        DROPPED => What::Dropped { offset: reader.number()? },
+        _ => return Err(Malformed::Content),
+    })
+}
+
+pub(super) fn burial(reader: &mut Reader<'_>) -> Result<Burial, Malformed> {
+    let (id, group) = (reader.number()?, reader.text()?);
+    let (offset, source, rows) = (reader.number()?, reader.number()?, reader.rows()?);
+    let reason = match reader.byte()? {
+        0 => Failure::AckTimeout,
+        1 => Failure::ConsumerGone,
+        2 => Failure::Refused(reader.text()?),
+        3 => Failure::Rejected(reader.text()?),
+        4 => Failure::Released,
+        _ => return Err(Malformed::Content),
+    };
+    let (attempts, first_at, died_at) = (reader.number_u32()?, reader.millis()?, reader.millis()?);
+    Ok(Burial { id, group, offset, source, rows, reason, attempts, first_at, died_at })
+}

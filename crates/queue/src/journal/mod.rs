@@ -1,0 +1,125 @@
+//! The queue's log: what of a queue stands in it, how it is read back, and when it may lose its beginning.
+//!
+//! | kind | record |
+//! |---|---|
+//! | 1 | a frame, as it was published |
+//! | 2 | a frame again, moved here so that its old segment could go |
+//! | 3 | facts: what was settled, failed, buried, made, ended |
+//! | 4 | a piece of a checkpoint: an image of everything but the frames' bytes |
+//!
+//! A frame is answered and seen when its record is as durable as its topic promises. Facts are written behind it and
+//! synced with the next group, or by a timer: what a crash takes of them is delivered again. A checkpoint stands in
+//! every segment, so that the segments before it can go once nothing that is held lies there.
+
+mod bytes;
+mod checkpoint;
+mod fact_record;
+mod frame_record;
+mod keeper;
+mod recover;
+
+use std::error::Error;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_log::{FsDisk, LogError};
+
+pub(crate) use self::frame_record::Draft;
+pub(crate) use self::keeper::{Answer, Done, Journal, Keeper, Reply, move_records};
+pub(crate) use self::recover::{Recovered, recover};
+
+/// A record that is a frame.
+pub(crate) const FRAME: u8 = 1;
+/// A record that is a frame again.
+const MOVED: u8 = 2;
+/// A record of facts.
+const FACTS: u8 = 3;
+/// A piece of a checkpoint.
+const CHECKPOINT: u8 = 4;
+
+/// The file in a queue's directory that its owner holds.
+const LOCK: &str = "LOCK";
+
+/// What was found when a queue was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Frames that wait to be settled.
+    pub frames: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Dead letters that are kept.
+    pub dead_letters: u64,
+    /// Records read.
+    pub records: u64,
+    /// Bytes of the log.
+    pub bytes: u64,
+    /// What the last crash left unfinished, in words; nobody was told that it is safe.
+    pub torn: Option<String>,
+    /// What was acknowledged and is gone, in words: a person is needed. The rest is served.
+    pub damage: Vec<String>,
+}
+
+/// A queue could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The directory cannot be made or used.
+    #[error("use {} for the queue", path.display())]
+    Directory {
+        /// The directory, or a file in it.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process has the directory.
+    #[error("queue in {} is in use by another process", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The log cannot be opened or read.
+    #[error("open the queue's log")]
+    Log(#[from] LogError),
+    /// A later version of this program wrote the log.
+    #[error("record {sequence} of the queue's log is of version {version}, which is not known here")]
+    Version {
+        /// The record's number in the log.
+        sequence: u64,
+        /// Its version.
+        version: u8,
+    },
+}
+
+/// Takes a directory: only one process has it at a time.
+///
+/// # Errors
+///
+/// If it cannot be made, or another process has it.
+pub(crate) fn take_directory(path: &Path) -> Result<(FsDisk, File), OpenError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::Directory { path, source }
+    };
+    let disk = FsDisk::open(path).map_err(failed(path))?;
+    let lock_path = path.join(LOCK);
+    let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
+    let lock = lock.map_err(failed(&lock_path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok((disk, lock)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(OpenError::Directory { path: lock_path, source }),
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn in_words(error: &dyn Error) -> Arc<str> {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words.into()
+}

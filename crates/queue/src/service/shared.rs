@@ -1,0 +1,377 @@
+//! The broker behind a mutex, beside its log: what all handles and the task that lets time pass share.
+//!
+//! The log answers on its own thread, or at once if it refuses. Answers are laid down first and then taken in by whoever
+//! can have the lock; who has it looks again after letting it go. So no answer waits for the next call, the log's
+//! thread never waits for the lock, and a call that is refused under the lock does not wait for itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use bytes::Bytes;
+use gpuvitals_log::Durability as LogDurability;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::clock::Clock;
+use super::publishing::Publishing;
+use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, TopicId, Wake};
+use crate::frame::{Frame, Millis};
+use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, move_records};
+use crate::stats::Health;
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    clock: Clock,
+    /// The driver sleeps too long.
+    rearm: Notify,
+    journal: Option<Journal>,
+}
+
+struct State {
+    broker: Broker,
+    /// Until when the driver sleeps; `None` is for ever.
+    armed: Option<Millis>,
+    /// Who is waited for. At most one entry a group and topic.
+    signals: HashMap<Wake, Arc<Notify>, foldhash::fast::RandomState>,
+    /// What is known of the log, if there is one.
+    keeper: Option<Keeper>,
+}
+
+impl std::fmt::Debug for Shared {
+    /// Without what is held: that is not for logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn notify(&mut self) {
+        for wake in self.broker.take_wakes() {
+            if let Some(signal) = self.signals.get(&wake) {
+                signal.notify_waiters();
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Millis> {
+        let log = self.keeper.as_ref().and_then(Keeper::next_deadline);
+        [self.broker.next_deadline(), log].into_iter().flatten().min()
+    }
+}
+
+impl Shared {
+    pub(super) fn in_memory(broker: Broker, clock: Clock) -> Arc<Self> {
+        Arc::new(Self::new(broker, clock, None, None))
+    }
+
+    pub(super) fn beside(journal: Journal, keeper: Keeper, broker: Broker, clock: Clock) -> Arc<Self> {
+        Arc::new(Self::new(broker, clock, Some(journal), Some(keeper)))
+    }
+
+    fn new(broker: Broker, clock: Clock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
+        let state = State { broker, armed: None, signals: HashMap::default(), keeper };
+        Self { state: Mutex::new(state), clock, rearm: Notify::new(), journal }
+    }
+
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Asks the broker something, then wakes whom that concerns.
+    pub(super) fn with<T>(self: &Arc<Self>, ask: impl FnOnce(&mut Broker, Millis) -> T) -> T {
+        let mut state = lock(&self.state);
+        let answer = ask(&mut state.broker, self.clock.now());
+        self.finish(state);
+        answer
+    }
+
+    /// What follows from a change: facts go to the log, who waits is woken, and the driver, if it sleeps too long.
+    fn finish(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        self.settle(&mut state);
+        drop(state);
+        self.take_answers();
+    }
+
+    fn settle(self: &Arc<Self>, state: &mut State) {
+        let State { broker, keeper, .. } = &mut *state;
+        if let (Some(journal), Some(keeper)) = (&self.journal, keeper) {
+            keeper.keep_facts(journal, broker, self.clock.now(), None, &self.append());
+        }
+        state.notify();
+        let next = state.next_deadline();
+        if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
+            state.armed = next;
+            self.rearm.notify_one();
+        }
+    }
+
+    /// Takes in what the log has answered, unless somebody has the lock who will.
+    fn take_answers(self: &Arc<Self>) {
+        let Some(journal) = &self.journal else { return };
+        while journal.has_done() {
+            let mut state = match self.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let mut replies = Vec::new();
+            let now = self.clock.now();
+            for done in journal.take_done() {
+                let State { broker, keeper, .. } = &mut *state;
+                if let Some(keeper) = keeper {
+                    keeper.take_in(broker, now, done, &mut replies);
+                }
+            }
+            self.settle(&mut state);
+            drop(state);
+            replies.into_iter().for_each(crate::journal::Reply::send);
+        }
+    }
+
+    /// Hands a record to the log.
+    fn append(self: &Arc<Self>) -> impl Fn(u8, Bytes, LogDurability, Answer) {
+        move |kind, payload, durability, done| {
+            let shared = Arc::clone(self);
+            if let Some(journal) = &self.journal {
+                let answered = Box::new(move |outcome| shared.answered(done(outcome)));
+                journal.log.append_with(kind, payload, durability, answered);
+            }
+        }
+    }
+
+    fn answered(self: &Arc<Self>, done: Done) {
+        if let Some(journal) = &self.journal {
+            journal.note(done);
+            self.take_answers();
+        }
+    }
+
+    /// Hands over one frame. A refusal at the bound is counted, or not: then the publisher waits for room.
+    pub(super) fn publish(self: &Arc<Self>, topic: &str, frame: Frame, waits: bool) -> Publishing {
+        let promised = self.journal.as_ref().map(|journal| journal.config.durability_of(topic));
+        let durability = match promised {
+            Some(Durability::Synced) => LogDurability::Synced,
+            Some(Durability::Written) => LogDurability::Written,
+            Some(Durability::Memory) | None => {
+                let frame = Arc::new(frame);
+                return Publishing::done(self.with(|broker, now| {
+                    if waits { broker.offer(now, topic, &frame) } else { broker.publish(now, topic, &frame) }
+                }));
+            }
+        };
+        // What takes long is done before the lock.
+        let draft = Draft::new(topic, &frame);
+        let frame = Arc::new(frame);
+        let mut state = lock(&self.state);
+        let now = self.clock.now();
+        let reserved = state.broker.reserve(now, topic, &frame);
+        let publishing = match (reserved, draft) {
+            (Ok(Reserved::New { topic, offset, at, .. }), Some(draft)) => {
+                self.submit(&mut state, now, topic, draft.finish(offset, at), offset, durability)
+            }
+            (Ok(Reserved::New { topic, offset, .. }), None) => {
+                state.broker.give_up(topic, offset);
+                let (messages, bytes) = (frame.count, frame.cost_bytes());
+                Publishing::done(Err(PublishError::TooLarge { messages, bytes }))
+            }
+            (Ok(Reserved::Repeat(receipt)), _) => Publishing::done(Ok(receipt)),
+            (Ok(Reserved::UnderWay { topic, offset }), _) => {
+                let (publisher, outcome) = oneshot::channel();
+                if let Some(keeper) = &mut state.keeper {
+                    keeper.wait_for(topic, offset, publisher);
+                }
+                Publishing::under_way(outcome)
+            }
+            (Err(refused), _) => {
+                if !waits && matches!(refused, PublishError::Full { .. }) {
+                    state.broker.count_refused(topic, &frame);
+                }
+                Publishing::done(Err(refused))
+            }
+        };
+        self.finish(state);
+        publishing
+    }
+
+    fn submit(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Millis,
+        topic: TopicId,
+        (record, payload): (Bytes, Bytes),
+        offset: u64,
+        durability: LogDurability,
+    ) -> Publishing {
+        let (publisher, publishing) = oneshot::channel();
+        let shared = Arc::clone(self);
+        let answered = move |outcome| {
+            shared.answered(Done::Frame { topic, offset, payload, publisher, outcome });
+        };
+        if let Some(journal) = &self.journal {
+            journal.log.append_with(FRAME, record, durability, Box::new(answered));
+        }
+        if durability == LogDurability::Written
+            && let Some(keeper) = &mut state.keeper
+        {
+            keeper.written(now);
+        }
+        Publishing::under_way(publishing)
+    }
+
+    /// Waits until the log has a consumer's group; without a log, or if it has it already, there is nothing to wait
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// In words, why it does not have it. Then the consumer is no member any more.
+    pub(super) async fn group_is_kept(self: &Arc<Self>, consumer: ConsumerId) -> Result<(), Arc<str>> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let outcome = {
+            let mut state = lock(&self.state);
+            if !state.broker.group_is_unsafe(consumer) {
+                return Ok(());
+            }
+            state.broker.note_group(consumer);
+            let (joiner, outcome) = oneshot::channel();
+            let State { broker, keeper, .. } = &mut *state;
+            if let Some(keeper) = keeper {
+                let joined = Some((consumer, joiner));
+                keeper.keep_facts(journal, broker, self.clock.now(), joined, &self.append());
+            }
+            self.finish(state);
+            outcome
+        };
+        outcome.await.unwrap_or_else(|_| Err("queue was closed".into()))
+    }
+
+    /// Reads frames back, away from the threads that must not wait.
+    pub(super) async fn read(self: &Arc<Self>, homes: Vec<Home>) -> Vec<Result<Frame, Arc<str>>> {
+        let count = homes.len();
+        let shared = Arc::clone(self);
+        let read = move || {
+            let read = |home: &Home| match &shared.journal {
+                Some(journal) => journal.read(home),
+                None => Err("there is no log".into()),
+            };
+            homes.iter().map(read).collect::<Vec<_>>()
+        };
+        let all_failed = |_| vec![Err("reading was given up".into()); count];
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(all_failed)
+    }
+
+    /// What is notified about `wake`.
+    pub(super) fn signal(&self, wake: Wake) -> Arc<Notify> {
+        Arc::clone(lock(&self.state).signals.entry(wake).or_default())
+    }
+
+    /// Forgets the signal of `wake` once nobody but the caller holds it.
+    pub(super) fn forget(&self, wake: Wake, signal: &Arc<Notify>) {
+        let mut state = lock(&self.state);
+        if Arc::strong_count(signal) <= 2 {
+            state.signals.remove(&wake);
+        }
+    }
+
+    /// Waits until the broker answers; asks again whenever `signal` says so.
+    pub(super) async fn wait<T>(
+        self: &Arc<Self>,
+        signal: &Notify,
+        mut ask: impl FnMut(&mut Broker, Millis) -> Option<T>,
+    ) -> T {
+        loop {
+            let mut notified = std::pin::pin!(signal.notified());
+            // From here on a notification is not missed, also if it comes before the await.
+            notified.as_mut().enable();
+            if let Some(answer) = self.with(&mut ask) {
+                return answer;
+            }
+            notified.await;
+        }
+    }
+
+    pub(super) fn health(self: &Arc<Self>) -> Health {
+        let mut state = lock(&self.state);
+        let now = self.clock.now();
+        let mut health = state.broker.health(now);
+        if let Some(keeper) = &state.keeper {
+            keeper.judge(now, &mut health);
+        }
+        self.finish(state);
+        health
+    }
+
+    /// Lets time pass until `stop`, and looks after the log.
+    pub(super) async fn drive(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            self.tend().await;
+            let wait = {
+                let mut state = lock(&self.state);
+                let now = self.clock.now();
+                state.broker.advance(now);
+                self.settle(&mut state);
+                state.armed = state.next_deadline();
+                state.armed.map(|next| next.since(now))
+            };
+            self.take_answers();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.rearm.notified() => {}
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// Syncs what is to be synced, makes a checkpoint if one is due, lets go of segments, moves what keeps them.
+    async fn tend(self: &Arc<Self>) {
+        let Some(journal) = &self.journal else { return };
+        let to_move = {
+            let mut state = lock(&self.state);
+            let now = self.clock.now();
+            let State { broker, keeper: Some(keeper), .. } = &mut *state else { return };
+            let is_time = keeper.take_sync(now);
+            keeper.checkpoint(journal, broker, now, &self.append());
+            if let Some(before) = keeper.truncation(journal) {
+                let shared = Arc::clone(self);
+                let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
+                journal.log.truncate_before_with(before, done);
+            }
+            let to_move = if is_time { keeper.take_to_move(journal, broker) } else { Vec::new() };
+            if is_time {
+                let shared = Arc::clone(self);
+                journal.log.sync_with(Box::new(move |outcome| shared.answered(Done::Synced(outcome))));
+            }
+            self.finish(state);
+            to_move
+        };
+        if !to_move.is_empty() {
+            let shared = Arc::clone(self);
+            let moving = move || {
+                if let Some(journal) = &shared.journal {
+                    move_records(journal, to_move, &shared.append());
+                    shared.take_answers();
+                }
+            };
+            // It answers for each record, whatever becomes of the task.
+            tokio::task::spawn_blocking(moving).await.ok();
+        }
+    }
+
+    /// A last checkpoint, and the end of the log. Blocks until all is on disk.
+    pub(super) fn close(self: &Arc<Self>) {
+        let Some(journal) = &self.journal else { return };
+        let mut state = lock(&self.state);
+        if let State { broker, keeper: Some(keeper), .. } = &mut *state {
+            keeper.last_checkpoint(journal, broker, &self.append());
+        }
+        self.finish(state);
+        if let Err(error) = journal.log.close() {
+            tracing::error!(error = &*crate::journal::in_words(&error), "queue's log did not close well");
+        }
+        self.take_answers();
+    }
+}
+
+/// A panic under the lock is a bug that ends the process elsewhere; the state is not made worse by going on.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,390 @@
+//! A queue in a directory: what was answered is there after a restart, and what happens when the disk fails.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a queue that fails where it should not fails its test"
+)]
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gpuvitals_log::fault::{FaultDisk, Op};
+use gpuvitals_log::{FsDisk, Log, LogConfig};
+use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
+use gpuvitals_queue::{
+    Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
+    Frame, HealthStatus, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue,
+    QueueConfig, Start, SubscribeError,
+};
+use tokio::time::timeout;
+
+const TOPIC: &str = "gpu-telemetry";
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn config(change: impl FnOnce(&mut QueueConfig)) -> QueueConfig {
+    let mut config = QueueConfig {
+        segment_len: 64 << 10,
+        spare_segments: 0,
+        sync_every: Duration::from_millis(1),
+        backoff_base: Duration::ZERO,
+        ..QueueConfig::default()
+    };
+    change(&mut config);
+    config
+}
+
+async fn open(disk: &FaultDisk, change: impl FnOnce(&mut QueueConfig)) -> (Queue, Opened) {
+    Queue::open_on(disk.clone(), config(change), Clock::system()).await.unwrap()
+}
+
+fn frame(number: u32) -> Frame {
+    Frame::new(ContentType::Batch, 1, number.to_le_bytes().repeat(50)).stamped("p", u64::from(number))
+}
+
+fn number(delivery: &Delivery) -> u32 {
+    let number = u32::from_le_bytes(*delivery.frame.payload.first_chunk().unwrap());
+    assert_eq!(*delivery.frame, frame(number), "the frame as it was published");
+    number
+}
+
+async fn join(queue: &Queue, group: &str) -> InProcessConsumer {
+    queue.subscribe(TOPIC, group, &ConsumerOptions::default()).await.unwrap()
+}
+
+async fn receive(consumer: &mut InProcessConsumer) -> Vec<Delivery> {
+    timeout(LIMIT, consumer.receive()).await.expect("something to receive").unwrap()
+}
+
+/// Receives and acknowledges `count` frames.
+async fn settle(consumer: &mut InProcessConsumer, count: usize) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while numbers.len() < count {
+        for delivery in receive(consumer).await {
+            consumer.ack(&[delivery.id]).await.unwrap();
+            numbers.push(number(&delivery));
+        }
+    }
+    numbers
+}
+
+/// Waits until `is_so`.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+fn segments(disk: &FaultDisk) -> Vec<String> {
+    use gpuvitals_log::Disk;
+    disk.list().unwrap().into_iter().filter(|name| name.contains(".wal")).collect()
+}
+
+#[tokio::test]
+async fn what_was_published_and_settled_survives_a_restart_in_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mq");
+    let open = || Queue::open(path.clone(), config(|_| {}), Clock::system());
+    let (queue, opened) = open().await.unwrap();
+    assert_eq!(opened, Opened::default());
+    let refused = open().await.unwrap_err();
+    assert!(matches!(&refused, OpenError::Locked { path: locked } if *locked == path), "{refused}");
+    let mut consumer = join(&queue, "g").await;
+    for number in 0..3 {
+        let receipt = queue.publish(TOPIC, frame(number)).await.unwrap();
+        let told = (receipt.durability, receipt.offset, receipt.duplicate);
+        assert_eq!(told, (Durability::Synced, Some(number.into()), false));
+    }
+    let deliveries = receive(&mut consumer).await;
+    assert_eq!(deliveries.iter().map(number).collect::<Vec<_>>(), [0, 1, 2]);
+    consumer.ack(&[deliveries[1].id]).await.unwrap();
+    let report = queue.shutdown().await;
+    assert_eq!((report.unacknowledged, report.left), (2, vec![(TOPIC.to_owned(), 2)]));
+    drop((consumer, queue));
+
+    let (queue, opened) = open().await.unwrap();
+    assert_eq!((opened.frames, opened.messages, opened.torn, opened.damage.len()), (2, 2, None, 0));
+    let repeat = queue.publish(TOPIC, frame(1)).await.unwrap();
+    assert!(repeat.duplicate, "a repeat is recognised over a restart");
+    let again = queue.publish(TOPIC, frame(3)).await.unwrap();
+    assert!(again.offset.unwrap() > 2, "offsets do not come again");
+    let mut consumer = join(&queue, "g").await;
+    let mut numbers = settle(&mut consumer, 3).await;
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 2, 3]);
+    queue.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_was_dropped_has_all_that_was_answered() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    let newest = ConsumerOptions { start: Start::Newest, ..ConsumerOptions::default() };
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    drop(join(&queue, "early").await);
+    drop(queue.subscribe(TOPIC, "late", &newest).await.unwrap());
+    let publishing: Vec<_> = (1..5).map(|number| queue.publish(TOPIC, frame(number))).collect();
+    for publishing in publishing {
+        publishing.await.unwrap();
+    }
+    let disk = disk.crashed(0);
+    let (queue, opened) = open(&disk, |_| {}).await;
+    assert_eq!((opened.frames, opened.damage), (5, Vec::new()));
+    assert_eq!(
+        settle(&mut join(&queue, "late").await, 4).await,
+        [1, 2, 3, 4],
+        "groups keep where they began"
+    );
+    assert_eq!(settle(&mut join(&queue, "early").await, 5).await, [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn each_topic_is_as_durable_as_it_is_set() {
+    let disk = FaultDisk::new();
+    let set = |config: &mut QueueConfig| {
+        config.sync_every = Duration::from_hours(1);
+        config.topic_durability.insert("memory".to_owned(), Durability::Memory);
+        config.topic_durability.insert("written".to_owned(), Durability::Written);
+    };
+    let (queue, _) = open(&disk, set).await;
+    let told = ["memory", "written"].map(|topic| queue.publish(topic, frame(0)));
+    for (publishing, durability) in told.into_iter().zip([Durability::Memory, Durability::Written]) {
+        assert_eq!(publishing.await.unwrap().durability, durability);
+    }
+    // Seeds that are multiples of four forget all that was not synced.
+    let (_, opened) = open(&disk.crashed(0), set).await;
+    assert_eq!(opened.frames, 0);
+    queue.shutdown().await;
+    drop(queue);
+    let (_, opened) = open(&disk, set).await;
+    assert_eq!(opened.frames, 1, "an orderly end syncs what was written");
+}
+
+#[tokio::test]
+async fn dead_letters_survive_with_their_reason_and_their_bytes() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    let mut consumer = join(&queue, "g").await;
+    let sent = Frame { key: Some("node-1".into()), ..frame(7).encoded(Encoding::Zstd) };
+    queue.publish(TOPIC, sent.clone()).await.unwrap();
+    let id = receive(&mut consumer).await[0].id;
+    let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "no such GPU".into() };
+    consumer.nack(&[nack]).await.unwrap();
+    let before = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
+    assert_eq!(*before[0].frame, sent);
+    queue.shutdown().await;
+    drop((consumer, queue));
+
+    let (queue, opened) = open(&disk, |_| {}).await;
+    assert_eq!((opened.frames, opened.dead_letters), (0, 1));
+    let after = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
+    assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    assert_eq!(queue.replay_dead(TOPIC, &DeadSelection::Oldest(1)).unwrap().letters, 1);
+    queue.shutdown().await;
+    drop(queue);
+
+    let (queue, opened) = open(&disk, |_| {}).await;
+    assert_eq!((opened.frames, opened.dead_letters), (1, 0));
+    let mut consumer = join(&queue, "g").await;
+    let again = receive(&mut consumer).await;
+    assert_eq!((&*again[0].frame, again[0].attempt), (&sent, 1));
+    consumer.ack(&[again[0].id]).await.unwrap();
+    assert_eq!(queue.stats().topics[TOPIC].messages, 0);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_publishers_serves_consumers_and_goes_on_by_itself() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| config.segment_len = 8 << 10).await;
+    let mut consumer = join(&queue, "g").await;
+    disk.set_capacity(Some(64 << 10));
+    let mut taken = 0;
+    let refused = loop {
+        match queue.publish(TOPIC, frame(taken)).await {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(taken > 100, "{taken}");
+    assert!(
+        matches!(&refused, PublishError::Storage { passes: true, .. }) && refused.is_retryable(),
+        "{refused}"
+    );
+    let health = queue.health();
+    assert_eq!(health.status, HealthStatus::Degraded);
+    assert!(health.reasons.iter().any(|reason| reason.contains("cannot store")), "{health:?}");
+    let count = usize::try_from(taken).unwrap();
+    assert_eq!(settle(&mut consumer, count).await, (0..taken).collect::<Vec<_>>());
+    let again = async {
+        while let Err(refused) = queue.publish(TOPIC, frame(taken)).await {
+            assert!(refused.is_retryable(), "{refused}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(LIMIT, again).await.expect("room after what was settled is gone");
+    assert_eq!(settle(&mut consumer, 1).await, [taken]);
+}
+
+#[tokio::test]
+async fn a_failed_sync_ends_taking_but_not_giving() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    disk.fail_all(Op::SyncData, Some(ErrorKind::Other));
+    for number in 1..3 {
+        let refused = queue.publish(TOPIC, frame(number)).await.unwrap_err();
+        assert!(matches!(&refused, PublishError::Storage { passes: false, .. }), "{refused}");
+        assert!(!refused.is_retryable());
+    }
+    disk.fail_all(Op::SyncData, None);
+    assert_eq!(queue.health().status, HealthStatus::Unhealthy);
+    assert!(queue.health().reasons[0].contains("poisoned"), "{:?}", queue.health());
+    assert_eq!(settle(&mut consumer, 1).await, [0], "what is held is served");
+    queue.shutdown().await;
+    drop((consumer, queue));
+    let (queue, opened) = open(&disk.crashed(0), |_| {}).await;
+    assert_eq!(opened.frames, 1, "its acknowledgement could not be kept");
+    assert!(!queue.publish(TOPIC, frame(1)).await.unwrap().duplicate);
+}
+
+#[tokio::test]
+async fn a_deep_queue_is_delivered_from_disk() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| config.memory_max = 10_000).await;
+    for number in 0..500 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+    }
+    assert_eq!(settle(&mut join(&queue, "g").await, 500).await, (0..500).collect::<Vec<_>>());
+    until("segments go", || segments(&disk).len() <= 3).await;
+}
+
+#[test]
+fn memory_for_frames_that_are_on_disk_is_bounded_and_the_newest_have_it() {
+    let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
+    let place = log.append(1, Bytes::new(), gpuvitals_log::Durability::Written).wait().unwrap().place;
+    let cost = frame(0).cost_bytes();
+    let config = config(|config| config.memory_max = 3 * cost);
+    let mut broker = Broker::restore(config, Millis(0), Image::default(), &Bodies::new()).broker;
+    for number in 0..5_000 {
+        let frame = Arc::new(frame(number));
+        let Ok(Reserved::New { topic, offset, .. }) = broker.reserve(Millis(0), TOPIC, &frame) else {
+            panic!("there is room")
+        };
+        let home = Home { source: offset, place, pin: Arc::new(Pin) };
+        broker.land(topic, offset, home, frame.payload.clone()).unwrap();
+        assert_eq!(broker.cached_bytes(), cost * u64::from(number + 1).min(3));
+    }
+    let options = ConsumerOptions { max_in_flight: std::num::NonZeroU32::MAX, ..ConsumerOptions::default() };
+    let who = broker.subscribe(Millis(0), TOPIC, "g", &options).unwrap();
+    let lent = broker.lend(Millis(0), who).unwrap();
+    let in_memory = lent.iter().filter(|lent| lent.home.is_none());
+    assert_eq!(in_memory.map(|lent| lent.item.id.offset).collect::<Vec<_>>(), [4_997, 4_998, 4_999]);
+    broker.ack_up_to(Millis(0), who, 5_000).unwrap();
+    assert_eq!((broker.cached_bytes(), broker.kept_bytes()), (0, 0));
+}
+
+#[tokio::test]
+async fn an_old_letter_does_not_keep_the_log() {
+    let disk = FaultDisk::new();
+    let tiny = |config: &mut QueueConfig| config.segment_len = 8 << 10;
+    let (queue, _) = open(&disk, tiny).await;
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    let id = receive(&mut consumer).await[0].id;
+    let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+    consumer.nack(&[nack]).await.unwrap();
+    let first = segments(&disk)[0].clone();
+    for number in 1..1_000 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+        assert_eq!(settle(&mut consumer, 1).await, [number]);
+    }
+    until("the first segment goes", || !segments(&disk).contains(&first)).await;
+    assert!(segments(&disk).len() < 12, "{:?}", segments(&disk));
+    let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
+    assert_eq!(*letters[0].frame, frame(0));
+    let (queue, opened) = open(&disk.crashed(0), tiny).await;
+    assert_eq!((opened.dead_letters, opened.damage), (1, Vec::new()));
+    assert_eq!(*queue.dead_letters(TOPIC, 0, 10).await.unwrap()[0].frame, frame(0));
+}
+
+#[tokio::test]
+async fn damage_is_told_and_the_rest_is_served() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    for number in 0..10 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+    }
+    queue.shutdown().await;
+    drop(queue);
+    let name = segments(&disk)[0].clone();
+    let needle = 4_u32.to_le_bytes().repeat(50);
+    let bytes = disk.contents(&name).unwrap();
+    let at = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
+    disk.flip_on_read(&name, at + 9, 1);
+    let (queue, opened) = open(&disk, |_| {}).await;
+    assert_eq!((opened.frames, opened.damage.is_empty()), (9, false));
+    let health = queue.health();
+    assert_eq!((health.status, &health.reasons), (HealthStatus::Degraded, &opened.damage));
+    let left = settle(&mut join(&queue, "g").await, 9).await;
+    assert_eq!(left, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_back_becomes_a_dead_letter() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| (config.memory_max, config.max_retries) = (0, 1)).await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    queue.publish(TOPIC, frame(1)).await.unwrap();
+    let name = segments(&disk).pop().unwrap();
+    let needle = 1_u32.to_le_bytes().repeat(50);
+    let bytes = disk.contents(&name).unwrap();
+    let at = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
+    disk.flip_on_read(&name, at + 150, 1);
+    let mut consumer = join(&queue, "g").await;
+    assert_eq!(settle(&mut consumer, 1).await, [0]);
+    let reading = async { drop(consumer.receive().await) };
+    let dead = until("a dead letter", || queue.stats().topics[TOPIC].dead_letters == 1);
+    tokio::select! { () = reading => {}, () = dead => {} }
+    let letters = queue.dead_letters(TOPIC, 0, 1).await.unwrap();
+    assert!(letters[0].reason.to_string().contains("cannot be read back"), "{}", letters[0].reason);
+}
+
+#[tokio::test]
+async fn repeats_of_a_frame_under_way_share_its_outcome() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    disk.hold_syncs();
+    let first = queue.publish(TOPIC, frame(5));
+    let second = queue.publish(TOPIC, frame(5));
+    disk.release_syncs();
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!((first.duplicate, second.duplicate, second.offset), (false, true, None));
+    assert_eq!((queue.stats().topics[TOPIC].messages, queue.stats().topics[TOPIC].duplicates), (1, 1));
+    disk.fail_all(Op::Write, Some(ErrorKind::StorageFull));
+    let both = [queue.publish(TOPIC, frame(6)), queue.publish(TOPIC, frame(6))];
+    for publishing in both {
+        assert!(matches!(publishing.await, Err(PublishError::Storage { passes: true, .. })));
+    }
+    let joined = queue.subscribe(TOPIC, "g", &ConsumerOptions::default()).await;
+    let refused = joined.map(drop).unwrap_err();
+    assert!(matches!(refused, SubscribeError::Storage { .. }), "{refused}");
+    assert!(queue.stats().topics[TOPIC].groups.is_empty(), "a group that is not on disk is none");
+    disk.fail_all(Op::Write, None);
+    assert!(!queue.publish(TOPIC, frame(6)).await.unwrap().duplicate);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_used_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, "x").unwrap();
+    let refused = Queue::open(path.clone(), config(|_| {}), Clock::system()).await.unwrap_err();
+    assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
+    assert!(FsDisk::open(&path).is_err());
+}
