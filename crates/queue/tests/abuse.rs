@@ -114,7 +114,7 @@ async fn a_frame_that_is_too_large_is_refused_and_its_stream_goes_on() {
     else {
         panic!("{outcomes:?}")
     };
-    let message = "queue refused: frame.payload has 100001 bytes, at most 100000 are allowed";
+    let message = "frame.payload has 100001 bytes, at most 100000 are allowed";
     assert_eq!((&*refusal.message, refusal.retry_after_ms), (message, 0));
     // Our own producer knows before it sends.
     let producer = GrpcProducer::new(&rig.url(), &Access::default(), TOPIC).unwrap();

@@ -44,9 +44,16 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
         | PublishError::TooLarge { .. }
         | PublishError::Refused { .. } => (Code::InvalidArgument, None),
     };
+    // Where the client's error says the rest itself, only the reason travels.
+    let message = match error {
+        PublishError::Storage { reason, .. }
+        | PublishError::Unavailable { reason }
+        | PublishError::Refused { reason } => reason.to_string(),
+        error => in_full(error),
+    };
     v1::Refusal {
         code: u32::try_from(i32::from(code)).unwrap_or_default(),
-        message: in_full(error),
+        message,
         retry_after_ms: retry_after
             .map_or(0, |after| u32::try_from(millis(after)).unwrap_or(u32::MAX).max(1)),
     }
@@ -166,14 +173,12 @@ mod tests {
             retry_after: ms.map(Duration::from_millis),
         };
         let storage = |passes| PublishError::Storage { reason: "disk full".into(), passes };
-        let stored =
-            |passes| PublishError::Storage { reason: "queue cannot store: disk full".into(), passes };
         let refused = |reason: &str| PublishError::Refused { reason: reason.into() };
         for (here, there) in [
             (full(None), full(Some(250))),
             (full(Some(9)), full(Some(9))),
-            (storage(true), stored(true)),
-            (storage(false), stored(false)),
+            (storage(true), storage(true)),
+            (storage(false), storage(false)),
             (PublishError::Closed, PublishError::Unavailable { reason: "queue is shutting down".into() }),
             (PublishError::Topic(NameError::Empty), refused("topic for publish: name is empty")),
             (PublishError::NoMessages, refused("frame has no messages")),

@@ -78,7 +78,7 @@ async fn a_refused_frame_does_not_end_its_stream() {
     }
     assert_eq!(said.len(), 5, "{said:?}");
     assert_eq!((&*said[0], &*said[3], &*said[4]), ("0", "0", "1"));
-    assert_eq!(said[1], "queue refused: frame.content_type is missing");
+    assert_eq!(said[1], "frame.content_type is missing");
     assert!(said[2].starts_with("topic for publish: character ' '"), "{}", said[2]);
     assert_eq!(rig.queue.topic_stats("other").unwrap().messages, 2);
     rig.stop().await;
