@@ -1,0 +1,6 @@
+//! A file into a queue, a queue into stores: real processes, and what is there when some of them were killed.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod pipeline;
+mod process;
+mod streamer;

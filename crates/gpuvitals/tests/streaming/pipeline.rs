@@ -1,0 +1,109 @@
+//! Streamer, queue, collectors and their stores.
+
+use crate::process::{Keys, Process, free_port, get, recording, stored, until};
+
+const TOPIC: &str = "gpu-telemetry";
+
+fn processed(answer: &serde_json::Value) -> u64 {
+    answer["total_processed"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn two_collectors_together_have_every_row_although_each_end_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, keys) = recording(folder.path(), 20_000);
+    let (port, grpc) = (free_port(), free_port());
+    let broker = Process::start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    broker.says("queue: grpc");
+    let (one, other) = (free_port(), free_port());
+    let collector = |api: &str, data: &str| {
+        let process =
+            Process::start(&["collect", "--api-port", api, "--broker-port", &port, "--data-dir", &at(data)]);
+        process.says("collector API");
+        process
+    };
+    let stream = |rate: &str| {
+        let (url, file) = (format!("http://127.0.0.1:{port}"), file.to_str().unwrap());
+        Process::start(&[
+            "stream",
+            "--csv",
+            file,
+            "--once",
+            "--rate",
+            rate,
+            "--workers",
+            "2",
+            "--mq-url",
+            &url,
+            "--batch-size",
+            "20",
+        ])
+    };
+    let (a, b) = (collector(&one, "a"), collector(&other, "b"));
+    let streamer = stream("1000");
+
+    until(&one, "/stats", "rows", |stats| processed(stats) > 500);
+    a.kill();
+    let a = collector(&one, "a");
+    until(&other, "/stats", "rows", |stats| processed(stats) > 2_000);
+    b.kill();
+    let b = collector(&other, "b");
+    until(&other, "/stats", "rows again", |stats| processed(stats) > 500);
+    streamer.kill();
+    let (code, said) = stream("0").ended();
+    assert_eq!(code, Some(0), "{said}");
+
+    let group = format!("/stats/{TOPIC}");
+    until(&port, &group, "the end", |stats| stats["groups"]["store"]["lag"] == 0 && stats["messages"] == 0);
+    assert_eq!(get(&port, &group)["dead_letters"], 0);
+    for process in [a, b, broker] {
+        let (code, said) = process.terminated();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let (a, b) = (stored(&folder.path().join("a")), stored(&folder.path().join("b")));
+    assert!(!a.is_empty() && !b.is_empty(), "they shared the work");
+    let both: Keys = a.union(&b).cloned().collect();
+    assert_eq!(both.len(), keys.len());
+    assert!(both == keys, "every row that was published is there, and no other");
+}
+
+#[test]
+fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, keys) = recording(folder.path(), 3_000);
+    let (port, grpc, api) = (free_port(), free_port(), free_port());
+    let broker = Process::start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    broker.says("queue: grpc");
+    let url = format!("grpc://127.0.0.1:{grpc}");
+    let collector = Process::start(&[
+        "collect",
+        "--api-port",
+        &api,
+        "--mq-url",
+        &url,
+        "--group",
+        "copy",
+        "--data-dir",
+        &at("copy"),
+    ]);
+    let group = format!("/stats/{TOPIC}");
+    until(&port, &group, "the second group", |stats| stats["groups"]["copy"]["members"] == 4);
+    let up = Process::start_with(
+        &["up", "--port", "0", "--csv", file.to_str().unwrap(), "--data-dir", &at("up")],
+        &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &url)],
+    );
+    until(&port, &group, "the end", |stats| stats["published"] == 3_000 && stats["messages"] == 0);
+
+    let rows = get(&api, "/telemetry/GPU-3?limit=2");
+    assert_eq!(rows.as_array().map(Vec::len), Some(2));
+    assert_eq!(rows[0]["timestamp"], "2026-01-01T00:00:29.9Z");
+    assert_eq!(rows[0]["metrics"].as_object().map(serde_json::Map::len), Some(1));
+    for process in [up, collector, broker] {
+        let (code, said) = process.terminated();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    assert!(stored(&folder.path().join("up")) == keys);
+    assert!(stored(&folder.path().join("copy")) == keys);
+}

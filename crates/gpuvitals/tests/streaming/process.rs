@@ -1,0 +1,179 @@
+//! A real gpuvitals, and what it says.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::text_at;
+use gpuvitals_store::{RangeQuery, Store, StoreConfig};
+use serde_json::Value;
+
+/// Longest wait for something that comes by itself.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) struct Process {
+    child: Child,
+    log: Arc<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    came: Condvar,
+}
+
+impl Process {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// With settings from the environment.
+    pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(environment.iter().copied())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Log::default());
+        let streams: [Box<dyn std::io::Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for stream in streams {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    log.lines.lock().unwrap().push(line);
+                    log.came.notify_all();
+                }
+            });
+        }
+        Self { child, log }
+    }
+
+    /// Waits for a line with these words.
+    pub(crate) fn says(&self, words: &str) -> String {
+        let mut lines = self.log.lines.lock().unwrap();
+        loop {
+            if let Some(line) = lines.iter().find(|line| line.contains(words)) {
+                return line.clone();
+            }
+            let waited = self.log.came.wait_timeout(lines, PATIENCE).unwrap();
+            assert!(!waited.1.timed_out(), "{words:?} never came: {:#?}", waited.0);
+            lines = waited.0;
+        }
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end; what it said.
+    pub(crate) fn ended(mut self) -> (Option<i32>, String) {
+        let status: ExitStatus = self.child.wait().unwrap();
+        // The threads that read have seen the end soon after.
+        let mut lines = self.log.lines.lock().unwrap();
+        while Arc::strong_count(&self.log) > 1 {
+            lines = self.log.came.wait_timeout(lines, Duration::from_millis(20)).unwrap().0;
+        }
+        (status.code(), lines.join("\n"))
+    }
+
+    /// SIGTERM, and its end.
+    pub(crate) fn terminated(self) -> (Option<i32>, String) {
+        self.signal("TERM");
+        self.ended()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // After an assertion failed nobody else ends it.
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
+
+/// A port that nobody has.
+pub(crate) fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+pub(crate) fn get(port: &str, path: &str) -> Value {
+    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
+    let Ok(mut answer) = agent.get(format!("http://127.0.0.1:{port}{path}")).call() else {
+        return Value::Null;
+    };
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+}
+
+/// Asks until the answer satisfies `done`: for what has no event to wait for from outside.
+pub(crate) fn until(port: &str, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
+    let mut answer = Value::Null;
+    for _ in 0..1_200 {
+        answer = get(port, path);
+        if done(&answer) {
+            return answer;
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    panic!("{what} never came; last answer: {answer}");
+}
+
+/// GPU and time of a row.
+pub(crate) type Keys = BTreeSet<(String, i64)>;
+
+/// A file of rows of ten GPUs, and their keys.
+pub(crate) fn recording(folder: &Path, rows: u64) -> (PathBuf, Keys) {
+    let (mut text, mut keys) = (String::from("timestamp,uuid,power_w\n"), Keys::new());
+    for row in 0..rows {
+        let (second, milli, gpu) = (1_767_225_600 + row / 100, row / 10 % 10 * 100, row % 10);
+        writeln!(text, "{second}.{milli:03},GPU-{gpu},{}.{}", 100 + row % 500, row % 7).unwrap();
+        keys.insert((format!("GPU-{gpu}"), i64::try_from(second * 1_000 + milli).unwrap() * 1_000_000));
+    }
+    let path = folder.join("rows.csv");
+    std::fs::write(&path, text).unwrap();
+    (path, keys)
+}
+
+/// The keys in a store that nobody writes now.
+pub(crate) fn stored(folder: &Path) -> Keys {
+    let (store, _) = Store::open(StoreConfig::new(folder)).unwrap();
+    let mut keys = Keys::new();
+    loop {
+        let query = RangeQuery {
+            gpus: Vec::new(),
+            start_ns: None,
+            end_ns: None,
+            metrics: Some(vec!["power_w".to_owned()]),
+            limit: 50_000,
+            offset: keys.len(),
+            newest_first: false,
+        };
+        let rows = store.range(&query).unwrap();
+        assert!(rows.partial.is_empty(), "{:?}", rows.partial);
+        let Some(batch) = rows.batch else { return keys };
+        let uuids = batch.identity_column(IdentityColumn::Uuid).unwrap();
+        let before = keys.len();
+        for (row, time_ns) in batch.timestamps().iter().enumerate() {
+            keys.insert((text_at(uuids, row).unwrap().to_owned(), *time_ns));
+        }
+        assert_eq!(keys.len(), before + batch.rows(), "every key is there once");
+    }
+}

@@ -1,0 +1,124 @@
+//! `gpuvitals stream` alone: what it waits for, what it reports, how it ends.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::process::{Process, free_port, get, recording, until};
+
+fn stream(file: &Path, port: &str, arguments: &[&str]) -> Process {
+    let url = format!("http://127.0.0.1:{port}");
+    let all = ["stream", "--csv", file.to_str().unwrap(), "--mq-url", &url];
+    Process::start(&all.iter().chain(arguments).copied().collect::<Vec<_>>())
+}
+
+fn broker(port: &str) -> Process {
+    let broker = Process::start(&["broker", "--port", port, "--grpc-port", "0"]);
+    broker.says("queue: grpc");
+    broker
+}
+
+fn published(port: &str) -> u64 {
+    get(port, "/stats/gpu-telemetry")["published"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_queue_that_is_away_is_waited_for_and_bad_rows_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    let rows = "timestamp,gpu_id,temperature,power_draw\n\
+                2026-01-01T00:00:00Z,gpu_0,50,300\n\
+                yesterday,gpu_0,51,301\n\
+                2026-01-01T00:00:02Z,gpu_0,hot,302\n\
+                2026-01-01T00:00:03Z,gpu_0,53\n";
+    std::fs::write(&file, rows).unwrap();
+    for format in ["batch", "json"] {
+        let port = free_port();
+        let streamer = stream(&file, &port, &["--once", "--rate", "0", "--format", format]);
+        streamer.says("does not take a frame");
+        let broker = broker(&port);
+        let (code, said) = streamer.ended();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("sent 2 rows") && said.contains("2 bad rows"), "{said}");
+        assert!(said.contains("\"line\":3") && said.contains("\"line\":5"), "{said}");
+        assert!(said.contains("\"column\":\"temperature\""), "the value that is no number: {said}");
+        assert_eq!(published(&port), 2);
+        drop(broker);
+    }
+}
+
+#[test]
+fn a_file_is_sent_again_and_again_until_a_signal_and_nothing_read_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, keys) = recording(folder.path(), 50);
+    let port = free_port();
+    let broker = broker(&port);
+    let streamer = stream(&file, &port, &["--rate", "2000", "--workers", "3"]);
+    until(&port, "/stats/gpu-telemetry", "several passes", |stats| {
+        stats["published"].as_u64() > Some(4 * keys.len() as u64)
+    });
+    let (code, said) = streamer.terminated();
+    assert_eq!(code, Some(0), "{said}");
+    let sent: u64 = said.split("sent ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(sent, published(&port), "what it says it sent is what the queue took");
+    drop(broker);
+}
+
+#[test]
+fn it_ends_after_its_time_and_keeps_its_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 50);
+    let port = free_port();
+    let broker = broker(&port);
+    let streamer = stream(&file, &port, &["--rate", "5", "--workers", "2", "--duration", "2s"]);
+    let (code, said) = streamer.ended();
+    assert_eq!(code, Some(0), "{said}");
+    // A row at once, five a second, and at the end what was read ahead.
+    let rows = published(&port);
+    assert!((8..=2 * (1 + 10 + 3)).contains(&rows), "{rows} rows of 2 workers in 2 s at 5 rows a second");
+    drop(broker);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_what_was_not_sent_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 50);
+    let streamer = stream(&file, &free_port(), &["--rate", "0"]);
+    streamer.says("does not take a frame");
+    streamer.signal("TERM");
+    streamer.says("stopping");
+    streamer.signal("TERM");
+    let (code, said) = streamer.ended();
+    assert_eq!(code, Some(69), "{said}");
+    assert!(said.contains("rows were read and not taken by the queue"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_streamed_ends_with_its_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 5);
+    let empty = folder.path().join("empty.csv");
+    std::fs::write(&empty, "").unwrap();
+    let [file, empty] = [&file, &empty].map(|path| path.to_str().unwrap());
+    for (arguments, code, words) in [
+        (vec!["stream"], 64, "--csv FILE"),
+        (vec!["stream", "--csv", "/no/such.csv"], 74, "/no/such.csv"),
+        (vec!["stream", "--csv", empty], 65, "empty"),
+        (vec!["stream", "--csv", file, "--mq-url", "kafka://x"], 78, "kafka://x"),
+        (vec!["stream", "--csv", file, "--mq-url", "http://user:secret@x"], 78, "credentials"),
+        (vec!["stream", "--csv", file, "--topic", "no such topic"], 78, "topic"),
+        (vec!["stream", "--csv", file, "--times", "now", "--rate", "5"], 64, "--speed"),
+        (vec!["stream", "--csv", file, "--workers", "0"], 78, "workers"),
+        (vec!["collect", "--checkpoint", "false"], 78, "checkpoint"),
+        (vec!["collect", "--mq-url", "http://localhost:9090", "--broker-port", "9"], 64, "cannot be used"),
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+            .env_clear()
+            .args(&arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words) && !said.contains("secret"), "{arguments:?}: {said}");
+    }
+}
