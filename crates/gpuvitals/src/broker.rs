@@ -10,7 +10,7 @@ mod opening;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gpuvitals_queue::server::{ServeError, ServerConfig};
+use gpuvitals_queue::server::{HttpLimits, ServeError, ServerConfig};
 use gpuvitals_queue::{DrainReport, Queue, server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -111,9 +111,11 @@ async fn listen(settings: &config::Broker, port: u16, flag: &str) -> Result<TcpL
 }
 
 fn server_config(config: &Config, access: Access) -> ServerConfig {
+    let frame_bytes = usize::try_from(config.broker.frame_bytes_max).unwrap_or(usize::MAX);
     ServerConfig {
         max_connections: config.broker.connections_max,
-        max_frame_bytes: usize::try_from(config.broker.frame_bytes_max).unwrap_or(usize::MAX),
+        max_frame_bytes: frame_bytes,
+        http: HttpLimits { body_bytes: frame_bytes, ..HttpLimits::default() },
         drain: config.shutdown.grace / CONNECTIONS_SHARE,
         tls: access.tls,
         tokens: access.tokens,

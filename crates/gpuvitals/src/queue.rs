@@ -2,7 +2,9 @@
 
 mod admin;
 mod dead;
+mod http;
 mod messages;
+mod nats;
 mod print;
 mod tail;
 
@@ -26,7 +28,8 @@ const HOME: &str = "\u{1b}[H\u{1b}[J";
 /// `gpuvitals queue`
 #[derive(Debug, Args)]
 pub(crate) struct QueueCommand {
-    /// The queue: http://host:9090, with TLS https://host:9090 [default: message_queue.address, or the queue of this machine]
+    /// The queue: http://host:9090, nats://host:4222, with TLS https://, tls:// [default: message_queue.address, or the
+    /// queue of this machine]
     #[arg(long, value_name = "URL", global = true)]
     url: Option<String>,
     /// Print JSON as the queue gave it
@@ -166,7 +169,7 @@ pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure
         }
         What::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), command.json),
         What::Topics => {
-            let answer = admin()?.get("/topics")?;
+            let answer = admin()?.topics()?;
             crate::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
         }
         What::Tail(flags) => tail::run(flags, &url, &access),
@@ -193,8 +196,8 @@ fn address(config: &Config) -> QueueUrl {
 
 fn stats(admin: &Admin, topic: Option<&str>, json: bool) -> Result<String, Failure> {
     let answer = match topic {
-        None => admin.get("/stats")?,
-        Some(topic) => admin.get(&format!("/stats/{}", crate::query::escaped(topic)))?,
+        None => admin.stats()?,
+        Some(topic) => admin.topic(topic)?,
     };
     Ok(match topic {
         _ if json => format!("{answer:#}\n"),

@@ -8,7 +8,8 @@
 //!
 //! The group `late` is made before the first frame and reads nothing until the end: the queue has to hold everything
 //! for it. Lines of the ledger: `s` a frame was sent, `t` it was taken (with its durability), `g` the group `live`
-//! got it; each with the producer and the frame's number.
+//! got it; each with the producer and the frame's number. The URL is one that leaves payloads as they are: `grpc://`,
+//! not `http://`.
 #![expect(clippy::print_stdout, reason = "its report")]
 #![expect(clippy::unwrap_used, reason = "an instrument that is broken has to say so")]
 
@@ -166,7 +167,7 @@ async fn read_along(mut live: AnyConsumer, ledger: Ledger, stop: CancellationTok
         for delivery in &deliveries {
             match number_of(delivery) {
                 Some(number) => ledger.note("g", number, ""),
-                None => println!("invented: {delivery:?}"),
+                None => println!("invented or torn: {} {:?}", delivery.id, delivery.frame.key),
             }
         }
         let ids: Vec<DeliveryId> = deliveries.iter().map(|delivery| delivery.id).collect();

@@ -1,6 +1,6 @@
 //! How the queue is opened.
 
-use gpuvitals_queue::{Clock, Drain, Durability, Queue, QueueConfig, WhenFull};
+use gpuvitals_queue::{Clock, Drain, Durability, OpenError, Queue, QueueConfig, WhenFull};
 
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
@@ -11,15 +11,33 @@ const QUEUE_SHARE: u32 = 2;
 /// Opens the queue, in memory or from its directory.
 ///
 /// # Errors
-/// When the directory cannot be opened.
+/// When the directory cannot be used, or what lies in it cannot be read.
 pub(crate) async fn open(config: &Config) -> Result<Queue, Failure> {
-    if config.broker.persistence {
-        return Err(Failure::new(
-            Exit::Config,
-            "configuration: broker.persistence: this version keeps the queue in memory only",
-        ));
+    let terms = queue_config(config);
+    if !config.broker.persistence {
+        return Ok(Queue::in_process(terms, Clock::system()));
     }
-    Ok(Queue::in_process(queue_config(config), Clock::system()))
+    let path = &config.broker.persistence_path;
+    let (queue, opened) = Queue::open(path, terms, Clock::system()).await.map_err(|error| {
+        let exit = match &error {
+            OpenError::Locked { .. } => Exit::Unavailable,
+            OpenError::Directory { source, .. } => Exit::of(source),
+            OpenError::Version { .. } => Exit::Data,
+            _ => Exit::Io,
+        };
+        Failure::caused(exit, format!("cannot open the queue's directory {}", path.display()), error)
+    })?;
+    tracing::info!(
+        dir = %path.display(), frames = opened.frames, messages = opened.messages, dead_letters = opened.dead_letters,
+        records = opened.records, bytes = opened.bytes, "the queue is open"
+    );
+    if let Some(torn) = &opened.torn {
+        tracing::info!(torn, "the last end left something unfinished; nobody was told that it is safe");
+    }
+    for damage in &opened.damage {
+        tracing::error!(damage, "something stored is damaged, and messages are gone; the rest is served");
+    }
+    Ok(queue)
 }
 
 fn durability(setting: config::Durability) -> Durability {

@@ -1,5 +1,4 @@
 //! Sections `message_queue`, how the queue is reached, and `broker`, the queue itself.
-#![expect(dead_code, reason = "the roles on both sides of the network read the rest")]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,6 +12,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::failure::{Exit, Failure};
 use crate::quantity::{deserialize_bytes, deserialize_duration};
+
+/// Largest `broker.frame_bytes_max`: half a segment of the log.
+const FRAME_BYTES_MOST: u64 = 32 << 20;
 
 /// How the queue is reached.
 #[derive(Debug, Clone, Deserialize)]
@@ -172,10 +174,13 @@ impl Broker {
             ("connections_max", self.connections_max > 0),
             ("ack_timeout", !self.ack_timeout.is_zero()),
         ];
-        match above_zero.into_iter().find(|(_, is)| !is) {
-            Some((name, _)) => refuse(format!("{name} is 0, it must be above 0")),
-            None => Ok(()),
+        if let Some((name, _)) = above_zero.into_iter().find(|(_, is)| !is) {
+            return refuse(format!("{name} is 0, it must be above 0"));
         }
+        if self.frame_bytes_max > FRAME_BYTES_MOST {
+            return refuse(format!("frame_bytes_max is {}; 32MiB is the most", self.frame_bytes_max));
+        }
+        Ok(())
     }
 }
 

@@ -1,162 +1,124 @@
-//! The admin paths of the queue, over HTTP.
-
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+//! What a person asks of a queue, whichever it is.
 
 use gpuvitals_queue::link::{Access, QueueUrl, Scheme};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use serde_json::Value;
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use serde_json::{Value, json};
 
+use super::http::Http;
+use super::nats::Nats;
 use crate::failure::{Exit, Failure};
-
-/// Largest answer that is read.
-const ANSWER_LEN_MAX: u64 = 64 << 20;
-/// Longest wait for an answer; a replay at a rate answers after twenty seconds with what is left.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::query::escaped;
 
 /// A queue that can be asked.
-pub(super) struct Admin {
-    agent: ureq::Agent,
-    url: QueueUrl,
-    authorization: Option<String>,
+pub(super) enum Admin {
+    /// `gpuvitals broker`, or the queue inside `up`.
+    Broker(Http),
+    /// NATS JetStream.
+    Nats(Box<Nats>),
+}
+
+/// What became of dead letters that were to be given back.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    /// Given back.
+    pub letters: u64,
+    /// Left, since their group is gone.
+    pub without_group: u64,
+    /// Left, since the topic is full.
+    pub without_room: u64,
 }
 
 impl Admin {
-    /// For the queue there.
+    /// The queue there.
     ///
     /// # Errors
     /// When it is asked in another way, or a file of the access cannot be read.
     pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, Failure> {
-        let refuse = |text: String| Err(Failure::new(Exit::Usage, text));
         match url.scheme {
-            Scheme::Http | Scheme::InProcess => {}
-            Scheme::Grpc => {
-                return refuse(format!(
+            Scheme::Http | Scheme::InProcess => Ok(Self::Broker(Http::new(url, access)?)),
+            Scheme::Nats => Ok(Self::Nats(Box::new(Nats::new(url, access)?))),
+            Scheme::Grpc => Err(Failure::new(
+                Exit::Usage,
+                format!(
                     "{url} is the queue's port for messages; statistics and dead letters are on its HTTP port: --url http://{}:9090",
                     url.host
-                ));
+                ),
+            )),
+        }
+    }
+
+    /// `{"topics": [name, …]}`
+    ///
+    /// # Errors
+    /// When the queue does not answer, or refuses.
+    pub(super) fn topics(&self) -> Result<Value, Failure> {
+        match self {
+            Self::Broker(http) => http.get("/topics"),
+            Self::Nats(nats) => Ok(json!({ "topics": nats.topics()? })),
+        }
+    }
+
+    /// `{"topics": {name: numbers, …}, …}`
+    ///
+    /// # Errors
+    /// When the queue does not answer, or refuses.
+    pub(super) fn stats(&self) -> Result<Value, Failure> {
+        match self {
+            Self::Broker(http) => http.get("/stats"),
+            Self::Nats(nats) => {
+                let names = nats.topics()?.into_iter();
+                let topics: Result<serde_json::Map<_, _>, Failure> =
+                    names.map(|name| Ok((name.clone(), nats.topic(&name)?))).collect();
+                Ok(json!({ "topics": topics? }))
             }
-            Scheme::Nats => {
-                return refuse(format!(
-                    "{url} is a NATS server; its statistics and dead letters are seen with its own tool: nats stream report"
-                ));
+        }
+    }
+
+    /// Numbers of a topic.
+    ///
+    /// # Errors
+    /// When there is no such topic; when the queue does not answer, or refuses.
+    pub(super) fn topic(&self, topic: &str) -> Result<Value, Failure> {
+        match self {
+            Self::Broker(http) => http.get(&format!("/stats/{}", escaped(topic))),
+            Self::Nats(nats) => nats.topic(topic),
+        }
+    }
+
+    /// Dead letters of a topic with ids from `from` on, at most `limit`: `{"dead": [letter, …], "next": id}`.
+    ///
+    /// # Errors
+    /// When the queue does not answer, or refuses.
+    pub(super) fn dead(&self, topic: &str, from: u64, limit: usize) -> Result<Value, Failure> {
+        match self {
+            Self::Broker(http) => {
+                http.get(&format!("/topics/{}/dead?from={from}&limit={limit}", escaped(topic)))
+            }
+            Self::Nats(nats) => nats.dead(topic, from, limit),
+        }
+    }
+
+    /// Gives dead letters back, those named or all; a broker no faster than `rate` messages a second.
+    ///
+    /// # Errors
+    /// When the queue does not answer, or refuses.
+    pub(super) fn replay(&self, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<Given, Failure> {
+        match self {
+            Self::Broker(http) => http.replay(topic, ids, rate),
+            Self::Nats(nats) if rate.is_none() => nats.replay(topic, ids),
+            Self::Nats(_) => {
+                Err(Failure::new(Exit::Usage, "--rate is not for NATS: letters go back at once there"))
             }
         }
-        let mut config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(PATIENCE));
-        if url.tls {
-            config = config.tls_config(tls(access)?);
-        }
-        let authorization = access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-        Ok(Self { agent: config.build().into(), url: url.clone(), authorization })
     }
 
-    /// What is there.
+    /// Throws dead letters away, those named or all; gives their number.
     ///
     /// # Errors
     /// When the queue does not answer, or refuses.
-    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
-        self.answer(self.with_token(self.agent.get(self.at(path))).call())
-    }
-
-    /// Has something done.
-    ///
-    /// # Errors
-    /// When the queue does not answer, or refuses.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        let request = self.with_token(self.agent.post(self.at(path)));
-        self.answer(request.header("content-type", "application/json").send(body.to_string()))
-    }
-
-    /// Has something thrown away.
-    ///
-    /// # Errors
-    /// When the queue does not answer, or refuses.
-    pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
-        self.answer(self.with_token(self.agent.delete(self.at(path))).call())
-    }
-
-    fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
-    }
-
-    fn with_token<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        match &self.authorization {
-            Some(authorization) => request.header("authorization", authorization),
-            None => request,
+    pub(super) fn purge(&self, topic: &str, ids: &[u64]) -> Result<u64, Failure> {
+        match self {
+            Self::Broker(http) => http.purge(topic, ids),
+            Self::Nats(nats) => nats.purge(topic, ids),
         }
     }
-
-    fn answer(
-        &self,
-        response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<Value, Failure> {
-        let url = &self.url;
-        let unreachable = |error: ureq::Error| {
-            let text = format!(
-                "no queue answers at {url}; start one with `gpuvitals broker` or name another with --url"
-            );
-            Failure::caused(Exit::Unavailable, text, error)
-        };
-        let mut response = response.map_err(unreachable)?;
-        let status = response.status();
-        let body =
-            response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
-        let answer: Result<Value, _> = serde_json::from_slice(&body);
-        if !status.is_success() {
-            let message = answer.as_ref().ok().and_then(|answer| answer["message"].as_str());
-            let message = message.unwrap_or("no reason given");
-            let (exit, hint) = match status.as_u16() {
-                401 => (Exit::Permission, "; --token-file names the file that holds the token"),
-                403 => (Exit::Permission, ""),
-                404 => (Exit::Data, ""),
-                500.. => (Exit::Unavailable, ""),
-                _ => (Exit::Usage, ""),
-            };
-            return Err(Failure::new(exit, format!("{url} answers {status}: {message}{hint}")));
-        }
-        answer.map_err(|e| {
-            Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals broker?"), e)
-        })
-    }
-}
-
-fn tls(access: &Access) -> Result<TlsConfig, Failure> {
-    let roots: Vec<CertificateDer<'static>> = match &access.ca {
-        Some(path) => certificates(path)?,
-        None => rustls_native_certs::load_native_certs().certs,
-    };
-    if roots.is_empty() {
-        let text =
-            "this system has no list of authorities; --ca names the one that signed the queue's certificate";
-        return Err(Failure::new(Exit::Config, text));
-    }
-    let identity = access.identity.as_ref().map(|(chain, key)| {
-        let chain: Vec<_> =
-            certificates(chain)?.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
-        let pem = std::fs::read(key).map_err(|e| unusable(key, e))?;
-        PrivateKeyDer::from_pem_slice(&pem).map_err(|e| unusable(key, e))?;
-        let key = PrivateKey::from_pem(&pem).map_err(|e| unusable(key, e))?;
-        Ok(ClientCert::new_with_certs(&chain, key))
-    });
-    let roots: Vec<_> = roots.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&roots))
-        .client_cert(identity.transpose()?)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build())
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let all = CertificateDer::pem_file_iter(path).map_err(|e| unusable(path, e))?;
-    all.collect::<Result<_, _>>().map_err(|e| unusable(path, e))
-}
-
-fn unusable(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::caused(Exit::Config, format!("cannot use {}", path.display()), error)
 }

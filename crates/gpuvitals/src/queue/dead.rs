@@ -6,12 +6,11 @@ use std::io::{IsTerminal, Write};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gpuvitals_queue::{ContentType, Encoding, Frame, Rows};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::admin::Admin;
+use super::admin::{Admin, Given};
 use super::{messages, print};
 use crate::failure::{Exit, Failure};
-use crate::query::escaped;
 
 /// Letters asked for at a time.
 const PAGE: usize = 200;
@@ -26,7 +25,7 @@ pub(super) fn list(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(),
     let topics = if let Some(topic) = topic {
         vec![topic.to_owned()]
     } else {
-        let stats = admin.get("/stats")?;
+        let stats = admin.stats()?;
         let with_letters = |(_, topic): &(&String, &Value)| topic["dead_letters"] != 0;
         let topics = stats["topics"].as_object().into_iter().flatten().filter(with_letters);
         topics.map(|(name, _)| name.clone()).collect()
@@ -61,8 +60,7 @@ fn of(admin: &Admin, topic: &str, most: usize) -> Result<Vec<Value>, Failure> {
     let mut from = 0;
     while letters.len() < most {
         let limit = PAGE.min(most - letters.len());
-        let path = format!("/topics/{}/dead?from={from}&limit={limit}", escaped(topic));
-        let answer = admin.get(&path)?;
+        let answer = admin.dead(topic, from, limit)?;
         letters.extend(answer["dead"].as_array().into_iter().flatten().cloned());
         match answer["next"].as_u64().filter(|next| *next > from) {
             Some(next) => from = next,
@@ -77,7 +75,7 @@ fn of(admin: &Admin, topic: &str, most: usize) -> Result<Vec<Value>, Failure> {
 /// # Errors
 /// When there is no such letter, or its messages cannot be read.
 pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<(), Failure> {
-    let answer = admin.get(&format!("/topics/{}/dead?from={id}&limit=1", escaped(topic)))?;
+    let answer = admin.dead(topic, id, 1)?;
     let letter = &answer["dead"][0];
     if letter["id"] != id {
         let text = format!("{topic} has no dead letter {id}; gpuvitals queue dead {topic} lists them");
@@ -120,21 +118,7 @@ fn opened(letter: &Value) -> Result<Vec<String>, String> {
 /// # Errors
 /// When the queue cannot be reached, or refuses.
 pub(super) fn replay(admin: &Admin, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<(), Failure> {
-    let path = format!("/topics/{}/dead/replay", escaped(topic));
-    let mut which = if ids.is_empty() { json!({ "oldest": usize::MAX }) } else { json!({ "ids": ids }) };
-    if let Some(rate) = rate {
-        which["messages_per_second"] = rate.into();
-    }
-    let mut letters = 0;
-    let (without_group, without_room) = loop {
-        let answer = admin.post(&path, &which)?;
-        let count = |key: &str| answer[key].as_u64().unwrap_or(0);
-        letters += count("letters");
-        // At a rate the queue answers before it is done, and has to be asked again.
-        if count("left") == 0 || count("letters") == 0 {
-            break (count("without_group"), count("without_room"));
-        }
-    };
+    let Given { letters, without_group, without_room } = admin.replay(topic, ids, rate)?;
     let mut lines = vec![format!("{letters} letters given back")];
     if without_group > 0 {
         lines.push(format!("{without_group} stay: the group that gave up on them is gone"));
@@ -151,7 +135,7 @@ pub(super) fn replay(admin: &Admin, topic: &str, ids: &[u64], rate: Option<f64>)
 /// When nobody can be asked, or says no; when the queue cannot be reached, or refuses.
 pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool) -> Result<(), Failure> {
     if !yes {
-        let held = admin.get(&format!("/stats/{}", escaped(topic)))?;
+        let held = admin.topic(topic)?;
         let what = match ids.len() {
             0 => format!("all dead letters of {topic} ({} messages)", held["dead_letters"]),
             1 => format!("1 dead letter of {topic}"),
@@ -159,10 +143,8 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool) -> Resul
         };
         confirm(&format!("throw away {what} for good?"))?;
     }
-    let list: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let which = if ids.is_empty() { String::new() } else { format!("?ids={}", list.join(",")) };
-    let answer = admin.delete(&format!("/topics/{}/dead{which}", escaped(topic)))?;
-    crate::print(&format!("{} letters thrown away\n", answer["letters"]))
+    let letters = admin.purge(topic, ids)?;
+    crate::print(&format!("{letters} letters thrown away\n"))
 }
 
 fn confirm(question: &str) -> Result<(), Failure> {

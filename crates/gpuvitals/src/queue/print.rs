@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::table::{aligned, text};
 
 /// Columns of a topic: heading, and what stands in it.
-const TOPIC: [(&str, &str); 9] = [
+const TOPIC: [(&str, &str); 10] = [
     ("MESSAGES", "messages"),
+    ("FRAMES", "frames"),
     ("BYTES", "bytes"),
     ("IN/S", "throughput_msg_per_sec"),
     ("ACKED/S", "acked_msg_per_sec"),
@@ -35,8 +36,10 @@ pub(super) fn topics(answer: &Value) -> String {
 /// All topics and their groups.
 pub(super) fn stats(answer: &Value) -> String {
     let topics: Vec<(&String, &Value)> = answer["topics"].as_object().into_iter().flatten().collect();
-    let up = answer["uptime_seconds"].as_u64().unwrap_or(0);
-    let foot = format!("{} messages acknowledged, up {}\n", text(&answer["total_processed"]), span(up));
+    let foot = match answer["uptime_seconds"].as_u64() {
+        Some(up) => format!("{} messages acknowledged, up {}\n", text(&answer["total_processed"]), span(up)),
+        None => "NATS counts frames, not messages\n".to_owned(),
+    };
     if topics.is_empty() {
         return format!("no topic yet\n\n{foot}");
     }
@@ -131,7 +134,7 @@ mod tests {
         let group =
             json!({"members": 2, "lag": 120, "in_flight": 20, "waiting": 1, "redeliveries": 3, "acked": 880});
         let topic = json!({
-            "messages": 120, "bytes": 13_212, "throughput_msg_per_sec": 1234.56, "acked_msg_per_sec": 0.0,
+            "messages": 120, "frames": 12, "bytes": 13_212, "throughput_msg_per_sec": 1234.56, "acked_msg_per_sec": 0.0,
             "subscribers": 2, "redelivered": 3, "refused": 0, "dropped": 0, "dead_letters": 4,
             "groups": {"store": group},
         });
@@ -140,9 +143,9 @@ mod tests {
             "topics": {"gpu-telemetry": topic, "x\u{1b}[2J": bare}, "total_processed": 880, "uptime_seconds": 93_784
         });
         let wanted = "\
-TOPIC          MESSAGES  BYTES     IN/S  ACKED/S  READERS  REDELIVERED  REFUSED  DROPPED  DEAD
-gpu-telemetry  120       12.9 KiB  1235  0.0      2        3            0        0        4
-x\u{fffd}[2J          1         300 B     0.2   -        -        -            -        -        -
+TOPIC          MESSAGES  FRAMES  BYTES     IN/S  ACKED/S  READERS  REDELIVERED  REFUSED  DROPPED  DEAD
+gpu-telemetry  120       12      12.9 KiB  1235  0.0      2        3            0        0        4
+x\u{fffd}[2J          1         -       300 B     0.2   -        -        -            -        -        -
 
 TOPIC          GROUP  MEMBERS  LAG  IN FLIGHT  WAITING  REDELIVERED  ACKED
 gpu-telemetry  store  2        120  20         1        3            880

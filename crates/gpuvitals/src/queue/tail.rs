@@ -52,15 +52,15 @@ pub(super) fn run(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), F
 /// Looks whether somebody else takes from the topic.
 fn refuse_to_take(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
     let topic = &flags.topic;
-    let why = if url.scheme == Scheme::Http {
-        let stats = Admin::new(url, access)?.get("/stats")?;
+    let why = if url.scheme == Scheme::Grpc {
+        "whether any group takes from it is seen over HTTP"
+    } else {
+        let stats = Admin::new(url, access)?.stats()?;
         let groups = stats["topics"][topic]["groups"].as_object();
         if groups.is_some_and(|groups| groups.keys().any(|group| !group.starts_with(GROUP_PREFIX))) {
             return Ok(());
         }
         "no group takes from it yet"
-    } else {
-        "whether any group takes from it is seen over HTTP only"
     };
     let text = format!(
         "{topic} at {url}: {why}; what is printed here may then be gone for those that come later: --take takes it"

@@ -4,6 +4,8 @@
 
 mod access;
 mod authority;
+mod beside;
+mod persistence;
 mod process;
 mod serving;
 mod tool;

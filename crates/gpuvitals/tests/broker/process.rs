@@ -109,6 +109,11 @@ impl Broker {
         gpuvitals().arg("queue").args(arguments).args(["--url", &self.http]).output().unwrap()
     }
 
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());

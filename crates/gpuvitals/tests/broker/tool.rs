@@ -48,7 +48,7 @@ async fn statistics_and_topics_are_tables_or_json() {
     assert_eq!(told(&broker, &["topics"]), "a-topic\nb.topic\n");
     let table = told(&broker, &["stats"]);
     let lines = words(&table);
-    assert_eq!(lines[0][..3], ["TOPIC", "MESSAGES", "BYTES"]);
+    assert_eq!(lines[0][..4], ["TOPIC", "MESSAGES", "FRAMES", "BYTES"]);
     assert_eq!((lines[1][0], lines[1][1], lines[2][0], lines[2][1]), ("a-topic", "2", "b.topic", "2"));
     assert_eq!(lines[4][..4], ["TOPIC", "GROUP", "MEMBERS", "LAG"]);
     assert_eq!(lines[5], ["b.topic", "readers", "1", "2", "2", "0", "0", "0"]);
@@ -70,7 +70,7 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     };
     check("http://127.0.0.1:1", 69, "gpuvitals broker");
     check("grpc://127.0.0.1:1", 64, "http://127.0.0.1:9090");
-    check("nats://127.0.0.1:1", 64, "NATS");
+    check("nats://127.0.0.1:1", 69, "nats://127.0.0.1:1");
     check("http://user:word@host", 78, "credentials belong in a file");
 }
 

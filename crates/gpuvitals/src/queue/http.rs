@@ -1,0 +1,169 @@
+//! A broker is asked over HTTP.
+#![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_queue::link::{Access, QueueUrl};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use super::admin::Given;
+use crate::failure::{Exit, Failure};
+use crate::query::escaped;
+
+/// Largest answer that is read.
+const ANSWER_LEN_MAX: u64 = 64 << 20;
+/// Longest wait for an answer; a replay at a rate answers after twenty seconds with what is left.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A broker that is asked.
+pub(super) struct Http {
+    agent: ureq::Agent,
+    url: QueueUrl,
+    authorization: Option<String>,
+}
+
+impl Http {
+    /// The broker there.
+    ///
+    /// # Errors
+    /// When a file of the access cannot be read.
+    pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, Failure> {
+        let mut config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(PATIENCE));
+        if url.tls {
+            config = config.tls_config(tls(access)?);
+        }
+        let authorization = access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+        Ok(Self { agent: config.build().into(), url: url.clone(), authorization })
+    }
+
+    /// What is at a path.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or refuses.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.answer(self.with_token(self.agent.get(self.at(path))).call())
+    }
+
+    /// Gives dead letters back, those named or all.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or refuses.
+    pub(super) fn replay(&self, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<Given, Failure> {
+        let path = self.at(&format!("/topics/{}/dead/replay", escaped(topic)));
+        let mut which = if ids.is_empty() { json!({ "oldest": usize::MAX }) } else { json!({ "ids": ids }) };
+        if let Some(rate) = rate {
+            which["messages_per_second"] = rate.into();
+        }
+        let mut given = Given::default();
+        loop {
+            let request = self.with_token(self.agent.post(&path)).header("content-type", "application/json");
+            let answer = self.answer(request.send(which.to_string()))?;
+            let count = |key: &str| answer[key].as_u64().unwrap_or(0);
+            given.letters += count("letters");
+            (given.without_group, given.without_room) = (count("without_group"), count("without_room"));
+            // At a rate the broker answers before it is done, and has to be asked again.
+            if count("left") == 0 || count("letters") == 0 {
+                return Ok(given);
+            }
+        }
+    }
+
+    /// Throws dead letters away, those named or all; gives their number.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or refuses.
+    pub(super) fn purge(&self, topic: &str, ids: &[u64]) -> Result<u64, Failure> {
+        let list: Vec<String> = ids.iter().map(u64::to_string).collect();
+        let which = if ids.is_empty() { String::new() } else { format!("?ids={}", list.join(",")) };
+        let path = self.at(&format!("/topics/{}/dead{which}", escaped(topic)));
+        let answer = self.answer(self.with_token(self.agent.delete(path)).call())?;
+        Ok(answer["letters"].as_u64().unwrap_or(0))
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    fn with_token<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.authorization {
+            Some(authorization) => request.header("authorization", authorization),
+            None => request,
+        }
+    }
+
+    fn answer(
+        &self,
+        response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Value, Failure> {
+        let url = &self.url;
+        let unreachable = |error: ureq::Error| {
+            let text = format!(
+                "no queue answers at {url}; start one with `gpuvitals broker` or name another with --url"
+            );
+            Failure::caused(Exit::Unavailable, text, error)
+        };
+        let mut response = response.map_err(unreachable)?;
+        let status = response.status();
+        let body =
+            response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
+        let answer: Result<Value, _> = serde_json::from_slice(&body);
+        if !status.is_success() {
+            let message = answer.as_ref().ok().and_then(|answer| answer["message"].as_str());
+            let message = message.unwrap_or("no reason given");
+            let (exit, hint) = match status.as_u16() {
+                401 => (Exit::Permission, "; --token-file names the file that holds the token"),
+                403 => (Exit::Permission, ""),
+                404 => (Exit::Data, ""),
+                500.. => (Exit::Unavailable, ""),
+                _ => (Exit::Usage, ""),
+            };
+            return Err(Failure::new(exit, format!("{url} answers {status}: {message}{hint}")));
+        }
+        answer.map_err(|e| {
+            Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals broker?"), e)
+        })
+    }
+}
+
+fn tls(access: &Access) -> Result<TlsConfig, Failure> {
+    let roots: Vec<CertificateDer<'static>> = match &access.ca {
+        Some(path) => certificates(path)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    if roots.is_empty() {
+        let text =
+            "this system has no list of authorities; --ca names the one that signed the queue's certificate";
+        return Err(Failure::new(Exit::Config, text));
+    }
+    let identity = access.identity.as_ref().map(|(chain, key)| {
+        let chain: Vec<_> =
+            certificates(chain)?.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+        let pem = std::fs::read(key).map_err(|e| unusable(key, e))?;
+        PrivateKeyDer::from_pem_slice(&pem).map_err(|e| unusable(key, e))?;
+        let key = PrivateKey::from_pem(&pem).map_err(|e| unusable(key, e))?;
+        Ok(ClientCert::new_with_certs(&chain, key))
+    });
+    let roots: Vec<_> = roots.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .client_cert(identity.transpose()?)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build())
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let all = CertificateDer::pem_file_iter(path).map_err(|e| unusable(path, e))?;
+    all.collect::<Result<_, _>>().map_err(|e| unusable(path, e))
+}
+
+fn unusable(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::caused(Exit::Config, format!("cannot use {}", path.display()), error)
+}

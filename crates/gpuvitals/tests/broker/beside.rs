@@ -1,0 +1,76 @@
+//! The queue inside `gpuvitals up`, as others on the machine see it.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{agent, answer, gpuvitals, message};
+
+struct Up {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Up {
+    fn start(folder: &std::path::Path, port: u16) -> Self {
+        let mut child = gpuvitals()
+            .args(["up", "--source", "none", "--port", "0", "--data-dir"])
+            .arg(folder)
+            .env("GPUVITALS_BROKER_PORT", port.to_string())
+            .env("GPUVITALS_BROKER_GRPC_PORT", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The next line of its log that has this message.
+    fn line(&mut self, message: &str) -> Value {
+        let lines = self.lines.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let is = |line: &Value| line["message"].as_str().is_some_and(|text| text.starts_with(message));
+        lines.into_iter().find(is).expect("it ended before it said so")
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
+
+#[test]
+fn what_is_published_beside_it_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = Up::start(folder.path(), 0);
+    let queue = up.line("the queue is served")["address"].as_str().unwrap().to_owned();
+    let api = up.line("dashboard and API: ")["message"].as_str().unwrap().to_owned();
+    let api = api.trim_start_matches("dashboard and API: ").trim_end_matches('/').to_owned();
+    let post = agent().post(format!("http://{queue}/publish/gpu-telemetry"));
+    let sent = post.header("content-type", "application/json").send(message(0, 123)).unwrap();
+    assert!(sent.status().is_success());
+    let stats = answer(agent().get(format!("http://{queue}/stats")).call().unwrap()).1;
+    assert!(stats["topics"]["gpu-telemetry"]["groups"]["store"].is_object(), "{stats}");
+    for _ in 0..600 {
+        let gpus = answer(agent().get(format!("{api}/api/v1/gpus")).call().unwrap()).1;
+        if gpus["total"] == 1 {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+    panic!("it was never stored");
+}
+
+#[test]
+fn a_port_that_is_taken_is_done_without() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = Up::start(folder.path(), taken.local_addr().unwrap().port());
+    let warning = up.line("the queue is not served there");
+    assert!(warning["reason"].as_str().unwrap().contains("broker.port names another port"), "{warning}");
+    up.line("dashboard and API: ");
+}

@@ -1,0 +1,176 @@
+//! What outlives the process.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gpuvitals_queue::link::{self, Access, Backoff, QueueUrl, Stamps};
+use gpuvitals_queue::{Consumer, ContentType, Durability, Frame, Nack, NackKind};
+use tokio_util::sync::CancellationToken;
+
+use crate::process::{Broker, PATIENCE, consumer, gpuvitals, message, outcome, receive};
+
+fn over(folder: &Path, more: &[&str]) -> Broker {
+    let mut arguments = vec!["--persistence-path", folder.to_str().unwrap()];
+    arguments.extend(more);
+    Broker::start(&arguments)
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = over(folder.path(), &[]);
+    for n in 0..4 {
+        let frame = Frame::new(ContentType::Json, 1, message(n, 100)).stamped("me", n.into());
+        assert_eq!(broker.publish("t", frame).await.durability, Durability::Synced);
+    }
+    let mut reader = broker.consumer("t", "g");
+    let mut delivered = Vec::new();
+    while delivered.len() < 4 {
+        delivered.extend(receive(&mut reader).await);
+    }
+    assert_eq!(reader.ack(&[delivered[0].id, delivered[1].id]).await.unwrap(), 2);
+    let reject =
+        Nack { id: delivered[2].id, rows: None, kind: NackKind::Reject, reason: "unreadable".into() };
+    assert_eq!(reader.nack(&[reject]).await.unwrap(), 1);
+    reader.leave().await;
+    assert_eq!(broker.terminate(), Some(0));
+
+    let broker = over(folder.path(), &[]);
+    let again = Frame::new(ContentType::Json, 1, message(3, 100)).stamped("me", 3);
+    assert!(broker.publish("t", again).await.duplicate, "a repeat is known after a restart");
+    let mut reader = broker.consumer("t", "g");
+    let left = receive(&mut reader).await;
+    let offsets: Vec<u64> = left.iter().map(|delivery| delivery.id.offset).collect();
+    assert_eq!(offsets, [3]);
+    let (_, dead) = broker.get("/topics/t/dead");
+    assert_eq!(dead["dead"][0]["reason"], "rejected by consumer: unreadable");
+    assert_eq!(broker.get("/health").1["status"], "healthy");
+}
+
+#[test]
+fn a_directory_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = over(folder.path(), &[]);
+    let second = gpuvitals()
+        .args(["broker", "--port", "0", "--grpc-port", "0", "--persistence-path"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let (code, _, errors) = outcome(&second);
+    assert_eq!(code, Some(69), "{errors}");
+    assert!(errors.contains(folder.path().to_str().unwrap()), "{errors}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let inside = file.path().join("mq");
+    let output = gpuvitals()
+        .args(["broker", "--port", "0", "--grpc-port", "0", "--persistence-path"])
+        .arg(&inside)
+        .output()
+        .unwrap();
+    let (code, _, errors) = outcome(&output);
+    assert_eq!(code, Some(74), "{errors}");
+    assert!(errors.contains(inside.to_str().unwrap()), "{errors}");
+}
+
+/// Publishes numbered frames, each until it is taken, and notes which were.
+async fn publish(url: Arc<Mutex<String>>, taken: Arc<Mutex<BTreeSet<u64>>>, stop: CancellationToken) -> u64 {
+    let stamps = Stamps::new();
+    let mut next = 0;
+    while !stop.is_cancelled() {
+        let frame = stamps.stamp(Frame::new(ContentType::Json, 1, next.to_string()));
+        loop {
+            // A restarted broker of this test has other ports.
+            let now: QueueUrl = url.lock().unwrap().parse().unwrap();
+            let producer = link::producer(&now, &Access::default(), "t").unwrap();
+            let soon = CancellationToken::new();
+            let quick = Backoff { base: Duration::from_millis(5), cap: Duration::from_millis(20) };
+            let published = link::publish_until(&producer, frame.clone(), &soon, &quick);
+            if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(2), published).await {
+                taken.lock().unwrap().insert(next);
+                break;
+            }
+        }
+        next += 1;
+    }
+    next
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = over(folder.path(), &[]);
+    let url = Arc::new(Mutex::new(broker.grpc.clone()));
+    let taken = Arc::new(Mutex::new(BTreeSet::new()));
+    let stop = CancellationToken::new();
+    let publishing = tokio::spawn(publish(Arc::clone(&url), Arc::clone(&taken), stop.clone()));
+    for _ in 0..3 {
+        let before = taken.lock().unwrap().len();
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while taken.lock().unwrap().len() < before + 20 {
+            assert!(tokio::time::Instant::now() < deadline, "nothing is taken");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        broker.kill();
+        broker = over(folder.path(), &[]);
+        url.lock().unwrap().clone_from(&broker.grpc);
+    }
+    stop.cancel();
+    let sent = publishing.await.unwrap();
+    let taken = taken.lock().unwrap().clone();
+    let mut seen = BTreeSet::new();
+    let mut reader = broker.consumer("t", "late");
+    while seen.len() < taken.len() {
+        let deliveries = receive(&mut reader).await;
+        for delivery in &deliveries {
+            let number = std::str::from_utf8(&delivery.frame.payload).unwrap().parse().unwrap();
+            assert!(number < sent, "{number} was never sent");
+            assert!(seen.insert(number), "{number} came twice: the repeat was not recognised");
+        }
+        let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
+        reader.ack(&ids).await.unwrap();
+    }
+    assert_eq!(seen, taken);
+}
+
+/// The file that holds some bytes, and where.
+fn holding(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).find_map(|path| {
+        let bytes = std::fs::read(&path).ok()?;
+        let place = bytes.windows(wanted.len()).position(|window| window == wanted)?;
+        Some((path, place))
+    })
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_is_reported_and_the_rest_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = over(folder.path(), &[]);
+    for n in 0..50 {
+        let payload = format!("{n}:{}", "needle".repeat(20));
+        broker.publish("t", Frame::new(ContentType::Json, 1, payload)).await;
+    }
+    broker.kill();
+    let (path, place) = holding(folder.path(), b"20:needle").unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[place + 30] ^= 0xff;
+    std::fs::write(&path, bytes).unwrap();
+
+    let broker = over(folder.path(), &[]);
+    let (status, health) = broker.get("/health");
+    assert_eq!((status, &health["status"]), (200, &"degraded".into()), "{health}");
+    assert!(health.to_string().contains("damage"), "{health}");
+    assert!(broker.log().contains("damage"), "{}", broker.log());
+    let mut reader = consumer(&broker.grpc, "t", "g");
+    let mut seen = 0;
+    while seen < 49 {
+        let deliveries = receive(&mut reader).await;
+        seen += deliveries.len();
+        let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
+        reader.ack(&ids).await.unwrap();
+    }
+}
