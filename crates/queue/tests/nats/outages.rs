@@ -91,9 +91,9 @@ async fn three_servers_lose_nothing_when_one_of_them_is_killed() {
     let taken = Arc::new(AtomicUsize::new(0));
     let publishers = publish(&place, "t", 0..1_500, &taken);
     wait_until(&taken, 400).await;
-    servers[1].kill();
+    // The one that the producer is connected to: it finds the others by itself.
+    servers[0].kill();
     publishers.join_all().await;
-    // Whoever connects finds the survivors; all of it is there.
     let survivor = Nats::at(servers[2].url());
     let mut consumer = survivor.member("t", "g", &credits(1_000));
     let seen = consume(&mut consumer, 1_500).await;
