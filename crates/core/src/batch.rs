@@ -5,6 +5,7 @@
 //! ("extras": 64-bit floats or text). Null means not read.
 
 mod builder;
+mod concat;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::{
-    AbsenceReason, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, message, wire,
+    AbsenceReason, Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, message, wire,
 };
 
 fn gpu(uuid: &str) -> Identity {
@@ -204,4 +204,50 @@ fn the_monotonic_clock_stays_on_its_host() {
     builder.row_at(1, 1, id);
     builder.row(2, id);
     assert_eq!(builder.finish(Origin::default(), 2).unwrap().monotonic(), None);
+}
+
+#[test]
+fn batches_of_one_table_become_one() {
+    let power = by_column("power_w").unwrap();
+    let clock = by_column("gpu_clock_max_mhz").unwrap();
+    let small = |uuid: &str, time: i64, pod: Option<&str>, metric: MetricId, value: f64| {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let identity = gpu(uuid).with(IdentityColumn::Pod, pod.unwrap_or_default()).unwrap();
+        let id = builder.intern(&identity);
+        let row = builder.row_at(time, time, id);
+        builder.set(row, metric, Value::Float(value)).unwrap();
+        builder.absent(row, power, AbsenceReason::NotSupported);
+        builder.set_extra(row, "rack_u", value).unwrap();
+        builder.finish(Origin::default(), time.unsigned_abs()).unwrap()
+    };
+    let parts = [
+        small("GPU-1", 10, Some("train"), power, 300.0),
+        small("GPU-2", 11, None, clock, 1500.0),
+        small("GPU-1", 20, Some("train"), power, 310.0),
+    ];
+    let whole = Batch::concat(&parts).unwrap();
+    assert_eq!((whole.rows(), whole.sequence, whole.timestamps()), (3, 20, &[10, 11, 20][..]));
+    assert_eq!(whole.monotonic(), Some(&[10, 11, 20][..]));
+    let identities: Vec<_> = (0..3).map(|row| whole.identity(row)).collect();
+    let originals: Vec<_> = parts.iter().map(|part| part.identity(0)).collect();
+    assert_eq!(identities, originals);
+    let values = |metric| (0..3).map(|row| whole.metric(metric).unwrap().value(row)).collect::<Vec<_>>();
+    let float = |value: f64| Some(Value::Float(value).as_f64());
+    let floats = |metric| values(metric).iter().map(|v| v.map(Value::as_f64)).collect::<Vec<_>>();
+    assert_eq!(floats(power), [float(300.0), None, float(310.0)]);
+    assert_eq!(floats(clock), [None, float(1500.0), None]);
+    assert_eq!(whole.extras().map(|(name, _)| name).collect::<Vec<_>>(), ["rack_u"]);
+    let mut absences: Vec<_> = whole.absences.iter().map(|a| (a.gpu.as_ref(), a.count)).collect();
+    absences.sort_unstable();
+    assert_eq!(absences, [("GPU-1", 2), ("GPU-2", 1)]);
+    // What was made so travels as any other.
+    let decoded = wire::decode(&wire::encode(&whole).unwrap()).unwrap();
+    assert_eq!((0..3).map(|row| decoded.identity(row)).collect::<Vec<_>>(), originals);
+
+    assert!(Batch::concat(&[]).is_none());
+    let mut host = BatchBuilder::new(Table::SystemEvents);
+    let id = host.intern(&Identity::default().with(IdentityColumn::Node, "n1").unwrap());
+    host.row(1, id);
+    let host = host.finish(Origin::default(), 1).unwrap();
+    assert!(Batch::concat(&[parts[0].clone(), host]).is_none(), "two tables are not one");
 }

@@ -8,6 +8,7 @@ mod access;
 mod arrivals;
 mod node;
 mod own;
+mod publishing;
 mod scrape;
 mod server;
 mod settings;
@@ -37,6 +38,7 @@ use crate::ownership::Ownership;
 use access::{Access, Written};
 use node::Node;
 use own::Counts;
+use publishing::Publisher;
 use scrape::Scraper;
 use server::{Server, Terms};
 
@@ -48,6 +50,8 @@ const SERVING_THREADS: usize = 2;
 const SCRAPES_SHARE: u32 = 4;
 /// Part of the grace that sampling may take: a reading that is not out for good comes back sooner.
 const SAMPLING_SHARE: u32 = 8;
+/// Part of the grace that the last rows may take to the queue.
+const PUBLISHING_SHARE: u32 = 4;
 /// Between two looks whether certificates or logins were written anew, for nobody sends a signal when Kubernetes renews a secret,
 /// and whether only a new process helps.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
@@ -162,7 +166,8 @@ fn begin(
     let terms = SamplerConfig { monotonic: true, ..config.sampling.sampler() };
     let sampler = Sampler::start(found.probes, terms, Arc::clone(ownership.owners()))
         .map_err(crate::sampling::refused)?;
-    let node = Arc::new(Node::new(sampler, config.agent.exposition()));
+    let publisher = Publisher::open(config, runtime)?;
+    let node = Arc::new(Node::new(sampler, config.agent.exposition()).publishing(publisher));
     let (stop_feed, feed_stopped) = sync_channel(0);
     let feed = spawn("feed", {
         let node = Arc::clone(&node);
@@ -246,6 +251,9 @@ impl Running {
             }
         }
         self.stop_sampling(grace / SAMPLING_SHARE, background);
+        if let Some(publisher) = self.node.publisher() {
+            publisher.finish(grace / PUBLISHING_SHARE).await;
+        }
         tracing::info!("stopped");
         failure.map_or(Ok(()), Err)
     }
@@ -311,6 +319,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("sampling", old.sampling != new.sampling),
         ("agent.listen", a.listen != b.listen),
         ("agent.port", a.port != b.port),
+        ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
+        ("message_queue", old.message_queue != new.message_queue),
         ("attribution", old.attribution != new.attribution),
     ];
     changed.into_iter().filter(|(_, is)| *is).map(|(what, _)| what).collect()

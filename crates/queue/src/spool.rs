@@ -30,8 +30,8 @@ mod record;
 mod sending;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_log::LogError;
@@ -159,8 +159,15 @@ pub struct Spool {
     arrivals: mpsc::Sender<Frame>,
     turned_away: TurnedAway,
     stats: watch::Receiver<SpoolStats>,
+    /// None once it was told to end.
+    task: Mutex<Option<Task>>,
+}
+
+/// What sends, and how it is told for how long it may still do so.
+#[derive(Debug)]
+struct Task {
     stop: oneshot::Sender<Duration>,
-    task: AbortOnDropHandle<SpoolStats>,
+    done: AbortOnDropHandle<()>,
 }
 
 /// What found no place among the arrivals.
@@ -196,8 +203,9 @@ impl Spool {
         let (arrivals, arriving) = mpsc::channel(ARRIVALS_MAX);
         let (stop, stopped) = oneshot::channel();
         let (sending, stats) = Sending::new(producer, backlog, config.patience, clock);
-        let task = AbortOnDropHandle::new(tokio::spawn(sending.run(arriving, stopped)));
-        Ok(Self { arrivals, turned_away: TurnedAway::default(), stats, stop, task })
+        let done = AbortOnDropHandle::new(tokio::spawn(sending.run(arriving, stopped)));
+        let task = Mutex::new(Some(Task { stop, done }));
+        Ok(Self { arrivals, turned_away: TurnedAway::default(), stats, task })
     }
 
     /// Hands a frame over. Never waits; what becomes of it is counted. A stamp that it has is replaced.
@@ -222,15 +230,15 @@ impl Spool {
 
     /// Sends what was handed over, for so long at most, and keeps the rest in the directory. What can be kept nowhere, as
     /// everything without a directory, is counted as dropped then.
-    pub async fn finish(self, grace: Duration) -> SpoolStats {
-        // Who does not listen any more has ended already.
-        let _ended = self.stop.send(grace);
-        match self.task.await {
-            Ok(stats) => self.turned_away.added_to(stats),
-            Err(error) => {
+    pub async fn finish(&self, grace: Duration) -> SpoolStats {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Task { stop, done }) = task {
+            // Who does not listen any more has ended already.
+            let _ended = stop.send(grace);
+            if let Err(error) = done.await {
                 tracing::error!(%error, "the spool ended by a panic");
-                self.turned_away.added_to(self.stats.borrow().clone())
             }
         }
+        self.stats()
     }
 }

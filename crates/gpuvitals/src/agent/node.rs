@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
-use gpuvitals_core::{AbsenceReason, IdentityColumn};
+use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerError, TargetState};
+
+use super::publishing::{Publisher, Waiting};
 
 /// Longest wait for a batch, so that a stop is seen and the feed's pulse goes on.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -31,6 +33,7 @@ const TARGETS_MAX: usize = 512;
 pub(crate) struct Node {
     sampler: Sampler,
     exposition: Mutex<Exposition>,
+    publisher: Option<Arc<Publisher>>,
     /// When the feed last came round, monotonic.
     pulse_ns: AtomicI64,
     library: Mutex<Library>,
@@ -58,9 +61,20 @@ impl Node {
         Self {
             sampler,
             exposition: Mutex::new(Exposition::new(config)),
+            publisher: None,
             pulse_ns: AtomicI64::new(Moment::now().mono_ns),
             library: Mutex::default(),
         }
+    }
+
+    /// The same, its rows published too.
+    pub(crate) fn publishing(self, publisher: Option<Publisher>) -> Self {
+        Self { publisher: publisher.map(Arc::new), ..self }
+    }
+
+    /// Who publishes, if anybody does.
+    pub(crate) fn publisher(&self) -> Option<&Publisher> {
+        self.publisher.as_deref()
     }
 
     /// The sampler.
@@ -73,17 +87,21 @@ impl Node {
         self.exposition.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Feeds what is sampled to the exposition until the other end of `stop` is gone.
+    /// Feeds what is sampled to the exposition, and to who publishes, until the other end of `stop` is gone.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
         let mut seen = Seen::new();
         let mut looked_ns = 0;
+        let mut waiting = self.publisher.clone().map(Waiting::new);
         loop {
             let batch = self.sampler.next(PATIENCE);
             let is_idle = batch.is_none() && self.sampler.is_over();
-            if let Some(batch) = batch {
-                self.exposition().observe(&batch);
-            }
             let now = Moment::now();
+            if let Some(batch) = batch {
+                self.pass_on(batch, &mut waiting, now);
+            }
+            if let Some(waiting) = &mut waiting {
+                waiting.publish_due(now);
+            }
             self.pulse_ns.store(now.mono_ns, Ordering::Relaxed);
             if now.mono_ns - looked_ns >= LOOK_NS {
                 looked_ns = now.mono_ns;
@@ -94,8 +112,21 @@ impl Node {
             // Where nothing is sampled, nothing can be waited for but the stop.
             let wait = if is_idle { PATIENCE } else { Duration::ZERO };
             if stop.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
-                return;
+                break;
             }
+        }
+        while let Some(batch) = self.sampler.next(Duration::ZERO) {
+            self.pass_on(batch, &mut waiting, Moment::now());
+        }
+        if let Some(waiting) = &mut waiting {
+            waiting.publish();
+        }
+    }
+
+    fn pass_on(&self, batch: Batch, waiting: &mut Option<Waiting>, now: Moment) {
+        self.exposition().observe(&batch);
+        if let Some(waiting) = waiting {
+            waiting.take(batch, now);
         }
     }
 

@@ -13,6 +13,7 @@ use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
 
 use super::node::Node;
+use super::publishing::Publisher;
 use crate::ownership::Ownership;
 
 /// Where Kubernetes has put this agent: variables that a pod gets from the downward API, and their labels.
@@ -69,6 +70,7 @@ impl Counts {
 pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> Vec<Family> {
     let mut families = of_process(counts);
     families.extend(of_sampler(node));
+    families.extend(node.publisher().into_iter().flat_map(Publisher::families));
     families.push(family(
         "gpuvitals_attribution_up",
         "Whether the last asking for the owners of the GPUs was answered.",
@@ -210,11 +212,16 @@ fn of_sampler(node: &Node) -> Vec<Family> {
     families
 }
 
-fn family(name: &'static str, help: &'static str, kind: Kind, samples: Vec<(Labels, f64)>) -> Family {
+pub(super) fn family(
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    samples: Vec<(Labels, f64)>,
+) -> Family {
     Family { name, help, kind, samples }
 }
 
-fn flag(is: bool) -> f64 {
+pub(super) fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
@@ -222,7 +229,7 @@ fn flag(is: bool) -> f64 {
     clippy::cast_precision_loss,
     reason = "counts beyond 2^53 are rounded, as in every Prometheus client"
 )]
-fn whole(count: u64) -> f64 {
+pub(super) fn whole(count: u64) -> f64 {
     count as f64
 }
 

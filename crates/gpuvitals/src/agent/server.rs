@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_exposition::Format;
+use gpuvitals_queue::Clock;
 use gpuvitals_sources::sampler::Moment;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -53,6 +54,7 @@ pub(crate) struct Server {
     counts: Arc<Counts>,
     scraper: Scraper,
     terms: RwLock<Arc<Terms>>,
+    clock: Clock,
 }
 
 /// What a reload can change.
@@ -67,7 +69,7 @@ pub(crate) struct Terms {
 impl Server {
     /// On these terms.
     pub(crate) fn new(node: Arc<Node>, counts: Arc<Counts>, scraper: Scraper, terms: Terms) -> Self {
-        Self { node, counts, scraper, terms: RwLock::new(Arc::new(terms)) }
+        Self { node, counts, scraper, terms: RwLock::new(Arc::new(terms)), clock: Clock::system() }
     }
 
     /// From now on these terms; open connections keep their TLS.
@@ -239,7 +241,11 @@ impl Server {
 
     fn health(&self) -> Answer {
         match self.node.ailment(Moment::now()) {
-            None => text(StatusCode::OK, "ok\n"),
+            // No new process brings the queue back.
+            None => match self.node.publisher().and_then(|publisher| publisher.ailment(&self.clock)) {
+                Some(ailment) => text(StatusCode::OK, format!("ok; {ailment}\n")),
+                None => text(StatusCode::OK, "ok\n"),
+            },
             Some(ailment) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{ailment}\n")),
         }
     }

@@ -7,18 +7,21 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
+use gpuvitals_queue::spool::LIMIT_MIN;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::quantity::{deserialize_duration, deserialize_word};
+use crate::quantity::{deserialize_bytes, deserialize_duration, deserialize_word};
 use crate::sampling::MachineFlags;
 
 /// Paths that cannot be that of the metrics, since something else is there.
 const OWN_PATHS: [&str; 3] = ["/", "/healthz", "/readyz"];
 /// Shortest and longest window.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(1));
+/// Shortest and longest publishing interval.
+const PUBLISH_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(5));
 
 /// Section `agent`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -48,6 +51,14 @@ pub(crate) struct Agent {
     basic_auth_file: PathBuf,
     /// Whether to refuse to start where no GPU is found.
     pub require_gpus: bool,
+    /// Longest time of a row on its way to the queue, where one is named.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub publish_interval: Duration,
+    /// Where rows are kept while the queue is away; empty: in memory.
+    spool_dir: PathBuf,
+    /// Bytes that are kept there at most.
+    #[serde(deserialize_with = "deserialize_bytes")]
+    pub spool_max: u64,
 }
 
 /// Which series.
@@ -100,6 +111,16 @@ impl Agent {
         if !(shortest..=longest).contains(&self.interval) {
             return refuse(format!("interval is {:?}; 1s to 1h is possible", self.interval));
         }
+        let (shortest, longest) = PUBLISH_INTERVAL;
+        if !(shortest..=longest).contains(&self.publish_interval) {
+            return refuse(format!(
+                "publish_interval is {:?}; 100ms to 5m is possible",
+                self.publish_interval
+            ));
+        }
+        if is_set(&self.spool_dir) && self.spool_max < LIMIT_MIN {
+            return refuse(format!("spool_max is {} bytes; 8MiB is the least on disk", self.spool_max));
+        }
         if is_set(&self.tls_cert) != is_set(&self.tls_key) {
             return refuse("tls_cert and tls_key belong together: one of them is missing".to_owned());
         }
@@ -132,6 +153,17 @@ impl Agent {
     /// Whether both expose the same.
     pub(crate) fn exposes_as(&self, other: &Self) -> bool {
         (self.interval, self.metrics, self.compat) == (other.interval, other.metrics, other.compat)
+    }
+
+    /// Where rows are kept while the queue is away; none: in memory.
+    pub(crate) fn spool_dir(&self) -> Option<&Path> {
+        Some(self.spool_dir.as_path()).filter(|path| is_set(path))
+    }
+
+    /// Whether both publish in the same way.
+    pub(crate) fn publishes_as(&self, other: &Self) -> bool {
+        (self.publish_interval, &self.spool_dir, self.spool_max)
+            == (other.publish_interval, &other.spool_dir, other.spool_max)
     }
 
     /// The files of TLS, where it is on.
@@ -197,6 +229,15 @@ pub(crate) struct AgentFlags {
     /// End with code 69 where no GPU is found, instead of serving the host alone
     #[arg(long)]
     require_gpus: bool,
+    /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    queue: Option<String>,
+    /// Topic to publish to [default: gpu-telemetry]
+    #[arg(long, value_name = "NAME")]
+    topic: Option<String>,
+    /// Directory for the rows that come while the queue is away [default: they are kept in memory]
+    #[arg(long, value_name = "DIR")]
+    spool_dir: Option<PathBuf>,
 }
 
 impl AgentFlags {
@@ -221,6 +262,9 @@ impl AgentFlags {
             ("agent.tls_key", path(&self.tls_key)),
             ("agent.tls_client_ca", path(&self.tls_client_ca)),
             ("agent.basic_auth_file", path(&self.basic_auth_file)),
+            ("message_queue.address", text(&self.queue)),
+            ("message_queue.topic", text(&self.topic)),
+            ("agent.spool_dir", path(&self.spool_dir)),
             ("agent.require_gpus", self.require_gpus.then_some(Value::Bool(true))),
         ];
         set.extend(optional.into_iter().filter_map(|(path, value)| Some((path, value?))));
@@ -298,5 +342,9 @@ mod tests {
         check("agent.tls_cert", "a.pem", "belong together");
         check("agent.tls_client_ca", "a.pem", "tls_client_ca needs");
         check("agent.metrics", "some", "metrics");
+        check("agent.publish_interval", "10ms", "100ms to 5m");
+        let small =
+            vec![("agent.spool_dir", Value::from("/spool")), ("agent.spool_max", Value::from("1MiB"))];
+        assert!(agent(&[], small).unwrap_err().contains("8MiB"));
     }
 }

@@ -17,7 +17,7 @@ use crate::quantity::{deserialize_bytes, deserialize_duration};
 const FRAME_BYTES_MOST: u64 = 32 << 20;
 
 /// How the queue is reached.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageQueue {
     /// Which queue.

@@ -3,6 +3,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
     reason = "a test fails by panicking"
 )]
 
@@ -13,5 +15,7 @@ mod node;
 mod owners;
 mod process;
 mod prometheus;
+mod publishing;
+mod queue;
 mod reload;
 mod scraping;

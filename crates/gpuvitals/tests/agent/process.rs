@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longest wait for something that comes by itself.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Agent {
     pub child: Child,

@@ -111,12 +111,12 @@ impl<P: Producer + 'static> Sending<P> {
         (sending, told)
     }
 
-    /// Sends until told to stop, and then what is left for as long as that allows. Gives the last stats.
+    /// Sends until told to stop, and then what is left for as long as that allows.
     pub(super) async fn run(
         mut self,
         mut arriving: mpsc::Receiver<Frame>,
         mut stopped: oneshot::Receiver<Duration>,
-    ) -> SpoolStats {
+    ) {
         let grace = loop {
             self.send_kept();
             self.tell();
@@ -144,7 +144,7 @@ impl<P: Producer + 'static> Sending<P> {
             self.keep(frame);
         }
         self.backlog.close().await;
-        self.present()
+        self.tell();
     }
 
     /// Waits for whatever comes next, and does what follows from it.

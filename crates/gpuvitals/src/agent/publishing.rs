@@ -1,0 +1,197 @@
+//! What is sampled of the GPUs, published to a queue as well, where one is named.
+//!
+//! Rows wait until a frame of them is worth its way, or for the publishing interval at most, and go through a spool: a queue
+//! that is away or hangs holds up neither sampling nor scrapes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_exposition::{Family, Kind, Labels};
+use gpuvitals_queue::link::{self, Scheme};
+use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
+use gpuvitals_queue::{Clock, ContentType, Frame};
+use gpuvitals_sources::sampler::Moment;
+use tokio::runtime::Handle;
+
+use super::own::{family, flag, whole};
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+
+/// Rows that make a frame; more of them compress hardly better.
+const FRAME_ROWS: usize = 500;
+
+/// The way to the queue.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    spool: Spool,
+    queue: String,
+    interval_ns: i64,
+    unwritable: AtomicU64,
+}
+
+impl Publisher {
+    /// As the settings say; none where they name no queue.
+    ///
+    /// # Errors
+    /// When the way to the queue cannot be set up, or the spool's directory cannot be used.
+    pub(crate) fn open(config: &Config, runtime: &Handle) -> Result<Option<Self>, Failure> {
+        let queue = &config.message_queue;
+        if queue.address.scheme == Scheme::InProcess {
+            return Ok(None);
+        }
+        let _inside = runtime.enter();
+        let producer = link::producer(&queue.address, &queue.access()?, queue.topic.as_str())
+            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
+        let directory = config.agent.spool_dir().map(std::path::Path::to_path_buf);
+        let settings = SpoolConfig { directory, limit: config.agent.spool_max, ..SpoolConfig::default() };
+        let spool = Spool::open(producer, &settings, Clock::system()).map_err(refused)?;
+        tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
+        Ok(Some(Self {
+            spool,
+            queue: queue.address.to_string(),
+            interval_ns: i64::try_from(config.agent.publish_interval.as_nanos()).unwrap_or(i64::MAX),
+            unwritable: AtomicU64::new(0),
+        }))
+    }
+
+    fn publish(&self, batch: &Batch) {
+        let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+        match wire::encode(batch) {
+            Ok(payload) => self.spool.hand_over(Frame::new(ContentType::Batch, rows, payload)),
+            Err(error) => {
+                self.unwritable.fetch_add(rows.into(), Ordering::Relaxed);
+                tracing::error!(rows, error = causes(&error), "rows cannot be published");
+            }
+        }
+    }
+
+    /// Sends what waits, for so long at most, and keeps the rest where the spool can.
+    pub(crate) async fn finish(&self, grace: Duration) {
+        let SpoolStats { kept, dropped, .. } = self.spool.finish(grace).await;
+        if kept.messages > 0 {
+            tracing::info!(rows = kept.messages, "rows are spooled for the next start");
+        }
+        if dropped.messages > 0 {
+            tracing::warn!(rows = dropped.messages, "rows were dropped on their way to the queue");
+        }
+    }
+
+    /// A line about a queue that takes nothing.
+    pub(crate) fn ailment(&self, clock: &Clock) -> Option<String> {
+        let stats = self.spool.stats();
+        let away = stats.away?;
+        let seconds = clock.now().since(away.since).as_secs();
+        Some(format!(
+            "the queue {} has taken nothing for {seconds} s ({}); {} rows are kept",
+            self.queue, away.reason, stats.kept.messages
+        ))
+    }
+
+    /// Its figures.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let stats = self.spool.stats();
+        let one = |name, help, kind, value| family(name, help, kind, vec![(Labels::new(), value)]);
+        let unwritable = self.unwritable.load(Ordering::Relaxed);
+        let dropped = [
+            ("limit", stats.dropped.messages),
+            ("refused", stats.refused.messages),
+            ("unreadable", stats.unreadable.messages),
+            ("unwritable", unwritable),
+        ];
+        let dropped = dropped.map(|(reason, rows)| (vec![("reason", reason.to_owned())], whole(rows)));
+        vec![
+            one(
+                "gpuvitals_queue_up",
+                "Whether the queue took the last frame that was tried.",
+                Kind::Gauge,
+                flag(stats.away.is_none()),
+            ),
+            one(
+                "gpuvitals_published_rows_total",
+                "Rows that the queue took.",
+                Kind::Counter,
+                whole(stats.taken.messages),
+            ),
+            one(
+                "gpuvitals_published_frames_total",
+                "Frames that the queue took.",
+                Kind::Counter,
+                whole(stats.taken.frames),
+            ),
+            one(
+                "gpuvitals_spool_sent_rows_total",
+                "Rows that the queue took after they had been spooled.",
+                Kind::Counter,
+                whole(stats.resent.messages),
+            ),
+            one("gpuvitals_spool_rows", "Rows that are spooled.", Kind::Gauge, whole(stats.kept.messages)),
+            one("gpuvitals_spool_bytes", "Bytes that are spooled.", Kind::Gauge, whole(stats.kept_bytes)),
+            family(
+                "gpuvitals_publish_dropped_rows_total",
+                "Rows that were not published, by reason.",
+                Kind::Counter,
+                dropped.into_iter().collect(),
+            ),
+        ]
+    }
+}
+
+fn refused(error: SpoolError) -> Failure {
+    let exit = match &error {
+        SpoolError::InUse(_) => Exit::Unavailable,
+        SpoolError::Limit { .. } => Exit::Config,
+        SpoolError::Directory { source, .. } => Exit::of(source),
+        _ => Exit::Io,
+    };
+    Failure::caused(exit, "agent.spool_dir", error)
+}
+
+/// Rows that wait for more of them.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    publisher: Arc<Publisher>,
+    batches: Vec<Batch>,
+    rows: usize,
+    /// When the first of them came, monotonic.
+    since_ns: i64,
+}
+
+impl Waiting {
+    /// None yet.
+    pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
+        Self { publisher, batches: Vec::new(), rows: 0, since_ns: 0 }
+    }
+
+    /// Takes rows of GPUs; the store has no place for those of the host.
+    pub(crate) fn take(&mut self, batch: Batch, now: Moment) {
+        if batch.table() != Table::GpuEvents {
+            return;
+        }
+        if self.batches.is_empty() {
+            self.since_ns = now.mono_ns;
+        }
+        self.rows += batch.rows();
+        self.batches.push(batch);
+    }
+
+    /// Publishes them if they are enough, or the first has waited for long enough.
+    pub(crate) fn publish_due(&mut self, now: Moment) {
+        let is_old = now.mono_ns - self.since_ns >= self.publisher.interval_ns;
+        if self.rows >= FRAME_ROWS || (is_old && self.rows > 0) {
+            self.publish();
+        }
+    }
+
+    /// Publishes them.
+    pub(crate) fn publish(&mut self) {
+        let batches = std::mem::take(&mut self.batches);
+        self.rows = 0;
+        match Batch::concat(&batches) {
+            Some(whole) => self.publisher.publish(&whole),
+            None => batches.iter().for_each(|batch| self.publisher.publish(batch)),
+        }
+    }
+}

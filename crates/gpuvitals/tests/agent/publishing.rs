@@ -1,0 +1,122 @@
+//! What is sampled reaches a queue, whether that is there all the time or not.
+
+use std::net::TcpListener;
+
+use super::node::{Node, RX580, VEGA56, series};
+use super::process::{Agent, value};
+use super::queue::{Rows, TestQueue};
+
+/// Often enough to have some rows soon.
+const BRISK: [(&str, &str); 2] =
+    [("GPUVITALS_AGENT_PUBLISH_INTERVAL", "200ms"), ("GPUVITALS_SAMPLING_RATE", "20")];
+
+fn agent(node: &Node, queue: &str, more: &[&str]) -> Agent {
+    node.agent_in(&[&["--queue", queue], more].concat(), &BRISK)
+}
+
+fn figure(text: &str, name: &str) -> f64 {
+    value(text, &format!("{name} ")).unwrap()
+}
+
+fn of<'a>(rows: &'a Rows, gpu: &'a str) -> impl Iterator<Item = i64> + 'a {
+    rows.keys().filter(move |(key, _)| key == gpu).map(|(_, time)| *time)
+}
+
+#[test]
+fn rows_of_every_gpu_reach_the_queue_within_seconds() {
+    let (node, mut queue) = (Node::new(), TestQueue::listening());
+    let agent = agent(&node, &queue.url(), &[]);
+    let rows = queue.rows(|rows| of(rows, RX580).count() > 50 && of(rows, VEGA56).count() > 50);
+    assert!(rows.keys().all(|(key, _)| key == RX580 || key == VEGA56), "only rows of GPUs");
+    assert!(rows.values().all(|times| *times == 1));
+    let text = agent.until("the figures", |text| figure(text, "gpuvitals_published_rows_total") >= 100.0);
+    assert_eq!((figure(&text, "gpuvitals_queue_up"), figure(&text, "gpuvitals_spool_rows")), (1.0, 0.0));
+    assert_eq!(agent.get("/healthz", &[]).text(), "ok\n");
+    assert_eq!(agent.terminate(), Some(0));
+}
+
+#[test]
+fn a_queue_that_goes_away_and_comes_back_misses_no_row_and_gets_none_twice() {
+    for on_disk in [false, true] {
+        let (node, mut queue) = (Node::new(), TestQueue::away());
+        let directory = node.path("spool");
+        let spool = ["--spool-dir", directory.to_str().unwrap()];
+        let agent = agent(&node, &queue.url(), if on_disk { &spool } else { &[] });
+        let text = agent.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 100.0);
+        assert_eq!(figure(&text, "gpuvitals_queue_up"), 0.0);
+        let health = agent.get("/healthz", &[]);
+        assert_eq!(health.status, 200, "no new process brings the queue back");
+        assert!(health.text().contains("rows are kept"), "{}", health.text());
+        assert_eq!(agent.get("/readyz", &[]).status, 200);
+        queue.come();
+        agent.until("an empty spool", |text| figure(text, "gpuvitals_spool_rows") == 0.0);
+        queue.go();
+        agent.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 20.0);
+        queue.come();
+        let text = agent.until("an empty spool", |text| figure(text, "gpuvitals_spool_rows") == 0.0);
+        let published = figure(&text, "gpuvitals_published_rows_total");
+        assert!(figure(&text, "gpuvitals_spool_sent_rows_total") > 120.0, "{text}");
+        assert_eq!(agent.terminate(), Some(0));
+        let rows = queue.rows(|rows| rows.len() as f64 >= published);
+        assert!(rows.values().all(|times| *times == 1));
+        for gpu in [RX580, VEGA56] {
+            let times: Vec<i64> = of(&rows, gpu).collect();
+            let gap = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+            assert!(gap < 2_000_000_000, "{gpu}: {gap} ns without a row");
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_agent_had_spooled_is_sent_by_the_next_one() {
+    let (node, mut queue) = (Node::new(), TestQueue::away());
+    let directory = node.path("spool");
+    let spool = ["--spool-dir", directory.to_str().unwrap()];
+    let mut first = agent(&node, &queue.url(), &spool);
+    let text = first.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 200.0);
+    let spooled = figure(&text, "gpuvitals_spool_rows");
+    let rejected = super::process::gpuvitals()
+        .args(["agent", "--port", "0", "--queue", &queue.url()])
+        .args(spool)
+        .output()
+        .unwrap();
+    assert_eq!(rejected.status.code(), Some(69), "a directory is one agent's");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    queue.come();
+    let second = agent(&node, &queue.url(), &spool);
+    let started = figure(&second.scrape(), "process_start_time_seconds");
+    second.until("an empty spool", |text| figure(text, "gpuvitals_spool_rows") == 0.0);
+    assert_eq!(second.terminate(), Some(0));
+    let before = |rows: &Rows| rows.keys().filter(|(_, time)| (*time as f64) < started * 1e9).count() as f64;
+    let rows = queue.rows(|rows| before(rows) >= spooled);
+    assert!(rows.values().all(|times| *times == 1));
+}
+
+#[test]
+fn a_queue_that_hangs_holds_up_neither_samples_nor_scrapes_nor_the_end() {
+    let node = Node::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("grpc://{}", silent.local_addr().unwrap());
+    let agent = agent(&node, &url, &[]);
+    let samples = series("gpu_samples_total", 1, VEGA56);
+    let text = agent.until("samples", |text| value(text, &samples).is_some_and(|count| count > 100.0));
+    assert_eq!(figure(&text, "gpuvitals_published_rows_total"), 0.0);
+    assert_eq!(figure(&text, "gpuvitals_rows_dropped_total"), 0.0);
+    let (seconds, scrapes) = ("gpuvitals_scrape_seconds_total", "gpuvitals_scrapes_total");
+    let mean = figure(&text, seconds) / figure(&text, scrapes);
+    assert!(mean < 0.1, "a scrape took {mean} s on average");
+    assert_eq!(agent.terminate(), Some(0));
+}
+
+#[test]
+fn what_waits_to_be_published_is_sent_at_the_end() {
+    let (node, mut queue) = (Node::new(), TestQueue::listening());
+    let slow = [("GPUVITALS_AGENT_PUBLISH_INTERVAL", "5m")];
+    let agent = node.agent_in(&["--queue", &queue.url()], &slow);
+    let samples = series("gpu_samples_total", 1, VEGA56);
+    agent.until("samples", |text| value(text, &samples).is_some_and(|count| count > 2.0));
+    assert_eq!(agent.terminate(), Some(0));
+    let rows = queue.rows(|rows| of(rows, VEGA56).count() > 2);
+    assert!(rows.values().all(|times| *times == 1));
+}

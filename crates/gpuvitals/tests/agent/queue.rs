@@ -1,0 +1,86 @@
+//! A queue on a port of its own, which comes and goes while what it holds stays.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gpuvitals_core::wire;
+use gpuvitals_queue::server::{ServerConfig, serve};
+use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, InProcessConsumer, Queue, QueueConfig};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::process::PATIENCE;
+
+const TOPIC: &str = "gpu-telemetry";
+
+pub(crate) struct TestQueue {
+    runtime: Runtime,
+    queue: Queue,
+    consumer: InProcessConsumer,
+    port: u16,
+    serving: Option<(CancellationToken, JoinHandle<()>)>,
+}
+
+/// How often each row came: GPU and time.
+pub(crate) type Rows = BTreeMap<(String, i64), u32>;
+
+impl TestQueue {
+    /// One that is away: its port is known, and nobody listens there.
+    pub(crate) fn away() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let (queue, consumer, port) = runtime.block_on(async {
+            let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+            let consumer = queue.subscribe(TOPIC, "test", &ConsumerOptions::default()).await.unwrap();
+            let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+            (queue, consumer, port)
+        });
+        Self { runtime, queue, consumer, port, serving: None }
+    }
+
+    pub(crate) fn listening() -> Self {
+        let mut queue = Self::away();
+        queue.come();
+        queue
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("grpc://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn come(&mut self) {
+        let (stop, queue, port) = (CancellationToken::new(), self.queue.clone(), self.port);
+        let listener = self.runtime.block_on(TcpListener::bind(("127.0.0.1", port))).unwrap();
+        let config = ServerConfig { drain: Duration::from_millis(100), ..ServerConfig::default() };
+        let ended = serve(None, Some(listener), queue, config, stop.clone());
+        let task = self.runtime.spawn(async move { ended.await.unwrap() });
+        self.serving = Some((stop, task));
+    }
+
+    pub(crate) fn go(&mut self) {
+        let (stop, task) = self.serving.take().unwrap();
+        stop.cancel();
+        self.runtime.block_on(task).unwrap();
+    }
+
+    /// What has come, once there is enough of it.
+    pub(crate) fn rows(&mut self, is_enough: impl Fn(&Rows) -> bool) -> Rows {
+        let mut rows = Rows::new();
+        while !is_enough(&rows) {
+            let received = self.consumer.receive();
+            let received = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, received).await });
+            let deliveries = received.unwrap_or_else(|_| panic!("nothing more came after {rows:?}")).unwrap();
+            for delivery in deliveries {
+                let batch = wire::decode(&delivery.frame.payload).unwrap();
+                assert_eq!(batch.rows(), delivery.frame.count as usize);
+                for (row, time) in batch.timestamps().iter().enumerate() {
+                    let key = batch.identity(row).key().unwrap().to_string();
+                    *rows.entry((key, *time)).or_insert(0) += 1;
+                }
+                self.runtime.block_on(self.consumer.ack(&[delivery.id])).unwrap();
+            }
+        }
+        rows
+    }
+}
