@@ -48,6 +48,9 @@ use crate::service::Queue;
 /// How long accepting pauses after an error that may pass: no file descriptor left, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How much longer than the drain the end may take.
+const STRAGGLERS: Duration = Duration::from_secs(1);
+
 /// Settings of the server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -134,7 +137,11 @@ pub async fn serve(
     let ended = tokio::try_join!(server.accept(admin, Port::Admin), server.accept(grpc, Port::Grpc));
     stop.cancel();
     server.tasks.close();
-    server.tasks.wait().await;
+    // Every connection ends within the drain; nothing is to hang on one that does not.
+    let limit = server.config.drain.saturating_add(STRAGGLERS);
+    if tokio::time::timeout(limit, server.tasks.wait()).await.is_err() {
+        tracing::warn!(open = server.tasks.len(), "connections were still open at the end of the drain time");
+    }
     ended.map(drop)
 }
 

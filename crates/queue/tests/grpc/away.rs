@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use gpuvitals_queue::link::{Access, Backoff, GrpcConsumer, GrpcProducer, Stamps, publish_until};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, Producer, PublishError, Queue, QueueConfig, SettleError,
+    Clock, Consumer, ConsumerOptions, Durability, Producer, PublishError, Queue, QueueConfig, SettleError,
 };
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -79,6 +80,44 @@ async fn a_server_that_restarts_again_and_again_loses_nothing_and_doubles_nothin
     let acked = in_time(consuming).await.unwrap();
     assert_eq!(acked, (0..FRAMES).collect(), "every offset once: none lost, none stored twice");
     assert_eq!(rig.queue.topic_stats(TOPIC).unwrap().published, FRAMES);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_on_disk_that_restarts_knows_every_frame_that_it_answered() {
+    const FRAMES: u64 = 100;
+    let directory = tempfile::tempdir().unwrap();
+    let open = async || {
+        let config = QueueConfig { backoff_base: Duration::ZERO, ..QueueConfig::default() };
+        Queue::open(directory.path(), config, Clock::system()).await.unwrap().0
+    };
+    let rig = Rig::over(open().await, "127.0.0.1:0".parse().unwrap(), |_| {});
+    let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
+    let publish_all =
+        || join_all((0..FRAMES).map(|sequence| producer.publish(frame(1).stamped("life", sequence))));
+    for outcome in in_time(publish_all()).await {
+        assert_eq!(outcome.unwrap().durability, Durability::Synced);
+    }
+    let first = receive(&mut consumer).await;
+    let ids: Vec<_> = first.iter().map(|delivery| delivery.id).collect();
+    let mut acked = in_time(consumer.ack(&ids)).await.unwrap();
+    let queue = rig.queue.clone();
+    // The server stops first: what consumers have is given back.
+    let (_, address) = rig.stop().await;
+    queue.shutdown().await;
+    drop(queue);
+    let rig = Rig::over(open().await, address, |_| {});
+    for outcome in in_time(publish_all()).await {
+        // The first ones find the old connection lost.
+        assert!(outcome.is_err() || outcome.unwrap().duplicate);
+    }
+    assert!(in_time(publish_all()).await.iter().all(|outcome| outcome.as_ref().unwrap().duplicate));
+    while acked < FRAMES {
+        for delivery in receive(&mut consumer).await {
+            acked += in_time(consumer.ack(&[delivery.id])).await.unwrap();
+        }
+    }
+    assert_eq!(rig.held(), 0);
     rig.stop().await;
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use gpuvitals_queue::link::{Access, consumer, producer};
 use gpuvitals_queue::{
-    Consumer, ConsumerOptions, DeliveryId, Durability, Encoding, Failure, Nack, NackKind, Producer,
-    PublishError, ReceiveError, Rows, SettleError, Start,
+    Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Failure, Frame, Nack, NackKind,
+    Producer, PublishError, ReceiveError, Rows, SettleError, Start,
 };
 
 use crate::rig::{Rig, TOPIC, credits, frame, in_time, receive};
@@ -230,6 +230,11 @@ async fn a_consumer_of_a_group_that_is_removed_is_told_so() {
     rig.stop().await;
 }
 
+fn frame_of_json() -> Frame {
+    let text = r#"{"timestamp":"2026-01-01T00:00:00Z","fields":{"gpu_id":"gpu_0","temperature":61}}"#;
+    Frame::new(ContentType::Json, 1, text)
+}
+
 #[tokio::test]
 async fn a_url_decides_how_a_queue_is_spoken_to() {
     let rig = Rig::new();
@@ -239,6 +244,14 @@ async fn a_url_decides_how_a_queue_is_spoken_to() {
     let mut consumer = consumer(&rig.url(), &access, TOPIC, "g", &options).unwrap();
     let id = receive(&mut consumer).await[0].id;
     assert_eq!(in_time(consumer.ack(&[id])).await, Ok(1));
+    // On the port for people a URL of HTTP is enough for both.
+    let people = Rig::people(rig.queue.clone(), |_| {});
+    let url = format!("http://{}", people.address).parse().unwrap();
+    let by_http = gpuvitals_queue::link::producer(&url, &access, TOPIC).unwrap();
+    in_time(by_http.publish(frame_of_json())).await.unwrap();
+    let mut by_grpc = gpuvitals_queue::link::consumer(&url, &access, TOPIC, "h", &options).unwrap();
+    assert_eq!(receive(&mut by_grpc).await.last().unwrap().frame.count, 1);
+    people.stop().await;
     let refused = gpuvitals_queue::link::producer(&"inproc:".parse().unwrap(), &access, TOPIC);
     assert_eq!(refused.unwrap_err().to_string(), "inproc: is not reached over a network");
     let refused = gpuvitals_queue::link::producer(&rig.url(), &access, "a/b");
