@@ -1,5 +1,10 @@
 //! A file into a queue, a queue into stores: real processes, and what is there when some of them were killed.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod pipeline;
 mod process;

@@ -1,6 +1,6 @@
 //! Streamer, queue, collectors and their stores.
 
-use crate::process::{Keys, Process, free_port, get, recording, stored, until};
+use crate::process::{Keys, Nats, Process, free_port, get, recording, stored, until};
 
 const TOPIC: &str = "gpu-telemetry";
 
@@ -9,13 +9,25 @@ fn processed(answer: &serde_json::Value) -> u64 {
 }
 
 #[test]
-fn two_collectors_together_have_every_row_although_each_end_was_killed() {
+fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 20_000);
     let (port, grpc) = (free_port(), free_port());
-    let broker = Process::start(&["broker", "--port", &port, "--grpc-port", &grpc]);
-    broker.says("queue: grpc");
+    let queue = || {
+        let process = Process::start(&[
+            "broker",
+            "--port",
+            &port,
+            "--grpc-port",
+            &grpc,
+            "--persistence-path",
+            &at("mq"),
+        ]);
+        process.says("queue: grpc");
+        process
+    };
+    let broker = queue();
     let (one, other) = (free_port(), free_port());
     let collector = |api: &str, data: &str| {
         let process =
@@ -50,6 +62,9 @@ fn two_collectors_together_have_every_row_although_each_end_was_killed() {
     b.kill();
     let b = collector(&other, "b");
     until(&other, "/stats", "rows again", |stats| processed(stats) > 500);
+    broker.kill();
+    let broker = queue();
+    until(&one, "/stats", "rows after the queue's restart", |stats| processed(stats) > 4_000);
     streamer.kill();
     let (code, said) = stream("0").ended();
     assert_eq!(code, Some(0), "{said}");
@@ -106,4 +121,51 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     }
     assert!(stored(&folder.path().join("up")) == keys);
     assert!(stored(&folder.path().join("copy")) == keys);
+}
+
+#[test]
+fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, keys) = recording(folder.path(), 3_000);
+    let nats = Nats::start(&folder.path().join("nats"));
+    let ports = [free_port(), free_port()];
+    let names = ["a", "b"];
+    let collectors = [0, 1].map(|n| {
+        let arguments =
+            ["collect", "--api-port", &ports[n], "--mq-url", &nats.url, "--data-dir", &at(names[n])];
+        let process = Process::start(&arguments);
+        process.says("collector API");
+        process
+    });
+    let sent = Process::start(&[
+        "stream",
+        "--csv",
+        file.to_str().unwrap(),
+        "--once",
+        "--rate",
+        "0",
+        "--mq-url",
+        &nats.url,
+    ]);
+    let (code, said) = sent.ended();
+    assert_eq!(code, Some(0), "{said}");
+    let total = || ports.iter().map(|port| processed(&get(port, "/stats"))).sum::<u64>();
+    until(&ports[0], "/stats", "all rows", |_| total() >= 3_000);
+    for collector in collectors {
+        let (code, said) = collector.terminated();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let [a, b] = names.map(|name| stored(&folder.path().join(name)));
+    assert!(a.union(&b).cloned().collect::<Keys>() == keys);
+
+    let up = Process::start_with(
+        &["up", "--port", "0", "--csv", file.to_str().unwrap(), "--data-dir", &at("up")],
+        &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &nats.url), ("GPUVITALS_COLLECTOR_GROUP", "up")],
+    );
+    let line = up.says("dashboard and API");
+    let port = line.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
+    until(port, "/api/v1/telemetry?limit=1", "every row in up", |rows| rows["total"] == 3_000);
+    let (code, said) = up.terminated();
+    assert_eq!(code, Some(0), "{said}");
 }

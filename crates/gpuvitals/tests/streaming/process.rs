@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -105,6 +105,44 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // After an assertion failed nobody else ends it.
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
+
+/// A nats-server with JetStream.
+pub(crate) struct Nats {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Nats {
+    pub(crate) fn start(folder: &Path) -> Self {
+        let port = free_port();
+        // Debian installs it where not everybody looks.
+        let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+        let found =
+            path.split(':').map(|folder| Path::new(folder).join("nats-server")).find(|file| file.is_file());
+        let child =
+            Command::new(found.expect("no nats-server on this machine; scripts/need nats installs it"))
+                .args(["-js", "-a", "127.0.0.1", "-p", &port, "-sd"])
+                .arg(folder)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+        for _ in 0..600 {
+            if TcpStream::connect(format!("127.0.0.1:{port}")).is_ok() {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        Self { child, url: format!("nats://127.0.0.1:{port}") }
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
         let _ended_before = self.child.kill();
         let _reaped_before = self.child.wait();
     }
