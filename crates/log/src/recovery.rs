@@ -1,6 +1,7 @@
 //! Opening a log: what is there, what counts, what is served.
 
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +15,10 @@ use crate::format::{
     base_in_name, number_in_name, segment_name,
 };
 use crate::place::{Place, SegmentStats};
-use crate::scan::{Scanner, Step, Tail};
+use crate::scan::{Scanner, Step, Tail, extent};
+
+/// Bytes of zeros that are looked for at once.
+const CHUNK_LEN: usize = 256 << 10;
 
 /// A record that survived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +154,7 @@ impl Recovery {
             if segment.records == 0 {
                 continue;
             }
-            let (_, bytes) = read_segment(&*self.disk, &segment.name)?;
+            let (_, _, bytes) = read_segment(&*self.disk, &segment.name)?;
             let Opening::Good(header) = Header::decode(&bytes) else {
                 return Err(LogError::Changed { file: segment.name, found: 0, expected: segment.records });
             };
@@ -258,17 +262,35 @@ fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
     }
 }
 
-fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, Bytes), LogError> {
+/// A segment's file, its length, and its bytes without (most of) the zeros at the end, which take no memory.
+fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, u64, Bytes), LogError> {
     let file = disk.open(name).map_err(|source| LogError::read("open", name, source))?;
     let len = file.size().map_err(|source| LogError::read("measure", name, source))?;
-    let too_long = || LogError::SegmentTooLong { file: name.to_owned(), len };
     if len > u64::from(SEGMENT_LEN_MAX) {
-        return Err(too_long());
+        return Err(LogError::SegmentTooLong { file: name.to_owned(), len });
     }
-    let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_long())?];
+    let end = end_of_data(&*file, len).map_err(|source| LogError::read("read", name, source))?;
+    let mut bytes = vec![0; usize::try_from(end).unwrap_or_default()];
     let count = read_full(&*file, 0, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
     bytes.truncate(count);
-    Ok((file, bytes.into()))
+    Ok((file, len, bytes.into()))
+}
+
+/// Where nothing but zeros follows, to the chunk.
+fn end_of_data(file: &dyn DiskFile, len: u64) -> io::Result<u64> {
+    let mut chunk = vec![0; usize::try_from(len).unwrap_or(CHUNK_LEN).min(CHUNK_LEN)];
+    let mut end = len;
+    while end > 0 {
+        let from = end.saturating_sub(CHUNK_LEN as u64);
+        let wanted = usize::try_from(end - from).unwrap_or(CHUNK_LEN);
+        let read = chunk.get_mut(..wanted).unwrap_or_default();
+        read_full(file, from, read)?;
+        if extent(read) > 0 {
+            break;
+        }
+        end = from;
+    }
+    Ok(end)
 }
 
 /// A segment that was read.
@@ -288,14 +310,14 @@ fn examine(
 ) -> Result<Found, LogError> {
     let mut segment = Segment { limit, ..Segment::new(base) };
     let name = segment.name.clone();
-    let (file, bytes) = read_segment(disk, &name)?;
+    let (file, len, bytes) = read_segment(disk, &name)?;
     let header = match Header::decode(&bytes) {
         Opening::Good(header) if header.base == base => header,
         Opening::UnknownVersion(version) => return Err(LogError::UnknownVersion { file: name, version }),
         _ => {
-            let most = base.saturating_add((bytes.len() / RECORD_HEADER_LEN) as u64 + 1);
+            let most = base.saturating_add(len / RECORD_HEADER_LEN as u64 + 1);
             segment.end = limit.unwrap_or(most);
-            segment.len = bytes.len() as u64;
+            segment.len = len;
             segment.keep = true;
             let sequences = base..segment.end;
             damage.push(Damage { segment: name, offset: 0, len: segment.len, sequences });
@@ -325,7 +347,7 @@ fn examine(
         segment.len = tail.offset as u64;
         segment.keep |= tail.intact > 0;
         if limit.is_none() {
-            settle(&*file, &name, &bytes, unproven, tail)?;
+            settle(&*file, len, &name, &bytes, unproven, tail)?;
         }
     }
     Ok(Found { segment, follows: header.follows, base, tail: end })
@@ -335,6 +357,7 @@ fn examine(
 /// proven for (`unproven` is where that begins at the earliest), gives back the zeros after a clean end, and syncs.
 fn settle(
     file: &dyn DiskFile,
+    len: u64,
     name: &str,
     bytes: &Bytes,
     unproven: usize,
@@ -342,7 +365,7 @@ fn settle(
 ) -> Result<(), LogError> {
     let again = bytes.get(unproven..tail.offset).unwrap_or_default();
     write_all(file, unproven as u64, again).map_err(|source| LogError::write("write again", name, source))?;
-    if tail.remains == 0 && tail.offset < bytes.len() {
+    if tail.remains == 0 && (tail.offset as u64) < len {
         file.set_len(tail.offset as u64).map_err(|source| LogError::write("trim", name, source))?;
     }
     file.sync_data().map_err(|source| LogError::poisoned("sync", name, source))

@@ -139,7 +139,7 @@ impl Iterator for Scanner {
 }
 
 /// End of the last byte that is not zero.
-fn extent(bytes: &[u8]) -> usize {
+pub(crate) fn extent(bytes: &[u8]) -> usize {
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut end = bytes.len();
     for chunk in bytes.rchunks(ZEROS.len()) {

@@ -282,7 +282,7 @@ fn what_a_recycled_file_held_is_not_served() {
 #[test]
 fn zeros_behind_the_last_record_are_a_clean_end() {
     let whole = three_records();
-    for zeros in [1, 7, 8, 24, 511, 4096, 100_000] {
+    for zeros in [1, 7, 8, 24, 511, 4096, 100_000, 700_000] {
         let (served, recovery) = serve(&[&whole[..], &vec![0; zeros]].concat());
         assert_eq!((served, recovery.torn, recovery.damage), (vec![1, 2, 3], None, vec![]));
     }
