@@ -9,6 +9,7 @@
 
 mod admission;
 mod behaviour;
+mod credentials;
 mod letters;
 mod outages;
 mod server;
