@@ -1,5 +1,7 @@
 //! Streamer, queue, collectors and their stores.
 
+use std::path::Path;
+
 use crate::process::{Keys, Nats, Process, free_port, get, recording, stored, until};
 
 const TOPIC: &str = "gpu-telemetry";
@@ -76,11 +78,16 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
         let (code, said) = process.terminated();
         assert_eq!(code, Some(0), "{said}");
     }
-    let (a, b) = (stored(&folder.path().join("a")), stored(&folder.path().join("b")));
+    together(folder.path(), &keys);
+}
+
+/// Two stores have every key between them, and no other.
+fn together(folder: &Path, keys: &Keys) {
+    let [a, b] = ["a", "b"].map(|name| stored(&folder.join(name)));
     assert!(!a.is_empty() && !b.is_empty(), "they shared the work");
     let both: Keys = a.union(&b).cloned().collect();
     assert_eq!(both.len(), keys.len());
-    assert!(both == keys, "every row that was published is there, and no other");
+    assert!(both == *keys, "every row that was published is there, and no other");
 }
 
 #[test]
@@ -156,8 +163,7 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
         let (code, said) = collector.terminated();
         assert_eq!(code, Some(0), "{said}");
     }
-    let [a, b] = names.map(|name| stored(&folder.path().join(name)));
-    assert!(a.union(&b).cloned().collect::<Keys>() == keys);
+    together(folder.path(), &keys);
 
     let up = Process::start_with(
         &["up", "--port", "0", "--csv", file.to_str().unwrap(), "--data-dir", &at("up")],
