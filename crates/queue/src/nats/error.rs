@@ -112,7 +112,8 @@ impl NatsError {
                 format!("{what}: the cluster has not so many servers with JetStream and room now: {reason}")
                     .into(),
             ),
-            _ if error.code() == 503 => Self::Unavailable(reason),
+            // The server's own trouble, such as a stream without a leader.
+            _ if error.code() >= 500 => Self::Unavailable(reason),
             _ => Self::Refused { what: what.into(), reason },
         }
     }

@@ -22,6 +22,9 @@ use crate::link::{Access, QueueUrl};
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
+/// Between two signs of life that the server is asked for; it is gone when two of them stay away.
+const PINGS_EVERY: Duration = Duration::from_secs(5);
+
 /// Tries to reconnect before a connection is given up and made anew by whoever needs one: about a minute.
 const RECONNECTS_MAX: usize = 30;
 
@@ -95,6 +98,7 @@ impl Endpoint {
             .name("gpuvitals")
             .connection_timeout(CONNECTS_WITHIN)
             .request_timeout(Some(ANSWERS_WITHIN))
+            .ping_interval(PINGS_EVERY)
             .max_reconnects(RECONNECTS_MAX)
             .require_tls(self.url.tls);
         if let Some(ca) = &self.access.ca {
