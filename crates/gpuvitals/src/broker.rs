@@ -75,18 +75,18 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
     };
     let drained = queue.shutdown().await;
     serving.stop().await;
-    report(&drained, settings.persistence);
+    report(&drained, settings);
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
 }
 
-fn report(drained: &DrainReport, persistence: bool) {
+fn report(drained: &DrainReport, settings: &config::Broker) {
     if drained.unacknowledged > 0 {
         let messages = drained.unacknowledged;
         tracing::warn!(messages, "consumers still had messages that they had not acknowledged");
     }
     for (topic, messages) in &drained.left {
-        if persistence {
+        if settings.keeps(topic) {
             tracing::info!(topic, messages, "kept for the next start");
         } else {
             tracing::warn!(topic, messages, "messages were left in memory and are gone");

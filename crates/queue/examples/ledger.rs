@@ -8,7 +8,7 @@
 //!
 //! The group `late` is made before the first frame and reads nothing until the end: the queue has to hold everything
 //! for it. Lines of the ledger: `s` a frame was sent, `t` it was taken (with its durability), `g` the group `live`
-//! got it; each with the producer and the frame's number. The URL is one that leaves payloads as they are: `grpc://`,
+//! got it, `r` it was refused for good (a log that is broken says so until it is opened anew); each with the producer and the frame's number. The URL is one that leaves payloads as they are: `grpc://`,
 //! not `http://`.
 #![expect(clippy::print_stdout, reason = "its report")]
 #![expect(clippy::unwrap_used, reason = "an instrument that is broken has to say so")]
@@ -148,7 +148,7 @@ async fn publish(url: QueueUrl, producer: u32, pause: Duration, ledger: Ledger, 
                 Ok(receipt) => {
                     ledger.note("t", number, &format!(" {:?}", receipt.durability).to_lowercase());
                 }
-                Err(error) => println!("not taken: {number:?}: {error}"),
+                Err(error) => ledger.note("r", number, &format!(" {error}")),
             }
         });
     }
@@ -183,6 +183,7 @@ struct Account {
     taken: BTreeSet<Number>,
     got: BTreeSet<Number>,
     durabilities: BTreeMap<String, u64>,
+    refused: u64,
 }
 
 impl Account {
@@ -194,13 +195,14 @@ impl Account {
             let what = words.next().unwrap();
             let number = (words.next().unwrap().parse().unwrap(), words.next().unwrap().parse().unwrap());
             match what {
-                "s" => account.sent.insert(number),
-                "g" => account.got.insert(number),
+                "s" => drop(account.sent.insert(number)),
+                "g" => drop(account.got.insert(number)),
+                "r" => account.refused += 1,
                 _ => {
                     *account.durabilities.entry(words.next().unwrap().to_owned()).or_default() += 1;
-                    account.taken.insert(number)
+                    account.taken.insert(number);
                 }
-            };
+            }
         }
         account
     }
@@ -210,10 +212,11 @@ async fn verify(url: &QueueUrl, path: &str) -> ExitCode {
     let account = Account::read(path);
     let mut wrong = 0;
     println!(
-        "{} frames of {ROWS} messages sent, {} acknowledged {:?}, {} read along",
+        "{} frames of {ROWS} messages sent, {} acknowledged {:?}, {} refused, {} read along",
         account.sent.len(),
         account.taken.len(),
         account.durabilities,
+        account.refused,
         account.got.len()
     );
     for (group, before) in [("live", &account.got), ("late", &BTreeSet::new())] {

@@ -260,6 +260,16 @@ mod tests {
             config.broker.topics["any-name"].durability,
             Some(crate::config::queue::Durability::Memory)
         );
+        let kept = |settings: &str| {
+            let config = load(
+                &format!("broker:\n  topics: {{ a: {{ durability: memory }} }}\n{settings}"),
+                &[],
+                vec![],
+            );
+            ["a", "b"].map(|topic| config.as_ref().unwrap().broker.keeps(topic))
+        };
+        assert_eq!(kept(""), [false, false]);
+        assert_eq!(kept("  persistence: true\n"), [false, true]);
         assert!(terms("{ a: { durable: memory } }").unwrap_err().contains("durable"));
         assert!(terms("[a]").unwrap_err().contains("broker.topics has the wrong shape"));
         let environment = [("GPUVITALS_BROKER_TOPICS", "{ b: { durability: written } }")];

@@ -143,6 +143,12 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// Whether messages of a topic outlive the process.
+    pub(crate) fn keeps(&self, topic: &str) -> bool {
+        let own = self.topics.get(topic).and_then(|terms| terms.durability);
+        self.persistence && own.unwrap_or(self.durability) != Durability::Memory
+    }
+
     /// The files of TLS, where it is on.
     pub(crate) fn tls(&self) -> Option<TlsFiles> {
         set(&self.tls_cert).map(|certificate| TlsFiles {

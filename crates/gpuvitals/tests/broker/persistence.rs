@@ -49,6 +49,18 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
     assert_eq!(broker.get("/health").1["status"], "healthy");
 }
 
+#[tokio::test]
+async fn a_receipt_says_how_safe_the_frame_is() {
+    for (level, given) in
+        [("memory", Durability::Memory), ("written", Durability::Written), ("synced", Durability::Synced)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let broker = over(folder.path(), &["--durability", level]);
+        let frame = Frame::new(ContentType::Json, 1, message(0, 1));
+        assert_eq!(broker.publish("t", frame).await.durability, given);
+    }
+}
+
 #[test]
 fn a_directory_belongs_to_one_process() {
     let folder = tempfile::tempdir().unwrap();
