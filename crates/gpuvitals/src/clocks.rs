@@ -13,6 +13,7 @@ use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_sources::clocks::{
     self, ClockControl, ClockError, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
 };
+use gpuvitals_sources::machine::Machine;
 
 use crate::child::{self, Signals};
 use crate::config::Override;
@@ -148,29 +149,29 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
             });
             print_plans(&plans.collect::<Result<Vec<_>, _>>()?, false)?
         }
-        Action::Reset { .. } => reset(controls)?,
+        Action::Reset { .. } => reset(controls, &machine)?,
         Action::Lock(flags) if flags.dry_run => {
             print_plans(&planned(controls, &flags.lock())?, !flags.command.is_empty())?
         }
-        Action::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock())?,
-        Action::Lock(flags) => hold(controls, flags)?,
+        Action::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock(), &machine)?,
+        Action::Lock(flags) => hold(controls, flags, &machine)?,
     };
     Ok(ExitCode::from(code))
 }
 
 /// Locks clocks until they are reset.
-fn keep(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<u8, Failure> {
-    let mut journals = journals(controls)?;
+fn keep(controls: &mut [Box<dyn ClockControl>], lock: &Lock, machine: &Machine) -> Result<u8, Failure> {
+    let mut journals = journals(controls, machine)?;
     let plans = planned(controls, lock)?;
     take(controls, plans, &mut journals, Journal::keep)?.into_iter().for_each(Held::keep);
     show::show(controls, false)
 }
 
 /// Locks clocks for as long as a command runs.
-fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags) -> Result<u8, Failure> {
+fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags, machine: &Machine) -> Result<u8, Failure> {
     // From here on no signal ends this program before the clocks are given back.
     let signals = Signals::catch()?;
-    let mut journals = journals(controls)?;
+    let mut journals = journals(controls, machine)?;
     let mut plans = planned(controls, &flags.lock())?;
     for ((control, plan), journal) in controls.iter_mut().zip(&mut plans).zip(&journals) {
         // A device that does not tell what is in force is brought back to the lock that was kept.
@@ -199,8 +200,8 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags) -> Result<u8,
 }
 
 /// Gives clocks back, first what earlier locks noted down, then to the driver.
-fn reset(controls: &mut [Box<dyn ClockControl>]) -> Result<u8, Failure> {
-    let mut journals = opened(controls)?;
+fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8, Failure> {
+    let mut journals = opened(controls, machine)?;
     let mut first = Ok(());
     for (control, journal) in controls.iter_mut().zip(&mut journals) {
         // What cannot be brought back any more must not keep the driver from taking over.
@@ -220,13 +221,14 @@ fn reset(controls: &mut [Box<dyn ClockControl>]) -> Result<u8, Failure> {
 }
 
 /// The journal of each GPU, held as long as it lives.
-fn opened(controls: &[Box<dyn ClockControl>]) -> Result<Vec<Journal>, Failure> {
-    controls.iter().map(|control| Journal::open(&control.identity().key().unwrap_or_default())).collect()
+fn opened(controls: &[Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<Journal>, Failure> {
+    let keys = controls.iter().map(|control| control.identity().key().unwrap_or_default());
+    keys.map(|key| Journal::open(&key, machine)).collect()
 }
 
 /// The same for a lock: what a holder that was killed left behind is brought back first.
-fn journals(controls: &mut [Box<dyn ClockControl>]) -> Result<Vec<Journal>, Failure> {
-    let mut journals = opened(controls)?;
+fn journals(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<Journal>, Failure> {
+    let mut journals = opened(controls, machine)?;
     for (control, journal) in controls.iter_mut().zip(&mut journals) {
         if !journal.running().is_empty() {
             let name = name(control.identity());
@@ -272,7 +274,9 @@ fn take<'a>(
         match Held::take(control.as_mut(), plan) {
             Ok(held) => taken.push((held, journal)),
             Err(error) => {
-                journal.undo();
+                if !matches!(error, ClockError::HalfMade { .. }) {
+                    journal.undo();
+                }
                 for (held, journal) in taken {
                     let identity = held.identity().clone();
                     match held.give_back() {
@@ -334,13 +338,17 @@ fn name(identity: &Identity) -> String {
 }
 
 fn failure(identity: &Identity, error: ClockError) -> Failure {
-    let exit = match &error {
+    Failure::caused(exit_of(&error), name(identity), error)
+}
+
+fn exit_of(error: &ClockError) -> Exit {
+    match error {
         ClockError::Denied { .. } => Exit::Permission,
         ClockError::Wrong(_) => Exit::Usage,
         ClockError::NotSupported { .. } | ClockError::NoEffect { .. } => Exit::Unavailable,
         ClockError::Refused { source, .. } | ClockError::Unreadable { source, .. } => Exit::of(source),
-    };
-    Failure::caused(exit, name(identity), error)
+        ClockError::HalfMade { failed, .. } => exit_of(failed),
+    }
 }
 
 fn print_plans(plans: &[Plan], with_way_back: bool) -> Result<u8, Failure> {

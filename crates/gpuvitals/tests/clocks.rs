@@ -17,6 +17,8 @@ const OBEDIENT: &str = "trap 'kill $!; exit 7' TERM; sleep 600 & echo ready; wai
 /// A machine with a Vega 56 (`card0`) and an MI300X (`card1`).
 struct Machine {
     dir: tempfile::TempDir,
+    /// Where notes are kept.
+    run: PathBuf,
 }
 
 impl Machine {
@@ -26,7 +28,7 @@ impl Machine {
         for name in ["vega56/card0", "mi300x/card1"] {
             copy(&fixtures.join(name), &dir.path().join("sys").join(Path::new(name).file_name().unwrap()));
         }
-        Self { dir }
+        Self { run: dir.path().join("run"), dir }
     }
 
     fn file(&self, card: &str, name: &str) -> PathBuf {
@@ -44,7 +46,7 @@ impl Machine {
             .args(["clocks", action, "--node", "n1", "--sysfs"])
             .arg(self.dir.path().join("sys"))
             .args(rest)
-            .env("RUNTIME_DIRECTORY", self.dir.path().join("run"))
+            .env("RUNTIME_DIRECTORY", &self.run)
             // Away from the terminal that the tests may run in.
             .process_group(0)
             .stdin(Stdio::null());
@@ -305,6 +307,20 @@ fn two_holders_are_kept_apart() {
     assert!(machine.run(&["lock", "--level", "low", "--gpu", "1", "--", "true"]).status.success());
     send(&first, Signal::TERM);
     first.wait().unwrap();
+}
+
+#[test]
+fn a_captured_tree_has_notes_of_its_own() {
+    let (machine, mut other) = (Machine::new(), Machine::new());
+    let mut first = machine.start(&["--level", "high", "--gpu", "0"], OBEDIENT);
+    // A GPU of the same name on another tree, with the notes in the same place.
+    let own = std::mem::replace(&mut other.run, machine.run.clone());
+    let second = other.run(&["lock", "--level", "low", "--gpu", "0", "--", "true"]);
+    assert!(second.status.success(), "{}", text(&second.stderr));
+    assert!(!own.exists() && machine.level("card0") == "high");
+    send(&first, Signal::TERM);
+    first.wait().unwrap();
+    assert_eq!(machine.level("card0"), "auto");
 }
 
 #[test]

@@ -196,6 +196,15 @@ pub enum ClockError {
         #[source]
         source: io::Error,
     },
+    /// A lock failed, and what was before it could not be brought back: the clocks are neither.
+    #[error("{failed}; and what was before was not brought back: {back}")]
+    HalfMade {
+        /// Why the lock failed.
+        #[source]
+        failed: Box<ClockError>,
+        /// Why the way back failed.
+        back: Box<ClockError>,
+    },
     /// The device does not tell its state.
     #[error("{target} cannot be read")]
     Unreadable {
@@ -327,16 +336,18 @@ pub fn restore_clocks(device: &mut dyn ClockControl, back: &[Step]) -> Result<()
 fn make(device: &mut dyn ClockControl, plan: &Plan) -> Result<(), ClockError> {
     for (made, step) in plan.forward.iter().enumerate() {
         if let Err(error) = device.apply(step) {
-            if made > 0 {
-                // The failure that matters is the one before.
-                let _restored = restore_clocks(device, &plan.back);
-            }
-            return Err(error);
+            return Err(if made > 0 { taken_back(device, plan, error) } else { error });
         }
     }
-    device.verify(&plan.forward).inspect_err(|_| {
-        let _restored = restore_clocks(device, &plan.back);
-    })
+    device.verify(&plan.forward).map_err(|error| taken_back(device, plan, error))
+}
+
+/// Brings back what was before a plan that failed, and says why it failed.
+fn taken_back(device: &mut dyn ClockControl, plan: &Plan, failed: ClockError) -> ClockError {
+    match restore_clocks(device, &plan.back) {
+        Ok(()) => failed,
+        Err(back) => ClockError::HalfMade { failed: Box::new(failed), back: Box::new(back) },
+    }
 }
 
 /// Clocks that are held for as long as this lives, and then given back, also when the thread panics.

@@ -114,7 +114,7 @@ fn the_writes_are_those_of_rocm_smi() {
     check("vega56", both, &[manual, (SCLK, "7 "), (MCLK, "3 ")], &[auto]);
     // --setsrange 1500 1500
     let forward = [manual, (OD, "s 0 1500\n"), (OD, "s 1 1500\n"), (OD, "c")];
-    let back = [(OD, "s 0 500\n"), (OD, "s 1 2499\n"), (OD, "c"), auto];
+    let back = [manual, (OD, "s 0 500\n"), (OD, "s 1 2499\n"), (OD, "c"), auto];
     check("rx6900xt", gpu_mhz(1500), &forward, &back);
     // --setperfdeterminism 1500
     let forward = [(LEVEL, "perf_determinism"), (OD, "s 1 1500\n"), (OD, "c")];
@@ -140,6 +140,10 @@ fn what_was_there_before_is_brought_back_whatever_it_was() {
     assert_eq!(
         back("mi300x", "manual\n", &gpu_mhz(900)),
         steps(&[(LEVEL, "manual"), (OD, "s 0 500\n"), (OD, "s 1 2100\n"), (OD, "c")])
+    );
+    assert_eq!(
+        back("rx6900xt", "manual\n", &gpu_mhz(1500)),
+        steps(&[(LEVEL, "manual"), (OD, "s 0 500\n"), (OD, "s 1 2499\n"), (OD, "c")])
     );
     let mask = Lock { gpu_levels: vec![7], ..Lock::default() };
     assert_eq!(back("vega56", "manual\n", &mask), steps(&[(LEVEL, "manual"), (SCLK, "0 1 2 3 4 5 6 7 ")]));
@@ -244,8 +248,10 @@ fn a_driver_that_takes_a_write_without_effect_is_found_out() {
     fs::remove_file(at.device.join(LEVEL)).unwrap();
     symlink("/dev/null", at.device.join(LEVEL)).unwrap();
     let error = lock_gpu_clocks(at.control().as_mut(), &level(Level::High)).unwrap_err();
+    // The way back has none either.
+    let ClockError::HalfMade { failed, .. } = &error else { panic!("{error}") };
     assert!(
-        matches!(&error, ClockError::NoEffect { asked, seen, .. } if asked == "high" && seen.is_empty()),
+        matches!(&**failed, ClockError::NoEffect { asked, seen, .. } if asked == "high" && seen.is_empty()),
         "{error}"
     );
 
@@ -271,6 +277,22 @@ fn a_lock_that_fails_half_way_is_taken_back() {
     let error = Held::take(device.as_mut(), plan).unwrap_err();
     assert!(matches!(error, ClockError::Refused { .. }), "{error}");
     assert_eq!(at.read(LEVEL), "auto");
+}
+
+#[test]
+fn a_lock_that_can_neither_be_made_nor_taken_back_says_both() {
+    let at = Tree::of("vega56");
+    let mut device = at.control();
+    let mut plan =
+        device.plan(&Lock { gpu_levels: vec![3], memory_levels: vec![1], ..Lock::default() }).unwrap();
+    fs::remove_file(at.device.join(MCLK)).unwrap();
+    fs::create_dir(at.device.join(MCLK)).unwrap();
+    plan.back[0].target = at.device.join("vendor").display().to_string();
+    let error = Held::take(device.as_mut(), plan).unwrap_err();
+    let ClockError::HalfMade { failed, back } = &error else { panic!("{error}") };
+    assert!(matches!(**failed, ClockError::Refused { .. }), "{failed}");
+    assert!(matches!(**back, ClockError::Wrong(_)), "{back}");
+    assert!(error.to_string().contains("vendor holds no clocks"), "{error}");
 }
 
 #[test]

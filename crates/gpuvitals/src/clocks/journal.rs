@@ -3,14 +3,16 @@
 //! A file for each GPU: `/run/gpuvitals/clocks/<gpu>.json` for root, `$XDG_RUNTIME_DIR/gpuvitals/clocks/…` for others,
 //! below `$RUNTIME_DIRECTORY` where a service manager gives one. Its holder keeps it locked (`flock`), so a file that
 //! can be locked and still names steps was left by a holder that was killed. All of these places are empty after a boot,
-//! as the clocks are free.
+//! as the clocks are free. A captured tree has files of its own: its GPUs may be called as those of this machine.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use gpuvitals_sources::clocks::{Plan, Step};
+use gpuvitals_sources::machine::Machine;
 use serde::{Deserialize, Serialize};
 
 use super::say;
@@ -44,8 +46,8 @@ impl Journal {
     ///
     /// # Errors
     /// When another process holds the GPU's clocks.
-    pub(super) fn open(key: &str) -> Result<Self, Failure> {
-        let Some(mut file) = file_of(key) else {
+    pub(super) fn open(key: &str, machine: &Machine) -> Result<Self, Failure> {
+        let Some(mut file) = file_of(key, machine) else {
             say(
                 "gpuvitals: there is no place to note down what was before; should this be killed, `clocks reset` helps",
             );
@@ -129,8 +131,14 @@ impl Journal {
     }
 }
 
-fn file_of(key: &str) -> Option<File> {
-    let folder = folder()?.join("clocks");
+fn file_of(key: &str, machine: &Machine) -> Option<File> {
+    let mut folder = folder()?.join("clocks");
+    if machine.is_captured() {
+        let tree = machine.sysfs.canonicalize().ok()?;
+        let mut hasher = DefaultHasher::new();
+        tree.hash(&mut hasher);
+        folder.push(format!("tree-{:016x}", hasher.finish()));
+    }
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let name: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let path = folder.join(format!("{name}.json"));

@@ -206,10 +206,13 @@ impl AmdClocks {
         let level = Level::by_name(&self.level()?).unwrap_or(Level::Auto);
         let mut back = Vec::new();
         if let Some(Hold::Bounds { before: (low, high), .. }) = hold {
-            // The driver takes bounds in `manual` only, so before the level changes.
+            // The driver takes bounds in `manual` only, and somebody may have left it meanwhile.
+            back.push(self.step(LEVEL, Level::Manual.as_str()));
             back.extend(self.bounds(Some(*low), *high));
         }
-        back.push(self.step(LEVEL, level.as_str()));
+        if level != Level::Manual || back.is_empty() {
+            back.push(self.step(LEVEL, level.as_str()));
+        }
         if let Some(Hold::Cap { before: (low, high), .. }) = hold {
             // Leaving `perf_determinism` lifts its cap; what was there before is set again.
             match level {
