@@ -1,8 +1,9 @@
-//! Compares what was to be stored with what is: the keys (GPU and time) of a CSV file with those of stores together.
+//! Compares what was to be stored with what is: the keys (GPU and time) of files with those of stores together.
 //!
-//! `keys FILE STORE…` prints how many keys each store has, and ends with 1 if over all stores together one is missing or
-//! one is there that the file does not have, or if a store has one twice. The file has the columns `timestamp` (seconds
-//! since 1970) and `uuid` first. Nobody else may have the stores open.
+//! `keys SENT PERHAPS STORE…` prints how many keys each store has, and ends with 1 if over all stores together a key of the
+//! file SENT is missing, or one is there that neither file has, or if a store has one twice. PERHAPS has those of which
+//! nobody knows whether they were sent. The files are CSV with the columns `timestamp` and `uuid` first. Nobody else may have
+//! the stores open.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -30,9 +31,9 @@ impl Gpus {
 #[expect(clippy::print_stdout, reason = "an example tells what it found")]
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().ok_or("usage: keys FILE STORE…")?;
     let mut gpus = Gpus::default();
-    let wanted = of_file(&file, &mut gpus)?;
+    let mut file = || of_file(&arguments.next().ok_or("usage: keys SENT PERHAPS STORE…")?, &mut gpus);
+    let (sent, perhaps) = (file()?, file()?);
     let (mut found, mut twice) = (Keys::new(), 0);
     for folder in arguments {
         let (keys, repeats) = of_store(&folder, &mut gpus)?;
@@ -40,11 +41,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         found.extend(keys);
         twice += repeats;
     }
-    let (missing, invented) = (wanted.difference(&found).count(), found.difference(&wanted).count());
-    println!(
-        "{} keys published, {missing} missing, {invented} invented, {twice} twice in a store",
-        wanted.len()
-    );
+    let missing = sent.difference(&found).count();
+    let invented = found.iter().filter(|key| !sent.contains(key) && !perhaps.contains(key)).count();
+    println!("{} keys sent, {missing} missing, {invented} invented, {twice} twice in a store", sent.len());
     Ok(if missing + invented + twice == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -10,11 +10,16 @@ fn processed(answer: &serde_json::Value) -> u64 {
     answer["total_processed"].as_u64().unwrap_or(0)
 }
 
+fn ends_well(process: Process) {
+    let (code, said) = process.terminated();
+    assert_eq!(code, Some(0), "{said}");
+}
+
 #[test]
 fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (file, keys) = recording(folder.path(), 20_000);
+    let (file, keys) = recording(folder.path(), 16_000);
     let (port, grpc) = (free_port(), free_port());
     let queue = || {
         let process = Process::start(&[
@@ -60,24 +65,25 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     until(&one, "/stats", "rows", |stats| processed(stats) > 500);
     a.kill();
     let a = collector(&one, "a");
-    until(&other, "/stats", "rows", |stats| processed(stats) > 2_000);
+    until(&other, "/stats", "rows", |stats| processed(stats) > 1_500);
     b.kill();
     let b = collector(&other, "b");
-    until(&other, "/stats", "rows again", |stats| processed(stats) > 500);
+    until(&other, "/stats", "rows again", |stats| processed(stats) > 300);
     broker.kill();
     let broker = queue();
-    until(&one, "/stats", "rows after the queue's restart", |stats| processed(stats) > 4_000);
-    streamer.kill();
-    let (code, said) = stream("0").ended();
+    until(&one, "/stats", "rows after the queue's restart", |stats| processed(stats) > 2_500);
+    // Nothing of it is sent again by anyone, so what the others lost would be missing.
+    let (code, said) = streamer.ended();
     assert_eq!(code, Some(0), "{said}");
 
     let group = format!("/stats/{TOPIC}");
+    let before = get(&port, &group)["published"].as_u64().unwrap();
+    let streamer = stream("1000");
+    until(&port, &group, "rows a second time", |stats| stats["published"].as_u64() > Some(before + 500));
+    streamer.kill();
     until(&port, &group, "the end", |stats| stats["groups"]["store"]["lag"] == 0 && stats["messages"] == 0);
     assert_eq!(get(&port, &group)["dead_letters"], 0);
-    for process in [a, b, broker] {
-        let (code, said) = process.terminated();
-        assert_eq!(code, Some(0), "{said}");
-    }
+    [a, b, broker].map(ends_well);
     together(folder.path(), &keys);
 }
 
@@ -122,10 +128,7 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     assert_eq!(rows.as_array().map(Vec::len), Some(2));
     assert_eq!(rows[0]["timestamp"], "2026-01-01T00:00:29.9Z");
     assert_eq!(rows[0]["metrics"].as_object().map(serde_json::Map::len), Some(1));
-    for process in [up, collector, broker] {
-        let (code, said) = process.terminated();
-        assert_eq!(code, Some(0), "{said}");
-    }
+    [up, collector, broker].map(ends_well);
     assert!(stored(&folder.path().join("up")) == keys);
     assert!(stored(&folder.path().join("copy")) == keys);
 }
@@ -159,10 +162,7 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     assert_eq!(code, Some(0), "{said}");
     let total = || ports.iter().map(|port| processed(&get(port, "/stats"))).sum::<u64>();
     until(&ports[0], "/stats", "all rows", |_| total() >= 3_000);
-    for collector in collectors {
-        let (code, said) = collector.terminated();
-        assert_eq!(code, Some(0), "{said}");
-    }
+    collectors.map(ends_well);
     together(folder.path(), &keys);
 
     let up = Process::start_with(
@@ -172,6 +172,5 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     let line = up.says("dashboard and API");
     let port = line.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
     until(port, "/api/v1/telemetry?limit=1", "every row in up", |rows| rows["total"] == 3_000);
-    let (code, said) = up.terminated();
-    assert_eq!(code, Some(0), "{said}");
+    ends_well(up);
 }
