@@ -1,7 +1,8 @@
 //! What a restart must know: the transitions that change which rows somebody still has to settle.
 //!
-//! The broker notes them in the order in which they happen. Whoever keeps them may lose the last ones: then rows are
-//! delivered again or a dead letter comes back, but nothing is lost.
+//! The broker notes them in the order in which they happen. Whoever keeps them may lose any of them: then rows are
+//! delivered again or a dead letter comes back, but nothing is lost. So no fact says more than what happened to it: one
+//! that settles rows never leans on another that buried their fellows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,14 +38,14 @@ pub enum What {
         /// Its name.
         group: Arc<str>,
     },
-    /// A group settled all it still had of these frames.
+    /// A group settled these frames, each as a whole.
     Settled {
         /// Its name.
         group: Arc<str>,
         /// The frames, by offset.
         frames: Range<u64>,
     },
-    /// A group settled some rows of a frame and keeps others.
+    /// A group settled some rows of a frame.
     SettledRows {
         /// Its name.
         group: Arc<str>,

@@ -428,12 +428,12 @@ impl Group {
         shelf.bury(env, letter);
     }
 
-    /// Notes rows as settled that are detached already: with all this group had of the frame, or beside others.
+    /// Notes which rows are settled, and no more than these: a fact before this one may be lost, as where a write fails.
     fn note_settled(&self, env: &mut Env, shelf: &Shelf, offset: u64, rows: &Rows) {
         if !shelf.is_kept {
             return;
         }
-        if self.parts.range((offset, 0)..=(offset, u32::MAX)).next().is_none() {
+        if shelf.entries.get(&offset).is_some_and(|entry| entry.rows.len() == rows.len()) {
             env.facts.note_settled(&shelf.name, &self.name, offset);
         } else {
             let group = Arc::clone(&self.name);

@@ -1,0 +1,308 @@
+//! The lives of a queue between crashes.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use gpuvitals_log::Disk;
+use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use gpuvitals_queue::{
+    Clock, Consumer, ConsumerOptions, DeadLetter, DeadSelection, Delivery, Durability, InProcessConsumer,
+    Nack, NackKind, PublishError, Publishing, Queue, QueueConfig, Receipt, Rows,
+};
+
+use crate::dice::Dice;
+use crate::known::{ABSENT, DEAD, GROUPS, Known, OPEN, SETTLED, frame, number_of};
+
+const TOPICS: [&str; 2] = ["synced", "written"];
+
+pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
+    let mut config = QueueConfig {
+        segment_len: [4 << 10, 6 << 10, 16 << 10][usize::try_from(dice.below(3)).unwrap()],
+        spare_segments: 0,
+        memory_max: [0, 1_500, 1 << 20][usize::try_from(dice.below(3)).unwrap()],
+        sync_every: Duration::from_millis(if dice.one_in(3) { 0 } else { 3_600_000 }),
+        backoff_base: Duration::ZERO,
+        ack_timeout: Duration::from_hours(1),
+        max_lease: Duration::from_hours(2),
+        max_retries: 2,
+        ..QueueConfig::default()
+    };
+    config.topic_durability.insert("written".to_owned(), Durability::Written);
+    config
+}
+
+/// A queue, its consumers, and what is known.
+pub(crate) struct Life {
+    pub(crate) disk: FaultDisk,
+    pub(crate) config: QueueConfig,
+    pub(crate) known: Known,
+    queue: Queue,
+    consumers: Vec<(&'static str, usize, InProcessConsumer)>,
+    deliveries: Vec<(usize, Delivery)>,
+    /// Handed over, not awaited; and how much had been settled then.
+    under_way: VecDeque<(u64, Publishing, u64)>,
+    settled: u64,
+    last_number: u64,
+    /// Some writes failed: until the next life nobody knows which facts are on disk.
+    is_faulty: bool,
+}
+
+async fn join(queue: &Queue, topic: &str, group: &str, credits: u32) -> Option<InProcessConsumer> {
+    let max_in_flight = NonZeroU32::new(credits).unwrap();
+    let options = ConsumerOptions { max_in_flight, ..ConsumerOptions::default() };
+    queue.subscribe(topic, group, &options).await.ok()
+}
+
+impl Life {
+    /// The first life. `None` if the disk fails in it already.
+    pub(crate) async fn begin(disk: FaultDisk, config: QueueConfig) -> Option<Self> {
+        let (queue, _) = Queue::open_on(disk.clone(), config.clone(), Clock::system()).await.ok()?;
+        let mut life = Self {
+            disk,
+            config,
+            known: Known::default(),
+            queue,
+            consumers: Vec::new(),
+            deliveries: Vec::new(),
+            under_way: VecDeque::new(),
+            settled: 0,
+            last_number: 0,
+            is_faulty: false,
+        };
+        life.join_all().await.then_some(life)
+    }
+
+    async fn join_all(&mut self) -> bool {
+        for topic in TOPICS {
+            for (group, name) in GROUPS.iter().enumerate() {
+                let Some(consumer) = join(&self.queue, topic, name, 12).await else { return false };
+                self.consumers.push((topic, group, consumer));
+            }
+        }
+        true
+    }
+
+    /// Ends this life as it is, and begins one on `disk`.
+    pub(crate) async fn begin_again(&mut self, disk: FaultDisk, is_damaged: bool) {
+        self.consumers.clear();
+        self.deliveries.clear();
+        self.under_way.clear();
+        let opened = Queue::open_on(disk.clone(), self.config.clone(), Clock::system()).await;
+        let (queue, opened) = opened.expect("a queue that opens after a crash");
+        assert!(is_damaged || opened.damage.is_empty(), "a crash is not damage: {:?}", opened.damage);
+        self.queue = queue;
+        self.disk = disk;
+        self.is_faulty = false;
+        self.look(is_damaged).await;
+        assert!(self.join_all().await || is_damaged);
+    }
+
+    /// Receives all there is without settling it, and compares.
+    pub(crate) async fn look(&mut self, is_damaged: bool) {
+        let mut open = Vec::new();
+        let mut dead: Vec<DeadLetter> = Vec::new();
+        for topic in TOPICS {
+            let stats = self.queue.topic_stats(topic);
+            assert!(stats.is_ok() || is_damaged || self.known.sent.is_empty(), "no topic {topic}");
+            let Ok(stats) = stats else { continue };
+            for (group, name) in GROUPS.iter().enumerate() {
+                let lag = stats.groups.get(*name).map_or(0, |group| group.lag);
+                let mut consumer = join(&self.queue, topic, name, u32::MAX).await.expect("a group");
+                let (mut rows, mut deliveries) = (0, Vec::new());
+                while rows < lag {
+                    let received = consumer.receive().await.unwrap();
+                    rows += received.iter().map(|delivery| delivery.rows.len()).sum::<u64>();
+                    deliveries.extend(received);
+                }
+                consumer.leave().await;
+                open.push((group, deliveries));
+            }
+            dead.extend(self.queue.dead_letters(topic, 0, usize::MAX).await.unwrap());
+        }
+        self.known.check(&open, &dead, is_damaged);
+    }
+
+    pub(crate) async fn publish(&mut self, topic: &'static str, counts: &[u32], awaits: bool) {
+        for count in counts {
+            self.last_number += 1;
+            self.known.send(self.last_number, topic, *count);
+            let publishing = self.queue.publish(topic, frame(self.last_number, *count));
+            self.under_way.push_back((self.last_number, publishing, self.settled));
+        }
+        if awaits {
+            while let Some((number, publishing, settled)) = self.under_way.pop_front() {
+                self.answered(number, &publishing.await, settled);
+            }
+        }
+    }
+
+    fn answered(&mut self, number: u64, outcome: &Result<Receipt, PublishError>, settled: u64) {
+        match outcome {
+            Ok(receipt) if receipt.durability == Durability::Synced => {
+                self.known.taken(number);
+                // What was settled after it was handed over lies behind it in the log.
+                if !self.is_faulty && settled == self.settled {
+                    let under_way: Vec<_> = self.under_way.iter().map(|(number, ..)| *number).collect();
+                    self.known.synced(&under_way);
+                }
+            }
+            // Written: still nobody knows of a crash. Poisoned or closed: nobody knows at all.
+            Ok(_) | Err(PublishError::Storage { passes: false, .. } | PublishError::Closed) => {}
+            Err(_) => self.known.refused(number),
+        }
+    }
+
+    pub(crate) async fn receive(&mut self, who: usize) {
+        let count = self.consumers.len();
+        let Some((topic, group, consumer)) = self.consumers.get_mut(who % count) else { return };
+        let stats = self.queue.topic_stats(topic).unwrap();
+        let (credits, of_group) = (12, stats.groups.get(GROUPS[*group]).unwrap());
+        // What is out is with this consumer: there is one of each group.
+        if of_group.lag == of_group.in_flight || of_group.in_flight + 6 > credits / 2 {
+            return;
+        }
+        let received = consumer.receive().await.unwrap();
+        self.deliveries.extend(received.into_iter().map(|delivery| (who % count, delivery)));
+    }
+
+    /// Settles or refuses the newest delivery, or some rows of it.
+    pub(crate) async fn answer(&mut self, how: u64, bits: u64) {
+        let Some((who, delivery)) = self.deliveries.pop() else { return };
+        let Some((_, group, consumer)) = self.consumers.get(who) else { return };
+        let chosen: Rows = delivery.rows.iter().filter(|row| bits & (1 << row) != 0).collect();
+        let rows = if bits.is_multiple_of(3) { delivery.rows.clone() } else { chosen };
+        let nack = |kind| Nack { id: delivery.id, rows: Some(rows.clone()), kind, reason: "because".into() };
+        let state = match how {
+            0..5 => {
+                consumer.ack_rows(delivery.id, &rows).await.unwrap();
+                Some(SETTLED)
+            }
+            5 => {
+                consumer.nack(&[nack(NackKind::Reject)]).await.unwrap();
+                Some(DEAD)
+            }
+            6 => {
+                consumer.nack(&[nack(NackKind::Release)]).await.unwrap();
+                None
+            }
+            _ => {
+                consumer.nack(&[nack(NackKind::Retry)]).await.unwrap();
+                (delivery.attempt == self.config.max_retries + 1).then_some(DEAD)
+            }
+        };
+        let (number, group) = (number_of(&delivery.frame), *group);
+        self.settled += 1;
+        for row in state.map(|_| rows.iter()).into_iter().flatten() {
+            self.known.row(number, group, row).becomes(state.unwrap_or(OPEN));
+        }
+        // What was not named stays leased.
+        let rest = delivery.rows.difference(&rows);
+        if !rest.is_empty() {
+            self.deliveries.push((who, Delivery { rows: rest, ..delivery }));
+        }
+    }
+
+    /// Puts the oldest dead letter of a topic back, or throws it away.
+    pub(crate) async fn exhume(&mut self, topic: &'static str, replays: bool) {
+        let letters = self.queue.dead_letters(topic, 0, 1).await.unwrap();
+        // Without power, its frame cannot be read.
+        let Some(letter) = letters.first().filter(|letter| letter.frame.count > 0) else { return };
+        let oldest = DeadSelection::Oldest(1);
+        let state = if replays {
+            assert_eq!(self.queue.replay_dead(topic, &oldest).unwrap().letters, 1);
+            OPEN
+        } else {
+            assert_eq!(self.queue.purge_dead(topic, &oldest).unwrap(), 1);
+            SETTLED
+        };
+        let group = GROUPS.iter().position(|group| *group == &*letter.group).unwrap();
+        self.settled += 1;
+        for row in letter.rows.iter() {
+            self.known.row(number_of(&letter.frame), group, row).becomes(state);
+        }
+    }
+
+    /// Sends a frame again that is known to have been taken.
+    async fn repeat(&mut self, dice: &mut Dice) {
+        let number = self.last_number.saturating_sub(dice.below(20));
+        let is_under_way = self.under_way.iter().any(|(under_way, ..)| *under_way == number);
+        let Some(sent) = self.known.sent.get(&number).filter(|_| !is_under_way).cloned() else { return };
+        let row = *self.known.row(number, 0, 0);
+        if sent.topic == "synced" && row.is_certain() {
+            let receipt = self.queue.publish(sent.topic, frame(number, sent.count)).await;
+            match (row.now, receipt) {
+                (ABSENT, outcome) => {
+                    self.known.send(number, sent.topic, sent.count);
+                    self.answered(number, &outcome, self.settled);
+                }
+                (_, Ok(receipt)) => assert!(receipt.duplicate, "frame {number} was taken twice"),
+                (_, Err(refused)) => assert!(self.is_faulty, "{refused}"),
+            }
+        }
+    }
+
+    async fn step(&mut self, dice: &mut Dice) {
+        let topic = TOPICS[usize::from(dice.one_in(3))];
+        match dice.below(20) {
+            0..6 => {
+                let counts: Vec<_> =
+                    (0..=dice.below(4)).map(|_| u32::try_from(1 + dice.below(6)).unwrap()).collect();
+                self.publish(topic, &counts, !dice.one_in(4)).await;
+            }
+            6..10 => self.receive(usize::try_from(dice.below(4)).unwrap()).await,
+            10..16 => self.answer(dice.below(8), dice.below(64)).await,
+            16 => self.exhume(topic, dice.one_in(2)).await,
+            17 => self.repeat(dice).await,
+            18 if dice.one_in(3) => {
+                self.is_faulty = true;
+                let fault = Fault::Error(ErrorKind::StorageFull);
+                self.disk.fail_call(Some(Op::Write), dice.below(3), fault);
+            }
+            19 if dice.one_in(3) => {
+                self.publish(topic, &[], true).await;
+                self.queue.shutdown().await;
+                if !self.is_faulty {
+                    self.known.synced(&[]);
+                }
+                // An orderly end leaves nothing to forget.
+                let ended = self.disk.crashed(dice.roll());
+                self.begin_again(ended, false).await;
+            }
+            _ => self.publish(topic, &[], true).await,
+        }
+    }
+}
+
+/// Three lives, each with an end of its own.
+pub(crate) async fn program(seed: u64) {
+    let mut dice = Dice(seed);
+    let config = config(&mut dice);
+    let mut life = Life::begin(FaultDisk::new(), config).await.expect("a disk without faults");
+    for _ in 0..3 {
+        for _ in 0..5 + dice.below(40) {
+            life.step(&mut dice).await;
+        }
+        let crashed = life.disk.crashed(dice.roll());
+        life.begin_again(crashed, false).await;
+    }
+}
+
+/// A life, and then a bit that turns in each of some files.
+pub(crate) async fn damaged(seed: u64) {
+    let mut dice = Dice(seed ^ 0xda3a_6ed0);
+    let config = config(&mut dice);
+    let mut life = Life::begin(FaultDisk::new(), config).await.expect("a disk without faults");
+    for _ in 0..60 {
+        life.step(&mut dice).await;
+    }
+    let crashed = life.disk.crashed(dice.roll());
+    for name in crashed.list().unwrap() {
+        let len = crashed.contents(&name).map_or(0, |bytes| bytes.len() as u64);
+        if len > 0 && dice.one_in(2) {
+            crashed.flip_on_read(&name, usize::try_from(dice.below(len)).unwrap(), 1 << dice.below(8));
+        }
+    }
+    life.begin_again(crashed, true).await;
+}

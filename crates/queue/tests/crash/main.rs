@@ -1,0 +1,78 @@
+//! Crashes: whatever a queue in a directory was doing, after any crash of the machine all that was answered is there.
+//!
+//! Random programs of publish (stamped, in bursts, awaited or not), receive, acknowledge (whole, rows), refuse, reject,
+//! replay, purge, failing writes, orderly restarts and crashes run on a disk that forgets what was not synced, sector by
+//! sector. Segments are tiny, so that checkpoints, the removal of segments and the moving of records happen all the time.
+//! `GPUVITALS_SEEDS` is how many programs run (default 1,000), `GPUVITALS_SEED` runs one. A failure names its seed.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a program that goes astray fails its test"
+)]
+
+mod dice;
+mod known;
+mod life;
+mod script;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tokio::runtime::Builder;
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok())
+}
+
+/// Runs the program of each seed, on two threads.
+fn for_each_seed(run: impl Fn(u64) + Sync) {
+    if let Some(seed) = number_from("GPUVITALS_SEED") {
+        return run(seed);
+    }
+    let count = number_from("GPUVITALS_SEEDS").unwrap_or(1_000);
+    let next = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= count {
+                        return;
+                    }
+                    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
+                    assert!(outcome.is_ok(), "failed with GPUVITALS_SEED={seed}");
+                }
+            });
+        }
+    });
+}
+
+fn on_a_runtime(program: impl Future<Output = ()>) {
+    Builder::new_current_thread().enable_time().build().unwrap().block_on(program);
+}
+
+#[test]
+fn what_was_answered_survives_any_crash() {
+    for_each_seed(|seed| on_a_runtime(life::program(seed)));
+}
+
+#[test]
+fn every_crash_point_of_a_script_leaves_what_was_answered() {
+    let calls = script::calls();
+    assert!(calls > 60, "{calls} calls to the disk");
+    for at in 0..calls {
+        for seed in 0..3 {
+            on_a_runtime(script::cut_off_at(at, seed));
+        }
+    }
+}
+
+#[test]
+fn damage_loses_what_it_hit_and_invents_nothing() {
+    let share = number_from("GPUVITALS_SEEDS").map(|count| count / 10);
+    for seed in 0..share.unwrap_or(150) {
+        on_a_runtime(life::damaged(seed));
+    }
+}
