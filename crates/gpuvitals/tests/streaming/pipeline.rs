@@ -83,7 +83,7 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     streamer.kill();
     until(&port, &group, "the end", |stats| stats["groups"]["store"]["lag"] == 0 && stats["messages"] == 0);
     assert_eq!(get(&port, &group)["dead_letters"], 0);
-    [a, b, broker].map(ends_well);
+    [a, b, broker].into_iter().for_each(ends_well);
     together(folder.path(), &keys);
 }
 
@@ -128,7 +128,7 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     assert_eq!(rows.as_array().map(Vec::len), Some(2));
     assert_eq!(rows[0]["timestamp"], "2026-01-01T00:00:29.9Z");
     assert_eq!(rows[0]["metrics"].as_object().map(serde_json::Map::len), Some(1));
-    [up, collector, broker].map(ends_well);
+    [up, collector, broker].into_iter().for_each(ends_well);
     assert!(stored(&folder.path().join("up")) == keys);
     assert!(stored(&folder.path().join("copy")) == keys);
 }
@@ -162,7 +162,7 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     assert_eq!(code, Some(0), "{said}");
     let total = || ports.iter().map(|port| processed(&get(port, "/stats"))).sum::<u64>();
     until(&ports[0], "/stats", "all rows", |_| total() >= 3_000);
-    collectors.map(ends_well);
+    collectors.into_iter().for_each(ends_well);
     together(folder.path(), &keys);
 
     let up = Process::start_with(
