@@ -17,6 +17,8 @@ mod fact_record;
 mod frame_record;
 mod keeper;
 mod recover;
+#[cfg(test)]
+mod tests;
 
 use std::error::Error;
 use std::fs::{File, TryLockError};
