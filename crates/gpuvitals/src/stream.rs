@@ -5,7 +5,6 @@
 //! read is sent, within the grace; a second signal ends it at once.
 
 mod bucket;
-mod json;
 mod progress;
 mod publisher;
 mod settings;

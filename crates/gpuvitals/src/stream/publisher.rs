@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_core::{Batch, causes, message, wire};
 use gpuvitals_queue::{ContentType, Encoding, Frame, PublishError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bucket::TokenBucket;
-use super::json;
 use super::progress::Progress;
 use super::settings::Format;
 use crate::failure::{Exit, Failure};
@@ -95,7 +94,8 @@ fn pack(batch: &Batch, rows: u32, format: Format) -> Result<Frame, Failure> {
             Ok(Frame::new(ContentType::Batch, rows, payload))
         }
         Format::Json => {
-            let document = json::document(batch).map_err(|error| bug(causes(&error)))?;
+            let messages: Vec<_> = (0..batch.rows()).filter_map(|row| message::render(batch, row)).collect();
+            let document = serde_json::to_vec(&messages).map_err(|error| bug(causes(&error)))?;
             let packed = zstd::bulk::compress(&document, ZSTD_LEVEL).map_err(|error| bug(causes(&error)))?;
             Ok(Frame::new(ContentType::Json, rows, packed).encoded(Encoding::Zstd))
         }
