@@ -42,7 +42,9 @@ pub(crate) fn start(settings: &Log, service: &'static str) -> Result<Announcer, 
 /// # Errors
 /// When it names none.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
-    EnvFilter::builder().parse(level).map_err(|e| {
+    // The client of NATS tells of every connection at info, and of its loss; the queue's own lines say it once.
+    let levels = if level == "info" { "info,async_nats=warn" } else { level };
+    EnvFilter::builder().parse(levels).map_err(|e| {
         Failure::caused(Exit::Config, format!("configuration: log.level {level:?} is no level"), e)
     })
 }
