@@ -109,7 +109,7 @@ impl Default for QueueConfig {
             topic_durability: BTreeMap::new(),
             sync_every: Duration::from_millis(100),
             memory_max: 64 << 20,
-            segment_len: 64 << 20,
+            segment_len: 16 << 20,
             spare_segments: 1,
         }
     }
