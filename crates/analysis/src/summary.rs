@@ -9,6 +9,7 @@ mod tally;
 use std::time::Duration;
 
 use gpuvitals_core::batch::MetricColumn;
+use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use serde::Serialize;
 
@@ -271,6 +272,10 @@ impl Summary {
         let (cpu, memory) = (batch.metric(CPU), batch.metric(HOST_MEMORY));
         let counters = HOST_COUNTERS.map(|id| batch.metric(id));
         for (row, &time_ns) in times.iter().enumerate() {
+            if batch.instance(Scope::CpuCore, row).is_some() {
+                // Of one CPU; the host's own row tells of all.
+                continue;
+            }
             // A batch of the host is one host's; looked up by row all the same.
             let identity = batch.identity(row);
             let at = self.hosts.iter().position(|(known, _)| known.node() == identity.node());

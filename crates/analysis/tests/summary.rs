@@ -6,6 +6,7 @@ use std::time::Duration;
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::summary::{GpuSummary, Summary};
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
 const SECOND: i64 = 1_000_000_000;
@@ -187,8 +188,13 @@ fn the_host_has_rates_and_peaks() {
         set(MetricId::of("ctx_switches"), 1_000_000 + n * 500);
         set(MetricId::of("irqs"), n * 7);
     }
+    // A row about one CPU tells nothing of the host.
+    let core = builder.row_at(600, 60 * SECOND, id);
+    builder.set_instance(core, Scope::CpuCore, "3").unwrap();
+    builder.set(core, MetricId::of("cpu_core_pct"), Value::Int(7)).unwrap();
     summary.add(&builder.finish(Origin::default(), 0).unwrap());
     let host = &summary.hosts()[0];
+    assert_eq!(host.samples, 601);
     near(host.cpu_pct.unwrap().mean, 40.0);
     assert_eq!((host.cpu_pct.unwrap().max, host.memory_max_mb), (80.0, Some(1_600.0)));
     near(host.ctx_switches_per_s.unwrap(), 5_000.0);

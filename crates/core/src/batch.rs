@@ -18,7 +18,7 @@ use arrow_schema::{DataType, SchemaRef};
 pub use builder::{BatchBuilder, EXTRA_COLUMNS_MAX, IdentityId, RowId, Value, ValueError};
 
 use crate::absence::Absence;
-use crate::catalogue::{self, ColumnType, MetricId, Table};
+use crate::catalogue::{self, ColumnType, MetricId, Scope, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 
 /// Name of the time column: nanoseconds UTC since 1970 when the value was taken.
@@ -222,6 +222,12 @@ impl Batch {
             .zip(self.records.columns())
             .filter(|(field, _)| is_unknown(field.name()))
             .map(|(field, column)| (field.name().as_str(), column))
+    }
+
+    /// Which instance of this scope a row is about; none where it is about the whole.
+    pub fn instance(&self, scope: Scope, row: usize) -> Option<&str> {
+        let column = self.records.column_by_name(scope.label()?)?;
+        text_at(column.as_dictionary_opt::<Int32Type>()?, row)
     }
 
     /// The rows for which `keep` holds, or `None` if there is no such row. Absences stay as they were counted.

@@ -163,8 +163,8 @@ pub enum Instrument {
     Info,
 }
 
-/// What one value is about. Anything but a device or host has instances: the table holds the total,
-/// `gpu_details` a row per instance.
+/// What one value is about. Anything but a device or host has instances: the table holds the total, `gpu_details` a row
+/// per instance of a GPU. The CPUs of a host are rows of `system_events` beside its own, with the number in column `core`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The whole GPU (or partition).
@@ -177,6 +177,8 @@ pub enum Scope {
     HbmStack,
     /// The host.
     Host,
+    /// A CPU of the host (hardware thread); label `core`. Read on request only.
+    CpuCore,
     /// A process on a GPU; label `pid`.
     Process,
 }

@@ -9,10 +9,11 @@ use arrow_array::{Array as _, DictionaryArray};
 use gpuvitals_core::catalogue::{Series, Table};
 use gpuvitals_core::{Batch, IdentityColumn};
 
+use crate::cores::Cores;
 use crate::dcgm::Compat;
 use crate::gpu::Gpu;
 use crate::plan::{FamilyPlan, Line, Plan};
-use crate::reading::host_number;
+use crate::reading::{Reading, host_number};
 use crate::status::{DeviceStatus, Family};
 use crate::text::{Format, Head, Number, write_all, write_label};
 use crate::values::Values;
@@ -40,18 +41,24 @@ pub struct Exposition {
     plan: Plan,
     gpus: HashMap<Arc<str>, Gpu, foldhash::fast::RandomState>,
     host: Values,
+    cores: Cores,
 }
 
 impl Exposition {
     /// Nothing is known yet.
     pub fn new(config: ExpositionConfig) -> Self {
-        Self { plan: Plan::new(&config), gpus: HashMap::default(), host: Values::new() }
+        Self {
+            plan: Plan::new(&config),
+            gpus: HashMap::default(),
+            host: Values::new(),
+            cores: Cores::default(),
+        }
     }
 
     /// Takes a batch of GPU or host rows.
     pub fn observe(&mut self, batch: &Batch) {
         if batch.table() == Table::SystemEvents {
-            let rows: Vec<usize> = (0..batch.rows()).collect();
+            let rows = self.cores.take(batch);
             self.host.take(batch, &rows);
             return;
         }
@@ -117,7 +124,12 @@ impl Exposition {
         let host_is_down = devices.iter().any(|status| status.identity.uuid().is_none() && !status.up);
         for family in self.plan.host.iter().filter(|_| !host_is_down) {
             write_family(family, format, out, |line, out| {
-                if let Some(number) = host_number(line.reading, &self.host, now_ns) {
+                if let Reading::Cores(scale) = line.reading {
+                    for (core, share) in self.cores.fresh(now_ns) {
+                        let label = format!("core=\"{core}\"}} ");
+                        write_line(&line.prefix, label.as_bytes(), scale.apply(share), out);
+                    }
+                } else if let Some(number) = host_number(line.reading, &self.host, now_ns) {
                     write_line(&line.prefix, &[], number, out);
                 }
             });

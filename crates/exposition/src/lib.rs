@@ -14,6 +14,7 @@
 //!   process first sees the GPU, and leave out what nobody saw.
 //! - **DCGM's names** ([`Compat`]) come beside them, in either dialect or both, for any vendor's GPUs.
 
+mod cores;
 mod dcgm;
 mod exposition;
 mod gpu;

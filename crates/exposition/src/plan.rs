@@ -4,6 +4,7 @@ use gpuvitals_analysis::integral::Origin;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
 use gpuvitals_core::{AbsenceReason, MetricId};
 
+use crate::cores::CORE;
 use crate::dcgm::{self, Compat};
 use crate::exposition::ExpositionConfig;
 use crate::labels::LabelSet;
@@ -338,15 +339,16 @@ fn host(set: Series) -> Vec<FamilyPlan> {
         .map(|family| {
             let mut plan = family_head(&family, "", "");
             for (id, metric) in family {
+                let scale = Scale::of(metric.factor);
                 let mut fixed = Vec::from(prefix(metric.prometheus, metric.labels));
+                if id == CORE {
+                    plan = plan.line(fixed.into(), LabelSet::Own, Reading::Cores(scale));
+                    continue;
+                }
                 // `name{` or `name{label="text",` to `name` or `name{label="text"}`.
                 let open = fixed.pop();
                 fixed.extend_from_slice(if open == Some(b',') { b"} " } else { b" " });
-                plan = plan.line(
-                    fixed.into(),
-                    LabelSet::Own,
-                    Reading::Latest(id, None, Scale::of(metric.factor)),
-                );
+                plan = plan.line(fixed.into(), LabelSet::Own, Reading::Latest(id, None, scale));
             }
             plan
         })

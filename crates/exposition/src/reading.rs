@@ -40,6 +40,8 @@ pub(crate) enum Reading {
     Absences(AbsenceReason),
     /// The latest value of the first of these metrics that has one.
     Latest(MetricId, Option<MetricId>, Scale),
+    /// The latest share of each CPU of the host.
+    Cores(Scale),
     /// Free memory, which not every driver says.
     MemoryFree(Scale),
     Window(usize, Stat, Scale, ColumnType),
@@ -76,7 +78,8 @@ impl Reading {
             }
             Self::Samples => count(gpu.samples),
             Self::Absences(reason) => count(gpu.absences.get(reason as usize).copied().unwrap_or(0)),
-            // From here on: what a GPU that is down has not.
+            // Not of a GPU; and from here on what one that is down has not.
+            Self::Cores(_) => None,
             _ if !status.up => None,
             Self::Latest(metric, other, scale) => latest(&gpu.values, metric, other, scale, now_ns),
             Self::MemoryFree(scale) => memory_free(&gpu.values, now_ns).map(|free| scale.apply(free)),

@@ -8,8 +8,9 @@ use gpuvitals_core::{Batch, MetricId};
 /// Least usual distance between two values of the rare tier; the others come every second.
 const RARE_NS: i64 = 60_000_000_000;
 
+/// The latest value of one metric.
 #[derive(Debug, Clone, Copy)]
-struct Latest {
+pub(crate) struct Latest {
     /// None: the latest reading gave none.
     value: Option<Value>,
     at_ns: i64,
@@ -17,6 +18,25 @@ struct Latest {
 }
 
 impl Latest {
+    /// Puts a value in the place of the one before, unless it came late.
+    pub(crate) fn renew(slot: &mut Option<Self>, metric: MetricId, value: Value, at_ns: i64) {
+        let mut pace = Pace::new(if metric.metric().tier == Tier::Rare { RARE_NS } else { 0 });
+        if let Some(latest) = slot {
+            if latest.makes_late(at_ns) {
+                return;
+            }
+            pace = latest.pace;
+            pace.step(at_ns.saturating_sub(latest.at_ns));
+        }
+        *slot = Some(Self { value: Some(value), at_ns, pace });
+    }
+
+    /// The value, if no later reading lacked it and it is not older than five times its usual distance from the one before.
+    pub(crate) fn fresh(&self, now_ns: i64) -> Option<Value> {
+        let age_ns = now_ns.saturating_sub(self.at_ns).saturating_abs();
+        self.value.filter(|_| age_ns <= self.pace.limit_ns())
+    }
+
     /// What is older came late and is left out, unless it is so much older that the clock was set back.
     fn makes_late(&self, at_ns: i64) -> bool {
         let ahead_ns = self.at_ns.saturating_sub(at_ns);
@@ -54,23 +74,14 @@ impl Values {
     }
 
     fn set(&mut self, metric: MetricId, value: Value, at_ns: i64) {
-        let Some(slot) = self.0.get_mut(usize::from(metric.0)) else { return };
-        let mut pace = Pace::new(if metric.metric().tier == Tier::Rare { RARE_NS } else { 0 });
-        if let Some(latest) = slot {
-            if latest.makes_late(at_ns) {
-                return;
-            }
-            pace = latest.pace;
-            pace.step(at_ns.saturating_sub(latest.at_ns));
+        if let Some(slot) = self.0.get_mut(usize::from(metric.0)) {
+            Latest::renew(slot, metric, value, at_ns);
         }
-        *slot = Some(Latest { value: Some(value), at_ns, pace });
     }
 
-    /// The latest value, if no later reading lacked it and it is not older than five times its usual distance from the one before.
+    /// The latest value of a metric, if it is fresh.
     pub(crate) fn fresh(&self, metric: MetricId, now_ns: i64) -> Option<Value> {
-        let latest = self.0.get(usize::from(metric.0))?.as_ref()?;
-        let age_ns = now_ns.saturating_sub(latest.at_ns).saturating_abs();
-        latest.value.filter(|_| age_ns <= latest.pace.limit_ns())
+        self.0.get(usize::from(metric.0))?.as_ref()?.fresh(now_ns)
     }
 }
 

@@ -31,6 +31,7 @@ use report::Report;
     gpuvitals record -- python train.py      records while the command runs, and exits as it does\n\
     gpuvitals record --duration 10s --json   ten seconds, summary as JSON\n\
     gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Record {
     /// Samples of a GPU a second, up to 1000
     #[arg(long, value_name = "HZ", default_value_t = 100.0)]
@@ -38,6 +39,9 @@ pub(crate) struct Record {
     /// Samples of the host a second
     #[arg(long, value_name = "HZ", default_value_t = 10.0)]
     system_rate: f64,
+    /// Record each CPU of the host by itself, too: rows of their own in system_events
+    #[arg(long)]
+    per_core: bool,
     /// Directory of the recording
     #[arg(long, short = 'o', value_name = "DIR", default_value = "telemetry")]
     output: PathBuf,
@@ -83,6 +87,9 @@ impl Record {
     pub(crate) fn overrides(&self) -> Vec<Override> {
         let mut set = self.machine.overrides();
         set.extend([("sampling.rate", self.rate.into()), ("sampling.system_rate", self.system_rate.into())]);
+        if self.per_core {
+            set.push(("sampling.per_core", true.into()));
+        }
         set
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
@@ -37,6 +38,9 @@ pub(crate) struct Sample {
     /// Print the host's rows in place of the GPUs', or beside them where the format allows it
     #[arg(long)]
     host: bool,
+    /// Print a row of each CPU of the host as well, with its share; means --host
+    #[arg(long)]
+    per_core: bool,
     #[command(flatten)]
     machine: MachineFlags,
 }
@@ -65,14 +69,21 @@ impl Sample {
             let rate = 1.0 / interval.as_secs_f64().max(1e-9);
             set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
         }
+        if self.per_core {
+            set.push(("sampling.per_core", true.into()));
+        }
         Ok(set)
+    }
+
+    fn of_host(&self) -> bool {
+        self.host || self.per_core
     }
 
     /// Whether rows of that table are printed: CSV has one header, and so one table.
     fn wants(&self, table: Table) -> bool {
         match table {
-            Table::GpuEvents => !(self.host && self.format == Format::Csv),
-            Table::SystemEvents => self.host,
+            Table::GpuEvents => !(self.of_host() && self.format == Format::Csv),
+            Table::SystemEvents => self.of_host(),
         }
     }
 }
@@ -90,7 +101,7 @@ pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
     warn(&found.findings);
     let config = SamplerConfig { hand_on: Duration::ZERO, ..sampling.sampler() };
     let sampler = Sampler::start(found.probes, config, Owners::new()).map_err(refused)?;
-    let mut printer = Printer::new(flags.format);
+    let mut printer = Printer::new(flags.format, sampling.per_core);
     match print_rows(&sampler, flags.count, &mut printer) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::io("cannot write to standard output", error)),
@@ -118,7 +129,8 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
                 let identity = batch.identity(row);
                 let name = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());
                 let printed = given.entry(name.unwrap_or_default()).or_insert(0);
-                *printed += 1;
+                // The rows of its CPUs follow the host's own and are none more of the device.
+                *printed += u64::from(batch.instance(Scope::CpuCore, row).is_none());
                 count.is_none_or(|count| *printed <= count)
             });
             for row in rows.collect::<Vec<_>>() {

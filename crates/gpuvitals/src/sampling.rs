@@ -30,6 +30,8 @@ pub(crate) struct Sampling {
     pub rate: f64,
     /// Samples of the host a second.
     pub system_rate: f64,
+    /// Whether each CPU of the host is read by itself, too.
+    pub per_core: bool,
     /// Between two readings of the slow tier.
     #[serde(deserialize_with = "deserialize_duration")]
     slow_interval: Duration,
@@ -175,12 +177,16 @@ impl Sampling {
         given.or_else(node_name).or_else(host).unwrap_or_else(|| "localhost".to_owned())
     }
 
-    /// The devices of the machine.
+    /// The devices of the machine, ready to be read as set.
     ///
     /// # Errors
     /// As [`Sampling::machine`].
     pub(crate) fn discover(&self) -> Result<Found, Failure> {
-        Ok(registry::discover(&self.machine()?, &self.forced()))
+        let mut found = registry::discover(&self.machine()?, &self.forced());
+        for probe in found.probes.iter_mut().filter(|_| self.per_core) {
+            probe.read_instances();
+        }
+        Ok(found)
     }
 
     /// The ways that were asked for; empty: any.

@@ -78,6 +78,40 @@ fn the_host_is_sampled_beside_the_gpus_when_asked_for() {
     assert!(host[1]["ctx_switches"].as_i64() > host[0]["ctx_switches"].as_i64());
 }
 
+/// CPUs of this machine that are online.
+fn cpus() -> usize {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count()
+}
+
+#[test]
+fn each_cpu_has_a_row_of_its_own_where_it_is_asked_for() {
+    let output = on("vega56", &["sample", "--per-core", "--format", "jsonl", "-n", "3", "-i", "200ms"]);
+    let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let host: Vec<&Value> = rows.iter().filter(|row| row["table"] == "system_events").collect();
+    let (cores, whole): (Vec<&Value>, Vec<&Value>) = host.iter().partition(|row| row["core"].is_string());
+    assert_eq!((whole.len(), rows.len() - host.len()), (3, 3), "three of the host, three of the GPU");
+    assert!((1..=2 * cpus()).contains(&cores.len()), "the first of three readings gives no share: {cores:?}");
+    for row in cores {
+        assert!(row["core"].as_str().unwrap().parse::<usize>().is_ok(), "{row}");
+        assert!((0.0..=100.0).contains(&row["cpu_core_pct"].as_f64().unwrap()), "{row}");
+        assert_eq!((&row["node"], &row["ctx_switches"]), (&"node-a".into(), &Value::Null));
+    }
+    assert!(whole.iter().all(|row| row["ctx_switches"].is_i64() && row["cpu_core_pct"].is_null()));
+
+    let csv = stdout(&on("vega56", &["sample", "--per-core", "--format", "csv", "-n", "3", "-i", "200ms"]));
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let at = |column| lines[0].iter().position(|name| *name == column).unwrap();
+    let (core, share, switches) = (at("core"), at("cpu_core_pct"), at("ctx_switches"));
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    let of_cores: Vec<_> = lines[1..].iter().filter(|line| !line[core].is_empty()).collect();
+    assert!(of_cores.iter().all(|line| !line[share].is_empty() && line[switches].is_empty()), "{csv}");
+    assert!(!of_cores.is_empty() && lines.len() == 1 + 3 + of_cores.len(), "{csv}");
+
+    let table = stdout(&on("vega56", &["sample", "--per-core", "-n", "3", "-i", "200ms"]));
+    assert!(table.lines().any(|line| line.contains("  cpu 0 ")), "{table}");
+}
+
 #[test]
 fn a_machine_without_gpus_says_what_was_looked_at() {
     let empty = tempfile::tempdir().unwrap();

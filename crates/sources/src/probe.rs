@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::catalogue::{Scope, Tier};
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
 /// How a device is reached. Its spelling is the `source` column of every row and the value of `--driver`.
@@ -123,6 +123,10 @@ pub trait Probe: Send {
     /// `source` set. May grow with the first reading (partitions, the GPUs of a tool).
     fn targets(&self) -> Vec<Arc<Identity>>;
 
+    /// From now on its instances are read too, each into a row of its own ([`Reading::instance`]): the CPUs of the host.
+    /// A probe that has none reads as before.
+    fn read_instances(&mut self) {}
+
     /// Shortest sensible time between two fast readings: below it a rate is refused with the reason.
     fn interval_min(&self) -> Duration {
         Duration::from_millis(1)
@@ -141,6 +145,18 @@ pub trait Probe: Send {
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError>;
 }
 
+/// A numbered part of a GPU or host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instance {
+    /// Part of which kind.
+    pub scope: Scope,
+    /// Its number there.
+    pub number: u32,
+}
+
+/// Values for which there is room in a row from the start.
+const VALUES: usize = 64;
+
 /// The rows of one tick. Kept and reused, so that a tick allocates nothing.
 #[derive(Debug, Default)]
 pub struct Reading {
@@ -152,6 +168,7 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct Row {
     identity: Arc<Identity>,
+    instance: Option<Instance>,
     values: Vec<(MetricId, Value)>,
     absences: Vec<(MetricId, AbsenceReason)>,
     snapshot: Option<u64>,
@@ -160,14 +177,26 @@ pub struct Row {
 }
 
 impl Reading {
-    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake.
-    #[expect(clippy::expect_used, reason = "pushed just before where it was missing")]
+    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake, unless they are of instances.
     pub fn row(&mut self, identity: &Arc<Identity>) -> &mut Row {
+        self.next(identity, VALUES)
+    }
+
+    /// Begins a row about one instance of a GPU (or host), after the row about the whole.
+    pub fn instance(&mut self, identity: &Arc<Identity>, instance: Instance) -> &mut Row {
+        let row = self.next(identity, 1);
+        row.instance = Some(instance);
+        row
+    }
+
+    #[expect(clippy::expect_used, reason = "pushed just before where it was missing")]
+    fn next(&mut self, identity: &Arc<Identity>, values: usize) -> &mut Row {
         if self.used == self.rows.len() {
             self.rows.push(Row {
                 identity: Arc::clone(identity),
-                values: Vec::with_capacity(64),
-                absences: Vec::with_capacity(16),
+                instance: None,
+                values: Vec::with_capacity(values),
+                absences: Vec::with_capacity(values / 4),
                 snapshot: None,
                 down: None,
                 taken_ns: None,
@@ -195,6 +224,7 @@ impl Reading {
 
 impl Row {
     fn clear(&mut self) {
+        self.instance = None;
         self.values.clear();
         self.absences.clear();
         self.snapshot = None;
@@ -205,6 +235,11 @@ impl Row {
     /// Whose row it is.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
+    }
+
+    /// Which instance it is about; none: the whole.
+    pub fn instance(&self) -> Option<Instance> {
+        self.instance
     }
 
     /// Sets an integer, in the column unit.

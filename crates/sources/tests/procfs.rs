@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::{self, Table};
+use gpuvitals_core::catalogue::{self, Scope, Table};
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::procfs;
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::probe::{Due, Probe, ProbeError, Reading, Row};
+use gpuvitals_sources::probe::{Due, Instance, Probe, ProbeError, Reading, Row};
 use gpuvitals_sources::registry::Verdict;
 use gpuvitals_sources::sampler::Moment;
 use proptest::prelude::*;
@@ -106,7 +106,7 @@ fn every_column_of_the_host_is_read() {
     .unwrap();
     let second = read(probe.as_mut(), Due::ALL);
     let mut missing: Vec<_> = Vec::new();
-    for (id, metric) in catalogue::host_metrics() {
+    for (id, metric) in catalogue::host_metrics().filter(|(_, metric)| metric.scope == Scope::Host) {
         if second.rows()[0].get(id).is_none() {
             missing.push(metric.column);
         }
@@ -141,6 +141,101 @@ fn shares_come_from_two_readings_and_wait_for_enough_ticks() {
     assert_eq!(share("105 1 52 1025 12 1 1 2 9 0"), [Some(0.0); 4], "one time went back by a tick");
     assert_eq!(share("1 0 1 1 0 0 0 0 0 0"), [None; 4], "the counts began anew");
     assert_eq!(share("21 0 1 1 0 0 0 0 0 0"), [Some(100.0), Some(100.0), Some(0.0), Some(0.0)]);
+}
+
+/// Number and share of each CPU that has a row; the first row is that of the host.
+fn cores(reading: &Reading) -> Vec<(u32, f64)> {
+    let (host, cores) = reading.rows().split_first().unwrap();
+    assert_eq!((host.instance(), value(host, "cpu_core_pct")), (None, None));
+    let core = |row: &Row| {
+        let Instance { scope, number } = row.instance().unwrap();
+        assert_eq!((scope, row.values().len(), row.identity()), (Scope::CpuCore, 1, host.identity()));
+        (number, value(row, "cpu_core_pct").unwrap())
+    };
+    cores.iter().map(core).collect()
+}
+
+#[test]
+fn each_cpu_has_a_row_of_its_own_where_it_is_asked_for() {
+    let dir = copy_of_fixture();
+    let (mut whole, mut each) = (probe(dir.path()), probe(dir.path()));
+    each.read_instances();
+    assert_eq!(cores(&read(each.as_mut(), Due::ALL)), [], "one reading gives no share");
+    read(whole.as_mut(), Due::ALL);
+    // The capture a tenth of a second later: CPU 0 idle but for its I/O, CPU 1 busy for 4 ticks in 10.
+    let stat = fs::read_to_string(fixture().join("stat")).unwrap();
+    let later = stat
+        .replace("cpu0 554252 55784 93384 525123 4178 ", "cpu0 554252 55784 93384 525128 4183 ")
+        .replace("cpu1 566856 58233 103969 491965 ", "cpu1 566859 58233 103970 491971 ");
+    assert_ne!(stat, later);
+    fs::write(dir.path().join("stat"), later).unwrap();
+    assert_eq!(cores(&read(each.as_mut(), Due::default())), [(0, 0.0), (1, 40.0)]);
+    assert_eq!(read(whole.as_mut(), Due::default()).rows().len(), 1, "the host alone where nobody asked");
+}
+
+#[test]
+fn a_cpu_that_goes_offline_has_no_value_and_begins_anew_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut probe = {
+        fs::write(dir.path().join("stat"), "").unwrap();
+        probe(dir.path())
+    };
+    probe.read_instances();
+    let mut shares = |lines: &str| {
+        fs::write(dir.path().join("stat"), format!("cpu 1 1 1 1\n{lines}ctxt 1\n")).unwrap();
+        cores(&read(probe.as_mut(), Due::default()))
+    };
+    assert_eq!(shares("cpu0 0 0 0 10\ncpu1 0 0 0 10\ncpu7 0 0 0 10\n"), []);
+    assert_eq!(
+        shares("cpu0 10 0 0 10\ncpu1 5 0 0 15\ncpu7 1 0 0 19\n"),
+        [(0, 100.0), (1, 50.0), (7, 10.0)],
+        "numbers need not follow one another"
+    );
+    assert_eq!(shares("cpu0 15 0 0 15\ncpu7 1 0 0 20\n"), [(0, 50.0)], "one is gone, one has too few ticks");
+    assert_eq!(
+        shares("cpu0 20 0 0 20\ncpu1 25 0 0 15\ncpu7 1 0 0 29\n"),
+        [(0, 50.0), (7, 0.0)],
+        "what passed while it was away is no share"
+    );
+    assert_eq!(shares("cpu0 30 0 0 20\ncpu1 25 0 0 25\n"), [(0, 100.0), (1, 0.0)]);
+    assert_eq!(shares("cpu0 1 0 0 1\ncpu1 25 0 0 35\n"), [(1, 0.0)], "counts that began anew");
+}
+
+#[test]
+fn numbers_that_no_cpu_has_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let stat = |ticks: u64| {
+        let lines: String = [0, 4_095, 4_096, 18_446_744_073_709_551_615_u64]
+            .map(|cpu| format!("cpu{cpu} {ticks} 0 0 0\n"))
+            .concat();
+        fs::write(
+            dir.path().join("stat"),
+            format!("cpu {ticks} 0 0 0\n{lines}cpu99999999999999999999 1 1 1 1\n"),
+        )
+        .unwrap();
+    };
+    stat(10);
+    let mut probe = probe(dir.path());
+    probe.read_instances();
+    read(probe.as_mut(), Due::ALL);
+    stat(100);
+    assert_eq!(cores(&read(probe.as_mut(), Due::ALL)), [(0, 100.0), (4_095, 100.0)]);
+}
+
+#[test]
+fn the_real_host_gives_each_of_its_cpus() {
+    let mut probe = probe(Path::new("/proc"));
+    probe.read_instances();
+    let online = procfs::parse_cores(&fs::read("/proc/stat").unwrap()).count();
+    let until_ns = Moment::now().mono_ns + 20_000_000_000;
+    loop {
+        let shares = cores(&read(probe.as_mut(), Due::default()));
+        assert!(shares.iter().all(|(_, share)| (0.0..=100.0).contains(share)), "{shares:?}");
+        if shares.len() == online {
+            break;
+        }
+        assert!(Moment::now().mono_ns < until_ns, "the CPUs gave no shares");
+    }
 }
 
 #[test]
@@ -248,6 +343,7 @@ proptest! {
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         procfs::parse_stat(&bytes);
+        procfs::parse_cores(&bytes).count();
         procfs::parse_memory(&bytes);
         procfs::parse_vmstat(&bytes);
         procfs::parse_load(&bytes);

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::{Batch, MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN, text_type};
 use crate::absence::{Absence, AbsenceReason};
-use crate::catalogue::{ColumnType, MetricId, Table};
+use crate::catalogue::{ColumnType, MetricId, Scope, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 use crate::wire::TEXT_LEN_MAX;
 
@@ -368,6 +368,14 @@ impl BatchBuilder {
         }
         column.set_text(row.0 as usize, text);
         Ok(())
+    }
+
+    /// Says which instance of this scope a row is about.
+    ///
+    /// # Errors
+    /// As [`BatchBuilder::set_extra_text`]; nothing is set where the scope has no instances.
+    pub fn set_instance(&mut self, row: RowId, scope: Scope, instance: &str) -> Result<(), ValueError> {
+        scope.label().map_or(Ok(()), |label| self.set_extra_text(row, label, instance))
     }
 
     fn extra(&mut self, name: &str, make: impl FnOnce() -> Column) -> Result<&mut Column, ValueError> {

@@ -1,7 +1,7 @@
 //! The columns of `system_events`, read from `/proc`. Counts are the kernel's, cumulative since boot.
 
 use super::row::{count, counter, gauge, info};
-use super::{ColumnType, Group, Metric, Unit};
+use super::{ColumnType, Group, Metric, Scope, Unit};
 
 type Labels = &'static [(&'static str, &'static str)];
 
@@ -125,6 +125,17 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .host()
     .otel("system.uptime"),
+    gauge(
+        ("cpu_core_pct", ColumnType::F32, Unit::Percent),
+        Group::Host,
+        "host_cpu_core_utilization_ratio",
+        "Share of one CPU's time that was not idle since the reading before; on request, in rows of its own.",
+    )
+    .host()
+    .scope(Scope::CpuCore)
+    .fast()
+    .standard()
+    .otel("system.cpu.utilization"),
 ];
 
 const fn kernel(column: &'static str, family: &'static str, help: &'static str) -> Metric {

@@ -39,7 +39,8 @@ spelled!(
 );
 spelled!(Instrument: Gauge "gauge", Counter "counter", State "state", Info "info");
 spelled!(
-    Scope: Device "device", Link "link", Block "block", HbmStack "stack", Host "host", Process "process",
+    Scope: Device "device", Link "link", Block "block", HbmStack "stack", Host "host", CpuCore "core",
+    Process "process",
 );
 spelled!(Tier: Fast "fast", Slow "slow", Rare "rare");
 spelled!(Series: Basic "basic", Standard "standard", All "all");
@@ -57,6 +58,7 @@ impl Scope {
             Self::Link => Some("link"),
             Self::Block => Some("block"),
             Self::HbmStack => Some("stack"),
+            Self::CpuCore => Some("core"),
             Self::Process => Some("pid"),
         }
     }

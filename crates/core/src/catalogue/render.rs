@@ -109,7 +109,8 @@ and of the store, JSON, Prometheus series, DCGM names. `gpuvitals metrics` print
   values or a mask of bits, an *info* changes only with the configuration.
 - **set**: the smallest set of Prometheus series it stands in: `basic`, `standard` (the default), `all`.
 - **read**: `fast` at the sampling rate, `slow` at most once a second, `rare` every 30 to 60 s.
-- What has instances (links, ECC blocks, HBM stacks) is a total here; each instance is a row of `gpu_details`.
+- What has instances (links, ECC blocks, HBM stacks) is a total here; each instance is a row of `gpu_details`. The CPUs
+  of the host are rows of `system_events`, with their number in the column `core`, where they are asked for.
 ";
 
 fn matches(metric: &Metric, filter: &str) -> bool {

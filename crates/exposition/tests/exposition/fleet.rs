@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::{ColumnType, METRICS, Series, Table, by_column};
+use gpuvitals_core::catalogue::{ColumnType, METRICS, Scope, Series, Table, by_column};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
 use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig, Family, Format};
 
@@ -103,6 +103,18 @@ fn value_of(column: &str, value: f64) -> Value {
         ColumnType::F32 => Value::Float32(value as f32),
         ColumnType::F64 => Value::Float(value),
     }
+}
+
+/// Rows of the host's CPUs: when, which, and its share in %.
+pub(crate) fn cores(rows: &[(i64, &str, f32)]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::SystemEvents);
+    let id = builder.add_identity(&host());
+    for (at_ns, core, share) in rows {
+        let row = builder.row(*at_ns, id);
+        builder.set_instance(row, Scope::CpuCore, core).unwrap();
+        builder.set(row, MetricId::of("cpu_core_pct"), Value::Float32(*share)).unwrap();
+    }
+    builder.finish(Origin::default(), 1).unwrap()
 }
 
 /// A row with a true value in every column of the table: half of what is possible, or 7 where that is absurd.

@@ -7,7 +7,7 @@ use gpuvitals_core::catalogue::{Series, Table};
 use gpuvitals_core::{AbsenceReason, BatchBuilder, IdentityColumn, MetricId, Origin};
 use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, Format};
 
-use crate::fleet::{NOON, S, amd, batch, everything, exposition, host, identity, nvidia, text, up};
+use crate::fleet::{NOON, S, amd, batch, cores, everything, exposition, host, identity, nvidia, text, up};
 use crate::reader::{Sample, read};
 
 fn scrape(exposition: &mut Exposition, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Sample> {
@@ -347,6 +347,26 @@ fn the_host_has_no_labels_and_vanishes_when_it_is_down() {
     assert_eq!(value(&samples, "host_cpu_utilization_ratio", &[]), Some(0.125));
     assert_eq!(value(&samples, "host_load_average", &[("window", "1m")]), Some(3.25));
     assert!(scrape(&mut exposition, NOON, &[DeviceStatus { up: false, ..up(&host()) }]).is_empty());
+}
+
+#[test]
+fn each_cpu_has_a_series_until_it_is_offline() {
+    let mut exposition = exposition(Series::Standard, Compat::Off);
+    let share =
+        |samples: &[Sample], core| value(samples, "host_cpu_core_utilization_ratio", &[("core", core)]);
+    exposition.observe(&batch(&host(), &[(NOON, &[("cpu_pct", 12.5)])]));
+    assert!(scrape(&mut exposition, NOON, &[]).iter().all(|sample| !sample.name.contains("core")));
+    for second in 0..10 {
+        let at = NOON + second * S;
+        let all = [(at, "0", 25.0), (at, "2", 100.0), (at, "11", 0.0)];
+        exposition.observe(&cores(if second < 3 { &all } else { &all[..2] }));
+    }
+    let samples = scrape(&mut exposition, NOON + 4 * S, &[up(&host())]);
+    assert_eq!(["0", "2", "11"].map(|core| share(&samples, core)), [Some(0.25), Some(1.0), Some(0.0)]);
+    assert_eq!(value(&samples, "host_cpu_utilization_ratio", &[]), Some(0.125), "the host's own is no sum");
+    let samples = scrape(&mut exposition, NOON + 9 * S, &[up(&host())]);
+    assert_eq!(["0", "2", "11"].map(|core| share(&samples, core)), [Some(0.25), Some(1.0), None]);
+    assert!(scrape(&mut exposition, NOON + 9 * S, &[DeviceStatus { up: false, ..up(&host()) }]).is_empty());
 }
 
 #[test]

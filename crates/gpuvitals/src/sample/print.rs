@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::{Table, gpu_metrics, host_metrics};
+use gpuvitals_core::catalogue::{Scope, Table, gpu_metrics, host_metrics};
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, time};
 use gpuvitals_sources::csv::write::{WideWriter, WriteError};
 use serde_json::{Map, Value as Json};
@@ -48,17 +48,22 @@ const HOST: &[Column] = &[
     column("irqs", 14, "irqs", 0),
 ];
 
+const CPU: MetricId = MetricId::of("cpu_pct");
+/// What a line about one CPU has in its place.
+const CORE: MetricId = MetricId::of("cpu_core_pct");
+
 /// Prints rows one by one.
 pub(super) struct Printer {
     format: Format,
+    per_core: bool,
     /// Table of the heading that was printed last, and the lines since.
     heading: Option<(Table, usize)>,
     csv: Option<WideWriter<Vec<u8>>>,
 }
 
 impl Printer {
-    pub(super) fn new(format: Format) -> Self {
-        Self { format, heading: None, csv: None }
+    pub(super) fn new(format: Format, per_core: bool) -> Self {
+        Self { format, per_core, heading: None, csv: None }
     }
 
     /// Prints a row.
@@ -96,10 +101,13 @@ impl Printer {
                 .or_else(|| identity.uuid()),
             Table::SystemEvents => identity.node(),
         };
-        let name: String = name.unwrap_or_default().chars().take(20).collect();
+        let core = batch.instance(Scope::CpuCore, row);
+        let name = core.map_or_else(|| name.unwrap_or_default().to_owned(), |core| format!("  cpu {core}"));
+        let name: String = name.chars().take(20).collect();
         write!(out, "{:12} {index:>3} {name:20}", clock_time(at))?;
         for column in columns {
-            let value = batch.metric(column.metric).and_then(|values| values.value(row));
+            let metric = if core.is_some() && column.metric == CPU { CORE } else { column.metric };
+            let value = batch.metric(metric).and_then(|values| values.value(row));
             let text = value.map_or_else(|| "-".to_owned(), |value| number(value, column.decimals));
             write!(out, " {text:>width$}", width = column.width)?;
         }
@@ -112,7 +120,9 @@ impl Printer {
                 Table::GpuEvents => gpu_metrics().map(|(id, _)| id).collect(),
                 Table::SystemEvents => host_metrics().map(|(id, _)| id).collect(),
             };
-            WideWriter::with_metrics(Vec::new(), metrics)
+            let cores =
+                Scope::CpuCore.label().filter(|_| self.per_core && batch.table() == Table::SystemEvents);
+            WideWriter::with_metrics(Vec::new(), metrics).and_columns(cores)
         });
         let keep: Vec<bool> = (0..batch.rows()).map(|at| at == row).collect();
         let Some(one) = batch.filter(&keep) else { return Ok(()) };
@@ -156,6 +166,9 @@ fn json(batch: &Batch, row: usize) -> Json {
         if let Some(text) = identity.get(column) {
             object.insert(column.name().to_owned(), text.into());
         }
+    }
+    if let (Some(label), Some(core)) = (Scope::CpuCore.label(), batch.instance(Scope::CpuCore, row)) {
+        object.insert(label.to_owned(), core.into());
     }
     for (metric, values) in batch.metrics() {
         if let Some(value) = values.value(row) {

@@ -1,10 +1,12 @@
 //! What a scraper gets.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 
+use super::node::Node;
 use super::process::{Agent, fixture, gpuvitals, value};
 
 /// A machine without GPUs, as far as the host goes.
@@ -35,6 +37,25 @@ fn a_node_without_gpus_shows_its_host_and_says_so() {
     assert_eq!(agent.get("/healthz", &[]).status, 200);
     assert!(agent.get("/", &[]).text().contains("href=\"/metrics\""));
     assert_eq!(agent.terminate(), Some(0));
+}
+
+#[test]
+fn each_cpu_of_the_host_is_a_series_where_it_is_set() {
+    let node = Node::new();
+    let agent = node.agent_in(&[], &[("GPUVITALS_SAMPLING_PER_CORE", "true")]);
+    let ticks = Cell::new(1_000);
+    let text = agent.until("shares of the CPUs", |text| {
+        ticks.set(ticks.get() + 10);
+        let ticks = ticks.get();
+        node.write(
+            "proc/stat",
+            &format!("cpu {ticks} 0 0 {ticks}\ncpu0 {ticks} 0 0 9\ncpu5 9 0 0 {ticks}\n"),
+        );
+        text.contains("host_cpu_core_utilization_ratio{")
+    });
+    assert_eq!(value(&text, "host_cpu_core_utilization_ratio{core=\"0\"} "), Some(1.0), "{text}");
+    assert_eq!(value(&text, "host_cpu_core_utilization_ratio{core=\"5\"} "), Some(0.0), "{text}");
+    assert_eq!(text.matches("\nhost_cpu_core_utilization_ratio{").count(), 2);
 }
 
 #[test]

@@ -84,6 +84,23 @@ fn the_columns_that_every_recording_has_are_these() {
 }
 
 #[test]
+fn each_cpu_is_recorded_by_itself_where_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = gpuvitals();
+    command.args(["record", "--driver", "procfs", "--per-core", "--output"]).arg(dir.path());
+    let found = summary(&mut command);
+    let file = dir.path().join("system_events.parquet");
+    let (all, samples) = (found["system_rows"].as_i64().unwrap(), found["host"]["samples"].as_i64().unwrap());
+    assert!(samples > 0 && all > samples, "{all} rows, {samples} of them of the host as a whole");
+    assert_eq!(all, rows(&file));
+    for batch in open(&file).build().unwrap() {
+        let batch = batch.unwrap();
+        let nulls = |column| batch.column_by_name(column).unwrap().null_count();
+        assert_eq!((nulls("core"), nulls("cpu_core_pct")), (samples.try_into().unwrap(), nulls("core")));
+    }
+}
+
+#[test]
 fn the_summary_has_this_form() {
     let dir = tempfile::tempdir().unwrap();
     let mut found = summary(&mut record("rx7900xtx", dir.path()));

@@ -69,6 +69,12 @@ impl<W: Write> WideWriter<W> {
         Self { columns, ..Self::new(out) }
     }
 
+    /// With these unknown columns in the header as well.
+    pub fn and_columns(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
+        self.columns.extend(names.into_iter().map(|name| Column::Extra(name.into())));
+        self
+    }
+
     /// Writes the rows of a batch, before the first of them the header.
     ///
     /// # Errors

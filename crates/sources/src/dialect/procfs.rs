@@ -2,8 +2,10 @@
 //!
 //! Counts are the kernel's, since boot. Shares of CPU time come from two readings of `/proc/stat`, whose clock ticks a
 //! hundred times a second for each CPU: over less than 80 ms (or a hundred ticks of all CPUs together) a share would
-//! be noise. So a share stands in the row that completes such a stretch, and rows between have none.
+//! be noise. So a share stands in the row that completes such a stretch, and rows between have none. Each CPU by itself has
+//! a row of its own where that was asked for, as often as it has a share.
 
+mod cores;
 mod parse;
 
 use std::io;
@@ -14,8 +16,11 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 pub use parse::{
-    CpuTimes, Memory, PageFaults, Stat, parse_load, parse_memory, parse_stat, parse_uptime_ns, parse_vmstat,
+    CpuTimes, Memory, PageFaults, Stat, parse_cores, parse_load, parse_memory, parse_stat, parse_uptime_ns,
+    parse_vmstat,
 };
+
+use cores::Cores;
 
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
@@ -99,6 +104,8 @@ struct HostProbe {
     loadavg: HostFile,
     uptime: HostFile,
     shares: CpuShares,
+    /// None unless they were asked for.
+    cores: Option<Cores>,
 }
 
 impl HostProbe {
@@ -112,6 +119,7 @@ impl HostProbe {
             loadavg: file("loadavg"),
             uptime: file("uptime"),
             shares: CpuShares::default(),
+            cores: None,
         }
     }
 }
@@ -129,10 +137,18 @@ impl Probe for HostProbe {
         vec![Arc::clone(&self.identity)]
     }
 
+    fn read_instances(&mut self) {
+        self.cores.get_or_insert_default();
+    }
+
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let row = reading.row(&self.identity);
         let mut face = Face { row, due };
-        match self.stat.read(due) {
+        let stat = self.stat.read(due);
+        if let Some(cores) = &mut self.cores {
+            cores.read(stat.unwrap_or_default());
+        }
+        match stat {
             Ok(text) => face.stat(&parse_stat(text), &mut self.shares),
             Err(reason) => face.missing(STAT, reason),
         }
@@ -157,6 +173,9 @@ impl Probe for HostProbe {
                 Ok(text) => face.int(UPTIME, parse_uptime_ns(text)),
                 Err(reason) => face.missing(&[UPTIME], reason),
             }
+        }
+        if let Some(cores) = &self.cores {
+            cores.give(&self.identity, reading);
         }
         let files = [&self.stat, &self.meminfo, &self.vmstat];
         if let [Err(reason), Err(_), Err(_)] = files.map(|file| file.state.as_ref().map(|_| ())) {
@@ -228,8 +247,7 @@ impl Face<'_> {
         }
         let Some(spent) = shares.after(times, stat.cpus) else { return };
         let total = spent.total();
-        let idle = spent.idle.saturating_add(spent.iowait.unwrap_or(0));
-        self.row.float(CPU, percent(total.saturating_sub(idle), total));
+        self.row.float(CPU, busy_pct(spent));
         self.row.float(CPU_USER, percent(spent.user, total));
         self.row.float(CPU_SYSTEM, percent(spent.system, total));
         if let Some(iowait) = spent.iowait {
@@ -300,6 +318,12 @@ impl CpuShares {
         self.since = Some(now);
         Some(spent)
     }
+}
+
+/// What was not idle; waiting for I/O is.
+fn busy_pct(spent: CpuTimes) -> f32 {
+    let idle = spent.idle.saturating_add(spent.iowait.unwrap_or(0));
+    percent(spent.total().saturating_sub(idle), spent.total())
 }
 
 #[expect(

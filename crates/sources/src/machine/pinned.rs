@@ -6,8 +6,9 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// Most bytes that are read of one file; the largest attribute known has some 4 KiB, a multi-page one is discussed.
-pub const READ_LEN_MAX: usize = 128 << 10;
+/// Most bytes that are read of one file: `stat` of procfs has some 80 for each CPU and some thousands for the interrupts.
+/// The largest attribute known of sysfs has 4 KiB.
+pub const READ_LEN_MAX: usize = 512 << 10;
 /// Size of the first read: the kernel gives at most a page of most files.
 const PAGE_LEN: usize = 4096;
 /// Longest line or record of the files that are given in whole ones (`ras/gpu_vram_bad_pages`, `vmstat`).

@@ -10,7 +10,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, MetricId, Origin, Table};
 
 use super::state::WorkerState;
-use crate::probe::Row;
+use crate::probe::{Instance, Row};
 
 /// Rows of one worker, of one table.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct Rows {
 #[derive(Debug, Clone, Copy)]
 struct Head {
     identity: usize,
+    instance: Option<Instance>,
     timestamp_ns: i64,
     monotonic_ns: i64,
     /// Ends of its values and absences in the flat lists; they begin where those of the row before end.
@@ -63,6 +64,7 @@ impl Rows {
         self.absences.extend_from_slice(row.absences());
         self.heads.push(Head {
             identity,
+            instance: row.instance(),
             timestamp_ns,
             monotonic_ns,
             values_end: self.values.len(),
@@ -83,6 +85,9 @@ impl Rows {
             } else {
                 builder.row(head.timestamp_ns, id)
             };
+            if let Some(Instance { scope, number }) = head.instance {
+                invalid += u64::from(builder.set_instance(row, scope, &number.to_string()).is_err());
+            }
             for (metric, value) in self.values.get(values..head.values_end).unwrap_or_default() {
                 invalid += u64::from(builder.set(row, *metric, *value).is_err());
             }

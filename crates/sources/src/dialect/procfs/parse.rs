@@ -1,7 +1,7 @@
 //! What the files say. Keys that are not known are passed over, keys that are missing stay missing; a number that is
 //! none counts as missing.
 
-/// CPU time of all CPUs together since boot, in ticks of 10 ms.
+/// CPU time of all CPUs together, or of one, since boot, in ticks of 10 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     /// In programs, niced ones and virtual CPUs of guests included.
@@ -102,6 +102,12 @@ pub fn parse_stat(text: &[u8]) -> Stat {
         *slot = numbers(rest).next().flatten();
     }
     stat
+}
+
+/// Parses the lines `cpuN` of `/proc/stat`, which stand at its beginning: number and times of each CPU that is online.
+pub fn parse_cores(text: &[u8]) -> impl Iterator<Item = (u64, CpuTimes)> {
+    let of_cpus = lines(text).take_while(|(key, _)| key.starts_with(b"cpu"));
+    of_cpus.filter_map(|(key, rest)| Some((number(key.strip_prefix(b"cpu")?)?, times(rest)?)))
 }
 
 /// Parses `/proc/meminfo`.
