@@ -81,7 +81,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Top(flags) => top::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
         Command::Record(flags) => {
-            return record::run(&flags, &layers(flags.overrides())?.check()?.sampling);
+            let config = layers(flags.overrides())?.check()?;
+            return record::run(&flags, &config.sampling, &config.attribution);
         }
         Command::Repair(flags) => record::repair(&flags),
         Command::Mark(flags) => record::mark(&flags),

@@ -13,7 +13,7 @@ use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::sampler::Moment;
 use serde::Deserialize;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
@@ -242,6 +242,63 @@ impl Ownership {
             if stop.recv_timeout(JOBS_PAUSE) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
+        }
+    }
+}
+
+/// Who holds the GPUs, asked for beside a command that has no runtime of its own, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Following {
+    owners: Arc<Owners>,
+    /// None where nobody is to be asked.
+    asking: Option<Asking>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    runtime: Runtime,
+    stop: CancellationToken,
+    /// The followers of processes end with it.
+    _tables: Option<SyncSender<Box<dyn ProcessTable>>>,
+}
+
+impl Following {
+    /// Asks all who may know, on threads of their own.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(crate) fn start(
+        settings: &Attribution,
+        machine: &Machine,
+        processes: Vec<Box<dyn ProcessTable>>,
+    ) -> Result<Self, Failure> {
+        let ownership = Arc::new(Ownership::new());
+        let owners = Arc::clone(ownership.owners());
+        if settings.kubelet_socket(machine).is_none() && settings.jobs(machine).is_none() {
+            return Ok(Self { owners, asking: None });
+        }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|e| Failure::io("cannot start the runtime", e))?;
+        let stop = CancellationToken::new();
+        let tables = ownership.follow(settings, machine, processes, runtime.handle(), stop.clone())?;
+        Ok(Self { owners, asking: Some(Asking { runtime, stop, _tables: tables }) })
+    }
+
+    /// Where samplers look.
+    pub(crate) fn owners(&self) -> &Arc<Owners> {
+        &self.owners
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Some(Asking { runtime, stop, .. }) = self.asking.take() {
+            stop.cancel();
+            // A kubelet that does not answer is not waited for.
+            runtime.shutdown_background();
         }
     }
 }

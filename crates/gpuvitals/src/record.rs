@@ -21,6 +21,7 @@ use gpuvitals_sources::registry::{Found, Verdict};
 use crate::child::{Signals, code_of};
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
+use crate::ownership::{Attribution, Following};
 use crate::quantity;
 use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
 use report::Report;
@@ -103,20 +104,26 @@ impl Record {
 ///
 /// # Errors
 /// When there is nothing to record, or it cannot be written.
-pub(crate) fn run(flags: &Record, sampling: &Sampling) -> Result<ExitCode, Failure> {
+pub(crate) fn run(
+    flags: &Record,
+    sampling: &Sampling,
+    attribution: &Attribution,
+) -> Result<ExitCode, Failure> {
     let duration = flags.duration()?;
-    let found = sampling.discover()?;
+    let mut found = sampling.discover()?;
     if found.probes.is_empty() {
         return Err(nothing_to_sample(&found));
     }
     warn(&found);
-    let config = recorder_config(flags, sampling)?;
+    let mut config = recorder_config(flags, sampling)?;
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let watched = Arc::clone(&summary);
     let watch = move |batch: &gpuvitals_core::Batch| {
         watched.lock().unwrap_or_else(PoisonError::into_inner).add(batch);
     };
     let mut signals = Signals::catch()?;
+    let following = Following::start(attribution, &config.machine, std::mem::take(&mut found.processes))?;
+    config.owners = Arc::clone(following.owners());
     let recorder = Recorder::start_with(found, config, watch).map_err(failure)?;
     let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();
     let marks = socket.as_ref().map(MarkSocket::path);
@@ -142,7 +149,7 @@ pub(crate) fn run(flags: &Record, sampling: &Sampling) -> Result<ExitCode, Failu
         None
     };
     shown.end();
-    drop(socket);
+    drop((socket, following));
     let recorded = match recorder.stop() {
         Ok(recorded) => recorded,
         Err(error) => {

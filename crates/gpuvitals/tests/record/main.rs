@@ -7,6 +7,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gpuvitals_core::{IdentityColumn, Table};
+use gpuvitals_sources::recorder::Data;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
@@ -98,6 +100,60 @@ fn each_cpu_is_recorded_by_itself_where_it_is_asked_for() {
         let nulls = |column| batch.column_by_name(column).unwrap().null_count();
         assert_eq!((nulls("core"), nulls("cpu_core_pct")), (samples.try_into().unwrap(), nulls("core")));
     }
+}
+
+/// A machine of files: a captured GPU and host, and a process of a Slurm job on the GPU.
+fn machine_with_a_job() -> tempfile::TempDir {
+    let (root, fixtures) =
+        (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures"));
+    for (from, to) in [("amd/sysfs/rx580", "sys"), ("host/x86-2cpu", "proc")] {
+        let copied = Command::new("cp").arg("-r").args([fixtures.join(from), root.path().join(to)]).status();
+        assert!(copied.unwrap().success(), "{from}");
+    }
+    let process = root.path().join("proc/77");
+    for folder in [
+        process.join("fdinfo"),
+        process.join("fd"),
+        root.path().join("sys/fs/cgroup/system.slice/slurmstepd.scope"),
+    ] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    for (file, text) in [
+        ("comm", "python\n"),
+        ("cgroup", "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n"),
+        (
+            "fdinfo/5",
+            "pos:\t0\ndrm-driver:\tamdgpu\ndrm-client-id:\t30\ndrm-pdev:\t0000:09:00.0\ndrm-memory-vram:\t1024 KiB\n",
+        ),
+    ] {
+        std::fs::write(process.join(file), text).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/dri/renderD128", process.join("fd/5")).unwrap();
+    root
+}
+
+#[test]
+fn rows_carry_the_job_that_holds_the_gpu() {
+    let (machine, dir) = (machine_with_a_job(), tempfile::tempdir().unwrap());
+    let jobs = |how: &str| {
+        let mut command = gpuvitals();
+        command.arg("record").arg("--sysfs").arg(machine.path().join("sys"));
+        command.arg("--procfs").arg(machine.path().join("proc"));
+        command.args(["--node", "n1", "--force", "--output"]).arg(dir.path());
+        command.env("GPUVITALS_ATTRIBUTION_SLURM", how);
+        summary(&mut command);
+        let batches = Data::open(dir.path()).unwrap().map(Result::unwrap);
+        let gpus = batches.filter(|batch| batch.table() == Table::GpuEvents);
+        let jobs = gpus.flat_map(|batch| {
+            let job = |row| batch.identity(row).get(IdentityColumn::Job).map(str::to_owned);
+            (0..batch.rows()).map(job).collect::<Vec<_>>()
+        });
+        jobs.collect::<Vec<_>>()
+    };
+    let found = jobs("auto");
+    assert_eq!(found.last().unwrap().as_deref(), Some("4711"), "{found:?}");
+    assert!(found.iter().flatten().all(|job| job == "4711"));
+    assert!(jobs("off").iter().all(Option::is_none));
 }
 
 #[test]
