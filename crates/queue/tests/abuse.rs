@@ -114,13 +114,13 @@ async fn a_frame_that_is_too_large_is_refused_and_its_stream_goes_on() {
     else {
         panic!("{outcomes:?}")
     };
-    let message = "frame.payload has 100001 bytes, at most 100000 are allowed";
+    let message = "frame of 1 messages and 100001 bytes is larger than what the queue takes";
     assert_eq!((&*refusal.message, refusal.retry_after_ms), (message, 0));
+    assert_eq!(refusal.code, Code::OutOfRange as u32);
     // Our own producer knows before it sends.
     let producer = GrpcProducer::new(&rig.url(), &Access::default(), TOPIC).unwrap();
     let refused = in_time(producer.publish(Frame::new(ContentType::Batch, 1, vec![7; 100_001]))).await;
-    let reason = "frame of 100001 bytes, the queue takes at most 100000".into();
-    assert_eq!(refused, Err(PublishError::Refused { reason }));
+    assert_eq!(refused, Err(PublishError::TooLarge { messages: 1, bytes: 100_001 }));
     // What is beyond any frame is not even read.
     let status = client.publish(request(1_000_000)).await.unwrap_err();
     assert_eq!(status.code(), Code::OutOfRange, "{status}");

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_log::{FsDisk, Log, LogConfig};
 use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
@@ -236,13 +237,16 @@ async fn a_failed_sync_ends_taking_but_not_giving() {
     let (queue, _) = open(&disk, |_| {}).await;
     let mut consumer = join(&queue, "g").await;
     queue.publish(TOPIC, frame(0)).await.unwrap();
+    assert!(queue.failed().now_or_never().is_none());
     disk.fail_all(Op::SyncData, Some(ErrorKind::Other));
     for number in 1..3 {
         let refused = queue.publish(TOPIC, frame(number)).await.unwrap_err();
         assert!(matches!(&refused, PublishError::Storage { passes: false, .. }), "{refused}");
-        assert!(!refused.is_retryable());
+        assert!(refused.is_retryable(), "the queue is restarted");
     }
     disk.fail_all(Op::SyncData, None);
+    let reason = timeout(LIMIT, queue.failed()).await.expect("it is told");
+    assert!(reason.contains("poisoned"), "{reason}");
     assert_eq!(queue.health().status, HealthStatus::Unhealthy);
     assert!(queue.health().reasons[0].contains("poisoned"), "{:?}", queue.health());
     assert_eq!(settle(&mut consumer, 1).await, [0], "what is held is served");
@@ -251,6 +255,21 @@ async fn a_failed_sync_ends_taking_but_not_giving() {
     let (queue, opened) = open(&disk.crashed(0), |_| {}).await;
     assert_eq!(opened.frames, 1, "its acknowledgement could not be kept");
     assert!(!queue.publish(TOPIC, frame(1)).await.unwrap().duplicate);
+}
+
+#[tokio::test]
+async fn a_receive_ends_after_some_megabytes_whatever_the_credits() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| config.segment_len = 8 << 20).await;
+    let mut consumer = join(&queue, "g").await;
+    for _ in 0..12 {
+        queue.publish(TOPIC, Frame::new(ContentType::Batch, 1, vec![7; 1 << 20])).await.unwrap();
+    }
+    let mut received = Vec::new();
+    while received.iter().sum::<usize>() < 12 {
+        received.push(timeout(LIMIT, consumer.receive()).await.unwrap().unwrap().len());
+    }
+    assert_eq!(received, [4, 4, 4]);
 }
 
 #[tokio::test]

@@ -13,6 +13,9 @@ use super::stored::Lent;
 use super::terms::{ConsumerId, Delivery, DeliveryId};
 use crate::frame::Millis;
 
+/// Bytes after which a receive ends; what is not in memory has to be read at once.
+const RECEIVE_BYTES: u64 = 4 << 20;
+
 #[derive(Clone, Copy)]
 enum Next {
     /// A part that failed before: due then, beyond half of the credits or not.
@@ -25,13 +28,17 @@ impl Group {
     /// Leases to `id` what its credits allow. Nothing if it is no member.
     pub(super) fn grant(&mut self, env: &mut Env, shelf: &mut Shelf, id: ConsumerId) -> Vec<Lent<Delivery>> {
         let mut deliveries = Vec::new();
-        let mut granted = 0;
-        while let Some((next, count)) = self.next(shelf, id) {
+        let (mut granted, mut bytes) = (0, 0);
+        while bytes < RECEIVE_BYTES
+            && let Some((next, count)) = self.next(shelf, id)
+        {
             if granted > 0 && self.members.get(&id).is_none_or(|member| granted + count > member.max_batch) {
                 break;
             }
             let Some(delivery) = self.lease(env, shelf, id, next) else { break };
             granted += count;
+            let entry = shelf.entries.get(&delivery.item.id.offset);
+            bytes += entry.map_or(0, |entry| entry.stored.cost);
             deliveries.push(delivery);
         }
         deliveries
@@ -102,7 +109,7 @@ impl Group {
         let entry = shelf.entries.get(&key.0)?;
         let (frame, home) = entry.stored.lend();
         let item = Delivery {
-            id: DeliveryId { offset: key.0, part: key.1, token: part.token },
+            id: DeliveryId { offset: key.0, part: key.1, token: part.token.into() },
             topic: Arc::clone(&shelf.name),
             frame,
             rows: part.rows.clone(),

@@ -234,8 +234,9 @@ impl Group {
         let held =
             |part: &Part| matches!(&part.state, PartState::Leased(lease) if lease.consumer == consumer);
         let parts = self.parts.range(..=(offset, u32::MAX)).filter(|(_, part)| held(part));
-        let ids: Vec<_> =
-            parts.map(|(key, part)| DeliveryId { offset: key.0, part: key.1, token: part.token }).collect();
+        let ids: Vec<_> = parts
+            .map(|(key, part)| DeliveryId { offset: key.0, part: key.1, token: part.token.into() })
+            .collect();
         ids.into_iter().map(|id| self.ack(env, shelf, id, None)).sum()
     }
 
@@ -248,7 +249,7 @@ impl Group {
     ) -> Result<u64, NeverDelivered> {
         let key = (nack.id.offset, nack.id.part);
         let Some(part) = self.find(shelf, nack.id)? else { return Ok(0) };
-        if part.token != nack.id.token || !matches!(part.state, PartState::Leased(_)) {
+        if u64::from(part.token) != nack.id.token || !matches!(part.state, PartState::Leased(_)) {
             return Ok(0);
         }
         let failure = match nack.kind {
@@ -299,7 +300,7 @@ impl Group {
         if self.find(shelf, id)?.is_none() {
             return Ok(false);
         }
-        let Some(part) = self.parts.get_mut(&key).filter(|part| part.token == id.token) else {
+        let Some(part) = self.parts.get_mut(&key).filter(|part| u64::from(part.token) == id.token) else {
             return Ok(false);
         };
         let PartState::Leased(lease) = &mut part.state else { return Ok(false) };
@@ -335,7 +336,7 @@ impl Group {
         let never = id.offset < self.start || id.offset >= self.cursor || id.token == 0;
         let part = self.parts.get(&(id.offset, id.part));
         let from_the_future = match part {
-            Some(part) => id.token > part.token,
+            Some(part) => id.token > u64::from(part.token),
             None => shelf
                 .entries
                 .get(&id.offset)

@@ -33,13 +33,26 @@ pub struct DeliveryId {
     pub offset: u64,
     /// Which part of the frame: 0 is the frame, others are rows that were refused apart from the rest.
     pub part: u32,
+    /// The how-manieth delivery of this part, from 1. In the upper half, a consumer of a queue elsewhere notes on which
+    /// of its connections it received it, from 0; that never travels.
+    pub token: u64,
+}
+
+impl DeliveryId {
+    /// The same delivery, as received on a connection.
+    pub(crate) fn of_session(self, session: u32) -> Self {
+        Self { token: u64::from(session) << u32::BITS | u64::from(self.count()), ..self }
+    }
+
     /// The how-manieth delivery of this part, from 1.
-    pub token: u32,
+    pub(crate) fn count(self) -> u32 {
+        u32::try_from(self.token & u64::from(u32::MAX)).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for DeliveryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-{}", self.offset, self.part, self.token)
+        write!(f, "{}-{}-{}", self.offset, self.part, self.count())
     }
 }
 
@@ -265,8 +278,8 @@ pub enum PublishError {
     /// A frame of no messages.
     #[error("frame has no messages")]
     NoMessages,
-    /// A frame that the topic can never hold.
-    #[error("frame of {messages} messages and {bytes} bytes is beyond the topic's bound")]
+    /// A frame that the topic can never hold, or the queue's limit of a frame does not let through.
+    #[error("frame of {messages} messages and {bytes} bytes is larger than what the queue takes")]
     TooLarge {
         /// Messages in it.
         messages: u32,
@@ -316,9 +329,10 @@ pub enum PublishError {
 }
 
 impl PublishError {
-    /// Whether the same frame, stamped, is worth sending again.
+    /// Whether the same frame, stamped, is worth sending again. A queue that cannot store is restarted or mended, so
+    /// that whoever holds the frame does not throw it away for that.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::Unavailable { .. } | Self::Storage { passes: true, .. })
+        matches!(self, Self::Full { .. } | Self::Unavailable { .. } | Self::Storage { .. })
     }
 }
 

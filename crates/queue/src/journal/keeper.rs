@@ -492,6 +492,11 @@ impl Keeper {
         homes
     }
 
+    /// Why the log takes nothing more, if it does not.
+    pub(crate) fn poisoned(&self) -> Option<Arc<str>> {
+        self.poisoned.clone()
+    }
+
     /// Adds what is not well with the log.
     pub(crate) fn judge(&self, now: Millis, health: &mut Health) {
         let trouble = self.trouble.as_ref().filter(|(at, _)| now.since(*at) < TROUBLE_SHOWS);

@@ -122,7 +122,7 @@ impl HttpProducer {
         if status == StatusCode::OK {
             self.taken(&body)
         } else {
-            Err(self.not_taken(status, &headers, &body))
+            Err(self.not_taken(frame, status, &headers, &body))
         }
     }
 
@@ -145,7 +145,13 @@ impl HttpProducer {
         Ok(Receipt { offset: answer.offsets.first().copied(), durability, duplicate: answer.duplicate })
     }
 
-    fn not_taken(&self, status: StatusCode, headers: &HeaderMap, body: &Bytes) -> PublishError {
+    fn not_taken(
+        &self,
+        frame: &Frame,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> PublishError {
         let told: Option<Told> = serde_json::from_slice(body).ok();
         let reason = told.as_ref().map_or_else(
             || {
@@ -160,6 +166,9 @@ impl HttpProducer {
             Some("storage") => PublishError::Storage { reason: reason.into(), passes: retry_after.is_some() },
             _ if status == StatusCode::TOO_MANY_REQUESTS => {
                 PublishError::Full { topic: Arc::clone(&self.topic), retry_after }
+            }
+            _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
+                PublishError::TooLarge { messages: frame.count, bytes: frame.cost_bytes() }
             }
             _ if status == StatusCode::REQUEST_TIMEOUT || status.is_server_error() => self.away(&reason),
             _ => refused(reason),

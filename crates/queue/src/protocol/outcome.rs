@@ -41,8 +41,8 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
         PublishError::Topic(_)
         | PublishError::ProducerId { .. }
         | PublishError::NoMessages
-        | PublishError::TooLarge { .. }
         | PublishError::Refused { .. } => (Code::InvalidArgument, None),
+        PublishError::TooLarge { .. } => (Code::OutOfRange, None),
     };
     // Where the client's error says the rest itself, only the reason travels.
     let message = match error {
@@ -69,14 +69,15 @@ pub(crate) fn status_of(refusal: v1::Refusal) -> Status {
     status
 }
 
-/// Why a queue elsewhere did not take a frame.
-pub(crate) fn publish_error(topic: &Arc<str>, refusal: v1::Refusal) -> PublishError {
+/// Why a queue elsewhere did not take a frame of so many messages and bytes.
+fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::Refusal) -> PublishError {
     let retry_after = Some(Duration::from_millis(refusal.retry_after_ms.into())).filter(|at| !at.is_zero());
     let reason: Arc<str> = refusal.message.into();
     match i32::try_from(refusal.code).map_or(Code::Unknown, Code::from) {
         Code::ResourceExhausted if retry_after.is_some() => {
             PublishError::Full { topic: Arc::clone(topic), retry_after }
         }
+        Code::OutOfRange => PublishError::TooLarge { messages, bytes },
         Code::Internal | Code::DataLoss => PublishError::Storage { reason, passes: retry_after.is_some() },
         _ if retry_after.is_some() => PublishError::Unavailable { reason },
         _ => PublishError::Refused { reason },
@@ -101,8 +102,12 @@ pub(crate) fn reply(outcome: &Result<Receipt, PublishError>) -> v1::PublishReply
     v1::PublishReply { outcome: Some(outcome) }
 }
 
-/// What an answer of a queue elsewhere says.
-pub(crate) fn outcome_of(topic: &Arc<str>, reply: v1::PublishReply) -> Result<Receipt, PublishError> {
+/// What a queue elsewhere says of a frame of so many messages and bytes.
+pub(crate) fn outcome_of(
+    topic: &Arc<str>,
+    size: (u32, u64),
+    reply: v1::PublishReply,
+) -> Result<Receipt, PublishError> {
     let strange =
         |what: &str| Err(PublishError::Unavailable { reason: format!("answer without {what}").into() });
     match reply.outcome {
@@ -115,7 +120,7 @@ pub(crate) fn outcome_of(topic: &Arc<str>, reply: v1::PublishReply) -> Result<Re
             };
             Ok(Receipt { offset: receipt.offset, durability, duplicate: receipt.duplicate })
         }
-        Some(v1::publish_reply::Outcome::Refusal(refusal)) => Err(publish_error(topic, refusal)),
+        Some(v1::publish_reply::Outcome::Refusal(refusal)) => Err(publish_error(topic, size, refusal)),
         None => strange("an outcome"),
     }
 }
@@ -182,10 +187,14 @@ mod tests {
             (PublishError::Closed, PublishError::Unavailable { reason: "queue is shutting down".into() }),
             (PublishError::Topic(NameError::Empty), refused("topic for publish: name is empty")),
             (PublishError::NoMessages, refused("frame has no messages")),
+            (
+                PublishError::TooLarge { messages: 7, bytes: 99 },
+                PublishError::TooLarge { messages: 7, bytes: 99 },
+            ),
             (PublishError::TooManyTopics { limit: 3 }, refused("queue has its 3 topics already")),
         ] {
             let sent = reply(&Err(here.clone()));
-            let came = outcome_of(&topic, sent).unwrap_err();
+            let came = outcome_of(&topic, (7, 99), sent).unwrap_err();
             assert_eq!(came, there);
             assert_eq!(came.is_retryable(), here.is_retryable() || here == PublishError::Closed, "{here}");
         }

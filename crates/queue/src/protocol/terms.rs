@@ -146,7 +146,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
 
 /// A delivery's name.
 pub(crate) fn delivery_id(id: DeliveryId) -> v1::DeliveryId {
-    v1::DeliveryId { offset: id.offset, part: id.part, token: id.token }
+    v1::DeliveryId { offset: id.offset, part: id.part, token: id.count() }
 }
 
 /// The delivery that a name says.
@@ -160,7 +160,7 @@ pub(crate) fn ids_of(ids: Vec<v1::DeliveryId>) -> Vec<DeliveryId> {
 }
 
 fn read_id(id: v1::DeliveryId) -> DeliveryId {
-    DeliveryId { offset: id.offset, part: id.part, token: id.token }
+    DeliveryId { offset: id.offset, part: id.part, token: id.token.into() }
 }
 
 /// Rows of a frame.
@@ -277,7 +277,7 @@ mod tests {
         ) {
             let rows: Rows = some.into_iter().filter(|row| *row < frame.count).collect();
             prop_assume!(!rows.is_empty());
-            let id = DeliveryId { offset: 7, part: 1, token: attempt };
+            let id = DeliveryId { offset: 7, part: 1, token: attempt.into() };
             let (published_at, deadline) = (Millis(5), Millis(1_030));
             let topic: Arc<str> = "t".into();
             let sent =

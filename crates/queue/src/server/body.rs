@@ -130,7 +130,8 @@ pub(crate) fn unpack(body: Bytes, coding: Coding, limit: usize, share: &mut Shar
     }
 }
 
-fn unzstd<R: BufRead>(packed: R) -> Result<zstd::stream::read::Decoder<'static, R>, Refusal> {
+/// Unpacks with a bound on the memory that it takes.
+pub(crate) fn unzstd<R: BufRead>(packed: R) -> Result<zstd::stream::read::Decoder<'static, R>, Refusal> {
     let broken = |_| Refusal::Packing { coding: "zstd" };
     let mut unpacking = zstd::stream::read::Decoder::with_buffer(packed).map_err(broken)?;
     unpacking.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(broken)?;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 
 use super::admin::{Named, spelled};
-use super::body::receive;
+use super::body::{receive, unzstd};
 use super::http::Served;
 use super::refusal::Refusal;
 use crate::broker::{AdminError, DeadLetter, DeadSelection, Replayed};
@@ -111,9 +111,14 @@ pub(crate) async fn list(
             number.ok_or_else(|| Refusal::parameter("limit", text, allowed()))?
         }
     };
+    // Before anything is read: what is read may be long.
+    let reader = served.reader().await?;
     let found = gather(served.queue(), &topic, from, limit).await?;
-    let _reader = served.reader().await?;
-    tokio::task::spawn_blocking(move || shown(found, limit)).await.map(Json).map_err(|_| Refusal::Crashed)
+    let work = move || {
+        let _reader = reader;
+        shown(found, limit)
+    };
+    tokio::task::spawn_blocking(work).await.map(Json).map_err(|_| Refusal::Crashed)
 }
 
 /// Letters from an id on.
@@ -202,7 +207,7 @@ fn messages(frame: &Frame, rows: &Rows) -> Option<Vec<Box<RawValue>>> {
     let document: &[u8] = match frame.encoding {
         Encoding::Identity => &frame.payload,
         Encoding::Zstd => {
-            let unpacking = zstd::stream::read::Decoder::with_buffer(frame.payload.as_ref()).ok()?;
+            let unpacking = unzstd(frame.payload.as_ref()).ok()?;
             unpacking.take(UNPACKED_MAX + 1).read_to_end(&mut unpacked).ok()?;
             &unpacked
         }
@@ -237,7 +242,7 @@ pub(crate) struct ReplayAnswer {
     without_group: usize,
     /// Letters left because the topic is full.
     without_room: usize,
-    /// Letters that were not come to in time, because of the rate: ask again.
+    /// Letters that were not come to, because of the rate: ask again. There may be more.
     left: usize,
 }
 
@@ -298,11 +303,12 @@ async fn replay_slowly(
     answer: &mut ReplayAnswer,
 ) -> Result<(), AdminError> {
     let letters = sizes(queue, topic, selection).await?;
+    let unseen = unseen(queue, topic, selection, &letters).await?;
     let until = Instant::now() + REPLAY_TIME;
     let mut next = Instant::now();
     for (done, (id, messages)) in letters.iter().copied().enumerate() {
         if next > until {
-            answer.left = letters.len() - done;
+            answer.left = letters.len() - done + unseen;
             return Ok(());
         }
         sleep_until(next).await;
@@ -311,7 +317,20 @@ async fn replay_slowly(
         let time = Duration::try_from_secs_f64(messages as f64 / rate);
         next += time.unwrap_or(REPLAY_TIME).min(2 * REPLAY_TIME);
     }
+    answer.left = unseen;
     Ok(())
+}
+
+/// How many of the letters that are meant are known to be behind those that one request comes to.
+async fn unseen(
+    queue: &Queue,
+    topic: &str,
+    selection: &DeadSelection,
+    seen: &[(u64, u64)],
+) -> Result<usize, AdminError> {
+    let DeadSelection::Oldest(count) = selection else { return Ok(0) };
+    let Some((last, _)) = seen.last().filter(|_| seen.len() < *count) else { return Ok(0) };
+    Ok(queue.dead_letters(topic, last.saturating_add(1), 1).await?.len())
 }
 
 /// Id and number of messages of the letters that are meant.

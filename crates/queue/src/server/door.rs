@@ -117,6 +117,7 @@ impl Door {
         let permission = match Right::needed(request.method(), request.uri().path()) {
             Right::Open => None,
             Right::Read => Some(Permission::Look),
+            Right::ReadMessages => Some(Permission::Read),
             Right::Publish => Some(Permission::Publish),
             Right::Manage => Some(Permission::Administer),
         };

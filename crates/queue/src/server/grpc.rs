@@ -62,12 +62,11 @@ impl v1::queue_server::Queue for Grpc {
         let outcome = match self.limits.check(frame) {
             Err(error) => Err(error),
             Ok(frame) => {
-                let rests = caller.pace.as_ref().and_then(|pace| pace.take(frame.count));
-                let outcome = self.queue.publish(&topic, frame).await;
-                if let Some(until) = rests {
+                // Before, so that a client that does not wait for its answer waits all the same.
+                if let Some(until) = caller.pace.as_ref().and_then(|pace| pace.take(frame.count)) {
                     tokio::time::sleep_until(until).await;
                 }
-                outcome
+                self.queue.publish(&topic, frame).await
             }
         };
         self.meter.published(Protocol::Grpc, began.elapsed());
@@ -115,11 +114,9 @@ impl v1::queue_server::Queue for Grpc {
 impl Limits {
     fn check(self, frame: Option<v1::Frame>) -> Result<Frame, PublishError> {
         let refused = |reason: String| PublishError::Refused { reason: reason.into() };
-        if let Some(len) =
-            frame.as_ref().map(|frame| frame.payload.len()).filter(|len| *len > self.frame_bytes)
-        {
-            let max = self.frame_bytes;
-            return Err(refused(format!("frame.payload has {len} bytes, at most {max} are allowed")));
+        if let Some(frame) = frame.as_ref().filter(|frame| frame.payload.len() > self.frame_bytes) {
+            let bytes = u64::try_from(frame.payload.len()).unwrap_or(u64::MAX);
+            return Err(PublishError::TooLarge { messages: frame.count, bytes });
         }
         protocol::published(frame).map_err(|malformed| refused(malformed.to_string()))
     }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde_json::json;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::Budget;
 use super::metrics::Meter;
@@ -51,8 +51,10 @@ impl Default for HttpLimits {
 pub enum Right {
     /// None: whether the queue is well is nobody's secret.
     Open,
-    /// To look.
+    /// To look at numbers and names.
     Read,
+    /// To look at messages.
+    ReadMessages,
     /// To hand over messages.
     Publish,
     /// To change or throw away what is held.
@@ -66,6 +68,8 @@ impl Right {
         match path {
             "/health" if looks => Self::Open,
             _ if path.starts_with("/publish/") => Self::Publish,
+            // Deeper than the groups of a topic are its dead letters, which are messages of anyone.
+            _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => Self::ReadMessages,
             _ if looks => Self::Read,
             _ => Self::Manage,
         }
@@ -81,7 +85,7 @@ struct Inner {
     queue: Queue,
     limits: HttpLimits,
     bodies: Budget,
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
     meter: Arc<Meter>,
 }
 
@@ -102,16 +106,17 @@ impl Served {
         &self.0.meter
     }
 
-    /// Waits for a turn to read a long body.
-    pub(crate) async fn reader(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let turn = tokio::time::timeout(self.0.limits.request_time, self.0.readers.acquire()).await;
+    /// Waits for a turn to read a long body, or letters. It goes with the work, which does not end with the request.
+    pub(crate) async fn reader(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let readers = Arc::clone(&self.0.readers);
+        let turn = tokio::time::timeout(self.0.limits.request_time, readers.acquire_owned()).await;
         turn.ok().and_then(Result::ok).ok_or(Refusal::Overloaded)
     }
 }
 
 /// All paths. Who may ask what is for the caller to see to, by [`Right::needed`].
 pub fn router(queue: Queue, limits: HttpLimits, meter: Arc<Meter>) -> Router {
-    let (bodies, readers) = (Budget::new(limits.bodies_bytes), Semaphore::new(READERS));
+    let (bodies, readers) = (Budget::new(limits.bodies_bytes), Arc::new(Semaphore::new(READERS)));
     let served = Served(Arc::new(Inner { queue, limits, bodies, readers, meter }));
     Router::new()
         .route("/", get(index))

@@ -123,10 +123,11 @@ async fn read(
     let intake = if received.len() <= INLINE_MAX && heading.coding == Coding::Identity {
         take(&received, &heading)?
     } else {
-        let _reader = served.reader().await?;
+        let reader = served.reader().await?;
         // The budget is held until the work is over, whether or not the client still waits.
         let mut share = std::mem::replace(share, served.bodies().share());
         let work = move || {
+            let _reader = reader;
             let document = unpack(received, heading.coding, limits.unpacked_bytes, &mut share)?;
             Ok::<_, Refusal>((take(&document, &heading)?, share))
         };
@@ -200,7 +201,9 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
     Json(Published { progress, durability, offsets, duplicate }).into_response()
 }
 
-/// Hands over frame by frame, and awaits them together. After the first that is not taken there are no others.
+/// Hands over frame by frame, and awaits them together. After the first that is refused at once there are no others; on
+/// disk, those behind one that could not be stored may have been: then they are not counted, and sent again they are there
+/// twice.
 async fn publish_in_order(
     served: &Served,
     topic: &str,

@@ -13,13 +13,16 @@ pub enum Permission {
     Publish,
     /// Receive and acknowledge.
     Subscribe,
-    /// Look at what is held.
+    /// Look at numbers and names.
     Look,
+    /// See messages that are held.
+    Read,
     /// Change or throw away what is held.
     Administer,
 }
 
-/// The tokens that may do something. An empty list lets nobody. Every token that may do something may look.
+/// The tokens that may do something. An empty list lets nobody. Every token that may do something may look; to see messages
+/// takes one that may subscribe or administer.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
     /// May publish.
@@ -61,7 +64,12 @@ impl Tokens {
         ];
         let known = lists.iter().any(|(_, among)| *among);
         let may = |(of, among): &(Permission, bool)| {
-            *among && (*of == permission || permission == Permission::Look)
+            let includes = match permission {
+                Permission::Look => true,
+                Permission::Read => *of != Permission::Publish,
+                _ => *of == permission,
+            };
+            *among && includes
         };
         match (lists.iter().any(may), known) {
             (true, _) => Ok(()),
@@ -90,6 +98,8 @@ mod tests {
         assert_eq!(check("bearer both", Permission::Administer), Ok(()));
         assert_eq!(check("Bearer both", Permission::Subscribe), Ok(()));
         assert_eq!(check("Bearer p", Permission::Look), Ok(()));
+        assert_eq!(check("Bearer p", Permission::Read), Err(Denied::Forbidden));
+        assert_eq!(check("Bearer s", Permission::Read), Ok(()));
         assert_eq!(check("Bearer p", Permission::Subscribe), Err(Denied::Forbidden));
         assert_eq!(check("Bearer s", Permission::Administer), Err(Denied::Forbidden));
         assert_eq!(check("Bearer q", Permission::Look), Err(Denied::Unknown));

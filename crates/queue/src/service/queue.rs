@@ -288,6 +288,12 @@ impl Queue {
         self.shared().health()
     }
 
+    /// Waits until the queue can store nothing more until it is opened anew; why, in words. For ever in memory, and
+    /// while all is well.
+    pub async fn failed(&self) -> Arc<str> {
+        self.shared().failed().await
+    }
+
     /// Takes nothing more and ends the queue's task; from then on receivers and publishers are told that the queue is
     /// closed. A second call finds nothing left to do.
     ///

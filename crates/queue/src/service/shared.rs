@@ -25,6 +25,8 @@ pub(super) struct Shared {
     /// The driver sleeps too long.
     rearm: Notify,
     journal: Option<Journal>,
+    /// The log takes nothing more.
+    failed: CancellationToken,
 }
 
 struct State {
@@ -70,7 +72,13 @@ impl Shared {
 
     fn new(broker: Broker, clock: Clock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
         let state = State { broker, armed: None, signals: HashMap::default(), keeper };
-        Self { state: Mutex::new(state), clock, rearm: Notify::new(), journal }
+        Self {
+            state: Mutex::new(state),
+            clock,
+            rearm: Notify::new(),
+            journal,
+            failed: CancellationToken::new(),
+        }
     }
 
     pub(super) fn journal(&self) -> Option<&Journal> {
@@ -96,6 +104,9 @@ impl Shared {
         let State { broker, keeper, .. } = &mut *state;
         if let (Some(journal), Some(keeper)) = (&self.journal, keeper) {
             keeper.keep_facts(journal, broker, self.clock.now(), None, &self.append());
+            if keeper.poisoned().is_some() {
+                self.failed.cancel();
+            }
         }
         state.notify();
         let next = state.next_deadline();
@@ -287,6 +298,13 @@ impl Shared {
             }
             notified.await;
         }
+    }
+
+    /// Waits until the log takes nothing more; why.
+    pub(super) async fn failed(&self) -> Arc<str> {
+        self.failed.cancelled().await;
+        let state = lock(&self.state);
+        state.keeper.as_ref().and_then(Keeper::poisoned).unwrap_or_default()
     }
 
     pub(super) fn health(self: &Arc<Self>) -> Health {

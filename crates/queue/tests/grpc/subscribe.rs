@@ -46,8 +46,7 @@ async fn publishes_called_at_once_are_pipelined_and_each_gets_its_own_answer() {
         match outcome {
             Ok(receipt) => assert!(count(n) == 1 && receipt.offset.is_some()),
             Err(error) => {
-                let too_large = "frame of 1001 messages and 356 bytes is beyond the topic's bound";
-                assert_eq!(*error, PublishError::Refused { reason: too_large.into() });
+                assert_eq!(*error, PublishError::TooLarge { messages: 1_001, bytes: 356 });
             }
         }
     }

@@ -40,7 +40,7 @@ async fn a_call_that_fails_says_which_field_and_when_to_come_again() {
         ),
         (request("", Some(json("{}"))), Code::InvalidArgument, "topic for publish: name is empty"),
         (request(TOPIC, None), Code::InvalidArgument, "frame is missing"),
-        (request(TOPIC, Some(many())), Code::InvalidArgument, "frame of 9 messages"),
+        (request(TOPIC, Some(many())), Code::OutOfRange, "frame of 9 messages"),
         (request(TOPIC, Some(stamped(""))), Code::InvalidArgument, "producer id of 0 bytes"),
         (request(TOPIC, Some(json("{}"))), Code::ResourceExhausted, "topic gpu-telemetry is full"),
     ];

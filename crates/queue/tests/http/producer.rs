@@ -101,8 +101,8 @@ async fn what_the_queue_answers_is_told_as_it_would_be_in_process() {
         PublishError::Refused { reason } => reason.to_string(),
         other => panic!("{other}"),
     };
-    let text = refused(producer.publish(json(11)).await.unwrap_err());
-    assert!(text.contains("bound"), "{text}");
+    let large = producer.publish(json(11)).await.unwrap_err();
+    assert!(matches!(large, PublishError::TooLarge { messages: 11, .. }), "{large}");
     let text = refused(producer.publish(Frame::new(ContentType::Batch, 1, "no batch")).await.unwrap_err());
     assert!(text.contains("GVB1"), "{text}");
     let mixed = format!("[{},7]", message(0));

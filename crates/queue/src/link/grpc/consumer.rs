@@ -42,7 +42,9 @@ const FORGET_AFTER: Duration = Duration::from_mins(10);
 /// [`Consumer::receive`] connects, and connects anew when the connection is lost, until it succeeds or is refused for
 /// good. What was delivered before a loss is delivered again: settling it answers that nothing was settled, or
 /// [`SettleError::ConnectionLost`]; extending it, that its lease is over. Nothing that was delivered on one connection
-/// is ever settled on another: a queue that lost its memory uses the same names again.
+/// is ever settled on another: a queue that lost its memory uses the same names again, so the tokens of the ids that
+/// are handed out here say which connection they are of. An offset says no such thing: [`Consumer::ack_up_to`] is about
+/// what was received since the last connect.
 ///
 /// Deadlines are by this consumer's clock. What takes longer is to be extended by whoever works on it.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub struct GrpcConsumer {
     session: Option<Box<Session>>,
     /// The connection that is being made: it goes on while nobody waits for it.
     opening: JoinSet<Result<Session, Lost>>,
+    /// Connections so far.
+    sessions: u32,
     failures: u32,
 }
 
@@ -69,6 +73,8 @@ struct Subscribing {
 struct Session {
     dial: Arc<Dial>,
     ask: Arc<Subscribing>,
+    /// Which of the consumer's it is.
+    number: u32,
     since: Instant,
     requests: mpsc::Sender<v1::SubscribeRequest>,
     answers: Answers<v1::SubscribeReply>,
@@ -104,18 +110,19 @@ impl GrpcConsumer {
         crate::name::check(&group).map_err(|source| ConnectError::Name { what: "group", source })?;
         let ask = Arc::new(Subscribing { topic, group, options: *options, clock: Clock::system() });
         let dial = Arc::new(Dial::new(url, access)?);
-        Ok(Self { dial, ask, session: None, opening: JoinSet::new(), failures: 0 })
+        Ok(Self { dial, ask, session: None, opening: JoinSet::new(), sessions: 0, failures: 0 })
     }
 
     /// Connects, after a wait if it failed before.
     async fn connect(&mut self) -> Result<(), ReceiveError> {
         if self.opening.is_empty() {
             let wait = if self.failures == 0 { Duration::ZERO } else { BACKOFF.after(self.failures) };
-            let (dial, ask) = (Arc::clone(&self.dial), Arc::clone(&self.ask));
+            let (dial, ask, number) = (Arc::clone(&self.dial), Arc::clone(&self.ask), self.sessions);
+            self.sessions = number.wrapping_add(1);
             self.opening.spawn(async move {
                 tokio::time::sleep(wait).await;
                 let late = dial.lost("no answer to a new subscription");
-                tokio::time::timeout(OPEN_LIMIT, Session::open(dial, ask)).await.unwrap_or(Err(late))
+                tokio::time::timeout(OPEN_LIMIT, Session::open(dial, ask, number)).await.unwrap_or(Err(late))
             });
         }
         match self.opening.join_next().await {
@@ -189,7 +196,10 @@ impl Consumer for GrpcConsumer {
 
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
         self.settle(|received| {
-            let known: Vec<_> = nacks.iter().filter(|nack| received.has(nack.id)).collect();
+            // No rows are none; sent, they would be all.
+            let means_some = |nack: &&Nack| nack.rows.as_ref().is_none_or(|rows| !rows.is_empty());
+            let known: Vec<_> =
+                nacks.iter().filter(means_some).filter(|nack| received.has(nack.id)).collect();
             let whole = known.iter().filter(|nack| nack.rows.is_none());
             received.take(whole.map(|nack| nack.id).collect::<Vec<_>>());
             let refusals: Vec<_> = known.into_iter().map(protocol::nack).collect();
@@ -241,7 +251,7 @@ impl Consumer for GrpcConsumer {
 }
 
 impl Session {
-    async fn open(dial: Arc<Dial>, ask: Arc<Subscribing>) -> Result<Self, Lost> {
+    async fn open(dial: Arc<Dial>, ask: Arc<Subscribing>, number: u32) -> Result<Self, Lost> {
         let mut client = dial.connect().await?;
         let (requests, mut outgoing) = mpsc::channel(REQUESTS);
         let join = Ask::Join(protocol::join(&ask.topic, &ask.group, &ask.options));
@@ -251,7 +261,7 @@ impl Session {
         let opened = client.subscribe(dial.request(body)).await;
         let answers = Answers::new(opened.map_err(|status| dial.ended(&status))?.into_inner());
         let (held, lost, since) = (Mutex::default(), OnceLock::new(), Instant::now());
-        let session = Self { dial, ask, since, requests, answers, held, lost };
+        let session = Self { dial, ask, number, since, requests, answers, held, lost };
         session.read_until(|held| held.is_joined.then_some(())).await?;
         Ok(session)
     }
@@ -286,6 +296,7 @@ impl Session {
             held.waiting.insert(request, answer);
             (v1::SubscribeRequest { request, what: Some(what) }, answered)
         };
+        let _waiting = Waiting { session: self, request: request.request };
         let exchange = async {
             self.requests.send(request).await.ok()?;
             answer.await.ok()
@@ -294,12 +305,27 @@ impl Session {
             match tokio::time::timeout(ANSWER_LIMIT, self.answers.until(exchange, |reply| self.came(reply)))
                 .await
             {
-                Ok(Ok(Some(settled))) => return protocol::settle_error(settled),
+                Ok(Ok(Some(settled))) => {
+                    return protocol::settle_error(settled).map_err(|error| self.named(error));
+                }
                 Ok(Ok(None)) => self.why(None),
                 Ok(Err(status)) => self.why(status.as_ref()),
                 Err(_) => self.dial.lost("no answer in time"),
             };
         Err(self.end(lost))
+    }
+
+    /// The error with the id that was handed out here.
+    fn named(&self, error: SettleError) -> SettleError {
+        match error {
+            SettleError::Unknown { id, more } => {
+                SettleError::Unknown { id: id.of_session(self.number), more }
+            }
+            SettleError::LeaseOver { id, more } => {
+                SettleError::LeaseOver { id: id.of_session(self.number), more }
+            }
+            other => other,
+        }
     }
 
     fn why(&self, status: Option<&Status>) -> Lost {
@@ -315,7 +341,10 @@ impl Session {
                 let mut read = Vec::new();
                 for delivery in deliveries.deliveries {
                     match protocol::delivery_of(delivery, &self.ask.topic, now) {
-                        Ok(delivery) => read.push(delivery),
+                        Ok(delivery) => {
+                            let id = delivery.id.of_session(self.number);
+                            read.push(Delivery { id, ..delivery });
+                        }
                         // Not settled, so that it becomes a dead letter for a person to see.
                         Err(error) => tracing::warn!(%error, "a delivery that this version does not read"),
                     }
@@ -339,6 +368,18 @@ impl Session {
         self.lost.get_or_init(|| lost);
         self.held().waiting.clear();
         SettleError::ConnectionLost
+    }
+}
+
+/// A request that is forgotten when nobody waits for its answer any more.
+struct Waiting<'a> {
+    session: &'a Session,
+    request: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.session.held().waiting.remove(&self.request);
     }
 }
 

@@ -73,6 +73,8 @@ struct Outgoing {
 #[derive(Debug)]
 struct Waiting {
     answer: oneshot::Sender<Result<Receipt, PublishError>>,
+    /// Messages and bytes of the frame.
+    size: (u32, u64),
     _slot: OwnedSemaphorePermit,
 }
 
@@ -170,9 +172,8 @@ impl Producer for GrpcProducer {
             let slot = self.wait(&session, Arc::clone(&session.window).acquire_owned()).await?;
             let Ok(slot) = slot else { continue };
             if frame.payload.len() > session.max_frame_bytes {
-                let (len, max) = (frame.payload.len(), session.max_frame_bytes);
-                let reason = format!("frame of {len} bytes, the queue takes at most {max}");
-                return Err(PublishError::Refused { reason: reason.into() });
+                let bytes = u64::try_from(frame.payload.len()).unwrap_or(u64::MAX);
+                return Err(PublishError::TooLarge { messages: frame.count, bytes });
             }
             match session.send(&self.topic, &frame, &self.stamps, slot) {
                 Some(answer) => {
@@ -216,7 +217,8 @@ impl Session {
         outgoing.requests.try_send(protocol::publish_request(topic, &frame)).ok()?;
         outgoing.is_named = true;
         let (answer, answered) = oneshot::channel();
-        outgoing.waiting.push_back(Waiting { answer, _slot: slot });
+        let size = (frame.count, frame.cost_bytes());
+        outgoing.waiting.push_back(Waiting { answer, size, _slot: slot });
         Some(answered)
     }
 
@@ -225,7 +227,7 @@ impl Session {
         let first = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).waiting.pop_front();
         if let Some(waiting) = first {
             // Whoever asked may have stopped waiting.
-            waiting.answer.send(protocol::outcome_of(topic, reply)).ok();
+            waiting.answer.send(protocol::outcome_of(topic, waiting.size, reply)).ok();
         }
     }
 

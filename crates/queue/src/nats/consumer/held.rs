@@ -200,7 +200,7 @@ mod tests {
     fn loan(offset: u64, token: u32, count: u32) -> Arc<Loan> {
         Arc::new(Loan {
             reply: "reply".into(),
-            id: DeliveryId { offset, part: 0, token },
+            id: DeliveryId { offset, part: 0, token: token.into() },
             frame: Arc::new(Frame::new(ContentType::Json, count, "[]")),
             rows: Rows::all(count),
             attempt: token,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn id(offset: u64, token: u32) -> DeliveryId {
-        DeliveryId { offset, part: 0, token }
+        DeliveryId { offset, part: 0, token: token.into() }
     }
 
     fn held(now: Instant) -> Held {

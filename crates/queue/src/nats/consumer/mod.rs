@@ -218,7 +218,7 @@ impl NatsConsumer {
         let offset = info.stream_sequence;
         let mut loan = Loan {
             reply,
-            id: DeliveryId { offset, part: 0, token },
+            id: DeliveryId { offset, part: 0, token: token.into() },
             frame: Arc::new(Frame::new(ContentType::Json, 1, message.payload.clone())),
             rows: Rows::all(1),
             attempt: token,
