@@ -173,15 +173,13 @@ fn begin(
         let node = Arc::clone(&node);
         move || node.feed(&feed_stopped)
     })?;
-    let has_some = !found.processes.is_empty();
     let tables = ownership.follow(&config.attribution, &machine, found.processes, runtime, stop_asking)?;
-    let tables = tables.map(|tables| (tables, has_some));
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.forced();
     let watching = Arc::clone(&node);
     let findings = found.findings;
     spawn("arrivals", move || {
-        arrivals::watch(&watching, &machine, &forced, findings, tables, &arrivals_stopped);
+        arrivals::watch(&watching, &machine, &forced, findings, tables.as_ref(), &arrivals_stopped);
     })?;
     Ok((node, Background { feed, stop: vec![stop_feed, stop_arrivals] }))
 }

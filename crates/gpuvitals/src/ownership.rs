@@ -118,6 +118,11 @@ impl Ownership {
         });
     }
 
+    /// Awaits no more answers of somebody. What he said stands until another's answer comes.
+    fn dismiss(&self, teller: Teller) {
+        self.tellers().retain(|told| told.teller != teller);
+    }
+
     /// Takes an answer, or a failure to answer; logs only what changes.
     fn tell(&self, teller: Teller, now: Moment, answer: Result<Vec<(GpuName, Owner)>, String>) {
         let mut tellers = self.tellers();
@@ -203,20 +208,26 @@ impl Ownership {
         }
     }
 
-    /// Follows each table that comes, on a thread of its own, until whoever sends them is gone. A driver that hangs keeps its
-    /// thread and nothing else; what it said before is forgotten.
+    /// Follows each table that comes, on a thread of its own, until whoever sends them is gone. One takes the place of that of
+    /// the same vendor before it. A driver that hangs keeps its thread and nothing else; what it said before is forgotten.
     fn follow_all(self: &Arc<Self>, slurm: &Slurm, tables: &Receiver<Box<dyn ProcessTable>>) {
-        let mut stops = Vec::new();
+        let mut followers: Vec<(&'static str, Teller, SyncSender<()>)> = Vec::new();
+        let mut met = 0;
         loop {
             match tables.recv_timeout(JOBS_PAUSE) {
                 Ok(table) => {
-                    let teller = (SLURM, stops.len());
+                    let vendor = table.vendor();
+                    for (_, before, _) in followers.extract_if(.., |(known, ..)| *known == vendor) {
+                        self.dismiss(before);
+                    }
+                    let teller = (SLURM, met);
+                    met += 1;
                     let (stop, stopped) = sync_channel(0);
                     let (ownership, slurm) = (Arc::clone(self), slurm.clone());
                     self.expect(teller, Moment::now());
                     let thread = std::thread::Builder::new().name(format!("jobs-{}", teller.1));
                     match thread.spawn(move || ownership.follow_jobs(teller, &slurm, table, &stopped)) {
-                        Ok(_) => stops.push(stop),
+                        Ok(_) => followers.push((vendor, teller, stop)),
                         Err(error) => {
                             tracing::error!(%error, "the jobs of a vendor's GPUs are not followed");
                         }
@@ -349,12 +360,16 @@ mod tests {
     use super::*;
 
     /// A table that says when it is read, and hangs then if it is to.
-    struct Table(SyncSender<()>, Option<Receiver<()>>);
+    struct Table(&'static str, SyncSender<()>, Option<Receiver<()>>);
 
     impl ProcessTable for Table {
+        fn vendor(&self) -> &'static str {
+            self.0
+        }
+
         fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
-            self.0.send(()).unwrap();
-            if let Some(hangs) = &self.1 {
+            self.1.send(()).unwrap();
+            if let Some(hangs) = &self.2 {
                 let _let_go = hangs.recv();
             }
             Ok(Vec::new())
@@ -367,14 +382,37 @@ mod tests {
         let (_let_go, hangs) = sync_channel(0);
         let ((hung, hung_read), (well, well_read)) = (sync_channel(1), sync_channel(1));
         let (tables, arriving) = sync_channel::<Box<dyn ProcessTable>>(2);
-        tables.send(Box::new(Table(hung, Some(hangs)))).unwrap();
+        tables.send(Box::new(Table("nvidia", hung, Some(hangs)))).unwrap();
         let following = std::thread::spawn({
             let ownership = Arc::clone(&ownership);
             move || ownership.follow_all(&Slurm::new(Path::new("/nonexistent")), &arriving)
         });
         hung_read.recv_timeout(Duration::from_mins(1)).unwrap();
-        tables.send(Box::new(Table(well, None))).unwrap();
+        tables.send(Box::new(Table("amd", well, None))).unwrap();
         well_read.recv_timeout(Duration::from_mins(1)).unwrap();
+        drop(tables);
+        following.join().unwrap();
+    }
+
+    #[test]
+    fn a_table_that_knows_more_gpus_takes_the_place_of_the_one_before() {
+        let ownership = Arc::new(Ownership::new());
+        let (tables, arriving) = sync_channel::<Box<dyn ProcessTable>>(3);
+        let following = std::thread::spawn({
+            let ownership = Arc::clone(&ownership);
+            move || ownership.follow_all(&Slurm::new(Path::new("/nonexistent")), &arriving)
+        });
+        let minute = Duration::from_mins(1);
+        let mut reads = Vec::new();
+        for vendor in ["nvidia", "amd", "nvidia"] {
+            let (told, read) = sync_channel(1);
+            tables.send(Box::new(Table(vendor, told, None))).unwrap();
+            read.recv_timeout(minute).unwrap();
+            reads.push(read);
+        }
+        assert_eq!(reads[0].recv_timeout(minute), Err(RecvTimeoutError::Disconnected), "it is let go of");
+        let tellers: Vec<Teller> = ownership.tellers().iter().map(|told| told.teller).collect();
+        assert_eq!(tellers, [(SLURM, 1), (SLURM, 2)]);
         drop(tables);
         following.join().unwrap();
     }

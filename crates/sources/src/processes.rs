@@ -61,6 +61,9 @@ pub struct GpuProcess {
 
 /// Lists the processes on the GPUs of a vendor. Dear: once a second at most, never on a sampling thread.
 pub trait ProcessTable: Send {
+    /// Whose GPUs these are, as in the `vendor` of their rows. A table that is found later knows all of that vendor's.
+    fn vendor(&self) -> &'static str;
+
     /// The processes now; shares are over the time since the listing before.
     ///
     /// # Errors

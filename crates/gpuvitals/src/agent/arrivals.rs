@@ -28,7 +28,7 @@ pub(crate) fn watch(
     machine: &Machine,
     forced: &[Driver],
     mut findings: Vec<Finding>,
-    mut tables: Option<(Tables, bool)>,
+    tables: Option<&Tables>,
     stop: &Receiver<()>,
 ) {
     let mut before = device_nodes(machine);
@@ -43,14 +43,15 @@ pub(crate) fn watch(
         findings = found.findings;
         match node.add(found.probes) {
             Ok(0) => {}
-            Ok(devices) => tracing::info!(devices, "new devices are sampled"),
-            Err(error) => tracing::error!(error = causes(&error), "a new device is not sampled"),
-        }
-        if let Some((tables, has_some @ false)) = &mut tables {
-            for table in found.processes {
-                // A follower that has no place for one more has enough.
-                *has_some |= tables.try_send(table).is_ok();
+            Ok(devices) => {
+                tracing::info!(devices, "new devices are sampled");
+                // A table knows the GPUs that were there when it was made.
+                for table in found.processes {
+                    // A follower that has no place for one more has enough.
+                    let _taken = tables.map(|tables| tables.try_send(table));
+                }
             }
+            Err(error) => tracing::error!(error = causes(&error), "a new device is not sampled"),
         }
     }
 }

@@ -215,6 +215,10 @@ impl AmdProcesses {
 }
 
 impl ProcessTable for AmdProcesses {
+    fn vendor(&self) -> &'static str {
+        "amd"
+    }
+
     fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
         self.read_at(Moment::now().mono_ns)
     }

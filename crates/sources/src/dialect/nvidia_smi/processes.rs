@@ -83,6 +83,10 @@ impl SmiProcesses {
 }
 
 impl ProcessTable for SmiProcesses {
+    fn vendor(&self) -> &'static str {
+        "nvidia"
+    }
+
     fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
         if self.gpus.is_empty() {
             self.learn()?;

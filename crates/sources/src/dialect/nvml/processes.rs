@@ -121,6 +121,10 @@ impl Processes {
 }
 
 impl ProcessTable for Processes {
+    fn vendor(&self) -> &'static str {
+        "nvidia"
+    }
+
     fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
         let mut processes = Vec::new();
         let mut failure = None;
