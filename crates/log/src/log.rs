@@ -79,6 +79,18 @@ impl Log {
         self.submit(kind, payload, durability, Completion::new(done), WhenFull::Refuse);
     }
 
+    /// [`Log::append_with`] that takes the record also if the queue is full: for records that must not be refused,
+    /// and that the caller bounds in another way. They count against the bounds of the others.
+    pub fn append_exceeding_with(
+        &self,
+        kind: u8,
+        payload: Bytes,
+        durability: Durability,
+        done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
+    ) {
+        self.submit(kind, payload, durability, Completion::new(done), WhenFull::Exceed);
+    }
+
     fn submit(
         &self,
         kind: u8,

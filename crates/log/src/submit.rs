@@ -90,6 +90,8 @@ pub(crate) struct Group {
 pub(crate) enum WhenFull {
     Wait,
     Refuse,
+    /// Take it all the same.
+    Exceed,
 }
 
 #[derive(Default)]
@@ -157,7 +159,8 @@ impl Shared {
                 return Err((LogError::Closed, command));
             }
             let fits = state.bytes == 0 || state.bytes.saturating_add(size) <= self.bytes_max;
-            if fits && state.commands.len() < self.commands_max {
+            let has_room = fits && state.commands.len() < self.commands_max;
+            if has_room || when_full == WhenFull::Exceed {
                 break;
             }
             if when_full == WhenFull::Refuse {

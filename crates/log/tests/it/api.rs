@@ -253,8 +253,13 @@ fn the_queue_is_bounded() {
     let refused = outcomes.lock().expect("lock").pop();
     assert!(matches!(refused, Some(Err(LogError::Full { records: 4, bytes: 8096 }))), "{refused:?}");
     assert_eq!(log.stats().refused, 1);
+    let (exceeds, told) = std::sync::mpsc::channel();
+    let done = Box::new(move |outcome: Result<Appended, LogError>| drop(exceeds.send(outcome)));
+    log.append_exceeding_with(1, vec![0; 2000].into(), Durability::Synced, done);
+    assert_eq!((log.stats().queued, log.stats().refused), (5, 1));
     disk.release_syncs();
     assert_eq!(held.wait().expect("append").sequence, 2);
+    assert_eq!(told.recv().expect("an answer").expect("append").sequence, 7);
     log.close().expect("close");
     let outcomes: Vec<u64> =
         outcomes.lock().expect("lock").drain(..).map(|outcome| outcome.expect("append").sequence).collect();

@@ -128,7 +128,7 @@ impl Broker {
         let Some(topic) = self.topics.get(topic.0) else { return };
         if let Some(group) = topic.groups.get(group) {
             let (name, start, ttl) = (Arc::clone(&group.name), group.start, group.ttl);
-            topic.shelf.note(&mut self.env, What::GroupMade { group: name, start, ttl });
+            topic.shelf.note(&mut self.env, What::GroupMade { group: name, is_new: false, start, ttl });
         }
     }
 

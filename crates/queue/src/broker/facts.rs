@@ -24,10 +24,13 @@ pub struct Fact {
 /// What happened to a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A group was made, or joined while it was not known to be on disk. Of a group that exists it changes nothing.
+    /// A group was made, or joined while it was not known to be on disk.
     GroupMade {
         /// Its name.
         group: Arc<str>,
+        /// Whether it was made just now: one of that name that is known all the same has ended. If not, this changes
+        /// nothing of a group that is known.
+        is_new: bool,
         /// The first frame that it wants.
         start: u64,
         /// How long it outlives its last member.

@@ -129,7 +129,10 @@ impl Image {
     pub fn apply(&mut self, fact: Fact) {
         let topic = self.topic(&fact.topic);
         match fact.what {
-            What::GroupMade { group, start, ttl } => {
+            What::GroupMade { group, is_new, start, ttl } => {
+                if is_new {
+                    topic.end_group(&group);
+                }
                 topic.groups.entry(group).or_insert_with(|| GroupImage {
                     start,
                     ttl,

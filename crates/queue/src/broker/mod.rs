@@ -206,7 +206,9 @@ impl Broker {
             group.join(env, consumer, options);
             if !group.is_safe {
                 let (name, start, ttl) = (Arc::clone(&group.name), group.start, group.ttl);
-                topic.shelf.note(env, What::GroupMade { group: name, start, ttl });
+                topic
+                    .shelf
+                    .note(env, What::GroupMade { group: name, is_new: existing.is_none(), start, ttl });
             }
         }
         self.next_consumer += 1;

@@ -36,18 +36,24 @@ pub(super) fn encode_checkpoint(number: u64, image: &Image, len_max: usize) -> V
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     number: u64,
+    first_sequence: u64,
     next: u32,
     bytes: Vec<u8>,
 }
 
 impl Pieces {
-    /// Takes the next piece; answers the image with the last one. A piece that does not follow the one before begins
+    /// Takes the next piece; answers the image, and the sequence of its first piece, with the last one. A piece that does not follow the one before begins
     /// anew, or is left if it is not a first one.
     ///
     /// # Errors
     ///
     /// If a piece or the image is not of this version, or not what this version writes.
-    pub(super) fn add(&mut self, piece: &[u8], frames_max: u64) -> Result<Option<Image>, Malformed> {
+    pub(super) fn add(
+        &mut self,
+        sequence: u64,
+        piece: &[u8],
+        frames_max: u64,
+    ) -> Result<Option<(u64, Image)>, Malformed> {
         let mut reader = Reader::new(piece);
         reader.version(PIECE_VERSION)?;
         let number = u64::from_le_bytes(reader.fixed()?);
@@ -55,10 +61,10 @@ impl Pieces {
         let is_last = reader.byte()? == 1;
         let part = piece.get(PIECE_HEAD_LEN..).unwrap_or_default();
         if at == 0 {
-            *self = Self { number, next: 0, bytes: Vec::new() };
+            *self = Self { number, first_sequence: sequence, next: 0, bytes: Vec::new() };
         }
         if (number, at) != (self.number, self.next) {
-            *self = Self { number, next: u32::MAX, bytes: Vec::new() };
+            *self = Self { number, next: u32::MAX, ..Self::default() };
             return Ok(None);
         }
         self.next = self.next.saturating_add(1);
@@ -68,7 +74,7 @@ impl Pieces {
         }
         let bytes = std::mem::take(&mut self.bytes);
         self.next = u32::MAX;
-        decode_image(&bytes, frames_max).map(Some)
+        decode_image(&bytes, frames_max).map(|image| Some((self.first_sequence, image)))
     }
 }
 

@@ -43,8 +43,9 @@ fn put_fact(out: &mut Vec<u8>, Fact { topic, what }: &Fact) {
         }
     };
     match what {
-        What::GroupMade { group, start, ttl } => {
+        What::GroupMade { group, is_new, start, ttl } => {
             begin(GROUP_MADE, Some(group));
+            out.push(u8::from(*is_new));
             put_number(out, *start);
             put_ttl(out, *ttl);
         }
@@ -133,7 +134,10 @@ pub(super) fn decode_facts(bytes: &[u8]) -> Result<Vec<Fact>, Malformed> {
 
 fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
     Ok(match tag {
-        GROUP_MADE => What::GroupMade { group: reader.text()?, start: reader.number()?, ttl: reader.ttl()? },
+        GROUP_MADE => {
+            let (group, is_new) = (reader.text()?, reader.byte()? == 1);
+            What::GroupMade { group, is_new, start: reader.number()?, ttl: reader.ttl()? }
+        }
         GROUP_ENDED => What::GroupEnded { group: reader.text()? },
         SETTLED => {
             let (group, start, len) = (reader.text()?, reader.number()?, reader.number()?);

@@ -1,21 +1,21 @@
 //! What is done about the log under the broker's lock: its answers taken in, checkpoints made, segments let go.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
-use tokio::sync::oneshot;
 
+use super::answers::{Append, Done, Joiner, Journal, Publisher, Reply};
 use super::checkpoint::encode_checkpoint;
+use super::checkpoints::{Checkpoints, Ended, Piece};
 use super::fact_record::encode_facts;
-use super::frame_record::FrameRecord;
-use super::{CHECKPOINT, FACTS, FRAME, MOVED, in_words};
+use super::moves::Moves;
+use super::{CHECKPOINT, FACTS, MOVED, in_words};
 use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
-use crate::frame::{Frame, Millis};
+use crate::frame::Millis;
 use crate::stats::{Health, HealthStatus};
 
 /// How long a write that failed shows in the health.
@@ -23,131 +23,8 @@ const TROUBLE_SHOWS: Duration = Duration::from_secs(10);
 /// Longest record of facts, and longest piece of a checkpoint, in segments large enough for them.
 const FACTS_LEN_MAX: usize = 256 << 10;
 const PIECE_LEN_MAX: usize = 1 << 20;
-/// Bytes that are moved at once.
-const MOVE_LEN_MAX: usize = 4 << 20;
 /// Segments that the log may have beyond twice what is held, before records are moved.
 const SLACK_SEGMENTS: u64 = 4;
-
-/// Where the outcome of a publish is awaited.
-type Publisher = oneshot::Sender<Result<Receipt, PublishError>>;
-/// Where it is awaited that a group is on disk; if not, why.
-type Joiner = oneshot::Sender<Result<(), Arc<str>>>;
-
-/// What the log has answered.
-pub(crate) enum Done {
-    Frame {
-        topic: TopicId,
-        offset: u64,
-        payload: Bytes,
-        publisher: Publisher,
-        outcome: Result<Appended, LogError>,
-    },
-    Facts {
-        joined: Option<(ConsumerId, Joiner)>,
-        outcome: Result<Appended, LogError>,
-    },
-    Piece {
-        number: u64,
-        is_first: bool,
-        is_last: bool,
-        outcome: Result<Appended, LogError>,
-    },
-    Moved {
-        from: Home,
-        outcome: Result<Appended, LogError>,
-    },
-    Synced(Result<u64, LogError>),
-    Truncated(Result<u64, LogError>),
-}
-
-/// Who is to be told what, once the lock is free.
-pub(crate) enum Reply {
-    Published(Publisher, Result<Receipt, PublishError>),
-    Joined(Joiner, Result<(), Arc<str>>),
-}
-
-impl Reply {
-    pub(crate) fn send(self) {
-        // Who does not wait any more need not be told.
-        match self {
-            Self::Published(publisher, outcome) => drop(publisher.send(outcome)),
-            Self::Joined(joiner, outcome) => drop(joiner.send(outcome)),
-        }
-    }
-}
-
-/// The log, and its answers that nobody has looked at yet.
-pub(crate) struct Journal {
-    pub(crate) log: Log,
-    done: Mutex<Vec<Done>>,
-    pub(crate) config: QueueConfig,
-    /// Held as long as the directory is ours.
-    _lock: Option<File>,
-}
-
-impl std::fmt::Debug for Journal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Journal").field("log", &self.log).finish_non_exhaustive()
-    }
-}
-
-/// Hands a record to the log; what comes of it is to be [noted](Journal::note).
-pub(crate) type Append<'a> = &'a dyn Fn(u8, Bytes, Durability, Answer);
-
-/// What the log's answer to an append means.
-pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> Done + Send>;
-
-impl Journal {
-    pub(crate) fn new(log: Log, config: QueueConfig, lock: Option<File>) -> Self {
-        Self { log, done: Mutex::default(), config, _lock: lock }
-    }
-
-    /// Keeps an answer until somebody looks.
-    pub(crate) fn note(&self, done: Done) {
-        self.lock().push(done);
-    }
-
-    /// The answers since the last look.
-    pub(crate) fn take_done(&self) -> Vec<Done> {
-        std::mem::take(&mut *self.lock())
-    }
-
-    pub(crate) fn has_done(&self) -> bool {
-        !self.lock().is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Done>> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads a frame back. Blocks on the disk.
-    ///
-    /// # Errors
-    ///
-    /// In words, why it cannot be read.
-    pub(crate) fn read(&self, home: &Home) -> Result<Frame, Arc<str>> {
-        let record = self.log.read(home.place).map_err(|error| in_words(&error))?;
-        let is_frame = record.kind == FRAME || record.kind == MOVED;
-        let frame = FrameRecord::decode(&record.payload).map_err(|error| in_words(&error))?;
-        if is_frame && frame.offset == home.source {
-            Ok(frame.frame(&record.payload))
-        } else {
-            Err("another record lies there".into())
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Checkpoints {
-    /// When one is wanted.
-    due: Option<Millis>,
-    /// The number of the last one begun.
-    number: u64,
-    /// Of the one under way: the sequence of its first piece, while no piece has failed.
-    under_way: Option<Result<Option<u64>, ()>>,
-    /// The first sequence of the newest one that is on disk.
-    durable: Option<u64>,
-}
 
 /// What is known of the log, under the broker's lock.
 #[derive(Debug)]
@@ -156,17 +33,15 @@ pub(crate) struct Keeper {
     pins: BTreeMap<u64, Arc<Pin>>,
     newest_segment: u64,
     checkpoints: Checkpoints,
-    /// Records being moved: how many are under way, and where those went that are done.
-    moving: usize,
-    moved: HashMap<Place, Home, foldhash::fast::RandomState>,
-    /// A segment with a record that cannot be read: it stays.
-    stuck: Option<u64>,
+    moves: Moves,
     is_truncating: bool,
     sync_every: Duration,
     /// When what was only written is to be synced.
     sync_at: Option<Millis>,
     /// Who waits for the outcome of a frame that somebody else sent.
     repeats: HashMap<(TopicId, u64), Vec<Publisher>, foldhash::fast::RandomState>,
+    /// Who has joined a group that the log has, while facts are missing in it.
+    joined: Vec<(ConsumerId, Joiner)>,
     damage: Vec<String>,
     trouble: Option<(Millis, Arc<str>)>,
     poisoned: Option<Arc<str>>,
@@ -174,18 +49,23 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(config: &QueueConfig, pins: BTreeMap<u64, Arc<Pin>>, damage: Vec<String>) -> Self {
+    /// `newest_checkpoint` is its first sequence.
+    pub(crate) fn new(
+        config: &QueueConfig,
+        pins: BTreeMap<u64, Arc<Pin>>,
+        newest_checkpoint: Option<u64>,
+        damage: Vec<String>,
+    ) -> Self {
         Self {
             newest_segment: pins.keys().next_back().copied().unwrap_or(0),
             pins,
-            checkpoints: Checkpoints { due: Some(Millis(0)), ..Checkpoints::default() },
-            moving: 0,
-            moved: HashMap::default(),
-            stuck: None,
+            checkpoints: Checkpoints::new(newest_checkpoint),
+            moves: Moves::default(),
             is_truncating: false,
             sync_every: config.sync_every,
             sync_at: None,
             repeats: HashMap::default(),
+            joined: Vec::new(),
             damage,
             trouble: None,
             poisoned: None,
@@ -193,10 +73,10 @@ impl Keeper {
         }
     }
 
-    /// When [`Keeper::tend`] is to be called at the latest.
+    /// When the log is to be looked after at the latest.
     pub(crate) fn next_deadline(&self) -> Option<Millis> {
-        let checkpoint = self.checkpoints.due.filter(|_| self.checkpoints.under_way.is_none());
-        [self.sync_at, checkpoint].into_iter().flatten().min()
+        let deadlines = [self.sync_at, self.checkpoints.next_deadline()];
+        deadlines.into_iter().flatten().min().filter(|_| self.poisoned.is_none())
     }
 
     /// Something was written that nothing else syncs.
@@ -249,41 +129,69 @@ impl Keeper {
                 replies.push(Reply::Published(publisher, outcome));
             }
             Done::Facts { joined, outcome } => {
-                let outcome = self.noted(now, outcome).map(|appended| self.reached(now, appended.place));
+                let outcome =
+                    self.noted(broker, now, outcome).map(|appended| self.reached(now, appended.place));
                 if outcome.is_err() {
-                    // What could not be noted is in the next checkpoint.
-                    self.checkpoint_later(now);
+                    self.checkpoints.facts_were_lost(now);
                 }
-                if let Some((consumer, joiner)) = joined {
-                    broker.group_is_kept(now, consumer, outcome.is_ok());
-                    replies
-                        .push(Reply::Joined(joiner, outcome.map(|_| ()).map_err(|error| in_words(&error))));
+                let outcome = outcome.map(|_| ()).map_err(|error| in_words(&error));
+                match joined {
+                    // Its group may have been made by facts that are lost, and what others settled since would count
+                    // before it: only a checkpoint puts that right.
+                    Some(joined) if outcome.is_ok() && !self.checkpoints.are_whole() => {
+                        self.joined.push(joined);
+                        self.checkpoints.hurry(now);
+                    }
+                    joined => tell_joined(broker, now, joined, &outcome, replies),
                 }
             }
-            Done::Piece { number, is_first, is_last, outcome } => {
-                let outcome = self.noted(now, outcome);
-                self.piece(now, number, is_first, is_last, &outcome);
+            Done::Piece { piece, outcome } => {
+                let outcome = self.noted(broker, now, outcome);
+                self.piece(broker, now, piece, &outcome, replies);
             }
             Done::Moved { from, outcome } => {
-                let outcome = self.noted(now, outcome);
+                let outcome = self.noted(broker, now, outcome);
                 self.moved(broker, now, &from, &outcome);
             }
-            Done::Synced(outcome) => drop(self.noted(now, outcome)),
+            Done::Synced(outcome) => {
+                let outcome = self.noted(broker, now, outcome).map(|_| ());
+                self.try_again(now, &outcome);
+            }
             Done::Truncated(outcome) => {
                 self.is_truncating = false;
-                drop(self.noted(now, outcome));
+                let outcome = self.noted(broker, now, outcome).map(|_| ());
+                self.try_again(now, &outcome);
             }
+        }
+        if let Some(reason) = &self.poisoned {
+            let refused = Err(Arc::clone(reason));
+            tell_joined(broker, now, self.joined.drain(..), &refused, replies);
         }
     }
 
-    /// Remembers what went wrong.
-    fn noted<T>(&mut self, now: Millis, outcome: Result<T, LogError>) -> Result<T, LogError> {
+    /// A sync or a truncation that was not done is still wanted.
+    fn try_again(&mut self, now: Millis, outcome: &Result<(), LogError>) {
+        if !matches!(outcome, Ok(()) | Err(LogError::Poisoned { .. } | LogError::Closed)) {
+            self.written(now);
+        }
+    }
+
+    /// Remembers what went wrong. Where the log had no room, it has some once it answers.
+    fn noted<T>(
+        &mut self,
+        broker: &mut Broker,
+        now: Millis,
+        outcome: Result<T, LogError>,
+    ) -> Result<T, LogError> {
         match &outcome {
             Err(error @ LogError::Poisoned { .. }) => {
                 self.poisoned.get_or_insert_with(|| in_words(error));
             }
             Err(error @ LogError::Write { .. }) => self.trouble = Some((now, in_words(error))),
             _ => {}
+        }
+        if !matches!(outcome, Err(LogError::Full { .. })) && std::mem::take(&mut self.was_full) {
+            broker.wake_publishers();
         }
         outcome
     }
@@ -293,14 +201,9 @@ impl Keeper {
         let segment = place.segment();
         if segment > self.newest_segment {
             self.newest_segment = segment;
-            self.checkpoints.due = Some(now);
+            self.checkpoints.hurry(now);
         }
         Arc::clone(self.pins.entry(segment).or_default())
-    }
-
-    /// What failed now is not tried again at once.
-    fn checkpoint_later(&mut self, now: Millis) {
-        self.checkpoints.due.get_or_insert(now.after(self.sync_every));
     }
 
     fn landed(
@@ -312,13 +215,10 @@ impl Keeper {
         payload: Bytes,
         outcome: Result<Appended, LogError>,
     ) -> Result<Receipt, PublishError> {
-        match self.noted(now, outcome) {
+        match self.noted(broker, now, outcome) {
             Ok(appended) => {
                 let home =
                     Home { source: offset, place: appended.place, pin: self.reached(now, appended.place) };
-                if std::mem::take(&mut self.was_full) {
-                    broker.wake_publishers();
-                }
                 broker.land(topic, offset, home, payload).ok_or(PublishError::Closed)
             }
             Err(error) => {
@@ -346,54 +246,47 @@ impl Keeper {
 
     fn piece(
         &mut self,
+        broker: &mut Broker,
         now: Millis,
-        number: u64,
-        is_first: bool,
-        is_last: bool,
+        piece: Piece,
         outcome: &Result<Appended, LogError>,
+        replies: &mut Vec<Reply>,
     ) {
-        let checkpoints = &mut self.checkpoints;
-        if number != checkpoints.number {
-            return;
+        if let Ok(appended) = outcome {
+            // The checkpoint itself may have begun a segment: that one has its checkpoint now.
+            self.newest_segment = self.newest_segment.max(appended.place.segment());
         }
-        match (outcome, &mut checkpoints.under_way) {
-            (Ok(appended), Some(Ok(first))) => {
-                if is_first {
-                    *first = Some(appended.sequence);
-                }
-                // The checkpoint itself may have begun a segment: that one has its checkpoint now.
-                self.newest_segment = self.newest_segment.max(appended.place.segment());
-            }
-            (_, under_way) => *under_way = Some(Err(())),
+        let written = outcome.as_ref().ok().map(|appended| appended.sequence);
+        let Some(ended) = self.checkpoints.piece(now, piece, written) else { return };
+        if ended == Ended::Kept {
+            // Segments may go.
+            self.written(now);
         }
-        if is_last {
-            if let Some(Ok(Some(first))) = checkpoints.under_way.take() {
-                checkpoints.durable = Some(first);
-                // Segments may go.
-                self.written(now);
-            } else {
-                self.checkpoint_later(now);
-            }
+        let outcome = match outcome {
+            Err(error) => Err(in_words(error)),
+            Ok(_) if ended == Ended::Failed => Err("a checkpoint could not be written".into()),
+            Ok(_) => Ok(()),
+        };
+        if outcome.is_err() || self.checkpoints.are_whole() {
+            tell_joined(broker, now, self.joined.drain(..), &outcome, replies);
+        } else if !self.joined.is_empty() {
+            self.checkpoints.hurry(now);
         }
     }
 
     fn moved(&mut self, broker: &mut Broker, now: Millis, from: &Home, outcome: &Result<Appended, LogError>) {
-        self.moving = self.moving.saturating_sub(1);
-        match outcome {
-            Ok(appended) => {
-                let home = Home {
-                    source: from.source,
-                    place: appended.place,
-                    pin: self.reached(now, appended.place),
-                };
-                self.moved.insert(from.place, home);
+        let moved = match outcome {
+            Ok(Appended { place, .. }) => {
+                let place = *place;
+                let home = Home { source: from.source, place, pin: self.reached(now, place) };
+                self.moves.moved(from.place, home)
             }
-            Err(LogError::Damaged { .. } | LogError::Read { .. }) => self.stuck = Some(from.place.segment()),
-            Err(_) => {}
-        }
-        if self.moving == 0 {
-            broker.rehome(&std::mem::take(&mut self.moved));
-            self.checkpoints.due.get_or_insert(now);
+            Err(LogError::Damaged { .. } | LogError::Gone { .. }) => self.moves.damaged(from),
+            Err(_) => self.moves.stays(now, from.place),
+        };
+        if let Some(moved) = moved {
+            broker.rehome(&moved);
+            self.checkpoints.want(now);
         }
     }
 
@@ -407,34 +300,29 @@ impl Keeper {
             .collect();
         let appended: Result<Vec<_>, _> = tickets.into_iter().map(gpuvitals_log::Ticket::wait).collect();
         if let Ok(appended) = appended {
-            self.checkpoints.due = None;
-            self.checkpoints.durable = appended.first().map(|first| first.sequence);
+            self.checkpoints.made_first(appended.first().map(|first| first.sequence));
             self.newest_segment = appended.last().map_or(0, |last| last.place.segment());
         }
     }
 
     /// Makes a checkpoint at the end, if something has changed.
     pub(crate) fn last_checkpoint(&mut self, journal: &Journal, broker: &Broker, append: Append<'_>) {
-        self.checkpoints.due = Some(Millis(0));
-        self.checkpoints.under_way = None;
+        self.checkpoints.begin_again();
         self.checkpoint(journal, broker, Millis(0), append);
     }
 
     /// Makes a checkpoint if one is due.
     pub(crate) fn checkpoint(&mut self, journal: &Journal, broker: &Broker, now: Millis, append: Append<'_>) {
-        if self.checkpoints.due.is_none_or(|due| due > now) || self.checkpoints.under_way.is_some() {
+        if self.poisoned.is_some() {
             return;
         }
-        self.checkpoints.due = None;
-        self.checkpoints.number += 1;
-        self.checkpoints.under_way = Some(Ok(None));
-        let number = self.checkpoints.number;
+        let Some(number) = self.checkpoints.begin(now) else { return };
         let pieces = encode_checkpoint(number, &broker.image(), piece_len_max(&journal.config));
         let last = pieces.len().saturating_sub(1);
         for (at, piece) in pieces.into_iter().enumerate() {
-            let (is_first, is_last) = (at == 0, at == last);
-            let durability = if is_last { Durability::Synced } else { Durability::Written };
-            let done = move |outcome| Done::Piece { number, is_first, is_last, outcome };
+            let piece_at = Piece { number, is_first: at == 0, is_last: at == last };
+            let durability = if piece_at.is_last { Durability::Synced } else { Durability::Written };
+            let done = move |outcome| Done::Piece { piece: piece_at, outcome };
             append(CHECKPOINT, piece.into(), durability, Box::new(done));
         }
     }
@@ -446,7 +334,7 @@ impl Keeper {
 
     /// The sequence before which the log's segments can go, if there are such.
     pub(crate) fn truncation(&mut self, journal: &Journal) -> Option<u64> {
-        let durable = self.checkpoints.durable?;
+        let needed_from = self.checkpoints.needed_from()?;
         if self.is_truncating {
             return None;
         }
@@ -457,7 +345,7 @@ impl Keeper {
             oldest.remove();
         }
         let held = self.pins.keys().next().copied().unwrap_or(u64::MAX);
-        let before = durable.min(held);
+        let before = needed_from.min(held);
         let segments = journal.log.segments();
         let can_go = segments.len() > 1 && segments.first().is_some_and(|oldest| oldest.end <= before);
         self.is_truncating = can_go;
@@ -465,7 +353,7 @@ impl Keeper {
     }
 
     /// Records to be moved out of the oldest segment, if the log is far larger than what is held.
-    pub(crate) fn take_to_move(&mut self, journal: &Journal, broker: &Broker) -> Vec<Home> {
+    pub(crate) fn take_to_move(&mut self, journal: &Journal, broker: &Broker, now: Millis) -> Vec<Home> {
         let segments = journal.log.segments();
         let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
         let bound = broker
@@ -474,22 +362,10 @@ impl Keeper {
             .saturating_add(SLACK_SEGMENTS * u64::from(journal.config.segment_len));
         let oldest = segments.first().map_or(0, |segment| segment.base);
         let is_held = self.pins.get(&oldest).is_some_and(|pin| Arc::strong_count(pin) > 1);
-        if self.moving > 0
-            || self.poisoned.is_some()
-            || bytes <= bound
-            || !is_held
-            || self.stuck == Some(oldest)
-        {
+        if self.moves.are_under_way() || self.poisoned.is_some() || bytes <= bound || !is_held {
             return Vec::new();
         }
-        let mut homes = broker.homes_in(oldest);
-        let mut len = 0;
-        homes.retain(|home| {
-            len += home.place.payload_len();
-            len <= MOVE_LEN_MAX || len == home.place.payload_len()
-        });
-        self.moving = homes.len();
-        homes
+        self.moves.begin(now, broker.homes_in(oldest))
     }
 
     /// Why the log takes nothing more, if it does not.
@@ -501,8 +377,8 @@ impl Keeper {
     pub(crate) fn judge(&self, now: Millis, health: &mut Health) {
         let trouble = self.trouble.as_ref().filter(|(at, _)| now.since(*at) < TROUBLE_SHOWS);
         let trouble = trouble.map(|(_, reason)| format!("queue cannot store: {reason}"));
-        let stuck = self.stuck.map(|segment| format!("a record in segment {segment:016x} cannot be read"));
-        let degraded: Vec<_> = self.damage.iter().cloned().chain(trouble).chain(stuck).collect();
+        let degraded: Vec<_> =
+            self.damage.iter().cloned().chain(trouble).chain(self.moves.complaints()).collect();
         if !degraded.is_empty() && health.status == HealthStatus::Healthy {
             health.status = HealthStatus::Degraded;
         }
@@ -511,6 +387,20 @@ impl Keeper {
             health.status = HealthStatus::Unhealthy;
             health.reasons.push(format!("queue takes nothing: {reason}"));
         }
+    }
+}
+
+/// Tells who has joined whether the log has their groups.
+fn tell_joined(
+    broker: &mut Broker,
+    now: Millis,
+    joined: impl IntoIterator<Item = (ConsumerId, Joiner)>,
+    outcome: &Result<(), Arc<str>>,
+    replies: &mut Vec<Reply>,
+) {
+    for (consumer, joiner) in joined {
+        broker.group_is_kept(now, consumer, outcome.is_ok());
+        replies.push(Reply::Joined(joiner, outcome.clone()));
     }
 }
 

@@ -11,11 +11,14 @@
 //! synced with the next group, or by a timer: what a crash takes of them is delivered again. A checkpoint stands in
 //! every segment, so that the segments before it can go once nothing that is held lies there.
 
+mod answers;
 mod bytes;
 mod checkpoint;
+mod checkpoints;
 mod fact_record;
 mod frame_record;
 mod keeper;
+mod moves;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -27,8 +30,9 @@ use std::sync::Arc;
 
 use gpuvitals_log::{FsDisk, LogError};
 
+pub(crate) use self::answers::{Answer, Done, Journal, Reply};
 pub(crate) use self::frame_record::Draft;
-pub(crate) use self::keeper::{Answer, Done, Journal, Keeper, Reply, move_records};
+pub(crate) use self::keeper::{Keeper, move_records};
 pub(crate) use self::recover::{Recovered, recover};
 
 /// A record that is a frame.

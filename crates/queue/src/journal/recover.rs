@@ -49,7 +49,7 @@ pub(crate) fn recover(disk: impl Disk, config: &QueueConfig, now: Millis) -> Res
     if restored.missing > 0 {
         opened.damage.push(format!("{} frames or dead letters were known and are gone", restored.missing));
     }
-    let mut keeper = Keeper::new(config, replay.pins, opened.damage.clone());
+    let mut keeper = Keeper::new(config, replay.pins, replay.checkpoint, opened.damage.clone());
     keeper.first_checkpoint(&log, &restored.broker);
     Ok(Recovered { log, broker: restored.broker, opened, keeper })
 }
@@ -60,6 +60,8 @@ struct Replay {
     bodies: Bodies,
     pins: BTreeMap<u64, Arc<Pin>>,
     pieces: Pieces,
+    /// The first sequence of the newest checkpoint.
+    checkpoint: Option<u64>,
     /// The last producer seen: its name is shared by its frames.
     producer: Option<Arc<str>>,
     /// More than the records that the log can hold.
@@ -99,7 +101,8 @@ impl Replay {
             }
             FACTS => decode_facts(bytes)?.into_iter().for_each(|fact| self.image.apply(fact)),
             CHECKPOINT => {
-                if let Some(image) = self.pieces.add(bytes, self.sequences)? {
+                if let Some((first, image)) = self.pieces.add(record.sequence, bytes, self.sequences)? {
+                    self.checkpoint = Some(first);
                     self.image.replace(image, config.max_producers);
                 }
             }

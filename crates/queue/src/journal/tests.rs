@@ -110,11 +110,14 @@ fn a_checkpoint_is_read_when_all_its_pieces_are_there() {
         assert!(pieces.iter().all(|piece| piece.len() <= len_max));
         let read = |pieces: &mut dyn Iterator<Item = &Vec<u8>>| {
             let mut together = Pieces::default();
-            pieces.map(|piece| together.add(piece, 1_000).unwrap()).last().flatten()
+            let images = (5..).zip(pieces).map(|(at, piece)| together.add(at, piece, 1_000).unwrap());
+            images.last().flatten()
         };
-        assert_eq!(read(&mut pieces.iter()), Some(image()));
+        assert_eq!(read(&mut pieces.iter()), Some((5, image())));
         let other = encode_checkpoint(4, &image(), len_max);
-        assert_eq!(read(&mut pieces[..pieces.len() / 2].iter().chain(&other)), Some(image()), "begun anew");
+        let skipped = pieces.len() / 2;
+        let begun_anew = read(&mut pieces[..skipped].iter().chain(&other)).unwrap();
+        assert_eq!(begun_anew, (5 + skipped as u64, image()));
         if pieces.len() > 2 {
             assert_eq!(read(&mut pieces.iter().skip(1)), None);
             assert_eq!(read(&mut pieces[..1].iter().chain(&pieces[2..])), None);
@@ -122,7 +125,7 @@ fn a_checkpoint_is_read_when_all_its_pieces_are_there() {
     }
     let whole = encode_checkpoint(3, &image(), 10_000);
     assert_eq!(
-        Pieces::default().add(&whole[0], 5),
+        Pieces::default().add(0, &whole[0], 5),
         Err(Malformed::Content),
         "more frames than the log can hold"
     );
@@ -137,8 +140,10 @@ fn what() -> impl Strategy<Value = What> {
     let group = "[a-z]{1,9}".prop_map(std::sync::Arc::<str>::from);
     let number = any::<u64>;
     prop_oneof![
-        (group.clone(), number(), proptest::option::of(0_u64..u64::MAX - 1)).prop_map(
-            |(group, start, ttl)| { What::GroupMade { group, start, ttl: ttl.map(Duration::from_millis) } }
+        (group.clone(), any::<bool>(), number(), proptest::option::of(0_u64..u64::MAX - 1)).prop_map(
+            |(group, is_new, start, ttl)| {
+                What::GroupMade { group, is_new, start, ttl: ttl.map(Duration::from_millis) }
+            }
         ),
         group.clone().prop_map(|group| What::GroupEnded { group }),
         (group.clone(), number(), 0_u64..99)
@@ -176,12 +181,12 @@ proptest! {
         let mut spoilt = encode_checkpoint(1, &image(), 10_000).remove(0);
         let at = turned % spoilt.len();
         spoilt[at] ^= mask;
-        Pieces::default().add(&spoilt, 1_000).ok();
+        Pieces::default().add(0, &spoilt, 1_000).ok();
         if let Some(first) = bytes.first_mut() {
             *first = 1;
         }
         decode_facts(&bytes).ok();
         FrameRecord::decode(&bytes).ok();
-        Pieces::default().add(&bytes, 1_000).ok();
+        Pieces::default().add(0, &bytes, 1_000).ok();
     }
 }

@@ -5,6 +5,7 @@
 //! thread never waits for the lock, and a call that is refused under the lock does not wait for itself.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytes::Bytes;
@@ -43,6 +44,35 @@ impl std::fmt::Debug for Shared {
     /// Without what is held: that is not for logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+/// The state, locked. When it is let go, the answers are taken in that the log gave meanwhile.
+struct Held<'a> {
+    state: MutexGuard<'a, State>,
+    /// Dropped after the lock.
+    _then: TakesAnswers<'a>,
+}
+
+struct TakesAnswers<'a>(&'a Arc<Shared>);
+
+impl Drop for TakesAnswers<'_> {
+    fn drop(&mut self) {
+        self.0.take_answers();
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
     }
 }
 
@@ -85,19 +115,21 @@ impl Shared {
         self.journal.as_ref()
     }
 
+    fn lock(self: &Arc<Self>) -> Held<'_> {
+        Held { state: lock(&self.state), _then: TakesAnswers(self) }
+    }
+
     /// Asks the broker something, then wakes whom that concerns.
     pub(super) fn with<T>(self: &Arc<Self>, ask: impl FnOnce(&mut Broker, Millis) -> T) -> T {
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         let answer = ask(&mut state.broker, self.clock.now());
         self.finish(state);
         answer
     }
 
     /// What follows from a change: facts go to the log, who waits is woken, and the driver, if it sleeps too long.
-    fn finish(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn finish(self: &Arc<Self>, mut state: Held<'_>) {
         self.settle(&mut state);
-        drop(state);
-        self.take_answers();
     }
 
     fn settle(self: &Arc<Self>, state: &mut State) {
@@ -139,13 +171,13 @@ impl Shared {
         }
     }
 
-    /// Hands a record to the log.
+    /// Hands a record to the log, full or not: these are few, and to refuse them helps nobody.
     fn append(self: &Arc<Self>) -> impl Fn(u8, Bytes, LogDurability, Answer) {
         move |kind, payload, durability, done| {
             let shared = Arc::clone(self);
             if let Some(journal) = &self.journal {
                 let answered = Box::new(move |outcome| shared.answered(done(outcome)));
-                journal.log.append_with(kind, payload, durability, answered);
+                journal.log.append_exceeding_with(kind, payload, durability, answered);
             }
         }
     }
@@ -173,7 +205,7 @@ impl Shared {
         // What takes long is done before the lock.
         let draft = Draft::new(topic, &frame);
         let frame = Arc::new(frame);
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         let now = self.clock.now();
         let reserved = state.broker.reserve(now, topic, &frame);
         let publishing = match (reserved, draft) {
@@ -238,7 +270,7 @@ impl Shared {
     pub(super) async fn group_is_kept(self: &Arc<Self>, consumer: ConsumerId) -> Result<(), Arc<str>> {
         let Some(journal) = &self.journal else { return Ok(()) };
         let outcome = {
-            let mut state = lock(&self.state);
+            let mut state = self.lock();
             if !state.broker.group_is_unsafe(consumer) {
                 return Ok(());
             }
@@ -271,13 +303,13 @@ impl Shared {
     }
 
     /// What is notified about `wake`.
-    pub(super) fn signal(&self, wake: Wake) -> Arc<Notify> {
-        Arc::clone(lock(&self.state).signals.entry(wake).or_default())
+    pub(super) fn signal(self: &Arc<Self>, wake: Wake) -> Arc<Notify> {
+        Arc::clone(self.lock().signals.entry(wake).or_default())
     }
 
     /// Forgets the signal of `wake` once nobody but the caller holds it.
-    pub(super) fn forget(&self, wake: Wake, signal: &Arc<Notify>) {
-        let mut state = lock(&self.state);
+    pub(super) fn forget(self: &Arc<Self>, wake: Wake, signal: &Arc<Notify>) {
+        let mut state = self.lock();
         if Arc::strong_count(signal) <= 2 {
             state.signals.remove(&wake);
         }
@@ -308,7 +340,7 @@ impl Shared {
     }
 
     pub(super) fn health(self: &Arc<Self>) -> Health {
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         let now = self.clock.now();
         let mut health = state.broker.health(now);
         if let Some(keeper) = &state.keeper {
@@ -323,14 +355,13 @@ impl Shared {
         loop {
             self.tend().await;
             let wait = {
-                let mut state = lock(&self.state);
+                let mut state = self.lock();
                 let now = self.clock.now();
                 state.broker.advance(now);
                 self.settle(&mut state);
                 state.armed = state.next_deadline();
                 state.armed.map(|next| next.since(now))
             };
-            self.take_answers();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.rearm.notified() => {}
@@ -343,7 +374,7 @@ impl Shared {
     async fn tend(self: &Arc<Self>) {
         let Some(journal) = &self.journal else { return };
         let to_move = {
-            let mut state = lock(&self.state);
+            let mut state = self.lock();
             let now = self.clock.now();
             let State { broker, keeper: Some(keeper), .. } = &mut *state else { return };
             let is_time = keeper.take_sync(now);
@@ -353,7 +384,7 @@ impl Shared {
                 let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
                 journal.log.truncate_before_with(before, done);
             }
-            let to_move = if is_time { keeper.take_to_move(journal, broker) } else { Vec::new() };
+            let to_move = if is_time { keeper.take_to_move(journal, broker, now) } else { Vec::new() };
             if is_time {
                 let shared = Arc::clone(self);
                 journal.log.sync_with(Box::new(move |outcome| shared.answered(Done::Synced(outcome))));
@@ -377,7 +408,7 @@ impl Shared {
     /// A last checkpoint, and the end of the log. Blocks until all is on disk.
     pub(super) fn close(self: &Arc<Self>) {
         let Some(journal) = &self.journal else { return };
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         if let State { broker, keeper: Some(keeper), .. } = &mut *state {
             keeper.last_checkpoint(journal, broker, &self.append());
         }

@@ -1,0 +1,122 @@
+//! The log, and what it has answered.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gpuvitals_log::{Appended, Durability, Log, LogError};
+use tokio::sync::oneshot;
+
+use super::checkpoints::Piece;
+use super::frame_record::FrameRecord;
+use super::{FRAME, MOVED, in_words};
+use crate::broker::{ConsumerId, Home, PublishError, Receipt, TopicId};
+use crate::config::QueueConfig;
+use crate::frame::Frame;
+
+/// Where the outcome of a publish is awaited.
+pub(super) type Publisher = oneshot::Sender<Result<Receipt, PublishError>>;
+/// Where it is awaited that a group is on disk; if not, why.
+pub(super) type Joiner = oneshot::Sender<Result<(), Arc<str>>>;
+
+/// What the log has answered.
+pub(crate) enum Done {
+    Frame {
+        topic: TopicId,
+        offset: u64,
+        payload: Bytes,
+        publisher: Publisher,
+        outcome: Result<Appended, LogError>,
+    },
+    Facts {
+        joined: Option<(ConsumerId, Joiner)>,
+        outcome: Result<Appended, LogError>,
+    },
+    Piece {
+        piece: Piece,
+        outcome: Result<Appended, LogError>,
+    },
+    Moved {
+        from: Home,
+        outcome: Result<Appended, LogError>,
+    },
+    Synced(Result<u64, LogError>),
+    Truncated(Result<u64, LogError>),
+}
+
+/// Who is to be told what, once the lock is free.
+pub(crate) enum Reply {
+    Published(Publisher, Result<Receipt, PublishError>),
+    Joined(Joiner, Result<(), Arc<str>>),
+}
+
+impl Reply {
+    pub(crate) fn send(self) {
+        // Who does not wait any more need not be told.
+        match self {
+            Self::Published(publisher, outcome) => drop(publisher.send(outcome)),
+            Self::Joined(joiner, outcome) => drop(joiner.send(outcome)),
+        }
+    }
+}
+
+/// The log, and its answers that nobody has looked at yet.
+pub(crate) struct Journal {
+    pub(crate) log: Log,
+    done: Mutex<Vec<Done>>,
+    pub(crate) config: QueueConfig,
+    /// Held as long as the directory is ours.
+    _lock: Option<File>,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+/// Hands a record to the log; what comes of it is to be [noted](Journal::note).
+pub(crate) type Append<'a> = &'a dyn Fn(u8, Bytes, Durability, Answer);
+
+/// What the log's answer to an append means.
+pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> Done + Send>;
+
+impl Journal {
+    pub(crate) fn new(log: Log, config: QueueConfig, lock: Option<File>) -> Self {
+        Self { log, done: Mutex::default(), config, _lock: lock }
+    }
+
+    /// Keeps an answer until somebody looks.
+    pub(crate) fn note(&self, done: Done) {
+        self.lock().push(done);
+    }
+
+    /// The answers since the last look.
+    pub(crate) fn take_done(&self) -> Vec<Done> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    pub(crate) fn has_done(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Done>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a frame back. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// In words, why it cannot be read.
+    pub(crate) fn read(&self, home: &Home) -> Result<Frame, Arc<str>> {
+        let record = self.log.read(home.place).map_err(|error| in_words(&error))?;
+        let is_frame = record.kind == FRAME || record.kind == MOVED;
+        let frame = FrameRecord::decode(&record.payload).map_err(|error| in_words(&error))?;
+        if is_frame && frame.offset == home.source {
+            Ok(frame.frame(&record.payload))
+        } else {
+            Err("another record lies there".into())
+        }
+    }
+}
