@@ -253,7 +253,7 @@ fn the_queue_is_bounded() {
     let refused = outcomes.lock().expect("lock").pop();
     assert!(matches!(refused, Some(Err(LogError::Full { records: 4, bytes: 8096 }))), "{refused:?}");
     assert_eq!(log.stats().refused, 1);
-    let (exceeds, told) = std::sync::mpsc::channel();
+    let (exceeds, told) = std::sync::mpsc::sync_channel(1);
     let done = Box::new(move |outcome: Result<Appended, LogError>| drop(exceeds.send(outcome)));
     log.append_exceeding_with(1, vec![0; 2000].into(), Durability::Synced, done);
     assert_eq!((log.stats().queued, log.stats().refused), (5, 1));
