@@ -11,6 +11,7 @@ fuzz_target!(|text: &[u8]| {
         assert_eq!(times.since(times).total(), 0);
     }
     assert!(stat.cpus <= text.len() as u64);
+    assert!(procfs::parse_cores(text).all(|(_, times)| times.since(times).total() == 0));
     procfs::parse_memory(text);
     procfs::parse_vmstat(text);
     procfs::parse_uptime_ns(text);
