@@ -28,6 +28,7 @@
 mod backlog;
 mod record;
 mod sending;
+mod shelf;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,39 +1,22 @@
-//! What is kept, oldest first, within bounds: in memory, and in a log where there is a directory.
-//!
-//! The log has two kinds of records: a frame, and the note that all before a sequence number is settled.
+//! What is kept, oldest first, within bounds: in memory, and on a shelf where there is a directory.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use gpuvitals_core::causes;
-use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError, Place, Recovery};
-use tokio::sync::oneshot;
+use gpuvitals_log::{Appended, Log, Place};
+use tokio::time::{Instant, timeout_at};
 
 use super::sending::SPAN;
-use super::{Amount, LIMIT_MIN, MEMORY_MAX, SpoolError, SpoolStats, record};
+use super::shelf::{Found, QUEUE_LEN_MAX, RECORD_OVERHEAD, Shelf};
+use super::{Amount, MEMORY_MAX, SpoolError, SpoolStats, record};
 use crate::frame::Frame;
 
 /// Frames that are kept at most: their places are in memory, some 5 MB of it.
 const FRAMES_MAX: u64 = 1 << 17;
-/// Settled frames after which that is noted.
-const NOTE_EVERY: u32 = 64;
-/// Segments of a spool at its limit, if that is not more than as many of the largest.
-const SEGMENTS: u64 = 16;
-/// Largest segment of the log.
-const SEGMENT_LEN_MAX: u64 = 16 << 20;
-/// What a record takes beside its payload, its rounding included.
-const RECORD_OVERHEAD: u64 = 40;
-/// Held locked by who has the directory.
-const LOCK_FILE: &str = "spool.lock";
-
-const KIND_FRAME: u8 = 1;
-const KIND_SETTLED: u8 = 2;
+/// Frames that are written together at the end; fewer than may wait for the log.
+const LAST_TOGETHER: usize = 256;
 
 /// What is kept.
 pub(super) struct Backlog {
@@ -52,22 +35,6 @@ pub(super) struct Backlog {
     bytes: u64,
     kept: Amount,
     dropped: Amount,
-}
-
-/// A log and what is known of it.
-struct Shelf {
-    log: Arc<Log>,
-    writing: FuturesUnordered<BoxFuture<'static, (u64, Result<Appended, LogError>)>>,
-    /// The last sequence that was given.
-    last: u64,
-    segment_len: u64,
-    /// Frames settled since that was last noted.
-    settled: u32,
-    settled_bytes: u64,
-    /// The first sequence that the last note left.
-    noted: u64,
-    is_failing: bool,
-    _lock: Option<File>,
 }
 
 struct Entry {
@@ -119,89 +86,33 @@ impl Backlog {
 
     /// In a directory of its own, with what an earlier process left there.
     pub(super) fn in_directory(directory: &Path, limit: u64) -> Result<Self, SpoolError> {
-        if limit < LIMIT_MIN {
-            return Err(SpoolError::Limit { limit });
-        }
-        let refused = |source| SpoolError::Directory { directory: directory.to_owned(), source };
-        let disk = FsDisk::open(directory).map_err(refused)?;
-        let path = directory.join(LOCK_FILE);
-        let lock = File::options().create(true).truncate(false).write(true).open(path).map_err(refused)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Err(SpoolError::InUse(directory.to_owned())),
-            Err(std::fs::TryLockError::Error(error)) => return Err(refused(error)),
-        }
-        Self::on_disk(disk, limit, Some(lock))
-            .map_err(|source| SpoolError::Log { directory: directory.to_owned(), source })
+        Ok(Self::on_shelf(Shelf::in_directory(directory, limit)?, limit))
     }
 
-    fn on_disk(disk: impl Disk, limit: u64, lock: Option<File>) -> Result<Self, LogError> {
-        let segment_len = (limit / SEGMENTS).min(SEGMENT_LEN_MAX);
-        let config = LogConfig {
-            segment_len: u32::try_from(segment_len).unwrap_or(u32::MAX),
-            fill_len: 256 << 10,
-            // Nobody waits for an append here, and a spool that is empty takes no room.
-            spares: 0,
-            queue_len_max: 4 << 20,
-            ..LogConfig::default()
-        };
-        let (log, recovery) = Log::open(disk, config)?;
-        for damage in &recovery.damage {
-            tracing::error!(?damage, "a part of what was spooled is damaged and lost");
-        }
-        let shelf = Shelf {
-            log: Arc::new(log),
-            writing: FuturesUnordered::new(),
-            last: recovery.next_sequence.saturating_sub(1),
-            segment_len,
-            settled: 0,
-            settled_bytes: 0,
-            noted: 0,
-            is_failing: false,
-            _lock: lock,
-        };
-        // Free of it are a segment that is only partly settled, one to be written, and what does not fit at a segment's end.
-        let limit = limit - 3 * segment_len;
+    fn on_shelf((shelf, found): (Shelf, Vec<Found>), limit: u64) -> Self {
+        let limit = limit - shelf.slack();
         let mut backlog = Self { shelf: Some(shelf), limit, ..Self::in_memory(MEMORY_MAX) };
-        backlog.recover(recovery)?;
-        Ok(backlog)
+        backlog.recover(found);
+        backlog
     }
 
-    fn recover(&mut self, recovery: Recovery) -> Result<(), LogError> {
-        for record in recovery {
-            let record = record?;
-            let appended = Appended { sequence: record.sequence, place: record.place };
-            match record.kind {
-                KIND_SETTLED => {
-                    let Ok(bytes) = <[u8; 8]>::try_from(&*record.payload) else { continue };
-                    self.forget_before(u64::from_le_bytes(bytes));
-                }
-                KIND_FRAME => {
-                    let bytes = record.payload.len() as u64 + RECORD_OVERHEAD;
-                    if let Some(frame) = record::decode(record.payload) {
-                        self.add(frame.count, bytes, Body::Disk(appended));
-                    } else {
-                        tracing::warn!(sequence = record.sequence, "a spooled record is no frame");
-                    }
-                }
-                kind => tracing::warn!(kind, "a spooled record is of an unknown kind"),
+    fn recover(&mut self, found: Vec<Found>) {
+        let mut before = None;
+        for Found { order, messages, bytes, at } in found {
+            // Whatever is missing of a producer's numbers keeps its distance, which is how far a frame is ahead of another.
+            let missing = match before.replace(order) {
+                Some((producer, number)) if producer == order.0 => order.1.saturating_sub(number + 1),
+                _ => 0,
+            };
+            for _ in 0..missing.min(SPAN) {
+                self.entries.push_back(Entry { messages: 0, bytes: 0, state: State::Gone, body: Body::None });
             }
+            self.add(messages, bytes, Body::Disk(at));
         }
         self.hold_bounds();
         if self.kept.frames > 0 {
             let Amount { frames, messages } = self.kept;
             tracing::info!(frames, messages, "what was spooled before is sent again");
-        }
-        Ok(())
-    }
-
-    /// Takes off what the log says is settled. Nothing is noted: more of the log is still to be read.
-    fn forget_before(&mut self, sequence: u64) {
-        let is_before = |entry: &mut Entry| matches!(entry.body, Body::Disk(at) if at.sequence < sequence);
-        while let Some(entry) = self.entries.pop_front_if(is_before) {
-            self.first += 1;
-            self.bytes -= entry.bytes;
-            self.kept.remove(entry.messages);
         }
     }
 
@@ -228,7 +139,7 @@ impl Backlog {
     /// Whether nothing would be safer by waiting: all is gone, or written, or cannot be.
     pub(super) fn is_safe(&self) -> bool {
         match &self.shelf {
-            Some(shelf) => shelf.writing.is_empty(),
+            Some(shelf) => !shelf.is_writing(),
             None => self.is_empty(),
         }
     }
@@ -237,7 +148,7 @@ impl Backlog {
     pub(super) fn push(&mut self, frame: Frame) {
         let number = self.first + self.entries.len() as u64;
         let messages = frame.count;
-        let (bytes, body) = match &self.shelf {
+        let (bytes, body) = match &mut self.shelf {
             None => (frame.cost_bytes(), Body::Memory(Box::new(frame))),
             Some(shelf) => {
                 let payload = record::encode(&frame);
@@ -271,7 +182,7 @@ impl Backlog {
         let end = (self.first + SPAN).min(self.first + self.entries.len() as u64);
         for number in self.next.max(self.first)..end {
             self.next = number + 1;
-            let log = self.shelf.as_ref().map(|shelf| Arc::clone(&shelf.log));
+            let log = self.shelf.as_ref().map(Shelf::log);
             let Some(entry) = self.entry(number).filter(|entry| entry.state == State::Waiting) else {
                 continue;
             };
@@ -310,8 +221,7 @@ impl Backlog {
             self.memory_bytes -= bytes;
         }
         if let Some(shelf) = &mut self.shelf {
-            shelf.settled += 1;
-            shelf.settled_bytes += bytes;
+            shelf.settle(bytes);
         }
         self.bytes -= bytes;
         self.kept.remove(messages);
@@ -325,11 +235,8 @@ impl Backlog {
         }
         let first = self.first;
         while self.in_memory.pop_front_if(|number| *number < first).is_some() {}
-        if self.shelf.as_ref().is_some_and(|shelf| {
-            let is_much = shelf.settled >= NOTE_EVERY || shelf.settled_bytes > shelf.segment_len / 4;
-            let is_all = self.kept.frames == 0 && shelf.writing.is_empty();
-            is_much || (is_all && shelf.settled > 0)
-        }) {
+        let is_all = self.is_empty();
+        if self.shelf.as_ref().is_some_and(|shelf| shelf.is_worth_a_note(is_all)) {
             self.note();
         }
     }
@@ -363,16 +270,11 @@ impl Backlog {
 
     /// Waits until a frame is on the disk, or cannot be. None if none is on its way there.
     pub(super) async fn written(&mut self) -> Option<()> {
-        let shelf = self.shelf.as_mut()?;
-        let (number, result) = shelf.writing.next().await?;
-        shelf.tell(result.as_ref().err());
-        if let Ok(appended) = &result {
-            shelf.last = shelf.last.max(appended.sequence);
-        }
+        let (number, result) = self.shelf.as_mut()?.written().await?;
         let Some(entry) = self.entry(number).filter(|entry| entry.state != State::Gone) else {
             // It was sent from memory meanwhile, and only now there is something to note.
             if let Some(shelf) = &mut self.shelf {
-                shelf.settled += 1;
+                shelf.settle(0);
             }
             self.pop_gone();
             return Some(());
@@ -393,85 +295,59 @@ impl Backlog {
     /// Syncs what is written, some time soon.
     pub(super) fn sync(&self) {
         if let Some(shelf) = &self.shelf {
-            // One that fails is told by the appends after it.
-            shelf.log.sync_with(Box::new(|_| {}));
+            shelf.sync();
         }
     }
 
-    /// Notes how far everything is settled, and frees the disk up to there.
+    /// Notes how far everything is settled.
     fn note(&mut self) {
-        let Some(shelf) = &mut self.shelf else { return };
-        (shelf.settled, shelf.settled_bytes) = (0, 0);
-        let on_disk = self.entries.iter().find_map(|entry| match (&entry.body, entry.state) {
-            (Body::Disk(at), State::Waiting | State::UnderWay) => Some(at.sequence),
+        // All are looked at: what a failing disk did not take at first has a later sequence than what came after it.
+        let oldest = self.entries.iter().filter_map(|entry| match entry.body {
+            Body::Disk(at) => Some(at.sequence),
             _ => None,
         });
-        // What is still being written comes after everything that was.
-        let settled = on_disk.unwrap_or(shelf.last + 1);
-        if settled > shelf.noted {
-            shelf.noted = settled;
-            let bytes = Bytes::copy_from_slice(&settled.to_le_bytes());
-            // A note that is lost costs a few frames that are sent again, and a removal is tried with the next note.
-            shelf.log.append_with(KIND_SETTLED, bytes, Durability::Written, Box::new(|_| {}));
-            shelf.log.truncate_before_with(settled, Box::new(|_| {}));
+        let oldest = oldest.min();
+        if let Some(shelf) = &mut self.shelf {
+            shelf.note(oldest);
         }
     }
 
-    /// Brings to the disk what can be, and counts the rest as dropped.
-    pub(super) async fn close(&mut self) {
-        let numbers = self.first..self.first + self.entries.len() as u64;
-        for number in numbers.clone() {
-            let Some(entry) = self.entry(number) else { continue };
-            if let Body::Memory(frame) = &entry.body {
-                let payload = record::encode(frame);
-                if let Some(shelf) = &self.shelf {
-                    shelf.write(number, payload);
-                }
-            }
-        }
-        while self.written().await.is_some() {}
+    /// Brings to the disk what can be within so long, and counts the rest as dropped.
+    pub(super) async fn close(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        // What a disk that hangs has not taken by then counts as dropped, though it may lie there one day.
+        let _late = timeout_at(deadline, self.write_rest()).await;
         self.note();
-        for number in numbers {
+        for number in self.first..self.first + self.entries.len() as u64 {
             if self.entry(number).is_some_and(|entry| entry.body.is_in_memory())
                 && let Some(messages) = self.remove(number)
             {
                 self.dropped.add(messages);
             }
         }
-        let Some(shelf) = &self.shelf else { return };
-        let log = Arc::clone(&shelf.log);
-        match tokio::task::spawn_blocking(move || log.close()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(error = causes(&error), "the spool could not be synced"),
-            Err(error) => tracing::error!(%error, "the spool was not closed"),
+        if let Some(shelf) = &mut self.shelf {
+            shelf.close(deadline).await;
         }
     }
-}
 
-impl Shelf {
-    fn write(&self, number: u64, payload: Bytes) {
-        let (done, written) = oneshot::channel();
-        let tell = move |result| {
-            // Nobody waits for it once the spool is gone.
-            let _gone = done.send(result);
-        };
-        self.log.append_with(KIND_FRAME, payload, Durability::Written, Box::new(tell));
-        self.writing.push(Box::pin(async move { (number, written.await.unwrap_or(Err(LogError::Closed))) }));
-    }
-
-    /// Logs when writing begins to fail and when it works again.
-    fn tell(&mut self, error: Option<&LogError>) {
-        match (error, self.is_failing) {
-            (Some(error), false) => {
-                tracing::error!(
-                    error = causes(error),
-                    "the spool cannot be written; frames are kept in memory"
-                );
+    /// Writes what is in memory, a part at a time: all together is more than may wait for the log.
+    async fn write_rest(&mut self) {
+        while self.written().await.is_some() {}
+        let (mut bytes, mut frames) = (0, 0);
+        for number in self.first..self.first + self.entries.len() as u64 {
+            let Some(entry) = self.entry(number) else { continue };
+            let Body::Memory(frame) = &entry.body else { continue };
+            let payload = record::encode(frame);
+            (bytes, frames) = (bytes + entry.bytes, frames + 1);
+            if let Some(shelf) = &mut self.shelf {
+                shelf.write(number, payload);
             }
-            (None, true) => tracing::info!("the spool can be written again"),
-            _ => {}
+            if bytes >= u64::from(QUEUE_LEN_MAX) / 2 || frames >= LAST_TOGETHER {
+                while self.written().await.is_some() {}
+                (bytes, frames) = (0, 0);
+            }
         }
-        self.is_failing = error.is_some();
+        while self.written().await.is_some() {}
     }
 }
 
@@ -489,6 +365,13 @@ mod tests {
 
     use super::*;
     use crate::frame::ContentType;
+    use crate::spool::LIMIT_MIN;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn on_disk(disk: FaultDisk, limit: u64) -> Backlog {
+        Backlog::on_shelf(Shelf::open(disk, limit, None).unwrap(), limit)
+    }
 
     fn frame(number: u32, len: usize) -> Frame {
         Frame::new(ContentType::Batch, number, vec![7; len])
@@ -511,7 +394,7 @@ mod tests {
     #[tokio::test]
     async fn a_disk_that_fails_leaves_frames_in_memory_within_its_bound() {
         let disk = FaultDisk::new();
-        let mut backlog = Backlog::on_disk(disk.clone(), 64 << 20, None).unwrap();
+        let mut backlog = on_disk(disk.clone(), 64 << 20);
         backlog.push(frame(1, 100));
         while backlog.written().await.is_some() {}
         assert_eq!((backlog.memory_bytes, backlog.kept.frames), (0, 1));
@@ -535,7 +418,7 @@ mod tests {
     async fn what_a_failing_disk_left_in_memory_goes_there_at_the_end_if_it_can() {
         for (works_again, kept, dropped) in [(true, 2, 0), (false, 0, 2)] {
             let disk = FaultDisk::new();
-            let mut backlog = Backlog::on_disk(disk.clone(), LIMIT_MIN, None).unwrap();
+            let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
             disk.fail_all(Op::Write, Some(ErrorKind::StorageFull));
             backlog.push(frame(1, 100));
             backlog.push(frame(2, 100));
@@ -543,24 +426,111 @@ mod tests {
             if works_again {
                 disk.fail_all(Op::Write, None);
             }
-            backlog.close().await;
+            backlog.close(LONG).await;
             assert_eq!((backlog.kept.frames, backlog.dropped.frames), (kept, dropped));
             disk.fail_all(Op::Write, None);
-            let next = Backlog::on_disk(disk, LIMIT_MIN, None).unwrap();
+            let next = on_disk(disk, LIMIT_MIN);
             assert_eq!(next.kept.frames, kept);
         }
+    }
+
+    #[tokio::test]
+    async fn what_came_while_the_disk_failed_is_read_before_what_came_after_it() {
+        let disk = FaultDisk::new();
+        let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
+        let push = |backlog: &mut Backlog, numbers: std::ops::RangeInclusive<u32>| {
+            for number in numbers {
+                backlog.push(frame(number, 100).stamped("life", number.into()));
+            }
+        };
+        disk.fail_all(Op::Write, Some(ErrorKind::StorageFull));
+        push(&mut backlog, 1..=200);
+        while backlog.written().await.is_some() {}
+        disk.fail_all(Op::Write, None);
+        push(&mut backlog, 201..=400);
+        backlog.close(LONG).await;
+        assert_eq!((backlog.kept.frames, backlog.dropped.frames), (400, 0));
+        let mut next = on_disk(disk, LIMIT_MIN);
+        assert_eq!(read_all(&mut next), (1..=400).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn all_that_memory_holds_goes_to_a_disk_that_works_again() {
+        let disk = FaultDisk::new();
+        let mut backlog = on_disk(disk.clone(), 64 << 20);
+        disk.fail_all(Op::Write, Some(ErrorKind::StorageFull));
+        for number in 1..=70 {
+            backlog.push(frame(number, 100_000));
+            while backlog.written().await.is_some() {}
+        }
+        disk.fail_all(Op::Write, None);
+        backlog.close(LONG).await;
+        assert_eq!((backlog.kept.frames, backlog.dropped.frames), (70, 0));
+    }
+
+    #[tokio::test]
+    async fn a_frame_is_as_far_from_another_as_their_numbers_though_those_between_are_missing() {
+        let disk = FaultDisk::new();
+        let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
+        for number in (1..=10).chain(501..=510) {
+            backlog.push(frame(number, 100).stamped("life", number.into()));
+        }
+        backlog.close(LONG).await;
+        let mut next = on_disk(disk, LIMIT_MIN);
+        let together: Vec<_> = std::iter::from_fn(|| next.take()).collect();
+        assert_eq!(together.len(), 10);
+        for (number, _) in together {
+            next.settle(number);
+        }
+        assert_eq!(read_all(&mut next), (501..=510).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_known_to_be_on_the_disk_before_all_that_was_written_earlier() {
+        for _ in 0..200 {
+            let mut backlog = on_disk(FaultDisk::new(), LIMIT_MIN);
+            backlog.push(frame(1, 1000));
+            tokio::select! {
+                biased;
+                _ = backlog.written() => continue,
+                () = std::future::ready(()) => {}
+            }
+            backlog.push(frame(2, 100));
+            backlog.shelf.as_ref().map(Shelf::log).unwrap().sync().unwrap();
+            backlog.written().await;
+            assert!(matches!(backlog.entries[0].body, Body::Disk(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_is_waited_for_only_so_long_at_the_end() {
+        let disk = FaultDisk::new();
+        let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
+        backlog.push(frame(1, 100));
+        backlog.written().await;
+        disk.hold_syncs();
+        backlog.sync();
+        disk.wait_for_held_sync();
+        backlog.push(frame(2, 100));
+        let closed = tokio::time::timeout(LONG, backlog.close(Duration::from_millis(50))).await;
+        // Not to be waited for by the test either.
+        let log = backlog.shelf.as_ref().map(Shelf::log);
+        disk.release_syncs();
+        closed.unwrap();
+        assert_eq!((backlog.kept.frames, backlog.dropped.frames), (1, 1));
+        log.unwrap().close().unwrap();
     }
 
     #[tokio::test]
     async fn what_is_synced_outlives_a_power_cut() {
         for seed in 0..50 {
             let disk = FaultDisk::new();
-            let mut backlog = Backlog::on_disk(disk.clone(), LIMIT_MIN, None).unwrap();
+            let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
             for number in 1..=100 {
                 backlog.push(frame(number, 1000));
             }
             while backlog.written().await.is_some() {}
-            let (log, half) = (backlog.shelf.as_ref().map(|shelf| Arc::clone(&shelf.log)).unwrap(), 50);
+            let (log, half) = (backlog.shelf.as_ref().map(Shelf::log).unwrap(), 50);
             for expected in 1..=half {
                 let (number, _) = backlog.take().unwrap();
                 assert_eq!(backlog.settle(number), Some(expected));
@@ -570,7 +540,7 @@ mod tests {
                 backlog.push(frame(number, 1000));
             }
             while backlog.written().await.is_some() {}
-            let mut next = Backlog::on_disk(disk.crashed(seed), LIMIT_MIN, None).unwrap();
+            let mut next = on_disk(disk.crashed(seed), LIMIT_MIN);
             let read = read_all(&mut next);
             let (first, last) = (read[0], read[read.len() - 1]);
             assert_eq!(read, (first..=last).collect::<Vec<_>>(), "{seed}");

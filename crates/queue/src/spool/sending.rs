@@ -28,6 +28,8 @@ pub(super) const SPAN: u64 = 64;
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(400), cap: Duration::from_secs(30) };
 /// Between two syncs of what is kept.
 const SYNC_PAUSE: Duration = Duration::from_secs(5);
+/// How long the disk is waited for at the end.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// What sends.
 pub(super) struct Sending<P> {
@@ -143,7 +145,7 @@ impl<P: Producer + 'static> Sending<P> {
         for frame in std::mem::take(&mut self.direct).into_values() {
             self.keep(frame);
         }
-        self.backlog.close().await;
+        self.backlog.close(CLOSE_LIMIT).await;
         self.tell();
     }
 
