@@ -25,7 +25,7 @@ const PIECE_BYTES: u32 = 64 << 10;
 /// How often a peer that says nothing is asked whether it is there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(20);
 
-/// Serves one connection until its peer goes, it is idle or old, or the server stops.
+/// Serves one connection until its peer goes, it is idle, or the server stops.
 pub(super) async fn serve(
     stream: TcpStream,
     door: Door,
@@ -69,7 +69,6 @@ async fn talk(
     let mut look = tokio::time::interval(config.connection_idle);
     look.tick().await;
     let mut seen = 0;
-    let mut age = pin!(tokio::time::sleep(config.connection_age.unwrap_or_default()));
     // Until when what is open may end, once it is asked to.
     let mut end = pin!(tokio::time::sleep(Duration::ZERO));
     let mut ending = false;
@@ -91,7 +90,6 @@ async fn talk(
                     stop.cancel();
                 }
             }
-            () = age.as_mut(), if !ending && config.connection_age.is_some() => stop.cancel(),
             () = end.as_mut(), if ending => return,
         }
     }

@@ -70,7 +70,7 @@ pub(super) struct Door {
 
 impl Door {
     pub(super) fn new(queue: &Queue, config: &ServerConfig, meter: &Arc<Meter>) -> Self {
-        let limits = Limits { frame_bytes: config.max_frame_bytes, under_way: config.max_under_way.max(1) };
+        let limits = Limits { frame_bytes: config.max_frame_bytes };
         let grpc = QueueServer::new(Grpc::new(queue.clone(), limits, Arc::clone(meter)))
             .max_decoding_message_size(config.max_frame_bytes.saturating_add(FRAME_HEADER_BYTES));
         let tokens = config.tokens.clone().map(Arc::new);
@@ -148,13 +148,15 @@ impl hyper::service::Service<Request<Incoming>> for Entrance {
         let door = self.door.clone();
         request.extensions_mut().insert(self.caller.clone());
         let port = self.port;
+        // A stream is open until it ends. Other answers are to be read before the connection counts as idle.
+        let is_stream = is_grpc(&request) && request.uri().path() != PUBLISH;
         async move {
             let response = match port {
                 _ if is_grpc(&request) => door.grpc(request).await,
                 Port::Admin => door.http(request).await,
                 Port::Grpc => no_grpc(),
             };
-            Ok(response.map(|body| Answer { body, _open: open }))
+            Ok(response.map(|body| Answer { body, _open: is_stream.then_some(open) }))
         }
         .boxed()
     }
@@ -191,10 +193,10 @@ fn denied_by_http(denied: Denied) -> Response<Body> {
     response
 }
 
-/// An answer's body; the request is open as long as it lasts.
+/// An answer's body. The request of a stream is open as long as it lasts.
 pub(super) struct Answer {
     body: Body,
-    _open: Open,
+    _open: Option<Open>,
 }
 
 impl hyper::body::Body for Answer {

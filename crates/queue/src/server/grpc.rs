@@ -23,13 +23,14 @@ use crate::service::{Publishing, Queue};
 /// Most bytes of one publish stream that wait for their answers, beside the last frame.
 const UNDER_WAY_BYTES: usize = 16 << 20;
 
+/// Most frames of one publish stream that wait for their answers; then no more are read.
+const UNDER_WAY: usize = 128;
+
 /// Bounds of what one call may bring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Most bytes of a frame's payload.
     pub(super) frame_bytes: usize,
-    /// Most frames of a publish stream that wait for their answers.
-    pub(super) under_way: usize,
 }
 
 /// The service.
@@ -171,7 +172,7 @@ impl Publishes {
             }
             self.rests = None;
         }
-        self.under_way.len() < self.limits.under_way && self.bytes < UNDER_WAY_BYTES
+        self.under_way.len() < UNDER_WAY && self.bytes < UNDER_WAY_BYTES
     }
 
     fn publish(&mut self, request: v1::PublishRequest) {

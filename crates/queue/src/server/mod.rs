@@ -4,7 +4,8 @@
 //!
 //! Connections, streams of a connection, headers, frames and what is under way of a stream are bounded by
 //! [`ServerConfig`]. A connection beyond the bound is closed as soon as it is made. A connection on which nothing is
-//! asked for [`ServerConfig::connection_idle`] is closed too; an open stream is something asked.
+//! asked for [`ServerConfig::connection_idle`] is closed too; an open stream is something asked, an answer that is not
+//! read is not.
 //!
 //! # The end
 //!
@@ -58,8 +59,6 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// After how long a connection on which nothing is asked is closed.
     pub connection_idle: Duration,
-    /// After how long a connection is told to make a new one; `None`: never.
-    pub connection_age: Option<Duration>,
     /// How long a TLS handshake or the headers of a request may take.
     pub handshake: Duration,
     /// Bounds of requests by HTTP; [`HttpLimits::request_time`] holds for unary calls too.
@@ -70,8 +69,6 @@ pub struct ServerConfig {
     pub max_frame_bytes: usize,
     /// Most requests at once on one connection of HTTP/2.
     pub max_streams: u32,
-    /// Most frames of one publish stream that wait for their answers; then no more are read.
-    pub max_under_way: usize,
     /// Most messages a second that one connection may publish by gRPC; what comes faster is read later. `None`: no limit.
     pub messages_per_second: Option<NonZeroU32>,
     /// How long the end may take.
@@ -87,13 +84,11 @@ impl Default for ServerConfig {
         Self {
             max_connections: 16_384,
             connection_idle: Duration::from_mins(1),
-            connection_age: None,
             handshake: Duration::from_secs(10),
             http: HttpLimits::default(),
             max_header_bytes: 16 << 10,
             max_frame_bytes: 4 << 20,
             max_streams: 64,
-            max_under_way: 128,
             messages_per_second: None,
             drain: Duration::from_secs(5),
             tls: None,

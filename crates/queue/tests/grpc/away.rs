@@ -11,6 +11,7 @@ use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, Durability, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
     Rows, SettleError,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -234,22 +235,36 @@ async fn an_idle_connection_is_closed_and_an_open_stream_is_not_idle() {
 }
 
 #[tokio::test]
-async fn an_old_connection_is_told_to_make_a_new_one() {
-    let rig = Rig::with(|_| {}, |config| config.connection_age = Some(Duration::from_millis(80)));
-    let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
-    let (stamps, cancel) = (Stamps::new(), CancellationToken::new());
-    for offset in 0..100 {
-        let stamped = stamps.stamp(frame(1));
-        in_time(publish_until(&producer, stamped, &cancel, &Backoff::default())).await.unwrap();
-        let mut acked = Ok(0);
-        while acked != Ok(1) {
-            let delivery = receive(&mut consumer).await.remove(0);
-            assert_eq!(delivery.id.offset, offset);
-            acked = consumer.ack(&[delivery.id]).await;
+async fn a_client_that_reads_no_answer_gives_its_place_back() {
+    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let rig = Rig::people(queue, |config| {
+        config.connection_idle = Duration::from_millis(50);
+        config.max_connections = 1;
+    });
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut greedy = socket.connect(rig.address).await.unwrap();
+    let asking = tokio::spawn(async move {
+        let requests = b"GET /metrics HTTP/1.1\r\nhost: q\r\n\r\n".repeat(20_000);
+        let sent = greedy.write_all(&requests).await;
+        // Nothing of the answers is read, and the connection stays.
+        std::future::pending::<()>().await;
+        drop((greedy, sent));
+    });
+    in_time(async {
+        loop {
+            let mut other = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+            let mut answer = Vec::new();
+            other.write_all(b"GET /health HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n").await.ok();
+            other.read_to_end(&mut answer).await.ok();
+            if answer.starts_with(b"HTTP/1.1 200") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(4)).await;
-    }
-    assert_eq!(rig.queue.topic_stats(TOPIC).unwrap().published, 100);
+    })
+    .await;
+    asking.abort();
     rig.stop().await;
 }
 
