@@ -29,10 +29,10 @@ const OTHER_FILES: u64 = 64;
 /// Part of the grace that the connections may take to close; the rest is the queue's.
 const CONNECTIONS_SHARE: u32 = 4;
 
-/// Runs until a signal.
+/// Runs until a signal, or until nothing can be stored any more.
 ///
 /// # Errors
-/// When a setting is wrong, a port is taken, or the directory cannot be opened.
+/// When a setting is wrong, a port is taken, the directory cannot be opened, or its disk failed for good.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     let access = Access::load(&config.broker)?;
     let files = crate::limits::raise_open_files();
@@ -72,12 +72,33 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
     let failure = tokio::select! {
         signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
         failure = serving.failed() => Some(failure),
+        reason = queue.failed() => Some(cannot_store(&reason, &settings.persistence_path)),
     };
-    let drained = queue.shutdown().await;
+    end(&queue, config).await;
     serving.stop().await;
-    report(&drained, settings);
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+/// What a supervisor is told, who starts the queue again.
+fn cannot_store(reason: &str, path: &std::path::Path) -> Failure {
+    let path = path.display();
+    Failure::new(
+        Exit::Io,
+        format!(
+            "the queue can store nothing more in {path}: {reason}; what was acknowledged is there at the next start"
+        ),
+    )
+}
+
+/// Lets consumers have what the queue holds, and names what is left. A disk that hangs does not hold it up for ever.
+pub(crate) async fn end(queue: &Queue, config: &Config) {
+    let limit = config.shutdown.grace.saturating_sub(config.shutdown.grace / CONNECTIONS_SHARE);
+    if let Ok(drained) = tokio::time::timeout(limit, queue.shutdown()).await {
+        report(&drained, &config.broker);
+    } else {
+        tracing::error!("the queue's disk does not answer; the queue ends without closing its log");
+    }
 }
 
 fn report(drained: &DrainReport, settings: &config::Broker) {
@@ -114,6 +135,7 @@ fn server_config(config: &Config, access: Access) -> ServerConfig {
     let frame_bytes = usize::try_from(config.broker.frame_bytes_max).unwrap_or(usize::MAX);
     ServerConfig {
         max_connections: config.broker.connections_max,
+        messages_per_second: std::num::NonZeroU32::new(config.broker.connection_rate_max),
         max_frame_bytes: frame_bytes,
         http: HttpLimits { body_bytes: frame_bytes, ..HttpLimits::default() },
         drain: config.shutdown.grace / CONNECTIONS_SHARE,

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
-use gpuvitals_queue::link::{QueueUrl, Scheme};
 
 use crate::config::{Config, Override};
 use crate::failure::Failure;
@@ -158,8 +157,7 @@ impl QueueCommand {
 /// # Errors
 /// When the queue cannot be reached, or refuses.
 pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure> {
-    let mut settings = config.message_queue.clone();
-    settings.address = address(config);
+    let settings = config.queue_elsewhere();
     let (url, access) = (settings.address.clone(), settings.access()?);
     let admin = || Admin::new(&url, &access);
     match &command.what {
@@ -177,20 +175,6 @@ pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure
         What::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
         What::Replay { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids, *rate),
         What::Purge { topic, which, yes } => dead::purge(&admin()?, topic, &which.ids, *yes),
-    }
-}
-
-/// The queue that is meant: where the settings name that of one process, the one of this machine.
-fn address(config: &Config) -> QueueUrl {
-    let configured = &config.message_queue.address;
-    if configured.scheme != Scheme::InProcess {
-        return configured.clone();
-    }
-    QueueUrl {
-        scheme: Scheme::Http,
-        tls: config.broker.tls().is_some(),
-        host: "127.0.0.1".to_owned(),
-        port: config.broker.port,
     }
 }
 

@@ -138,6 +138,7 @@ async fn serve(
     let mut failure = None;
     // After a signal, or when the time is over: until when what was read may be sent.
     let mut deadline = None;
+    let mut was_signalled = false;
     loop {
         tokio::select! {
             ended = workers.join_next() => {
@@ -152,13 +153,15 @@ async fn serve(
             signal = &mut signalled => {
                 signalled.set(crate::signal::terminated());
                 tracing::info!(signal, "stopping");
-                if deadline.is_some() {
+                if was_signalled {
                     give_up.cancel();
                 }
+                was_signalled = true;
                 stop.cancel();
-                deadline = Some(Instant::now() + config.shutdown.grace);
+                deadline.get_or_insert(Instant::now() + config.shutdown.grace);
             }
             () = tokio::time::sleep_until(began + duration), if !duration.is_zero() && deadline.is_none() => {
+                tracing::info!("the time is over; what was read is sent");
                 stop.cancel();
                 deadline = Some(Instant::now() + config.shutdown.grace);
             }

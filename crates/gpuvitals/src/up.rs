@@ -93,7 +93,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     stop_source.cancel();
     source_thread.join(config.shutdown.grace / SOURCE_SHARE).await;
     if let Some((queue, serving)) = here {
-        drain(&queue).await;
+        broker::end(&queue, config).await;
         terms.abandon.cancel();
         serving.stop().await;
     }
@@ -138,14 +138,6 @@ impl Queueing {
         let outlet = Outlet::Here { queue: queue.clone(), topic: settings.topic.clone() };
         let serving = broker::Serving::beside(config, &queue).await?;
         Ok(Self { here: Some((queue, serving)), outlet, member })
-    }
-}
-
-/// Lets the collectors have what the queue holds.
-async fn drain(queue: &Queue) {
-    let drained = queue.shutdown().await;
-    for (topic, rows) in &drained.left {
-        tracing::warn!(topic, rows, "rows were left in the queue; nothing acknowledged is among them");
     }
 }
 

@@ -114,14 +114,16 @@ pub(crate) struct CollectFlags {
 impl CollectFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let here = self.broker_port.map(|port| format!("http://127.0.0.1:{port}"));
+        // The queue of this machine, whatever the file says.
+        let here = self.broker_port.map(|_| "inproc:");
         let optional = [
             ("collector.worker_count", self.workers.map(Value::from)),
             ("store.dir", self.data_dir.as_ref().map(|dir| dir.to_string_lossy().into_owned().into())),
             ("collector.max_entries", self.max_entries.map(Value::from)),
             ("collector.checkpoint", self.checkpoint.map(Value::from)),
             ("collector.api_port", self.api_port.map(Value::from)),
-            ("message_queue.address", self.mq_url.as_ref().or(here.as_ref()).map(|url| url.as_str().into())),
+            ("message_queue.address", self.mq_url.as_deref().or(here).map(Value::from)),
+            ("broker.port", self.broker_port.map(Value::from)),
             ("message_queue.topic", self.topic.as_deref().map(Value::from)),
             ("collector.group", self.group.as_deref().map(Value::from)),
         ];

@@ -287,6 +287,15 @@ mod tests {
     }
 
     #[test]
+    fn the_queue_of_this_machine_is_reached_as_it_is_served() {
+        let address = |text: &str| load(text, &[], vec![]).unwrap().queue_elsewhere().address.to_string();
+        assert_eq!(address(""), "http://127.0.0.1:9090");
+        let tls = "broker:\n  port: 9443\n  tls_cert: a.pem\n  tls_key: b.pem\n";
+        assert_eq!(address(tls), "https://127.0.0.1:9443");
+        assert_eq!(address(&format!("{tls}message_queue:\n  address: grpc://q\n")), "grpc://q:9091");
+    }
+
+    #[test]
     fn replays_that_would_flood_or_invent_the_future_are_refused() {
         let csv = "source:\n  kind: csv\n  csv: x.csv\n";
         assert!(load(&format!("{csv}  loop: true\n"), &[], vec![]).unwrap_err().contains("--times now"));

@@ -132,6 +132,8 @@ pub(crate) struct Broker {
     pub frame_bytes_max: u64,
     /// Connections at a time, over both ports.
     pub connections_max: usize,
+    /// Messages a second that one connection may publish by gRPC; 0: no bound.
+    pub connection_rate_max: u32,
     /// Certificate chain, PEM; empty: no TLS.
     tls_cert: PathBuf,
     /// Its private key, PEM.

@@ -25,6 +25,8 @@ pub(super) struct Given {
     pub without_group: u64,
     /// Left, since the topic is full.
     pub without_room: u64,
+    /// Left at least, since those before them could not be given back.
+    pub left: u64,
 }
 
 impl Admin {

@@ -118,13 +118,16 @@ fn opened(letter: &Value) -> Result<Vec<String>, String> {
 /// # Errors
 /// When the queue cannot be reached, or refuses.
 pub(super) fn replay(admin: &Admin, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<(), Failure> {
-    let Given { letters, without_group, without_room } = admin.replay(topic, ids, rate)?;
+    let Given { letters, without_group, without_room, left } = admin.replay(topic, ids, rate)?;
     let mut lines = vec![format!("{letters} letters given back")];
     if without_group > 0 {
         lines.push(format!("{without_group} stay: the group that gave up on them is gone"));
     }
     if without_room > 0 {
         lines.push(format!("{without_room} stay: the topic is full"));
+    }
+    if left > 0 {
+        lines.push(format!("{left} or more behind those were not tried; --id names letters"));
     }
     crate::print(&(lines.join("\n") + "\n"))
 }

@@ -69,8 +69,9 @@ impl Http {
             let count = |key: &str| answer[key].as_u64().unwrap_or(0);
             given.letters += count("letters");
             (given.without_group, given.without_room) = (count("without_group"), count("without_room"));
+            given.left = count("left");
             // At a rate the broker answers before it is done, and has to be asked again.
-            if count("left") == 0 || count("letters") == 0 {
+            if given.left == 0 || count("letters") == 0 {
                 return Ok(given);
             }
         }

@@ -75,6 +75,7 @@ impl Nats {
             letters: count(replayed.letters),
             without_group: count(replayed.without_group),
             without_room: count(replayed.without_room),
+            left: 0,
         })
     }
 

@@ -79,6 +79,21 @@ fn it_ends_after_its_time_and_keeps_its_rate() {
 }
 
 #[test]
+fn a_signal_after_its_time_is_the_first_and_what_was_read_is_still_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 50);
+    let port = free_port();
+    let streamer = stream(&file, &port, &["--rate", "0", "--duration", "200ms"]);
+    streamer.says("the time is over");
+    streamer.signal("TERM");
+    streamer.says("stopping");
+    let broker = broker(&port);
+    let (code, said) = streamer.ended();
+    assert_eq!(code, Some(0), "{said}");
+    drop(broker);
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once_and_what_was_not_sent_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 50);
