@@ -72,6 +72,7 @@ struct Outgoing {
 
 #[derive(Debug)]
 struct Waiting {
+    sent_at: Instant,
     answer: oneshot::Sender<Result<Receipt, PublishError>>,
     /// Messages and bytes of the frame.
     size: (u32, u64),
@@ -111,6 +112,9 @@ impl GrpcProducer {
     async fn session(&self) -> Result<Arc<Session>, PublishError> {
         let mut link = self.link.lock().await;
         if let Some(session) = &link.session {
+            if session.is_stalled(Instant::now()) {
+                session.end(self.dial.lost("no answer in time"));
+            }
             match session.lost.get() {
                 None => return Ok(Arc::clone(session)),
                 Some(lost) if !session.has_answered.load(Ordering::Relaxed) => {
@@ -218,7 +222,7 @@ impl Session {
         outgoing.is_named = true;
         let (answer, answered) = oneshot::channel();
         let size = (frame.count, frame.cost_bytes());
-        outgoing.waiting.push_back(Waiting { answer, size, _slot: slot });
+        outgoing.waiting.push_back(Waiting { sent_at: Instant::now(), answer, size, _slot: slot });
         Some(answered)
     }
 
@@ -229,6 +233,12 @@ impl Session {
             // Whoever asked may have stopped waiting.
             waiting.answer.send(protocol::outcome_of(topic, waiting.size, reply)).ok();
         }
+    }
+
+    /// Whether an answer is due that nobody waited for long enough: who gives up sooner each time would never learn it.
+    fn is_stalled(&self, now: Instant) -> bool {
+        let outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        outgoing.waiting.front().is_some_and(|waiting| now.duration_since(waiting.sent_at) >= ANSWER_LIMIT)
     }
 
     /// The stream is of no use any more: all who wait are told.
@@ -245,4 +255,59 @@ impl Session {
 fn unavailable(lost: &Lost) -> PublishError {
     let reason = Arc::clone(&lost.reason);
     if lost.is_final { PublishError::Refused { reason } } else { PublishError::Unavailable { reason } }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicUsize;
+
+    use axum::response::IntoResponse as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::frame::ContentType;
+
+    /// Opens every stream and answers nothing on it.
+    async fn mute(opened: Arc<AtomicUsize>) -> QueueUrl {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("grpc://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let open = async move |request: axum::extract::Request| {
+            opened.fetch_add(1, Ordering::Relaxed);
+            // As long as the requests are not dropped the stream is open.
+            let silence = request.into_body().into_data_stream();
+            let silence = futures_util::StreamExt::filter(silence, |_| std::future::ready(false));
+            let body = axum::body::Body::from_stream(silence);
+            ([("content-type", "application/grpc")], body).into_response()
+        };
+        let app = axum::Router::new().fallback(open);
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        url
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_never_answers_is_replaced_though_everybody_gives_up_sooner() {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let url = mute(Arc::clone(&opened)).await;
+        let producer = GrpcProducer::new(&url, &Access::default(), "t").unwrap();
+        let publish = async || {
+            let frame = Frame::new(ContentType::Json, 1, "{}");
+            tokio::time::timeout(Duration::from_secs(1), producer.publish(frame)).await
+        };
+        for _ in 0..2 {
+            assert!(publish().await.is_err(), "nothing is answered");
+        }
+        assert_eq!(opened.load(Ordering::Relaxed), 1);
+        tokio::time::pause();
+        tokio::time::advance(ANSWER_LIMIT).await;
+        tokio::time::resume();
+        // The stall is told once, and whoever comes after the rest from it gets a new stream.
+        let told = publish().await;
+        assert!(matches!(&told, Ok(Err(PublishError::Unavailable { .. }))), "{told:?}");
+        tokio::time::pause();
+        tokio::time::advance(BACKOFF.cap).await;
+        tokio::time::resume();
+        assert!(publish().await.is_err());
+        assert_eq!(opened.load(Ordering::Relaxed), 2);
+    }
 }
