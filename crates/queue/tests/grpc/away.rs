@@ -241,16 +241,12 @@ async fn a_client_that_reads_no_answer_gives_its_place_back() {
         config.connection_idle = Duration::from_millis(50);
         config.max_connections = 1;
     });
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4 << 10).unwrap();
-    let mut greedy = socket.connect(rig.address).await.unwrap();
-    let asking = tokio::spawn(async move {
-        let requests = b"GET /metrics HTTP/1.1\r\nhost: q\r\n\r\n".repeat(20_000);
-        let sent = greedy.write_all(&requests).await;
-        // Nothing of the answers is read, and the connection stays.
-        std::future::pending::<()>().await;
-        drop((greedy, sent));
-    });
+    // HTTP/2 with windows of nothing, and a request: GET /metrics.
+    let mut asked = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    asked.extend(b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0");
+    asked.extend(b"\0\0\x0f\x01\x05\0\0\0\x01\x82\x86\x04\x08/metrics\x01\x01q");
+    let mut greedy = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+    greedy.write_all(&asked).await.unwrap();
     in_time(async {
         loop {
             let mut other = tokio::net::TcpStream::connect(rig.address).await.unwrap();
@@ -264,7 +260,7 @@ async fn a_client_that_reads_no_answer_gives_its_place_back() {
         }
     })
     .await;
-    asking.abort();
+    drop(greedy);
     rig.stop().await;
 }
 
