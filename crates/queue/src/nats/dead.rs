@@ -8,10 +8,12 @@ use super::session::Session;
 use crate::broker::Failure;
 use crate::frame::{Frame, Millis};
 
-/// Keeps rows as a dead letter. One that was kept before, by somebody who then died, is not kept twice.
+/// Keeps rows of the message at `sequence` as a dead letter. One that was kept before, by somebody who then died, is
+/// not kept twice; one that was replayed is a message of its own.
 pub(super) async fn write(
     session: &Session,
     dead: &Topic,
+    sequence: u64,
     frame: &Frame,
     remnant: &Remnant,
     reason: &Failure,
@@ -23,8 +25,8 @@ pub(super) async fn write(
         [only] => (only.start, only.end),
         [] => (0, 0),
     };
-    let Remnant { group, offset, published_at, rows, .. } = remnant;
-    let id = format!("dead-{group}-{}-{offset}-{first}-{last}-{}", published_at.0, rows.len());
+    let Remnant { group, published_at, rows, .. } = remnant;
+    let id = format!("dead-{group}-{}-{sequence}-{first}-{last}-{}", published_at.0, rows.len());
     let sent = producer::publish(session, &dead.subject, headers, Some(id), &frame.payload).await;
     sent.map(drop).map_err(|refusal| refusal.into_error(&dead.subject))
 }

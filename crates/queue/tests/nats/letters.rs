@@ -48,6 +48,25 @@ async fn dead_letters_are_kept_with_their_reason_replayed_and_purged() {
 }
 
 #[tokio::test]
+async fn a_letter_that_dies_again_right_after_its_replay_is_a_letter_again() {
+    let server = Server::start().await;
+    let place = Nats::at(server.url());
+    let admin = place.admin();
+    place.producer("t").publish(frame(5)).await.unwrap();
+    let mut consumer = place.consumer("t", "g", &credits(100)).await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let delivery = receive_one(&mut consumer).await;
+        assert_eq!(consumer.nack(&[nack(delivery.id, None, NackKind::Reject)]).await, Ok(5));
+        let letters = admin.dead_letters("t", 0, 10).await.unwrap();
+        let [letter] = &letters[..] else { panic!("{letters:?}") };
+        assert!(letter.id > last && letter.offset == 1, "{letter:?}");
+        last = letter.id;
+        assert_eq!(admin.replay_dead("t", &DeadSelection::Oldest(1)).await.unwrap().letters, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_message_that_kills_its_consumers_becomes_a_dead_letter() {
     let server = Server::start().await;
     let place = Nats::at(server.url());

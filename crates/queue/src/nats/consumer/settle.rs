@@ -123,9 +123,10 @@ impl NatsConsumer {
     ) -> Result<(), NatsError> {
         let seat = self.connected()?;
         seat.ensure_dead(&self.member).await?;
+        let (dead, sequence) = (self.member.topic.dead(), loan.id.offset);
         let remnant = loan.remnant(&self.group, rows, attempts);
         let died_at = self.clock.now();
-        dead::write(&seat.session, &self.member.topic.dead(), &loan.frame, &remnant, failure, died_at).await
+        dead::write(&seat.session, &dead, sequence, &loan.frame, &remnant, failure, died_at).await
     }
 
     /// Publishes rows anew, for this group alone.
