@@ -3,7 +3,7 @@
 //! Both come from files, so that no secret stands in a setting, a URL or a log.
 
 use std::fmt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -103,9 +103,7 @@ fn server_config(files: TlsFiles<'_>) -> Result<Arc<ServerConfig>, Failure> {
     };
     let chain = certificates(files.cert).map_err(|e| wrong("tls_cert", files.cert, e))?;
     let key = PrivateKeyDer::from_pem_file(files.key).map_err(|e| wrong("tls_key", files.key, e.into()))?;
-    if std::fs::metadata(files.key).is_ok_and(|key| key.permissions().mode() & 0o004 != 0) {
-        tracing::warn!(file = %files.key.display(), "everyone on this machine can read the private key");
-    }
+    crate::secret::warn_of_key(files.key);
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

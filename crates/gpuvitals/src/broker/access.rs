@@ -28,6 +28,9 @@ impl Access {
     /// When a file cannot be read, is not what it should be, or can be read by others though it holds a secret.
     pub(super) fn load(settings: &Broker) -> Result<Self, Failure> {
         let files = settings.tls();
+        if let Some(files) = &files {
+            crate::secret::warn_of_key(&files.key);
+        }
         let tls = files.as_ref().map(tls_config).transpose().map_err(|error| {
             Failure::new(Exit::Config, format!("configuration: broker.tls_cert: {}", causes(&error)))
         })?;

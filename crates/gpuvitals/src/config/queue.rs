@@ -46,18 +46,25 @@ impl MessageQueue {
     /// What a client brings, read from its files.
     ///
     /// # Errors
-    /// When the token's file cannot be read, or others can read it.
+    /// When the file of the token or of the credentials cannot be read, or others can read it.
     pub(crate) fn access(&self) -> Result<Access, Failure> {
         let token = set(&self.token_file).map(|path| token(path, "message_queue.token_file")).transpose()?;
         let url = &self.address;
         if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.host) {
             tracing::warn!(queue = %url, "the token goes over the network in the clear; https, grpcs and tls do not show it");
         }
+        let credentials = set(&self.credentials_file);
+        if let Some(path) = credentials {
+            crate::secret::check(path, "message_queue.credentials_file")?;
+        }
+        if let Some(key) = set(&self.client_key) {
+            crate::secret::warn_of_key(key);
+        }
         Ok(Access {
             ca: set(&self.ca).map(Path::to_path_buf),
             identity: set(&self.client_cert).map(|cert| (cert.to_path_buf(), self.client_key.clone())),
             token,
-            credentials: set(&self.credentials_file).map(Path::to_path_buf),
+            credentials: credentials.map(Path::to_path_buf),
         })
     }
 }

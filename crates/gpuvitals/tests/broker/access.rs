@@ -1,5 +1,7 @@
 //! Certificates and tokens.
 
+use std::os::unix::fs::PermissionsExt;
+
 use gpuvitals_queue::link::{self, Access, QueueUrl, Token};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
 
@@ -9,6 +11,7 @@ use crate::process::{Broker, PATIENCE, agent, answer, gpuvitals, message, outcom
 const RIGHT: &str = "a-token-that-opens";
 const WRONG: &str = "a-token-that-does-not";
 const READER: &str = "a-token-that-reads";
+const READABLE: &str = "everyone on this machine can read the private key";
 
 #[tokio::test]
 async fn without_the_right_token_both_ports_refuse() {
@@ -68,6 +71,7 @@ fn over_tls_the_commands_bring_authority_and_token() {
     let (cert, key) = authority.sign("127.0.0.1", folder.path());
     let ca = authority.file(folder.path().join("ca.pem"));
     let (own, own_key) = authority.sign("a-client", folder.path());
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let token = folder.path().join("token");
     secret(&token, RIGHT);
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
@@ -82,6 +86,7 @@ fn over_tls_the_commands_bring_authority_and_token() {
         &text(&token),
     ]);
     assert!(broker.http.starts_with("https://") && broker.grpc.starts_with("grpcs://"));
+    assert!(!broker.log().contains(READABLE));
 
     let whole = [
         "--ca",
@@ -101,6 +106,9 @@ fn over_tls_the_commands_bring_authority_and_token() {
         assert!(!errors.contains(RIGHT), "{errors}");
     };
     check(&whole, Some(0), "no topic yet");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = Broker::start(&["--tls-cert", &text(&cert), "--tls-key", &text(&key)]);
+    assert!(open.log().contains(READABLE));
     check(&whole[..6], Some(77), "--token-file");
     check(&whole[..2], Some(69), "no queue answers");
     check(&[], Some(69), "no queue answers");
@@ -127,6 +135,20 @@ fn files_of_secrets_are_for_their_owner_alone() {
     let errors = start(&bad);
     assert!(errors.contains("line 1: rights are") && !errors.contains("a-secret"), "{errors}");
     assert!(start(&folder.path().join("none")).contains("broker.token_file"));
+
+    let ask = |credentials: &std::path::Path| {
+        let output = gpuvitals()
+            .args(["queue", "stats", "--url", "nats://127.0.0.1:1"])
+            .env("GPUVITALS_MESSAGE_QUEUE_CREDENTIALS_FILE", credentials)
+            .output()
+            .unwrap();
+        let (code, _, errors) = outcome(&output);
+        (code, errors.to_owned())
+    };
+    let (code, errors) = ask(&file);
+    assert!(code == Some(78) && errors.contains("chmod 600"), "{errors}");
+    assert!(errors.contains("message_queue.credentials_file") && !errors.contains(RIGHT), "{errors}");
+    assert!(!ask(&bad).1.contains("chmod 600"));
 }
 
 #[test]
