@@ -32,7 +32,8 @@ async fn dead_letters_are_kept_with_their_reason_replayed_and_purged() {
     assert_eq!((&*letter.group, &*letter.topic, letter.offset, letter.attempts), ("g", "t", 2, 1));
     assert_eq!(letter.reason, Failure::Rejected("because".into()));
     assert_eq!(*letter.frame, frame(10).stamped("p", 1));
-    assert!(letter.published_at <= letter.died_at && letter.published_at.0 > 1_600_000_000_000);
+    // The server's clock and the one of this process differ.
+    assert!(letter.published_at.0.abs_diff(letter.died_at.0) < 60_000);
     assert_eq!(admin.stats("t").await.unwrap().dead_letters, 3);
 
     assert_eq!(admin.purge_dead("t", &DeadSelection::Ids(vec![letters[0].id, 77])).await, Ok(1));
