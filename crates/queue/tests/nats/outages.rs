@@ -1,6 +1,7 @@
 //! Servers that die in the middle: nothing acknowledged is lost.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -132,4 +133,24 @@ async fn a_consumer_waits_for_a_server_that_is_away() {
     server.run().await;
     let delivery = receive(&mut consumer).await.remove(0);
     assert_eq!((delivery.frame.count, consumer.ack(&[delivery.id]).await), (3, Ok(3)));
+}
+
+#[tokio::test]
+async fn what_is_fetched_stays_within_the_credits_from_the_first_time_on() {
+    let server = Server::start().await;
+    let place = Nats::at(server.url());
+    let producer = place.producer("t");
+    for _ in 0..40 {
+        producer.publish(frame(100)).await.unwrap();
+    }
+    let admin = place.admin();
+    for (group, max_batch, fetched) in [("all", None, 10), ("batches", NonZeroU32::new(300), 10)] {
+        let options = ConsumerOptions { max_batch, ..credits(1_000) };
+        let mut consumer = place.consumer("t", group, &options).await;
+        receive(&mut consumer).await;
+        let in_flight = async || admin.stats("t").await.unwrap().groups[group].in_flight;
+        assert!(in_flight().await <= max_batch.map_or(fetched, |rows| u64::from(rows.get()) / 100 + 1));
+        while timeout(Duration::from_millis(300), consumer.receive()).await.is_ok() {}
+        assert_eq!(in_flight().await, fetched, "as much as the credits allow, and no more");
+    }
 }

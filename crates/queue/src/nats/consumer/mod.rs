@@ -46,7 +46,7 @@ pub struct NatsConsumer {
     held: Mutex<Held>,
     /// Something was settled: there may be credits.
     freed: Notify,
-    /// Messages (rows) in a frame, about.
+    /// Messages (rows) in a frame, rather too many than too few; 0: none was seen yet.
     rows_per_frame: u64,
     failures: u32,
     retry_at: Option<Instant>,
@@ -97,7 +97,7 @@ impl NatsConsumer {
             waiting: VecDeque::new(),
             held: Mutex::default(),
             freed: Notify::new(),
-            rows_per_frame: 1,
+            rows_per_frame: 0,
             failures: 0,
             retry_at: None,
             looked_at: Instant::now(),
@@ -134,12 +134,19 @@ impl NatsConsumer {
             tokio::select! { () = self.freed.notified() => {}, () = end => {} }
             return Ok(Vec::new());
         }
-        let frames = (credits / self.rows_per_frame.max(1)).clamp(1, PULL_MAX);
+        let frames = self.frames_for(credits);
         let Some(seat) = &mut self.seat else { return Ok(Vec::new()) };
-        let came = seat.wait(usize::try_from(frames).unwrap_or(1)).await?;
+        let came = seat.wait(frames).await?;
         self.looked_at = Instant::now();
         self.take_in(came, self.looked_at).await?;
         Ok(Vec::new())
+    }
+
+    /// How many frames to ask for: what is fetched counts as delivered, so not more than can be handed out at once.
+    fn frames_for(&self, credits: u64) -> usize {
+        let max_batch = self.member.options.max_batch.map_or(u64::MAX, |max| u64::from(max.get()));
+        let frames = credits.min(max_batch).checked_div(self.rows_per_frame).unwrap_or(1);
+        usize::try_from(frames.clamp(1, PULL_MAX)).unwrap_or(1)
     }
 
     /// Takes what came, not before `since`.
@@ -153,7 +160,8 @@ impl NatsConsumer {
         let message = jetstream::Message { message, context: seat.session.jetstream.clone() };
         match self.read(&message, seat) {
             Some(Read::Loan(loan)) => {
-                self.rows_per_frame = (self.rows_per_frame * 3 + loan.rows.len()).div_ceil(4);
+                let count = loan.rows.len();
+                self.rows_per_frame = count.max((self.rows_per_frame * 3 + count).div_ceil(4));
                 self.waiting.push_back((loan, since));
             }
             Some(Read::Settled(reply, kind)) => self.tell(&reply, kind).await,
