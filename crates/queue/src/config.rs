@@ -77,6 +77,9 @@ pub struct QueueConfig {
     /// Segments of the log that are kept ready beside those in use, zeroed ahead of time, so that no publish waits for
     /// a new file. Each takes [`QueueConfig::segment_len`] of the disk. At most 16.
     pub spare_segments: u32,
+    /// Most bytes of records that wait to be written to the log, and publishers' frames among them: beyond it these are
+    /// refused as at the topic's bound. A single larger frame may wait alone.
+    pub unwritten_max: u32,
 }
 
 impl QueueConfig {
@@ -111,6 +114,7 @@ impl Default for QueueConfig {
             memory_max: 64 << 20,
             segment_len: 16 << 20,
             spare_segments: 1,
+            unwritten_max: 16 << 20,
         }
     }
 }

@@ -34,6 +34,7 @@ pub(crate) fn recover(disk: impl Disk, config: &QueueConfig, now: Millis) -> Res
         segment_len: config.segment_len,
         fill_len: LogConfig::default().fill_len.min(config.segment_len),
         spares: config.spare_segments,
+        queue_len_max: config.unwritten_max,
         ..LogConfig::default()
     };
     let (log, mut recovery) = Log::open(disk, log_config)?;

@@ -14,13 +14,17 @@ use gpuvitals_queue::{
 
 use crate::dice::Dice;
 use crate::known::{ABSENT, DEAD, GROUPS, Known, OPEN, SETTLED, frame, number_of};
+use crate::records::{CHECKPOINT, records, turn_a_bit};
 
 const TOPICS: [&str; 2] = ["synced", "written"];
+/// A group of the first topic that comes and goes, and settles nothing.
+const IDLE: &str = "idle";
 
 pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
     let mut config = QueueConfig {
         segment_len: [4 << 10, 6 << 10, 16 << 10][usize::try_from(dice.below(3)).unwrap()],
-        spare_segments: 0,
+        spare_segments: u32::from(dice.one_in(2)),
+        unwritten_max: if dice.one_in(3) { 600 } else { 16 << 20 },
         memory_max: [0, 1_500, 1 << 20][usize::try_from(dice.below(3)).unwrap()],
         sync_every: Duration::from_millis(if dice.one_in(3) { 0 } else { 3_600_000 }),
         backoff_base: Duration::ZERO,
@@ -31,6 +35,16 @@ pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
     };
     config.topic_durability.insert("written".to_owned(), Durability::Written);
     config
+}
+
+/// What was done to a disk beside a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    None,
+    /// A bit of the newest checkpoint has turned.
+    Checkpoint,
+    /// Any bits have.
+    Anywhere,
 }
 
 /// A queue, its consumers, and what is known.
@@ -47,6 +61,10 @@ pub(crate) struct Life {
     last_number: u64,
     /// Some writes failed: until the next life nobody knows which facts are on disk.
     is_faulty: bool,
+    /// The idle group was joined, and not removed since.
+    has_idle: bool,
+    /// Checkpoints that were found in the log.
+    pub(crate) checkpoints: usize,
 }
 
 async fn join(queue: &Queue, topic: &str, group: &str, credits: u32) -> Option<InProcessConsumer> {
@@ -70,6 +88,8 @@ impl Life {
             settled: 0,
             last_number: 0,
             is_faulty: false,
+            has_idle: false,
+            checkpoints: 0,
         };
         life.join_all().await.then_some(life)
     }
@@ -85,18 +105,46 @@ impl Life {
     }
 
     /// Ends this life as it is, and begins one on `disk`.
-    pub(crate) async fn begin_again(&mut self, disk: FaultDisk, is_damaged: bool) {
+    pub(crate) async fn begin_again(&mut self, disk: FaultDisk, harm: Harm) {
+        // What a failed write took of the facts is in the newest checkpoint alone.
+        let is_certain = !(harm == Harm::Checkpoint && self.is_faulty);
+        let idle = self.idle_lag().filter(|_| is_certain);
         self.consumers.clear();
         self.deliveries.clear();
         self.under_way.clear();
+        let records = records(&disk);
+        self.checkpoints += records.iter().filter(|record| record.kind == CHECKPOINT).count();
         let opened = Queue::open_on(disk.clone(), self.config.clone(), Clock::system()).await;
         let (queue, opened) = opened.expect("a queue that opens after a crash");
-        assert!(is_damaged || opened.damage.is_empty(), "a crash is not damage: {:?}", opened.damage);
+        let is_damaged = harm == Harm::Anywhere;
+        assert!(harm != Harm::None || opened.damage.is_empty(), "a crash is not damage: {:?}", opened.damage);
         self.queue = queue;
         self.disk = disk;
         self.is_faulty = false;
         self.look(is_damaged).await;
         assert!(self.join_all().await || is_damaged);
+        let idle_now = self.idle_lag();
+        let has_all = idle.is_none_or(|lag| idle_now.is_some_and(|now| now >= lag));
+        assert!(has_all || is_damaged, "a group that was joined had {idle:?} messages, has {idle_now:?}");
+        // One that was removed may be back.
+        self.has_idle = idle.is_some();
+    }
+
+    /// What the idle group has before it, if it is known to be there.
+    fn idle_lag(&self) -> Option<u64> {
+        let stats = self.queue.topic_stats(TOPICS[0]).ok()?;
+        stats.groups.get(IDLE).filter(|_| self.has_idle).map(|group| group.lag)
+    }
+
+    /// Joins the idle group, or ends it.
+    async fn join_or_remove_idle(&mut self) {
+        if self.has_idle {
+            self.has_idle = false;
+            self.queue.remove_group(TOPICS[0], IDLE).unwrap();
+            self.settled += 1;
+        } else {
+            self.has_idle = join(&self.queue, TOPICS[0], IDLE, 1).await.is_some();
+        }
     }
 
     /// Receives all there is without settling it, and compares.
@@ -238,7 +286,10 @@ impl Life {
                     self.answered(number, &outcome, self.settled);
                 }
                 (_, Ok(receipt)) => assert!(receipt.duplicate, "frame {number} was taken twice"),
-                (_, Err(refused)) => assert!(self.is_faulty, "{refused}"),
+                (_, Err(refused)) => {
+                    let is_full = matches!(refused, PublishError::Full { .. });
+                    assert!(self.is_faulty || is_full, "{refused}");
+                }
             }
         }
     }
@@ -257,9 +308,14 @@ impl Life {
             17 => self.repeat(dice).await,
             18 if dice.one_in(3) => {
                 self.is_faulty = true;
-                let fault = Fault::Error(ErrorKind::StorageFull);
-                self.disk.fail_call(Some(Op::Write), dice.below(3), fault);
+                let (op, error) = if dice.one_in(5) {
+                    (Op::SyncData, ErrorKind::Other)
+                } else {
+                    (Op::Write, ErrorKind::StorageFull)
+                };
+                self.disk.fail_call(Some(op), dice.below(3), Fault::Error(error));
             }
+            18 => self.join_or_remove_idle().await,
             19 if dice.one_in(3) => {
                 self.publish(topic, &[], true).await;
                 self.queue.shutdown().await;
@@ -268,7 +324,7 @@ impl Life {
                 }
                 // An orderly end leaves nothing to forget.
                 let ended = self.disk.crashed(dice.roll());
-                self.begin_again(ended, false).await;
+                self.begin_again(ended, Harm::None).await;
             }
             _ => self.publish(topic, &[], true).await,
         }
@@ -276,7 +332,7 @@ impl Life {
 }
 
 /// Three lives, each with an end of its own.
-pub(crate) async fn program(seed: u64) {
+pub(crate) async fn program(seed: u64) -> Life {
     let mut dice = Dice(seed);
     let config = config(&mut dice);
     let mut life = Life::begin(FaultDisk::new(), config).await.expect("a disk without faults");
@@ -285,11 +341,12 @@ pub(crate) async fn program(seed: u64) {
             life.step(&mut dice).await;
         }
         let crashed = life.disk.crashed(dice.roll());
-        life.begin_again(crashed, false).await;
+        life.begin_again(crashed, Harm::None).await;
     }
+    life
 }
 
-/// A life, and then a bit that turns in each of some files.
+/// A life, and then a bit that turns in the newest checkpoint, or in each of some files.
 pub(crate) async fn damaged(seed: u64) {
     let mut dice = Dice(seed ^ 0xda3a_6ed0);
     let config = config(&mut dice);
@@ -298,11 +355,16 @@ pub(crate) async fn damaged(seed: u64) {
         life.step(&mut dice).await;
     }
     let crashed = life.disk.crashed(dice.roll());
+    if dice.one_in(2) {
+        let checkpoint = records(&crashed).into_iter().rev().find(|record| record.kind == CHECKPOINT);
+        turn_a_bit(&crashed, &checkpoint.expect("a checkpoint"), dice.roll());
+        return life.begin_again(crashed, Harm::Checkpoint).await;
+    }
     for name in crashed.list().unwrap() {
         let len = crashed.contents(&name).map_or(0, |bytes| bytes.len() as u64);
         if len > 0 && dice.one_in(2) {
             crashed.flip_on_read(&name, usize::try_from(dice.below(len)).unwrap(), 1 << dice.below(8));
         }
     }
-    life.begin_again(crashed, true).await;
+    life.begin_again(crashed, Harm::Anywhere).await;
 }

@@ -4,10 +4,16 @@ use gpuvitals_log::fault::{Fault, FaultDisk};
 use gpuvitals_queue::QueueConfig;
 
 use crate::dice::Dice;
-use crate::life::{Life, config};
+use crate::life::{Harm, Life, config};
 
 fn setting() -> QueueConfig {
-    QueueConfig { segment_len: 4 << 10, memory_max: 1 << 20, ..config(&mut Dice(1)) }
+    QueueConfig {
+        spare_segments: 0,
+        segment_len: 4 << 10,
+        memory_max: 1 << 20,
+        unwritten_max: 16 << 20,
+        ..config(&mut Dice(1))
+    }
 }
 
 /// About twenty operations: both topics, rows, dead letters that come back, segments that fill.
@@ -52,6 +58,6 @@ pub(crate) async fn cut_off_at(at: u64, seed: u64) {
     disk.fail_call(None, at, Fault::PowerOff);
     if let Some(mut life) = play(disk.clone()).await {
         let crashed = disk.crashed(seed);
-        life.begin_again(crashed, false).await;
+        life.begin_again(crashed, Harm::None).await;
     }
 }

@@ -1,0 +1,178 @@
+//! What a queue's log keeps, and what it lets go of, where parts of it fail.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a queue that fails where it should not fails its test"
+)]
+
+#[path = "crash/records.rs"]
+mod records;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use gpuvitals_queue::broker::{Fact, Image, What};
+use gpuvitals_queue::{
+    Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, InProcessConsumer, Nack, NackKind,
+    Opened, Queue, QueueConfig,
+};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use self::records::{CHECKPOINT, records, turn_a_bit};
+
+const TOPIC: &str = "gpu-telemetry";
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn open(disk: &FaultDisk, segment_len: u32, unwritten_max: u32) -> (Queue, Opened) {
+    let config = QueueConfig {
+        segment_len,
+        unwritten_max,
+        spare_segments: 0,
+        sync_every: Duration::from_millis(1),
+        ..QueueConfig::default()
+    };
+    Queue::open_on(disk.clone(), config, Clock::system()).await.unwrap()
+}
+
+fn frame(number: u32) -> Frame {
+    Frame::new(ContentType::Batch, 1, number.to_le_bytes().repeat(50))
+}
+
+async fn join(queue: &Queue, group: &str) -> InProcessConsumer {
+    queue.subscribe(TOPIC, group, &ConsumerOptions::default()).await.unwrap()
+}
+
+async fn receive(consumer: &mut InProcessConsumer) -> Vec<Delivery> {
+    timeout(LIMIT, consumer.receive()).await.expect("something to receive").unwrap()
+}
+
+async fn settle(consumer: &mut InProcessConsumer, count: usize) {
+    let mut settled = 0;
+    while settled < count {
+        for delivery in receive(consumer).await {
+            consumer.ack(&[delivery.id]).await.unwrap();
+            settled += 1;
+        }
+    }
+}
+
+async fn bury(queue: &Queue, consumer: &mut InProcessConsumer, number: u32) {
+    queue.publish(TOPIC, frame(number)).await.unwrap();
+    let id = receive(consumer).await[0].id;
+    let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+    consumer.nack(&[nack]).await.unwrap();
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+fn segments(disk: &FaultDisk) -> Vec<String> {
+    disk.names().into_iter().filter(|name| name.contains(".wal")).collect()
+}
+
+#[tokio::test]
+async fn a_checkpoint_of_many_pieces_is_made_where_the_log_has_no_room_for_two() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, 32 << 10, 1_000).await;
+    let mut consumer = join(&queue, "g").await;
+    let first = segments(&disk)[0].clone();
+    for number in 0..800 {
+        let stamped = frame(number).stamped(format!("{number}-{}", "producer".repeat(8)), 1);
+        // While a checkpoint is written, publishers wait.
+        queue.publish_wait(TOPIC, stamped, &CancellationToken::new()).await.unwrap();
+        settle(&mut consumer, 1).await;
+    }
+    until("the first segment goes", || !segments(&disk).contains(&first)).await;
+    let repeat = frame(3).stamped(format!("3-{}", "producer".repeat(8)), 1);
+    let (queue, opened) = open(&disk.crashed(0), 32 << 10, 1_000).await;
+    assert_eq!(opened.damage, Vec::<String>::new());
+    let receipt = queue.publish_wait(TOPIC, repeat, &CancellationToken::new()).await.unwrap();
+    assert!(receipt.duplicate, "all pieces are there");
+}
+
+#[tokio::test]
+async fn a_bit_that_turns_in_the_newest_checkpoint_loses_nothing() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, 8 << 10, 16 << 20).await;
+    let mut consumer = join(&queue, "g").await;
+    bury(&queue, &mut consumer, 0).await;
+    for number in 1..300 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+        settle(&mut consumer, 1).await;
+    }
+    queue.publish(TOPIC, frame(300)).await.unwrap();
+    queue.shutdown().await;
+    let disk = disk.crashed(0);
+    let found = records(&disk);
+    let newest = found.iter().rev().find(|record| record.kind == CHECKPOINT).unwrap();
+    turn_a_bit(&disk, newest, 160);
+    let (queue, opened) = open(&disk, 8 << 10, 16 << 20).await;
+    assert_eq!((opened.frames, opened.dead_letters), (1, 1));
+    let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
+    assert_eq!(*letters[0].frame, frame(0));
+    assert_eq!(*receive(&mut join(&queue, "g").await).await[0].frame, frame(300));
+}
+
+#[tokio::test]
+async fn a_damaged_record_does_not_keep_the_log() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, 8 << 10, 16 << 20).await;
+    let mut consumer = join(&queue, "g").await;
+    bury(&queue, &mut consumer, 0).await;
+    bury(&queue, &mut consumer, 1).await;
+    let first = segments(&disk)[0].clone();
+    let bytes = disk.contents(&first).unwrap();
+    let damaged = bytes.windows(200).position(|window| window == frame(1).payload).unwrap();
+    disk.flip_on_read(&first, damaged + 9, 1);
+    for number in 2..1_000 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+        settle(&mut consumer, 1).await;
+    }
+    until("the first segment goes", || !segments(&disk).contains(&first)).await;
+    let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
+    assert_eq!((letters.len(), &*letters[0].frame), (2, &frame(0)), "the other is still read");
+    let health = queue.health();
+    assert!(health.reasons.iter().any(|reason| reason.contains("damaged")), "{health:?}");
+}
+
+#[tokio::test]
+async fn where_facts_were_lost_a_join_is_answered_after_a_checkpoint() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, 64 << 10, 16 << 20).await;
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    let id = receive(&mut consumer).await[0].id;
+    disk.fail_call(Some(Op::Write), 0, Fault::Error(ErrorKind::StorageFull));
+    consumer.ack(&[id]).await.unwrap();
+    until("a write fails", || !queue.health().reasons.is_empty()).await;
+    let checkpoints = || {
+        let found = records(&disk.crashed(0));
+        found.iter().filter(|record| record.kind == CHECKPOINT).count()
+    };
+    let before = checkpoints();
+    drop(join(&queue, "late").await);
+    assert!(checkpoints() > before, "it is durable when the join is answered");
+}
+
+#[test]
+fn a_group_that_is_made_is_not_an_older_one_of_that_name() {
+    let fact = |what| Fact { topic: TOPIC.into(), what };
+    let made = |is_new, start| fact(What::GroupMade { group: "g".into(), is_new, start, ttl: None });
+    let mut image = Image::default();
+    image.apply(made(true, 0));
+    image.apply(fact(What::Settled { group: "g".into(), frames: 0..9 }));
+    image.apply(made(false, 0));
+    assert_eq!(image.topics[TOPIC].groups["g"].cursor, 9, "noted again");
+    image.apply(made(true, 2));
+    assert_eq!(image.topics[TOPIC].groups["g"].cursor, 2, "made again: that the old one ended is lost");
+}
