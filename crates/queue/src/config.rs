@@ -55,7 +55,8 @@ pub struct QueueConfig {
     pub max_topics: usize,
     /// Most groups of a topic.
     pub max_groups: usize,
-    /// Most producers of a topic whose sequences are remembered; beyond it the longest silent is forgotten.
+    /// Most producers whose sequences are remembered, over all topics; beyond it the longest silent one of the topic
+    /// with most is forgotten.
     pub max_producers: usize,
     /// What a shutdown does with what is held.
     pub drain: Drain,

@@ -18,7 +18,7 @@ use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
 use gpuvitals_queue::{
     Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
     Frame, HealthStatus, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue,
-    QueueConfig, Start, SubscribeError,
+    QueueConfig, Start, SubscribeError, WhenFull,
 };
 use tokio::time::timeout;
 
@@ -372,6 +372,74 @@ async fn what_cannot_be_read_back_becomes_a_dead_letter() {
     tokio::select! { () = reading => {}, () = dead => {} }
     let letters = queue.dead_letters(TOPIC, 0, 1).await.unwrap();
     assert!(letters[0].reason.to_string().contains("cannot be read back"), "{}", letters[0].reason);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_for_now_is_held_against_no_message() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| (config.memory_max, config.max_retries) = (0, 0)).await;
+    for number in 0..3 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+    }
+    let mut consumer = join(&queue, "g").await;
+    disk.fail_all(Op::Read, Some(ErrorKind::Other));
+    let reading = async { drop(consumer.receive().await) };
+    let told = |reason: &String| reason.starts_with("queue cannot read back");
+    let shown = until("health says so", || queue.health().reasons.iter().any(told));
+    tokio::select! { () = reading => panic!("there is nothing to read"), () = shown => {} }
+    assert_eq!(queue.health().status, HealthStatus::Degraded);
+    disk.fail_all(Op::Read, None);
+    let mut numbers = settle(&mut consumer, 3).await;
+    numbers.sort_unstable();
+    assert_eq!((numbers, queue.stats().topics[TOPIC].dead_letters), (vec![0, 1, 2], 0));
+}
+
+#[tokio::test]
+async fn a_receive_that_is_given_up_again_and_again_still_gets_what_lies_on_disk() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| config.memory_max = 0).await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    let mut consumer = join(&queue, "g").await;
+    let before = disk.calls(Op::Read);
+    let received = async {
+        loop {
+            // One look, and it is given up: as a server does that is asked something else.
+            let looked = tokio::select! {
+                biased;
+                received = consumer.receive() => Some(received),
+                () = std::future::ready(()) => None,
+            };
+            match looked {
+                Some(received) => return received.unwrap(),
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let received = timeout(LIMIT, received).await.expect("it is read in the end");
+    assert_eq!((number(&received[0]), received[0].attempt), (0, 1));
+    assert!(disk.calls(Op::Read) - before <= 2, "the header and the record are read once");
+}
+
+#[test]
+fn what_is_under_way_alone_fills_a_topic_and_costs_no_frame() {
+    let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
+    let place = log.append(1, Bytes::new(), gpuvitals_log::Durability::Written).wait().unwrap().place;
+    let config = config(|config| (config.max_messages, config.when_full) = (10, WhenFull::DropOldest));
+    let mut broker = Broker::restore(config, Millis(0), Image::default(), &Bodies::new()).broker;
+    let reserve = |broker: &mut Broker, count| {
+        let frame = Arc::new(Frame::new(ContentType::Batch, count, vec![7; 10]));
+        broker.reserve(Millis(0), TOPIC, &frame)
+    };
+    for _ in 0..4 {
+        let Ok(Reserved::New { topic, offset, .. }) = reserve(&mut broker, 1) else {
+            panic!("there is room")
+        };
+        broker.land(topic, offset, Home { source: offset, place, pin: Arc::new(Pin) }, Bytes::new()).unwrap();
+    }
+    assert!(matches!(reserve(&mut broker, 5), Ok(Reserved::New { .. })));
+    assert!(matches!(reserve(&mut broker, 6), Err(PublishError::Full { .. })));
+    let stats = broker.topic_stats(Millis(0), TOPIC).unwrap();
+    assert_eq!((stats.messages, stats.dropped), (4, 0));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_log::Place;
@@ -13,8 +14,10 @@ use super::group::Group;
 use super::image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
 use super::shelf::{Entry, Letter, Shelf};
 use super::stored::{Home, Lent};
-use super::terms::{AdminError, ConsumerId, DeadLetter, GroupId, PublishError, Receipt, Reserved, TopicId};
-use super::topic::Topic;
+use super::terms::{
+    AdminError, ConsumerId, DeadLetter, DeliveryId, GroupId, PublishError, Receipt, Reserved, TopicId,
+};
+use super::topic::{Topic, forget_producers};
 use super::{Broker, Burial, Wake};
 use crate::frame::{Frame, Millis};
 
@@ -43,6 +46,7 @@ impl Broker {
     /// memory of its payload. `None` if it is not under way.
     pub fn land(&mut self, topic: TopicId, offset: u64, home: Home, payload: Bytes) -> Option<Receipt> {
         let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, home, payload)?;
+        forget_producers(&mut self.env, &mut self.topics);
         self.wake_drained();
         self.cached.push_back((topic, offset));
         self.keep_within_memory();
@@ -145,6 +149,35 @@ impl Broker {
         } else if !group.is_safe && group.members.is_empty() {
             topic.remove_group(&mut self.env, id);
         }
+    }
+
+    /// Gives a delivery that is not with its consumer yet its full time from now on, within the longest lease. Answers
+    /// its new deadline; `None` if the lease is over.
+    pub fn renew(
+        &mut self,
+        now: Millis,
+        consumer: ConsumerId,
+        id: DeliveryId,
+        lease: Duration,
+    ) -> Option<Millis> {
+        self.advance(now);
+        let (env, shelf, group) = self.seat(consumer)?;
+        group.renew(env, shelf, id, lease)
+    }
+
+    /// Takes deliveries back that cannot be given away for now: they come again after `wait`, uncounted.
+    pub fn postpone(&mut self, now: Millis, consumer: ConsumerId, ids: &[DeliveryId], wait: Duration) {
+        self.advance(now);
+        let Some((env, shelf, group)) = self.seat(consumer) else { return };
+        for id in ids {
+            group.postpone(env, shelf, *id, wait);
+        }
+    }
+
+    /// Whether a publish of this frame may find room, or an answer other than that there is none.
+    pub fn may_take(&self, topic: TopicId, frame: &Frame) -> bool {
+        let topic = self.topics.get(topic.0);
+        self.env.phase != Phase::Open || topic.is_none_or(|topic| topic.may_take(&self.env, frame))
     }
 
     /// Whether nothing is under way.

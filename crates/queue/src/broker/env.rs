@@ -31,6 +31,8 @@ pub(super) struct Env {
     pub(super) keeps: bool,
     pub(super) facts: Facts,
     pub(super) cached: Cached,
+    /// Producers that are remembered, over all topics.
+    pub(super) producers: usize,
     rng: u64,
 }
 
@@ -46,6 +48,7 @@ impl Env {
             keeps,
             facts: Facts::default(),
             cached: Cached::default(),
+            producers: 0,
         }
     }
 

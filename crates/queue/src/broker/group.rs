@@ -313,6 +313,37 @@ impl Group {
         Ok(true)
     }
 
+    /// The same, and answers the deadline of the lease, if it lives.
+    pub(super) fn renew(
+        &mut self,
+        env: &mut Env,
+        shelf: &Shelf,
+        id: DeliveryId,
+        by: Duration,
+    ) -> Option<Millis> {
+        self.extend(env, shelf, id, by).ok().filter(|lives| *lives)?;
+        match self.parts.get(&(id.offset, id.part))?.state {
+            PartState::Leased(lease) => Some(lease.deadline),
+            PartState::Waiting(_) | PartState::Ready(_) => None,
+        }
+    }
+
+    /// Ends a live lease; the rows are due again after `wait`, uncounted.
+    pub(super) fn postpone(&mut self, env: &mut Env, shelf: &mut Shelf, id: DeliveryId, wait: Duration) {
+        let key = (id.offset, id.part);
+        let is_over =
+            |part: &Part| u64::from(part.token) != id.token || !matches!(part.state, PartState::Leased(_));
+        if self.parts.get(&key).is_none_or(is_over) {
+            return;
+        }
+        let Some(part) = self.detach(key) else { return };
+        if shelf.entries.contains_key(&key.0) {
+            self.deliver_again(env, key, part, wait);
+        } else {
+            self.settled(env, shelf, key.0, part.rows.len());
+        }
+    }
+
     /// The frame is gone from the shelf: forgets what is not with a consumer.
     pub(super) fn forget(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, rows: u64) {
         if offset >= self.cursor {
@@ -381,6 +412,10 @@ impl Group {
             Failure::Released | Failure::ConsumerGone => Duration::ZERO,
             _ => env.backoff(part.failures),
         };
+        self.deliver_again(env, key, part, wait);
+    }
+
+    fn deliver_again(&mut self, env: &mut Env, key: PartKey, mut part: Part, wait: Duration) {
         let due = env.now.after(wait);
         if due > env.now {
             part.state = PartState::Waiting(due);

@@ -135,7 +135,9 @@ impl Broker {
     /// The frame was not taken, for the reason given.
     pub fn offer(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
         let (env, topic) = self.admit(now, topic, frame)?;
-        topic.publish(env, frame)
+        let receipt = topic.publish(env, frame);
+        topic::forget_producers(&mut self.env, &mut self.topics);
+        receipt
     }
 
     /// The topic for a frame that may be taken as far as it alone can tell.

@@ -1,13 +1,23 @@
 //! Recognises frames that a producer sends again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::frame::{Millis, ProducerStamp};
 
-/// Sequences behind a producer's highest one that are told apart; older ones count as repeats.
-/// A producer has far fewer frames under way.
+/// Sequences behind a producer's highest one that are told apart. A producer has far fewer frames under way.
 const WINDOW: u64 = 128;
+
+/// What is known of a stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing: its frame was not taken.
+    New,
+    /// Its frame was taken before.
+    Repeat,
+    /// It is too far behind the producer's highest sequence to tell.
+    TooOld { highest: u64 },
+}
 
 /// What was taken from one producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,86 +31,122 @@ pub struct Seen {
 }
 
 /// What was taken from whom: a number and a bitmap for each producer.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Producers {
-    seen: HashMap<Arc<str>, Seen, foldhash::fast::RandomState>,
+    seen: HashMap<Arc<str>, (Seen, u64), foldhash::fast::RandomState>,
+    /// Who was heard of last, by a number that grows: the longest silent first, whatever the clock does.
+    heard: BTreeMap<u64, Arc<str>>,
+    next: u64,
+}
+
+impl PartialEq for Producers {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
 }
 
 impl Producers {
-    /// Every producer that is remembered.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, Seen)> {
-        self.seen.iter().map(|(id, seen)| (id, *seen))
+    /// Every producer that is remembered, the longest silent first.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Seen)> {
+        self.heard.values().filter_map(|id| self.seen.get(id).map(|(seen, _)| (id, *seen)))
     }
 
-    /// Puts a producer there as it was.
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Whether nobody is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// Puts a producer there as it was; it was heard of after those that are there.
     pub fn insert(&mut self, id: Arc<str>, seen: Seen) {
-        self.seen.insert(id, seen);
+        let number = self.next;
+        self.next += 1;
+        self.heard.insert(number, Arc::clone(&id));
+        if let Some((_, before)) = self.seen.insert(id, (seen, number)) {
+            self.heard.remove(&before);
+        }
     }
 
-    /// Whether this frame was taken before.
-    pub(super) fn is_repeat(&self, stamp: &ProducerStamp) -> bool {
-        self.seen.get(&stamp.id).is_some_and(|seen| match seen.highest.checked_sub(stamp.sequence) {
-            None => false,
-            Some(age) => age >= WINDOW || seen.taken & (1 << age) != 0,
-        })
+    /// What is known of this stamp.
+    pub(super) fn known(&self, stamp: &ProducerStamp) -> Known {
+        let Some((seen, _)) = self.seen.get(&stamp.id) else { return Known::New };
+        match seen.highest.checked_sub(stamp.sequence) {
+            Some(age) if age >= WINDOW => Known::TooOld { highest: seen.highest },
+            Some(age) if seen.taken & (1 << age) != 0 => Known::Repeat,
+            Some(_) | None => Known::New,
+        }
     }
 
     /// Remembers that this frame was taken.
     pub(crate) fn remember(&mut self, stamp: &ProducerStamp, now: Millis, limit: usize) {
-        if let Some(seen) = self.seen.get_mut(&stamp.id) {
-            seen.last_at = now;
+        let mut new = Seen { highest: stamp.sequence, taken: 1, last_at: now };
+        if let Some((seen, _)) = self.seen.get(&stamp.id) {
+            new = Seen { last_at: now, ..*seen };
             match seen.highest.checked_sub(stamp.sequence) {
-                Some(age) if age < WINDOW => seen.taken |= 1 << age,
+                Some(age) if age < WINDOW => new.taken |= 1 << age,
                 Some(_) => {}
                 None => {
                     let step = stamp.sequence - seen.highest;
-                    seen.taken = if step < WINDOW { seen.taken << step | 1 } else { 1 };
-                    seen.highest = stamp.sequence;
+                    new.taken = if step < WINDOW { seen.taken << step | 1 } else { 1 };
+                    new.highest = stamp.sequence;
                 }
             }
-            return;
+        } else if self.seen.len() >= limit.max(1) {
+            self.forget_one();
         }
-        if self.seen.len() >= limit.max(1) {
-            let oldest = self.seen.iter().min_by_key(|(id, seen)| (seen.last_at, *id));
-            if let Some(id) = oldest.map(|(id, _)| Arc::clone(id)) {
-                self.seen.remove(&id);
-            }
+        self.insert(Arc::clone(&stamp.id), new);
+    }
+
+    /// Forgets the longest silent.
+    pub(super) fn forget_one(&mut self) {
+        if let Some((_, id)) = self.heard.pop_first() {
+            self.seen.remove(&id);
         }
-        let seen = Seen { highest: stamp.sequence, taken: 1, last_at: now };
-        self.seen.insert(Arc::clone(&stamp.id), seen);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Millis, ProducerStamp, Producers};
+    use super::{Known, Millis, ProducerStamp, Producers};
 
     fn stamp(id: &str, sequence: u64) -> ProducerStamp {
         ProducerStamp { id: id.into(), sequence }
     }
 
     #[test]
-    fn sequences_out_of_order_are_told_apart() {
+    fn sequences_out_of_order_are_told_apart_and_those_too_old_are_named() {
         let mut producers = Producers::default();
         for sequence in [5, 3, 4, 200, 100] {
-            assert!(!producers.is_repeat(&stamp("a", sequence)), "{sequence}");
+            assert_eq!(producers.known(&stamp("a", sequence)), Known::New, "{sequence}");
             producers.remember(&stamp("a", sequence), Millis(0), 10);
         }
-        for (sequence, repeat) in
-            [(200, true), (100, true), (101, false), (201, false), (5, true), (72, true)]
-        {
-            assert_eq!(producers.is_repeat(&stamp("a", sequence)), repeat, "{sequence}");
+        let too_old = Known::TooOld { highest: 200 };
+        for (sequence, known) in [
+            (200, Known::Repeat),
+            (100, Known::Repeat),
+            (101, Known::New),
+            (201, Known::New),
+            (73, Known::New),
+            (72, too_old),
+            (5, too_old),
+        ] {
+            assert_eq!(producers.known(&stamp("a", sequence)), known, "{sequence}");
         }
-        assert!(!producers.is_repeat(&stamp("b", 200)));
+        assert_eq!(producers.known(&stamp("b", 200)), Known::New);
     }
 
     #[test]
-    fn the_longest_silent_producer_is_forgotten_at_the_limit() {
+    fn the_longest_silent_producer_is_forgotten_at_the_limit_whatever_the_clock_says() {
         let mut producers = Producers::default();
-        for (at, id) in [(1, "a"), (2, "b"), (3, "c")] {
-            producers.remember(&stamp(id, 1), Millis(at), 2);
+        for (at, id, sequence) in [(9, "a", 1), (8, "b", 1), (2, "a", 2), (1, "c", 1)] {
+            producers.remember(&stamp(id, sequence), Millis(at), 2);
         }
-        let known = ["a", "b", "c"].map(|id| producers.is_repeat(&stamp(id, 1)));
-        assert_eq!(known, [false, true, true]);
+        let known = ["a", "b", "c"].map(|id| producers.known(&stamp(id, 1)));
+        assert_eq!(known, [Known::Repeat, Known::New, Known::Repeat]);
+        assert_eq!(producers.iter().map(|(id, _)| &**id).collect::<Vec<_>>(), ["a", "c"]);
     }
 }

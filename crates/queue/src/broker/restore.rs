@@ -72,6 +72,7 @@ impl Restored {
         topic.shelf.next_offset = image.next_offset.saturating_add(OFFSETS_SKIPPED);
         topic.shelf.next_letter = image.next_letter;
         topic.producers = image.producers;
+        broker.env.producers += topic.producers.len();
         let mut ids = BTreeMap::new();
         for group in image.groups.keys() {
             ids.insert(Arc::clone(group), GroupId(broker.next_group));

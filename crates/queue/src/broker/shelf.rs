@@ -1,6 +1,6 @@
 //! What one topic holds: frames, dead letters, and the count of both.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::env::Env;
@@ -210,6 +210,12 @@ impl Shelf {
             && self.bytes.saturating_add(self.pending.bytes).saturating_add(bytes) <= env.config.max_bytes
     }
 
+    /// Whether `messages` and `bytes` more would be within the bound, if nothing were held but what is under way.
+    pub(super) fn pending_leave_room(&self, env: &Env, messages: u64, bytes: u64) -> bool {
+        self.pending.messages.saturating_add(messages) <= env.config.max_messages
+            && self.pending.bytes.saturating_add(bytes) <= env.config.max_bytes
+    }
+
     /// The id that the next dead letter gets.
     pub(super) fn take_letter_id(&mut self) -> u64 {
         self.next_letter += 1;
@@ -270,6 +276,7 @@ impl Shelf {
                 self.letters.drain(..count).collect()
             }
             DeadSelection::Ids(ids) => {
+                let ids: BTreeSet<_> = ids.iter().copied().collect();
                 let (taken, kept) = std::mem::take(&mut self.letters)
                     .into_iter()
                     .partition(|letter| ids.contains(&letter.head.id));

@@ -300,6 +300,13 @@ pub enum PublishError {
         /// The limit.
         limit: usize,
     },
+    /// The stamp's number is so far behind the producer's highest that nobody knows whether the frame was taken. Sent
+    /// again under the same stamp it is refused again; under one of a new producer id it is taken, perhaps twice.
+    #[error("{reason}")]
+    SequenceTooOld {
+        /// Which number of which producer, for people.
+        reason: Arc<str>,
+    },
     /// The queue shuts down.
     #[error("queue is shutting down")]
     Closed,

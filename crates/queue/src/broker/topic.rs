@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::env::Env;
 use super::facts::What;
 use super::group::{Group, PartState};
-use super::producers::Producers;
+use super::producers::{Known, Producers};
 use super::shelf::{Entry, Shelf, UnderWay};
 use super::stored::{Home, Stored};
 use super::terms::{
@@ -33,7 +33,7 @@ impl Topic {
 
     /// Takes a frame in at once.
     pub(super) fn publish(&mut self, env: &mut Env, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
-        if self.is_repeat(frame) {
+        if self.is_repeat(frame)? {
             return Ok(self.repeated(frame));
         }
         self.need_room(env, frame)?;
@@ -44,12 +44,12 @@ impl Topic {
 
     /// Takes a frame in that will be made durable.
     pub(super) fn reserve(&mut self, env: &mut Env, frame: &Arc<Frame>) -> Result<Reserved, PublishError> {
-        if self.is_repeat(frame) {
-            return Ok(Reserved::Repeat(self.repeated(frame)));
-        }
         let topic = self.shelf.id;
         if let Some(offset) = frame.producer.as_ref().and_then(|stamp| self.shelf.pending.stamped(stamp)) {
             return Ok(Reserved::UnderWay { topic, offset });
+        }
+        if self.is_repeat(frame)? {
+            return Ok(Reserved::Repeat(self.repeated(frame)));
         }
         self.need_room(env, frame)?;
         let offset = self.shelf.take_offset();
@@ -74,8 +74,20 @@ impl Topic {
         Receipt { offset: Some(offset), durability: self.shelf.durability, duplicate: false }
     }
 
-    fn is_repeat(&self, frame: &Frame) -> bool {
-        frame.producer.as_ref().is_some_and(|stamp| self.producers.is_repeat(stamp))
+    fn is_repeat(&self, frame: &Frame) -> Result<bool, PublishError> {
+        let Some(stamp) = &frame.producer else { return Ok(false) };
+        match self.producers.known(stamp) {
+            Known::New => Ok(false),
+            Known::Repeat => Ok(true),
+            Known::TooOld { highest } => {
+                let reason = format!(
+                    "sequence {} is too far behind {highest}, the producer's highest, to tell whether the frame was \
+                     taken; send it with a new producer id",
+                    stamp.sequence
+                );
+                Err(PublishError::SequenceTooOld { reason: reason.into() })
+            }
+        }
     }
 
     fn need_room(&mut self, env: &mut Env, frame: &Frame) -> Result<(), PublishError> {
@@ -92,7 +104,9 @@ impl Topic {
         let frame = &taken.frame;
         let messages = u64::from(frame.count);
         if let Some(stamp) = &frame.producer {
+            let before = self.producers.len();
             self.producers.remember(stamp, taken.at, env.config.max_producers);
+            env.producers += self.producers.len() - before;
         }
         self.shelf.ledger.published += messages;
         self.shelf.ledger.published_rate.add(env.now, messages);
@@ -116,12 +130,11 @@ impl Topic {
     /// Removes frames from the old end until so much fits, as far as the policy allows. Frames from a time
     /// without groups, that none of the groups of now waits for, give way under any policy.
     fn make_room(&mut self, env: &mut Env, messages: u64, bytes: u64) {
+        if !self.shelf.pending_leave_room(env, messages, bytes) {
+            return;
+        }
         while !self.shelf.has_room(env, messages, bytes) {
-            let Some((&offset, entry)) = self.shelf.entries.first_key_value() else { return };
-            let unwanted = entry.waiting == 0 && !self.groups.is_empty();
-            if !unwanted && env.config.when_full == WhenFull::Refuse {
-                return;
-            }
+            let Some(offset) = self.gives_way(env) else { return };
             let Some(entry) = self.shelf.take(env, offset) else { return };
             let rows = entry.rows.len();
             self.shelf.ledger.dropped += rows;
@@ -132,6 +145,19 @@ impl Topic {
                 }
             }
         }
+    }
+
+    /// The frame that goes next where room is made, if one may.
+    fn gives_way(&self, env: &Env) -> Option<u64> {
+        let (offset, entry) = self.shelf.entries.first_key_value()?;
+        let is_unwanted = entry.waiting == 0 && !self.groups.is_empty();
+        (is_unwanted || env.config.when_full == WhenFull::DropOldest).then_some(*offset)
+    }
+
+    /// Whether there is room for a frame, or may be made.
+    pub(super) fn may_take(&self, env: &Env, frame: &Frame) -> bool {
+        let (messages, bytes) = (u64::from(frame.count), frame.cost_bytes());
+        self.shelf.has_room(env, messages, bytes) || self.gives_way(env).is_some()
     }
 
     pub(super) fn group_named(&self, name: &str) -> Option<GroupId> {
@@ -259,6 +285,19 @@ impl Topic {
             dead_dropped: ledger.dead_dropped,
             groups,
         }
+    }
+}
+
+/// Keeps the number of producers that are remembered over all topics within its bound: where most are, the longest
+/// silent is forgotten.
+pub(super) fn forget_producers(env: &mut Env, topics: &mut [Topic]) {
+    while env.producers > env.config.max_producers {
+        let Some(most) = topics.iter_mut().max_by_key(|topic| topic.producers.len()) else { return };
+        if most.producers.is_empty() {
+            return;
+        }
+        most.producers.forget_one();
+        env.producers -= 1;
     }
 }
 

@@ -42,6 +42,17 @@ pub(crate) enum Done {
     },
     Synced(Result<u64, LogError>),
     Truncated(Result<u64, LogError>),
+    /// A record could not be read for now, and why.
+    Unread(Arc<str>),
+}
+
+/// Why a frame cannot be read back, in words.
+#[derive(Clone, Debug)]
+pub(crate) enum Unreadable {
+    /// Its bytes are gone.
+    Lost(Arc<str>),
+    /// The disk or the system did not give them this time.
+    ForNow,
 }
 
 /// Who is to be told what, once the lock is free.
@@ -108,15 +119,25 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// In words, why it cannot be read.
-    pub(crate) fn read(&self, home: &Home) -> Result<Frame, Arc<str>> {
-        let record = self.log.read(home.place).map_err(|error| in_words(&error))?;
+    /// Why it cannot be read. That it cannot for now is noted, too.
+    pub(crate) fn read(&self, home: &Home) -> Result<Frame, Unreadable> {
+        let record = self.log.read(home.place).map_err(|error| self.unreadable(&error))?;
         let is_frame = record.kind == FRAME || record.kind == MOVED;
-        let frame = FrameRecord::decode(&record.payload).map_err(|error| in_words(&error))?;
+        let frame =
+            FrameRecord::decode(&record.payload).map_err(|error| Unreadable::Lost(in_words(&error)))?;
         if is_frame && frame.offset == home.source {
             Ok(frame.frame(&record.payload))
         } else {
-            Err("another record lies there".into())
+            Err(Unreadable::Lost("another record lies there".into()))
         }
+    }
+
+    fn unreadable(&self, error: &LogError) -> Unreadable {
+        let reason = in_words(error);
+        if matches!(error, LogError::Damaged { .. } | LogError::Gone { .. }) {
+            return Unreadable::Lost(reason);
+        }
+        self.note(Done::Unread(reason));
+        Unreadable::ForNow
     }
 }

@@ -143,7 +143,7 @@ fn put_group(out: &mut Vec<u8>, group: &GroupImage) {
 }
 
 fn put_producers(out: &mut Vec<u8>, producers: &Producers) {
-    put_len(out, producers.iter().len());
+    put_len(out, producers.len());
     for (id, seen) in producers.iter() {
         put_text(out, id);
         put_number(out, seen.highest);

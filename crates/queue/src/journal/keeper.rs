@@ -18,7 +18,7 @@ use crate::config::QueueConfig;
 use crate::frame::Millis;
 use crate::stats::{Health, HealthStatus};
 
-/// How long a write that failed shows in the health.
+/// How long a write or a read that failed shows in the health.
 const TROUBLE_SHOWS: Duration = Duration::from_secs(10);
 /// Longest record of facts, and longest piece of a checkpoint, in segments large enough for them.
 const FACTS_LEN_MAX: usize = 256 << 10;
@@ -44,6 +44,7 @@ pub(crate) struct Keeper {
     joined: Vec<(ConsumerId, Joiner)>,
     damage: Vec<String>,
     trouble: Option<(Millis, Arc<str>)>,
+    unread: Option<(Millis, Arc<str>)>,
     poisoned: Option<Arc<str>>,
     was_full: bool,
 }
@@ -68,6 +69,7 @@ impl Keeper {
             joined: Vec::new(),
             damage,
             trouble: None,
+            unread: None,
             poisoned: None,
             was_full: false,
         }
@@ -120,6 +122,7 @@ impl Keeper {
     /// Takes an answer of the log in.
     pub(crate) fn take_in(&mut self, broker: &mut Broker, now: Millis, done: Done, replies: &mut Vec<Reply>) {
         match done {
+            Done::Unread(reason) => self.unread = Some((now, reason)),
             Done::Frame { topic, offset, payload, publisher, outcome } => {
                 let outcome = self.landed(broker, now, topic, offset, payload, outcome);
                 for repeat in self.repeats.remove(&(topic, offset)).unwrap_or_default() {
@@ -377,8 +380,10 @@ impl Keeper {
     pub(crate) fn judge(&self, now: Millis, health: &mut Health) {
         let trouble = self.trouble.as_ref().filter(|(at, _)| now.since(*at) < TROUBLE_SHOWS);
         let trouble = trouble.map(|(_, reason)| format!("queue cannot store: {reason}"));
+        let unread = self.unread.as_ref().filter(|(at, _)| now.since(*at) < TROUBLE_SHOWS);
+        let unread = unread.map(|(_, reason)| format!("queue cannot read back: {reason}"));
         let degraded: Vec<_> =
-            self.damage.iter().cloned().chain(trouble).chain(self.moves.complaints()).collect();
+            self.damage.iter().cloned().chain(trouble).chain(unread).chain(self.moves.complaints()).collect();
         if !degraded.is_empty() && health.status == HealthStatus::Healthy {
             health.status = HealthStatus::Degraded;
         }

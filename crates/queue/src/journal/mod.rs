@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use gpuvitals_log::{FsDisk, LogError};
 
-pub(crate) use self::answers::{Answer, Done, Journal, Reply};
+pub(crate) use self::answers::{Answer, Done, Journal, Reply, Unreadable};
 pub(crate) use self::frame_record::Draft;
 pub(crate) use self::keeper::{Keeper, move_records};
 pub(crate) use self::recover::{Recovered, recover};

@@ -163,6 +163,7 @@ impl HttpProducer {
         let retry_after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
         match told.as_ref().map(|told| told.code.as_str()) {
+            Some("sequence_too_old") => PublishError::SequenceTooOld { reason: reason.into() },
             Some("storage") => PublishError::Storage { reason: reason.into(), passes: retry_after.is_some() },
             _ if status == StatusCode::TOO_MANY_REQUESTS => {
                 PublishError::Full { topic: Arc::clone(&self.topic), retry_after }

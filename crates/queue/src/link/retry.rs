@@ -83,7 +83,7 @@ impl Stamps {
 /// The frame was refused for good, or [`PublishError::Cancelled`]: then it may have been taken.
 pub async fn publish_until<P: Producer>(
     producer: &P,
-    frame: Frame,
+    mut frame: Frame,
     cancel: &CancellationToken,
     backoff: &Backoff,
 ) -> Result<Receipt, PublishError> {
@@ -96,6 +96,11 @@ pub async fn publish_until<P: Producer>(
         };
         let error = match outcome {
             Err(error) if error.is_retryable() => error,
+            // Stored twice is better than lost.
+            Err(error @ PublishError::SequenceTooOld { .. }) => {
+                frame.producer = Some(Stamps::new().next());
+                error
+            }
             outcome => {
                 if failures > 0 && outcome.is_ok() {
                     tracing::info!(tries = failures + 1, "the queue takes frames again");

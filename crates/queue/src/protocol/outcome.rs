@@ -35,6 +35,7 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
             (Code::ResourceExhausted, Some(retry_after.unwrap_or(WHEN_FULL)))
         }
         PublishError::TooManyTopics { .. } => (Code::ResourceExhausted, None),
+        PublishError::SequenceTooOld { .. } => (Code::FailedPrecondition, None),
         PublishError::Closed | PublishError::Unavailable { .. } => (Code::Unavailable, Some(WHEN_AWAY)),
         PublishError::Storage { passes, .. } => (Code::Internal, passes.then_some(WHEN_AWAY)),
         PublishError::Cancelled => (Code::Aborted, Some(WHEN_AWAY)),
@@ -78,6 +79,7 @@ fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::R
             PublishError::Full { topic: Arc::clone(topic), retry_after }
         }
         Code::OutOfRange => PublishError::TooLarge { messages, bytes },
+        Code::FailedPrecondition if retry_after.is_none() => PublishError::SequenceTooOld { reason },
         Code::Internal | Code::DataLoss => PublishError::Storage { reason, passes: retry_after.is_some() },
         _ if retry_after.is_some() => PublishError::Unavailable { reason },
         _ => PublishError::Refused { reason },

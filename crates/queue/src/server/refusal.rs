@@ -35,6 +35,7 @@ pub(crate) enum ErrorCode {
     NotFound,
     MethodNotAllowed,
     TooManyTopics,
+    SequenceTooOld,
     Full,
     Overloaded,
     ShuttingDown,
@@ -186,6 +187,7 @@ fn publish_told(error: &PublishError) -> (StatusCode, ErrorCode) {
         PublishError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
         PublishError::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Full),
         PublishError::TooManyTopics { .. } => (StatusCode::CONFLICT, ErrorCode::TooManyTopics),
+        PublishError::SequenceTooOld { .. } => (StatusCode::CONFLICT, ErrorCode::SequenceTooOld),
         PublishError::Closed | PublishError::Cancelled => {
             (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::ShuttingDown)
         }

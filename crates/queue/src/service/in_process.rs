@@ -1,19 +1,30 @@
 //! Producer and consumer within this process.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::queue::{Queue, fill};
+use super::queue::Queue;
 use super::{Consumer, Producer};
 use crate::broker::{
     Broker, ConsumerId, Delivery, DeliveryId, Lent, Nack, NackKind, PublishError, Receipt, ReceiveError,
     SettleError, Wake,
 };
-use crate::frame::Frame;
+use crate::frame::{Frame, Millis};
+use crate::journal::Unreadable;
 use crate::rows::Rows;
+
+/// Bytes that are read back at once; a frame that is longer is read alone.
+const READ_LEN: usize = 1 << 20;
+/// When a frame that cannot be read for now is tried again.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long a consumer takes nothing if nothing could be read.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Hands frames to one topic of a [`Queue`].
 #[derive(Clone, Debug)]
@@ -46,14 +57,29 @@ pub struct InProcessConsumer {
     id: ConsumerId,
     wake: Wake,
     signal: Arc<Notify>,
-    /// Leased, and still to be read from disk.
-    unread: Vec<Lent<Delivery>>,
+    /// How long a lease is.
+    lease: Duration,
+    /// Leased, and not given away yet.
+    granted: VecDeque<Lent<Delivery>>,
+    reading: Option<Reading>,
+    /// Nothing could be read: no more is taken until then.
+    paused_until: Option<Instant>,
+}
+
+/// Deliveries whose frames are being read back. It outlives a receive that is given up, so that reading comes to its
+/// end however often that happens.
+#[derive(Debug)]
+struct Reading {
+    deliveries: Vec<Delivery>,
+    frames: JoinHandle<Vec<Result<Frame, Unreadable>>>,
+    /// When the leases are extended, should it take so long.
+    renew_at: Instant,
 }
 
 impl InProcessConsumer {
-    pub(super) fn new(queue: Queue, id: ConsumerId, wake: Wake) -> Self {
+    pub(super) fn new(queue: Queue, id: ConsumerId, wake: Wake, lease: Duration) -> Self {
         let signal = queue.shared().signal(wake);
-        Self { queue, id, wake, signal, unread: Vec::new() }
+        Self { queue, id, wake, signal, lease, granted: VecDeque::new(), reading: None, paused_until: None }
     }
 
     /// Lets this consumer have at most `max_in_flight` messages at once from now on; 0 pauses it. What it
@@ -64,24 +90,90 @@ impl InProcessConsumer {
 }
 
 impl InProcessConsumer {
-    /// What cannot be read fails, as if this consumer had refused it: in the end it is a dead letter that says why.
-    fn without_unreadable(&self, read: Vec<(Delivery, Option<Arc<str>>)>) -> Vec<Delivery> {
-        let mut nacks = Vec::new();
-        let mut deliveries = Vec::with_capacity(read.len());
-        for (delivery, failure) in read {
-            match failure {
-                None => deliveries.push(delivery),
-                Some(reason) => {
-                    let reason = format!("cannot be read back: {reason}").into();
-                    nacks.push(Nack { id: delivery.id, rows: None, kind: NackKind::Retry, reason });
+    /// Begins to read the first of what was granted.
+    fn read(&mut self) -> Reading {
+        let mut len = 0;
+        let (mut deliveries, mut homes) = (Vec::new(), Vec::new());
+        while let Some(home) = self.granted.front().and_then(|lent| lent.home.clone()) {
+            len += home.place.payload_len();
+            if len > READ_LEN && !homes.is_empty() {
+                break;
+            }
+            homes.push(home);
+            deliveries.extend(self.granted.pop_front().map(|lent| lent.item));
+        }
+        let frames = self.queue.shared().read(homes);
+        Reading { deliveries, frames, renew_at: self.next_renewal() }
+    }
+
+    fn next_renewal(&self) -> Instant {
+        Instant::now() + (self.lease / 2).max(Duration::from_millis(1))
+    }
+
+    /// The deliveries that were being read, with their frames and their full time.
+    async fn finish_reading(&mut self) -> Vec<Delivery> {
+        let frames = loop {
+            let Some(reading) = &mut self.reading else { return Vec::new() };
+            tokio::select! {
+                frames = &mut reading.frames => break frames,
+                () = sleep_until(reading.renew_at) => {}
+            }
+            self.renew();
+            let renew_at = self.next_renewal();
+            self.reading.iter_mut().for_each(|reading| reading.renew_at = renew_at);
+        };
+        let now = self.renew();
+        // The task panics only of a bug; then its frames are tried again.
+        let mut frames = frames.unwrap_or_default().into_iter();
+        let (mut read, mut lost, mut later) = (Vec::new(), Vec::new(), Vec::new());
+        for mut delivery in self.reading.take().map(|reading| reading.deliveries).unwrap_or_default() {
+            match frames.next() {
+                Some(Ok(frame)) => {
+                    delivery.frame = Arc::new(frame);
+                    read.push(delivery);
                 }
+                Some(Err(Unreadable::Lost(reason))) => {
+                    let reason = format!("cannot be read back: {reason}").into();
+                    lost.push(Nack { id: delivery.id, rows: None, kind: NackKind::Retry, reason });
+                }
+                Some(Err(Unreadable::ForNow)) | None => later.push(delivery.id),
             }
         }
-        if !nacks.is_empty() {
-            // It was leased to this consumer just now; if the lease is over, it has failed already.
-            self.queue.shared().with(|broker, now| broker.nack(now, self.id, &nacks)).ok();
+        if read.is_empty() && !later.is_empty() {
+            self.paused_until = Some(Instant::now() + PAUSE);
         }
-        deliveries
+        self.give_back(&lost, &later);
+        // Somebody else may have those whose lease is over.
+        read.retain(|delivery| delivery.deadline > now);
+        read
+    }
+
+    /// Gives all that is not given away yet its full time again, as far as its lease lives; at what time.
+    fn renew(&mut self) -> Millis {
+        let reading = self.reading.iter_mut().flat_map(|reading| &mut reading.deliveries);
+        let granted = self.granted.iter_mut().map(|lent| &mut lent.item);
+        let (id, lease) = (self.id, self.lease);
+        self.queue.shared().with(|broker, now| {
+            for delivery in reading.chain(granted) {
+                if let Some(deadline) = broker.renew(now, id, delivery.id, lease) {
+                    delivery.deadline = deadline;
+                }
+            }
+            now
+        })
+    }
+
+    /// What is lost fails, as if this consumer had refused it: in the end it is a dead letter that says why. What may be
+    /// read `later` is tried again then, and nothing is held against it.
+    fn give_back(&self, lost: &[Nack], later: &[DeliveryId]) {
+        if lost.is_empty() && later.is_empty() {
+            return;
+        }
+        self.queue.shared().with(|broker, now| {
+            // If the lease is over, it has failed already.
+            broker.nack(now, self.id, lost).ok();
+            broker.postpone(now, self.id, later, READ_AGAIN_AFTER);
+        });
     }
 }
 
@@ -91,20 +183,25 @@ impl Consumer for InProcessConsumer {
         tokio::task::consume_budget().await;
         let something = |answer: &Result<Vec<_>, _>| answer.as_ref().map_or(true, |some| !some.is_empty());
         loop {
-            if self.unread.is_empty() {
+            if self.reading.is_some() {
+                let deliveries = self.finish_reading().await;
+                if !deliveries.is_empty() {
+                    return Ok(deliveries);
+                }
+            }
+            if let Some(pause) = self.paused_until {
+                sleep_until(pause).await;
+                self.paused_until = None;
+            }
+            if self.granted.is_empty() {
                 let ask = |broker: &mut Broker, now| Some(broker.lend(now, self.id)).filter(something);
-                self.unread = self.queue.shared().wait(&self.signal, ask).await?;
+                self.granted = self.queue.shared().wait(&self.signal, ask).await?.into();
             }
-            if self.unread.iter().all(|lent| lent.home.is_none()) {
-                return Ok(self.unread.drain(..).map(|lent| lent.item).collect());
+            let here = self.granted.iter().take_while(|lent| lent.home.is_none()).count();
+            if here > 0 {
+                return Ok(self.granted.drain(..here).map(|lent| lent.item).collect());
             }
-            // They stay there until they are read, so that nothing is lost if this future is dropped.
-            let read = fill(self.queue.shared(), self.unread.clone(), |delivery| &mut delivery.frame).await;
-            self.unread.clear();
-            let deliveries = self.without_unreadable(read);
-            if !deliveries.is_empty() {
-                return Ok(deliveries);
-            }
+            self.reading = Some(self.read());
         }
     }
 

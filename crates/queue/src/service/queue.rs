@@ -168,10 +168,14 @@ impl Queue {
                 let mut notified = std::pin::pin!(signal.notified());
                 // From here on a notification is not missed, also if it comes before the await.
                 notified.as_mut().enable();
-                match shared.publish(topic, frame.clone(), true).await {
-                    Err(PublishError::Full { .. }) => notified.await,
-                    answer => return answer,
+                // Many may have been woken for room that one takes: the frame is made ready only where there is some.
+                if shared.with(|broker, _| broker.may_take(topic_id, &frame)) {
+                    match shared.publish(topic, frame.clone(), true).await {
+                        Err(PublishError::Full { .. }) => {}
+                        answer => return answer,
+                    }
                 }
+                notified.await;
             }
         };
         tokio::select! {
@@ -207,10 +211,11 @@ impl Queue {
     ) -> Result<InProcessConsumer, SubscribeError> {
         let joined = self.shared().with(|broker, now| {
             let id = broker.subscribe(now, topic, group, options)?;
-            Ok((id, broker.group_of(id)))
+            let lease = options.ack_timeout.unwrap_or(broker.config().ack_timeout);
+            Ok((id, broker.group_of(id), lease.min(broker.config().max_lease)))
         })?;
-        let (id, Some(group)) = joined else { return Err(SubscribeError::Closed) };
-        let consumer = InProcessConsumer::new(self.clone(), id, Wake::Group(group));
+        let (id, Some(group), lease) = joined else { return Err(SubscribeError::Closed) };
+        let consumer = InProcessConsumer::new(self.clone(), id, Wake::Group(group), lease);
         let kept = self.shared().group_is_kept(id).await;
         kept.map_err(|reason| SubscribeError::Storage { reason }).map(|()| consumer)
     }
@@ -236,9 +241,18 @@ impl Queue {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, AdminError> {
         let letters = self.shared().with(|broker, _| broker.lend_letters(topic, from, limit))?;
-        let filled = fill(self.shared(), letters, |letter| &mut letter.frame).await;
-        // A letter whose frame cannot be read is shown without it: all else about it is known.
-        Ok(filled.into_iter().map(|(letter, _)| letter).collect())
+        let homes = letters.iter().filter_map(|lent| lent.home.clone()).collect();
+        let mut frames = self.shared().read(homes).await.unwrap_or_default().into_iter();
+        let filled = letters.into_iter().map(|Lent { item: mut letter, home }| {
+            // A letter whose frame cannot be read is shown without it: all else about it is known.
+            if home.is_some()
+                && let Some(Ok(frame)) = frames.next()
+            {
+                letter.frame = Arc::new(frame);
+            }
+            letter
+        });
+        Ok(filled.collect())
     }
 
     /// Gives dead letters back to the groups that gave up on them, as if new.
@@ -261,7 +275,7 @@ impl Queue {
 
     /// What the queue's clock shows.
     pub fn now(&self) -> Millis {
-        self.shared().with(|_, now| now)
+        self.shared().now()
     }
 
     /// Names of all topics, sorted.
@@ -337,29 +351,6 @@ impl Queue {
         }
         report
     }
-}
-
-/// Reads the frames that are not in memory. With each thing comes why its frame cannot be read, if it cannot.
-pub(super) async fn fill<T>(
-    shared: &Arc<Shared>,
-    lent: Vec<Lent<T>>,
-    frame_of: impl Fn(&mut T) -> &mut Arc<Frame>,
-) -> Vec<(T, Option<Arc<str>>)> {
-    let homes: Vec<_> = lent.iter().filter_map(|lent| lent.home.clone()).collect();
-    let mut frames = if homes.is_empty() { Vec::new() } else { shared.read(homes).await }.into_iter();
-    let filled = lent.into_iter().map(|Lent { mut item, home }| {
-        let read = home.and_then(|_| frames.next());
-        let reason = match read {
-            None => None,
-            Some(Err(reason)) => Some(reason),
-            Some(Ok(frame)) => {
-                *frame_of(&mut item) = Arc::new(frame);
-                None
-            }
-        };
-        (item, reason)
-    });
-    filled.collect()
 }
 
 /// Whether `work` was done within `limit`.

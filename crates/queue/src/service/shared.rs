@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use bytes::Bytes;
 use gpuvitals_log::Durability as LogDurability;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::publishing::Publishing;
 use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, TopicId, Wake};
 use crate::frame::{Frame, Millis};
-use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, move_records};
+use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
 use crate::stats::Health;
 
 pub(super) struct Shared {
@@ -287,19 +288,23 @@ impl Shared {
         outcome.await.unwrap_or_else(|_| Err("queue was closed".into()))
     }
 
-    /// Reads frames back, away from the threads that must not wait.
-    pub(super) async fn read(self: &Arc<Self>, homes: Vec<Home>) -> Vec<Result<Frame, Arc<str>>> {
-        let count = homes.len();
+    /// Reads frames back, away from the threads that must not wait. It goes on to its end, whoever awaits it.
+    pub(super) fn read(self: &Arc<Self>, homes: Vec<Home>) -> JoinHandle<Vec<Result<Frame, Unreadable>>> {
         let shared = Arc::clone(self);
-        let read = move || {
+        tokio::task::spawn_blocking(move || {
             let read = |home: &Home| match &shared.journal {
                 Some(journal) => journal.read(home),
-                None => Err("there is no log".into()),
+                None => Err(Unreadable::Lost("there is no log".into())),
             };
-            homes.iter().map(read).collect::<Vec<_>>()
-        };
-        let all_failed = |_| vec![Err("reading was given up".into()); count];
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(all_failed)
+            let frames = homes.iter().map(read).collect();
+            shared.take_answers();
+            frames
+        })
+    }
+
+    /// What the clock shows.
+    pub(super) fn now(&self) -> Millis {
+        self.clock.now()
     }
 
     /// What is notified about `wake`.

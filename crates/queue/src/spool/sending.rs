@@ -329,7 +329,16 @@ async fn read(stored: Stored) -> Result<Frame, String> {
 }
 
 async fn publish<P: Producer>(producer: &P, frame: Frame, patience: Duration) -> Result<(), Trouble> {
-    match timeout(patience, producer.publish(frame)).await {
+    let published = async {
+        match producer.publish(frame.clone()).await {
+            // Stored twice is better than lost.
+            Err(PublishError::SequenceTooOld { .. }) => {
+                producer.publish(Frame { producer: Some(Stamps::new().next()), ..frame }).await
+            }
+            outcome => outcome,
+        }
+    };
+    match timeout(patience, published).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error @ (PublishError::TooLarge { .. } | PublishError::NoMessages))) => {
             Err(Trouble::Refused(causes(&error)))

@@ -137,6 +137,34 @@ fn a_repeated_publish_is_recognised() {
 }
 
 #[test]
+fn a_sequence_too_far_behind_is_refused_and_not_lost_silently() {
+    let mut story = Story::new(|_| {});
+    let mut publish = |sequence| {
+        let frame = Arc::new(Frame::new(ContentType::Batch, 1, vec![1]).stamped("p", sequence));
+        story.broker.publish(Millis(0), TOPIC, &frame)
+    };
+    publish(200).unwrap();
+    let refused = publish(72).unwrap_err();
+    assert!(matches!(refused, PublishError::SequenceTooOld { .. }) && !refused.is_retryable(), "{refused}");
+    assert!(!publish(73).unwrap().duplicate);
+    assert_eq!((story.stats().published, story.stats().duplicates), (2, 0));
+}
+
+#[test]
+fn producers_are_remembered_within_one_bound_over_all_topics() {
+    let mut story = Story::new(|config| config.max_producers = 3);
+    let mut is_repeat = |topic, id: &str| {
+        let frame = Arc::new(Frame::new(ContentType::Batch, 1, vec![1]).stamped(id, 1));
+        story.broker.publish(Millis(0), topic, &frame).unwrap().duplicate
+    };
+    for (topic, id) in [("one", "a"), ("one", "b"), ("one", "c"), ("two", "a")] {
+        assert!(!is_repeat(topic, id));
+    }
+    assert!(is_repeat("two", "a") && is_repeat("one", "b") && is_repeat("one", "c"));
+    assert!(!is_repeat("one", "a"), "the longest silent of the topic with most was forgotten");
+}
+
+#[test]
 fn a_refused_publish_is_no_repeat_when_it_is_tried_again() {
     let mut story = Story::new(|config| config.max_messages = 1);
     let who = story.join("g");
