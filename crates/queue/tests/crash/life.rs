@@ -63,6 +63,8 @@ pub(crate) struct Life {
     is_faulty: bool,
     /// The idle group was joined, and not removed since.
     has_idle: bool,
+    /// What it had before it at the crash.
+    idle_before: Option<u64>,
     /// Checkpoints that were found in the log.
     pub(crate) checkpoints: usize,
 }
@@ -89,6 +91,7 @@ impl Life {
             last_number: 0,
             is_faulty: false,
             has_idle: false,
+            idle_before: None,
             checkpoints: 0,
         };
         life.join_all().await.then_some(life)
@@ -108,7 +111,7 @@ impl Life {
     pub(crate) async fn begin_again(&mut self, disk: FaultDisk, harm: Harm) {
         // What a failed write took of the facts is in the newest checkpoint alone.
         let is_certain = !(harm == Harm::Checkpoint && self.is_faulty);
-        let idle = self.idle_lag().filter(|_| is_certain);
+        let idle = self.idle_before.filter(|_| is_certain);
         self.consumers.clear();
         self.deliveries.clear();
         self.under_way.clear();
@@ -128,6 +131,12 @@ impl Life {
         assert!(has_all || is_damaged, "a group that was joined had {idle:?} messages, has {idle_now:?}");
         // One that was removed may be back.
         self.has_idle = idle.is_some();
+    }
+
+    /// The disk as it is after a crash now. What is under way may still land on the other one.
+    pub(crate) fn crash(&mut self, seed: u64) -> FaultDisk {
+        self.idle_before = self.idle_lag();
+        self.disk.crashed(seed)
     }
 
     /// What the idle group has before it, if it is known to be there.
@@ -323,7 +332,7 @@ impl Life {
                     self.known.synced(&[]);
                 }
                 // An orderly end leaves nothing to forget.
-                let ended = self.disk.crashed(dice.roll());
+                let ended = self.crash(dice.roll());
                 self.begin_again(ended, Harm::None).await;
             }
             _ => self.publish(topic, &[], true).await,
@@ -340,7 +349,7 @@ pub(crate) async fn program(seed: u64) -> Life {
         for _ in 0..5 + dice.below(40) {
             life.step(&mut dice).await;
         }
-        let crashed = life.disk.crashed(dice.roll());
+        let crashed = life.crash(dice.roll());
         life.begin_again(crashed, Harm::None).await;
     }
     life
@@ -354,7 +363,7 @@ pub(crate) async fn damaged(seed: u64) {
     for _ in 0..60 {
         life.step(&mut dice).await;
     }
-    let crashed = life.disk.crashed(dice.roll());
+    let crashed = life.crash(dice.roll());
     if dice.one_in(2) {
         let checkpoint = records(&crashed).into_iter().rev().find(|record| record.kind == CHECKPOINT);
         turn_a_bit(&crashed, &checkpoint.expect("a checkpoint"), dice.roll());

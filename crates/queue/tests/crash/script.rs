@@ -57,7 +57,7 @@ pub(crate) async fn cut_off_at(at: u64, seed: u64) {
     let disk = FaultDisk::new();
     disk.fail_call(None, at, Fault::PowerOff);
     if let Some(mut life) = play(disk.clone()).await {
-        let crashed = disk.crashed(seed);
+        let crashed = life.crash(seed);
         life.begin_again(crashed, Harm::None).await;
     }
 }
