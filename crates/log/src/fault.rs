@@ -13,6 +13,7 @@ mod inode;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use self::inode::{Dice, Inode, Memory};
@@ -229,6 +230,13 @@ impl FaultDisk {
     pub fn flip_on_read(&self, name: &str, offset: usize, mask: u8) {
         if let Some(inode) = self.lock().inode_named(name) {
             inode.flips.insert(offset, mask);
+        }
+    }
+
+    /// Makes reads that touch these bytes fail, for good.
+    pub fn spoil(&self, name: &str, bytes: Range<usize>) {
+        if let Some(inode) = self.lock().inode_named(name) {
+            inode.spoilt = bytes;
         }
     }
 
@@ -485,6 +493,9 @@ impl DiskFile for FaultFile {
         let inode = self.inode(&mut state)?;
         let start = to_usize(offset)?.min(inode.view.len());
         let count = buffer.len().min(inode.view.len() - start);
+        if start < inode.spoilt.end && inode.spoilt.start < start + count {
+            return Err(io::Error::other("bad sector"));
+        }
         if let (Some(target), Some(source)) = (buffer.get_mut(..count), inode.view.get(start..start + count))
         {
             target.copy_from_slice(source);

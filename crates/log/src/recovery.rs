@@ -19,6 +19,10 @@ use crate::scan::{Scanner, Step, Tail, extent};
 
 /// Bytes of zeros that are looked for at once.
 const CHUNK_LEN: usize = 256 << 10;
+/// The least that a disk fails to read. A header's copies lie in two of them.
+const SECTOR_LEN: usize = 512;
+/// What stands for a byte that cannot be read.
+const UNREADABLE: u8 = 0xff;
 
 /// A record that survived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,8 +258,8 @@ fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
     let name = segment_name(base);
     let file = disk.open(&name).map_err(|source| LogError::read("open", &name, source))?;
     let mut bytes = vec![0; HEADER_LEN];
-    let len =
-        read_full(&*file, 0, &mut bytes).map_err(|source| LogError::read("read header of", &name, source))?;
+    let len = read_around(&*file, 0, &mut bytes)
+        .map_err(|source| LogError::read("read header of", &name, source))?;
     match Header::decode(bytes.get(..len).unwrap_or_default()) {
         Opening::Good(header) if header.base == base => Ok(header.follows),
         _ => Ok(base),
@@ -269,28 +273,57 @@ fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, u64, 
     if len > u64::from(SEGMENT_LEN_MAX) {
         return Err(LogError::SegmentTooLong { file: name.to_owned(), len });
     }
-    let end = end_of_data(&*file, len).map_err(|source| LogError::read("read", name, source))?;
+    let end = end_of_data(&*file, len);
     let mut bytes = vec![0; usize::try_from(end).unwrap_or_default()];
-    let count = read_full(&*file, 0, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
+    let count = read_around(&*file, 0, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
     bytes.truncate(count);
     Ok((file, len, bytes.into()))
 }
 
+/// Reads around what the disk cannot give: there stand bytes that are no record and no end. Answers how many bytes the
+/// file has of those wanted.
+///
+/// # Errors
+///
+/// Nothing at all could be read: then it is more than a bad sector.
+fn read_around(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let error = match read_full(file, offset, buffer) {
+        Ok(count) => return Ok(count),
+        Err(error) => error,
+    };
+    let (mut count, mut is_readable) = (0, false);
+    let mut from = offset;
+    for piece in buffer.chunks_mut(SECTOR_LEN) {
+        if let Ok(read) = read_full(file, from, piece) {
+            is_readable = true;
+            count += read;
+            if read < piece.len() {
+                break;
+            }
+        } else {
+            piece.fill(UNREADABLE);
+            count += piece.len();
+        }
+        from += piece.len() as u64;
+    }
+    if is_readable { Ok(count) } else { Err(error) }
+}
+
 /// Where nothing but zeros follows, to the chunk.
-fn end_of_data(file: &dyn DiskFile, len: u64) -> io::Result<u64> {
+fn end_of_data(file: &dyn DiskFile, len: u64) -> u64 {
     let mut chunk = vec![0; usize::try_from(len).unwrap_or(CHUNK_LEN).min(CHUNK_LEN)];
     let mut end = len;
     while end > 0 {
         let from = end.saturating_sub(CHUNK_LEN as u64);
         let wanted = usize::try_from(end - from).unwrap_or(CHUNK_LEN);
         let read = chunk.get_mut(..wanted).unwrap_or_default();
-        read_full(file, from, read)?;
-        if extent(read) > 0 {
+        // What cannot be read is not taken for zeros.
+        if read_full(file, from, read).is_err() || extent(read) > 0 {
             break;
         }
         end = from;
     }
-    Ok(end)
+    end
 }
 
 /// A segment that was read.

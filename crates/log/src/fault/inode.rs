@@ -15,6 +15,8 @@ pub(super) struct Inode {
     pub(super) versions: BTreeMap<usize, Vec<Vec<u8>>>,
     /// Bits that reads get wrong.
     pub(super) flips: BTreeMap<usize, u8>,
+    /// Bytes that cannot be read.
+    pub(super) spoilt: std::ops::Range<usize>,
 }
 
 impl Inode {

@@ -148,6 +148,22 @@ fn a_zeroed_sector_is_damage_and_all_else_is_served() {
 }
 
 #[test]
+fn a_range_that_cannot_be_read_is_damage_and_all_else_is_served() {
+    let (disk, names) = long_log();
+    for (name, sector) in names[..2].iter().flat_map(|name| (0..6).map(move |sector| (name, sector))) {
+        let disk = disk.crashed(1);
+        disk.spoil(name, sector * 512..sector * 512 + 100);
+        let (log, recovery) = open(&disk);
+        let gone: Vec<u64> = lost(&recovery).into_iter().flat_map(|(first, last)| first..=last).collect();
+        let served = sequences(&records(recovery));
+        let missing: Vec<u64> = (1..=60).filter(|sequence| !served.contains(sequence)).collect();
+        assert_eq!(missing, gone, "{name} {sector}");
+        assert_eq!(missing.is_empty(), sector < 2, "one copy of the header suffices: {name} {sector}");
+        log.close().expect("close");
+    }
+}
+
+#[test]
 fn damage_stays_reported_and_is_never_deleted() {
     let (disk, names) = long_log();
     disk.zero_sector(&names[0], 3);
