@@ -204,6 +204,7 @@ fn padded(login: &[u8]) -> Option<[u8; LOGIN_LEN_MAX]> {
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::config::Layers;
