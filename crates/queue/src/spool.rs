@@ -11,6 +11,14 @@
 //! kept; while the queue is away so is all that comes, and one kept frame is tried ever more rarely, at least every 30 s.
 //! When one is taken the queue is back: what comes goes to it directly, and beside that what was kept, oldest first.
 //!
+//! **Refusals.** A frame that is too large for the queue is dropped, counted. Any other refusal may be meant for all, as that of
+//! a wrong token, or for this frame. The frame is a suspect then: those behind it are sent, and it is tried again every 15
+//! seconds. If the queue took another frame between two refusals of it, that is a strike; after eight strikes it is dropped,
+//! counted as refused. So a queue that refuses all costs no frame anything. It counts as away after two refusals, and beside the
+//! one kept frame one that comes is tried each time, for it may be wanted. At most 16 frames are suspects, held in memory even
+//! while they lie on the disk; once there are so many, what is kept waits until one of them is settled. After a restart
+//! they are frames like the others.
+//!
 //! **Where.** With a directory in a log there, in its segments of up to 16 MiB; without one, or while its disk fails, in memory,
 //! at most [`MEMORY_MAX`]. Beyond the limit the oldest go, counted. One process has a directory.
 //!
@@ -21,7 +29,8 @@
 //! **Repeats.** Every frame carries its producer's stamp, on the disk too, and is sent again with the same one: the queue
 //! recognises what it had taken already. It remembers 128 numbers of a producer, so numbers must not come much later than those
 //! after them. Hence a producer id for what is kept before it is tried, and one for what is tried at once, which is
-//! replaced whenever that fails; and no frame is sent that is 64 or more ahead of one that is not settled.
+//! replaced whenever that fails; and no frame is sent that is 64 or more ahead of one that is not settled. Only a suspect is
+//! left behind: it was not taken. A number that has become too old is replaced by one that is the same at every try.
 //!
 //! Never waits: handing over, sampling and scraping go on however the queue and the disk are.
 
@@ -29,6 +38,7 @@ mod backlog;
 mod record;
 mod sending;
 mod shelf;
+mod suspects;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,7 +158,8 @@ pub struct SpoolStats {
     pub resent: Amount,
     /// What was dropped because the limit was reached.
     pub dropped: Amount,
-    /// What the queue will never take: frames that are too large for it.
+    /// What the queue will never take: frames that are too large for it, or that it refused again and again while it took
+    /// others.
     pub refused: Amount,
     /// What was kept and could not be read any more.
     pub unreadable: Amount,

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{PublishError, Receipt};
 use crate::frame::{Frame, ProducerStamp};
+use crate::name::NAME_LEN_MAX;
 use crate::service::Producer;
 
 /// How long to wait between tries: at most `base`, doubled with every failure up to `cap`. The actual wait is drawn
@@ -65,6 +66,17 @@ impl Stamps {
         ProducerStamp { id: Arc::clone(&self.id), sequence: self.next.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// A stamp instead of one that is too old to be told from others: of a producer that has this frame alone, and the same
+    /// whenever it is asked for.
+    pub(crate) fn instead_of(old: &ProducerStamp) -> ProducerStamp {
+        let id = format!("{}-{}", old.id, old.sequence);
+        if id.len() > NAME_LEN_MAX {
+            Self::new().next()
+        } else {
+            ProducerStamp { id: id.into(), sequence: 1 }
+        }
+    }
+
     /// The frame with a stamp: its own if it has one.
     pub fn stamp(&self, mut frame: Frame) -> Frame {
         frame.producer.get_or_insert_with(|| self.next());
@@ -98,7 +110,7 @@ pub async fn publish_until<P: Producer>(
             Err(error) if error.is_retryable() => error,
             // Stored twice is better than lost.
             Err(error @ PublishError::SequenceTooOld { .. }) => {
-                frame.producer = Some(Stamps::new().next());
+                frame.producer = frame.producer.as_ref().map(Stamps::instead_of);
                 error
             }
             outcome => {

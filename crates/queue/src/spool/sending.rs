@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::backlog::{Backlog, Stored};
+use super::suspects::{Refusal, Taken};
 use super::{Away, SpoolStats, record};
 use crate::broker::PublishError;
 use crate::frame::Frame;
@@ -49,7 +50,11 @@ pub(super) struct Sending<P> {
     direct: BTreeMap<u64, Frame>,
     kept_under_way: usize,
     under_way: FuturesUnordered<BoxFuture<'static, Outcome>>,
+    /// Frames that were sent, of both ways and repeats among them.
+    tries: u64,
     absence: Option<Absence>,
+    /// Refusals since something was taken, of frames of which nothing else is known.
+    refused: u32,
     sync_at: Option<Instant>,
     stats: SpoolStats,
     tell: watch::Sender<SpoolStats>,
@@ -57,13 +62,27 @@ pub(super) struct Sending<P> {
 
 struct Absence {
     away: Away,
-    tries: u32,
+    failures: u32,
     try_at: Instant,
+    /// Frames that had been sent at the last failure: what becomes of these says nothing new.
+    tries: u64,
+    /// The queue answers, and refuses: the next frame that comes is tried, for it may be taken.
+    tries_new: bool,
 }
 
-/// What became of a frame.
-struct Outcome {
+/// A frame that was sent.
+#[derive(Clone, Copy)]
+struct Try {
     way: Way,
+    /// Its number among all tries.
+    number: u64,
+    /// Frames that the queue had taken then.
+    taken: u64,
+}
+
+/// What became of it.
+struct Outcome {
+    tried: Try,
     result: Result<(), Trouble>,
 }
 
@@ -77,8 +96,10 @@ enum Way {
 enum Trouble {
     /// The queue did not take it now.
     Away(String),
+    /// It refused this frame, or everything: who knows.
+    Refused(Box<Frame>, String),
     /// It will never take it.
-    Refused(String),
+    Never(String),
     /// What was kept is gone.
     Unreadable(String),
 }
@@ -104,7 +125,9 @@ impl<P: Producer + 'static> Sending<P> {
             direct: BTreeMap::new(),
             kept_under_way: 0,
             under_way: FuturesUnordered::new(),
+            tries: 0,
             absence: None,
+            refused: 0,
             sync_at: None,
             stats: SpoolStats::default(),
             tell,
@@ -151,7 +174,10 @@ impl<P: Producer + 'static> Sending<P> {
 
     /// Waits for whatever comes next, and does what follows from it.
     async fn turn(&mut self) {
-        let try_at = self.absence.as_ref().map(|absence| absence.try_at).filter(|_| self.kept_under_way == 0);
+        let try_at = match &self.absence {
+            Some(absence) => Some(absence.try_at).filter(|_| self.kept_under_way == 0),
+            None => self.backlog.suspect_at().filter(|_| self.kept_under_way < KEPT_MAX),
+        };
         tokio::select! {
             Some(outcome) = self.under_way.next() => self.settle(outcome),
             Some(()) = self.backlog.written() => {}
@@ -174,9 +200,12 @@ impl<P: Producer + 'static> Sending<P> {
     fn accept(&mut self, mut frame: Frame) {
         let oldest = self.direct.first_key_value().map(|(number, _)| *number);
         let is_near = oldest.is_none_or(|oldest| self.sent < oldest + SPAN);
-        if self.absence.is_some() || self.direct.len() >= DIRECT_MAX || !is_near {
+        let is_crowded = self.direct.len() >= DIRECT_MAX || !is_near;
+        let is_tried = |absence: &mut Absence| std::mem::take(&mut absence.tries_new);
+        if is_crowded || !self.absence.as_mut().is_none_or(is_tried) {
             frame.producer = Some(self.kept_stamps.next());
-            return self.keep(frame);
+            self.keep(frame);
+            return;
         }
         frame.producer = Some(self.direct_stamps.next());
         self.sent += 1;
@@ -184,11 +213,12 @@ impl<P: Producer + 'static> Sending<P> {
         self.send(Way::Direct(self.sent), Stored::Frame(frame));
     }
 
-    fn keep(&mut self, frame: Frame) {
-        self.backlog.push(frame);
+    /// Keeps a frame, and gives its number among what is kept.
+    fn keep(&mut self, frame: Frame) -> u64 {
         if self.backlog.is_on_disk() {
             self.sync_at.get_or_insert_with(|| Instant::now() + SYNC_PAUSE);
         }
+        self.backlog.push(frame)
     }
 
     /// Sends of what is kept as much as may be under way: one frame while the queue is away.
@@ -198,7 +228,7 @@ impl<P: Producer + 'static> Sending<P> {
             Some(absence) => usize::from(absence.try_at <= Instant::now()),
         };
         while self.kept_under_way < room
-            && let Some((number, stored)) = self.backlog.take()
+            && let Some((number, stored)) = self.next_kept()
         {
             self.kept_under_way += 1;
             self.send(Way::Kept(number), stored);
@@ -209,58 +239,74 @@ impl<P: Producer + 'static> Sending<P> {
         }
     }
 
-    fn send(&self, way: Way, stored: Stored) {
+    /// What of that is sent next. While the queue is away it is a frame that was not refused, if there is one.
+    fn next_kept(&mut self) -> Option<(u64, Stored)> {
+        let is_due = self.backlog.suspect_at().is_some_and(|at| at <= Instant::now());
+        match self.absence {
+            None if is_due => self.backlog.take_suspect(),
+            None => self.backlog.take(),
+            Some(_) => self.backlog.take().or_else(|| self.backlog.take_suspect()),
+        }
+    }
+
+    fn send(&mut self, way: Way, stored: Stored) {
+        self.tries += 1;
+        let tried = Try { way, number: self.tries, taken: self.stats.taken.frames };
         let (producer, patience) = (Arc::clone(&self.producer), self.patience);
         self.under_way.push(Box::pin(async move {
             let result = match read(stored).await {
                 Ok(frame) => publish(&*producer, frame, patience).await,
                 Err(reason) => Err(Trouble::Unreadable(reason)),
             };
-            Outcome { way, result }
+            Outcome { tried, result }
         }));
     }
 
-    fn settle(&mut self, Outcome { way, result }: Outcome) {
-        match way {
+    fn settle(&mut self, Outcome { tried, result }: Outcome) {
+        match tried.way {
             Way::Direct(number) => {
                 if let Some(frame) = self.direct.remove(&number) {
-                    self.settle_direct(number, frame, result);
+                    self.settle_direct(tried, number, frame, result);
                 }
             }
             Way::Kept(number) => {
                 self.kept_under_way -= 1;
-                self.settle_kept(number, result);
+                self.settle_kept(tried, number, result);
             }
         }
     }
 
-    fn settle_direct(&mut self, number: u64, frame: Frame, result: Result<(), Trouble>) {
+    fn settle_direct(&mut self, tried: Try, number: u64, frame: Frame, result: Result<(), Trouble>) {
+        let messages = frame.count;
         match result {
-            Ok(()) => self.stats.taken.add(frame.count),
-            Err(Trouble::Refused(reason)) => {
-                tracing::warn!(
-                    reason,
-                    messages = frame.count,
-                    "the queue will never take a frame; it is dropped"
-                );
-                self.stats.refused.add(frame.count);
+            Ok(()) => self.stats.taken.add(messages),
+            Err(Trouble::Never(reason)) => self.give_up(messages, &reason),
+            Err(Trouble::Refused(frame, reason)) => {
+                let kept = self.keep(Frame::clone(&frame));
+                return self.refused(tried, kept, *frame, &reason);
             }
             Err(Trouble::Away(reason) | Trouble::Unreadable(reason)) => {
                 self.keep(frame);
                 if number > self.stamps_after {
                     (self.direct_stamps, self.stamps_after) = (Stamps::new(), self.sent);
-                    self.is_away(&reason);
+                    self.is_away(tried, &reason);
                 }
+                return;
             }
+        }
+        // Late answers do not say that it is back.
+        if self.absence.as_ref().is_none_or(|absence| tried.number > absence.tries) {
+            self.is_back();
         }
     }
 
-    fn settle_kept(&mut self, number: u64, result: Result<(), Trouble>) {
+    fn settle_kept(&mut self, tried: Try, number: u64, result: Result<(), Trouble>) {
         let trouble = match result {
             Err(Trouble::Away(reason)) => {
                 self.backlog.give_back(number);
-                return self.is_away(&reason);
+                return self.is_away(tried, &reason);
             }
+            Err(Trouble::Refused(frame, reason)) => return self.refused(tried, number, *frame, &reason),
             Err(trouble) => Some(trouble),
             Ok(()) => None,
         };
@@ -275,26 +321,52 @@ impl<P: Producer + 'static> Sending<P> {
                 self.stats.unreadable.add(messages);
                 return;
             }
-            Some(Trouble::Refused(reason) | Trouble::Away(reason)) => {
-                tracing::warn!(reason, messages, "the queue will never take a kept frame; it is dropped");
-                self.stats.refused.add(messages);
+            Some(Trouble::Never(reason) | Trouble::Away(reason) | Trouble::Refused(_, reason)) => {
+                self.give_up(messages, &reason);
             }
         }
         self.is_back();
     }
 
-    fn is_away(&mut self, reason: &str) {
+    fn give_up(&mut self, messages: u32, reason: &str) {
+        tracing::warn!(reason, messages, "the queue will never take a frame; it is dropped");
+        self.stats.refused.add(messages);
+    }
+
+    /// A frame that is kept was refused. One may be the frame's fault; two without one that is taken are the queue's.
+    fn refused(&mut self, tried: Try, number: u64, frame: Frame, reason: &str) {
+        let taken = Taken { before: tried.taken, now: self.stats.taken.frames };
+        match self.backlog.refuse(number, frame, taken) {
+            Refusal::Alone => self.refused += 1,
+            Refusal::Despite => {}
+            Refusal::GivenUp(messages) => self.give_up(messages, reason),
+        }
+        if self.refused > 1 || self.absence.is_some() {
+            self.is_away(tried, reason);
+        }
+        if let (Some(absence), Way::Kept(_)) = (&mut self.absence, tried.way) {
+            absence.tries_new = true;
+        }
+    }
+
+    fn is_away(&mut self, tried: Try, reason: &str) {
         let absence = self.absence.get_or_insert_with(|| {
             tracing::warn!(reason, "the queue takes nothing; what comes is kept");
             let away = Away { since: self.clock.now(), reason: reason.into() };
-            Absence { away, tries: 0, try_at: Instant::now() }
+            Absence { away, failures: 0, try_at: Instant::now(), tries: 0, tries_new: false }
         });
         absence.away.reason = reason.into();
-        absence.try_at = Instant::now() + BACKOFF.after(absence.tries + 1);
-        absence.tries += 1;
+        absence.tries_new = false;
+        // Those that were sent together fail together, which is one failure.
+        if tried.number > absence.tries {
+            absence.failures += 1;
+            absence.tries = self.tries;
+            absence.try_at = Instant::now() + BACKOFF.after(absence.failures);
+        }
     }
 
     fn is_back(&mut self) {
+        self.refused = 0;
         if let Some(absence) = self.absence.take() {
             let (seconds, kept) = (self.clock.now().since(absence.away.since).as_secs(), self.backlog.kept());
             tracing::info!(
@@ -302,6 +374,7 @@ impl<P: Producer + 'static> Sending<P> {
                 messages_kept = kept.messages,
                 "the queue takes frames again"
             );
+            self.backlog.try_suspects();
         }
     }
 
@@ -333,20 +406,25 @@ async fn publish<P: Producer>(producer: &P, frame: Frame, patience: Duration) ->
         match producer.publish(frame.clone()).await {
             // Stored twice is better than lost.
             Err(PublishError::SequenceTooOld { .. }) => {
-                producer.publish(Frame { producer: Some(Stamps::new().next()), ..frame }).await
+                let stamp = frame.producer.as_ref().map(Stamps::instead_of);
+                producer.publish(Frame { producer: stamp, ..frame.clone() }).await
             }
             outcome => outcome,
         }
     };
-    match timeout(patience, published).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error @ (PublishError::TooLarge { .. } | PublishError::NoMessages))) => {
-            Err(Trouble::Refused(causes(&error)))
-        }
-        // A wrong token or topic as well: whoever runs the node puts it right, and nothing is lost until then.
-        Ok(Err(error)) => Err(Trouble::Away(causes(&error))),
-        Err(_) => Err(Trouble::Away(format!("no answer within {patience:?}"))),
-    }
+    let error = match timeout(patience, published).await {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => error,
+        Err(_) => return Err(Trouble::Away(format!("no answer within {patience:?}"))),
+    };
+    let reason = causes(&error);
+    Err(match error {
+        PublishError::TooLarge { .. } | PublishError::NoMessages => Trouble::Never(reason),
+        PublishError::Closed | PublishError::Cancelled => Trouble::Away(reason),
+        error if error.is_retryable() => Trouble::Away(reason),
+        // Perhaps a token or a topic: whoever runs the node puts it right, and nothing is lost until then.
+        _ => Trouble::Refused(Box::new(frame), reason),
+    })
 }
 
 async fn until(instant: Option<Instant>) {

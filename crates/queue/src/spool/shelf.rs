@@ -56,6 +56,7 @@ pub(super) struct Shelf {
 pub(super) struct Found {
     /// Whose it is, counted from the first in the log, and its number there.
     pub(super) order: (usize, u64),
+    is_stamped: bool,
     pub(super) messages: u32,
     pub(super) bytes: u64,
     pub(super) at: Appended,
@@ -126,13 +127,13 @@ impl Shelf {
         !self.writing.is_empty()
     }
 
-    pub(super) fn write(&mut self, number: u64, payload: Bytes) {
+    pub(super) fn write(&mut self, number: u64, payload: Bytes, durability: Durability) {
         let (done, written) = oneshot::channel();
         let tell = move |result| {
             // Nobody waits for it once the spool is gone.
             let _gone = done.send(result);
         };
-        self.log.append_with(KIND_FRAME, payload, Durability::Written, Box::new(tell));
+        self.log.append_with(KIND_FRAME, payload, durability, Box::new(tell));
         let written = async move { (number, written.await.unwrap_or(Err(LogError::Closed))) };
         self.writing.push_back(Box::pin(written));
     }
@@ -215,7 +216,7 @@ impl Shelf {
 }
 
 /// What the log holds and no note says is settled. Those of one producer in the order of its numbers: that of the log is
-/// another one where a disk failed for a while.
+/// another one where a disk failed for a while, or a suspect was written anew.
 fn found(recovery: Recovery) -> Result<Vec<Found>, LogError> {
     let mut found = VecDeque::new();
     let mut producers = HashMap::new();
@@ -231,10 +232,11 @@ fn found(recovery: Recovery) -> Result<Vec<Found>, LogError> {
             KIND_FRAME => {
                 let bytes = record.payload.len() as u64 + RECORD_OVERHEAD;
                 if let Some(Frame { producer, count: messages, .. }) = record::decode(record.payload) {
+                    let is_stamped = producer.is_some();
                     let (id, number) = producer.map(|stamp| (stamp.id, stamp.sequence)).unwrap_or_default();
                     let next = producers.len();
                     let order = (*producers.entry(id).or_insert(next), number);
-                    found.push_back(Found { order, messages, bytes, at });
+                    found.push_back(Found { order, is_stamped, messages, bytes, at });
                 } else {
                     tracing::warn!(sequence = record.sequence, "a spooled record is no frame");
                 }
@@ -244,5 +246,13 @@ fn found(recovery: Recovery) -> Result<Vec<Found>, LogError> {
     }
     let mut found = Vec::from(found);
     found.sort_by_key(|frame| frame.order);
+    // Of a frame that was written twice the later record stays: what is before it can be freed.
+    found.dedup_by(|later, frame| {
+        let is_same = frame.is_stamped && later.is_stamped && later.order == frame.order;
+        if is_same {
+            std::mem::swap(later, frame);
+        }
+        is_same
+    });
     Ok(found)
 }

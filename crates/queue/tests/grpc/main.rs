@@ -4,6 +4,7 @@
 
 mod access;
 mod away;
+mod refused;
 mod rig;
 mod subscribe;
 mod wire;

@@ -24,6 +24,21 @@ fn as_killed(directory: &Path) -> tempfile::TempDir {
     copy
 }
 
+/// The same, once so many frames are kept there: the last note may still be on its way.
+async fn killed_keeping(directory: &Path, frames: std::ops::Range<u64>) -> tempfile::TempDir {
+    let hangs = Flaky::new(Way::Hangs);
+    for _ in 0..1000 {
+        let killed = as_killed(directory);
+        let looked_at = hangs.spool(Some(as_killed(killed.path()).path()));
+        let kept = looked_at.stats().kept.frames;
+        looked_at.finish(Duration::ZERO).await;
+        if frames.contains(&kept) {
+            return killed;
+        }
+    }
+    panic!("never {frames:?} frames were kept");
+}
+
 fn bytes_in(directory: &Path) -> u64 {
     std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
@@ -63,24 +78,55 @@ async fn what_was_taken_is_not_sent_again_after_a_kill() {
     queue.set(Way::Slow(5));
     until(&spool, |stats| stats.resent.frames >= 500).await;
     queue.set(Way::Cut);
-    let stats = until(&spool, |stats| stats.away.is_some() && stats.memory_bytes == 0).await;
+    // What was under way comes to its end first: only then nothing more is taken.
+    until(&spool, |stats| stats.away.is_some() && stats.memory_bytes == 0 && queue.under_way() == 0).await;
+    let left = 1000 - queue.stored().await.0.len() as u64;
+    // A note leaves out fewer than 64, and those of the sixteen under way that overtook the oldest.
+    let killed = killed_keeping(directory.path(), left..left + 64 + 16).await;
     let other = Flaky::new(Way::Open);
-    // The last note may still be on its way to the disk.
-    let mut looks = 0;
-    let (next, kept, _killed) = loop {
-        let killed = as_killed(directory.path());
-        let next = other.spool(Some(killed.path()));
-        let kept = next.stats().kept.frames;
-        if (stats.kept.frames..stats.kept.frames + 64).contains(&kept) {
-            break (next, kept, killed);
-        }
-        looks += 1;
-        assert!(looks < 1000, "{kept} of {stats:?}");
-        next.finish(Duration::ZERO).await;
-    };
+    let next = other.spool(Some(killed.path()));
     until(&next, |stats| stats.kept.frames == 0).await;
     let (order, _) = other.stored().await;
-    assert!(order.contains(&999), "{kept}: {order:?} {stats:?}");
+    assert!(order.contains(&999), "{left}: {order:?}");
+}
+
+#[tokio::test]
+async fn a_frame_that_is_refused_outlives_a_kill_and_those_behind_it_are_not_sent_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let queue = Flaky::new(Way::Cut);
+    queue.set_unwanted([3]);
+    let spool = queue.spool(Some(directory.path()));
+    keep(&spool, 0..1000, 64).await;
+    until(&spool, |stats| stats.kept.frames == 1000).await;
+    queue.set(Way::Open);
+    until(&spool, |stats| stats.kept.frames == 1 && stats.memory_bytes == 0).await;
+    let killed = killed_keeping(directory.path(), 1..1 + 64 + 16).await;
+    queue.set_unwanted([]);
+    let next = queue.spool(Some(killed.path()));
+    until(&next, |stats| stats.kept.frames == 0).await;
+    queue.assert_stored(0..1000).await;
+}
+
+#[tokio::test]
+async fn a_frame_that_is_refused_keeps_no_room_on_the_disk_beside_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let queue = Flaky::new(Way::Cut);
+    queue.set_unwanted([0]);
+    let config = SpoolConfig {
+        directory: Some(directory.path().to_path_buf()),
+        limit: LIMIT_MIN,
+        ..SpoolConfig::default()
+    };
+    let spool = queue.spool_with(&config);
+    for round in 0..8 {
+        queue.set(Way::Cut);
+        keep(&spool, round * 30..(round + 1) * 30, 60_000).await;
+        until(&spool, |stats| stats.kept.frames >= 30 && stats.memory_bytes == 0).await;
+        assert!(bytes_in(directory.path()) <= LIMIT_MIN, "round {round}");
+        queue.set(Way::Open);
+        until(&spool, |stats| stats.kept.frames == 1).await;
+    }
+    queue.assert_stored(1..240).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A queue in this process behind a way that fails on command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +22,9 @@ pub(crate) enum Way {
     AnswerLost,
     /// Nothing ever comes back, and nobody knows.
     Hangs,
+    /// It is too large for it.
+    TooLarge,
+    /// It refuses all, as one does for a wrong token.
     Refuses,
     /// It takes so many milliseconds.
     Slow(u64),
@@ -39,6 +42,9 @@ struct State {
     under_way: usize,
     under_way_max: usize,
     tries: u64,
+    /// What it refuses whatever else it takes, and how often it did.
+    unwanted: BTreeSet<u64>,
+    unwanted_tries: u64,
 }
 
 /// Under way as long as it lives.
@@ -57,7 +63,12 @@ impl Producer for Flaky {
             state.tries += 1;
             state.under_way += 1;
             state.under_way_max = state.under_way_max.max(state.under_way);
-            state.way
+            let is_unwanted = state.unwanted.contains(&number_of(&frame));
+            state.unwanted_tries += u64::from(is_unwanted);
+            match state.way {
+                Way::Open if is_unwanted => Way::Refuses,
+                way => way,
+            }
         };
         let _trying = Try(Arc::clone(&self.state));
         let unavailable = |reason: &str| Err(PublishError::Unavailable { reason: reason.into() });
@@ -73,7 +84,8 @@ impl Producer for Flaky {
                 unavailable("connection reset")
             }
             Way::Hangs => std::future::pending().await,
-            Way::Refuses => Err(PublishError::TooLarge { messages: frame.count, bytes: 1 }),
+            Way::TooLarge => Err(PublishError::TooLarge { messages: frame.count, bytes: 1 }),
+            Way::Refuses => Err(PublishError::Refused { reason: "not wanted".into() }),
         }
     }
 }
@@ -81,7 +93,28 @@ impl Producer for Flaky {
 impl Flaky {
     pub(crate) fn new(way: Way) -> Self {
         let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-        Self { queue, state: Arc::new(Mutex::new(State { way, under_way: 0, under_way_max: 0, tries: 0 })) }
+        let state = State {
+            way,
+            under_way: 0,
+            under_way_max: 0,
+            tries: 0,
+            unwanted: BTreeSet::new(),
+            unwanted_tries: 0,
+        };
+        Self { queue, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Frames that it refuses from now on even while it takes others.
+    pub(crate) fn set_unwanted(&self, numbers: impl IntoIterator<Item = u64>) {
+        self.state.lock().unwrap().unwanted = numbers.into_iter().collect();
+    }
+
+    pub(crate) fn unwanted_tries(&self) -> u64 {
+        self.state.lock().unwrap().unwanted_tries
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.state.lock().unwrap().under_way
     }
 
     pub(crate) fn set(&self, way: Way) {
@@ -115,7 +148,7 @@ impl Flaky {
         // Time stands still as long as there is something to do.
         while let Ok(deliveries) = tokio::time::timeout(Duration::from_millis(1), consumer.receive()).await {
             for delivery in deliveries.unwrap() {
-                let number = u64::from_le_bytes(delivery.frame.payload[..8].try_into().unwrap());
+                let number = number_of(&delivery.frame);
                 order.push(number);
                 *times.entry(number).or_insert(0) += 1;
                 consumer.ack(&[delivery.id]).await.unwrap();
@@ -140,6 +173,10 @@ pub(crate) fn sized(number: u64, len: usize) -> Frame {
     let mut payload = number.to_le_bytes().to_vec();
     payload.resize(len, 0xa5);
     Frame::new(ContentType::Batch, 1, payload)
+}
+
+fn number_of(frame: &Frame) -> u64 {
+    u64::from_le_bytes(frame.payload[..8].try_into().unwrap())
 }
 
 /// Waits until the stats are so.

@@ -10,3 +10,4 @@
 mod disk;
 mod flaky;
 mod sending;
+mod suspects;

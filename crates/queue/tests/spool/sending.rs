@@ -159,7 +159,7 @@ async fn memory_holds_so_much_and_the_oldest_go_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_frame_the_queue_will_never_take_costs_only_itself() {
-    let queue = Flaky::new(Way::Refuses);
+    let queue = Flaky::new(Way::TooLarge);
     let spool = queue.spool(None);
     hand_over(&spool, 0..1);
     let stats = until(&spool, |stats| stats.refused.frames == 1).await;
@@ -167,7 +167,7 @@ async fn a_frame_the_queue_will_never_take_costs_only_itself() {
     queue.set(Way::Cut);
     hand_over(&spool, 1..3);
     until(&spool, |stats| stats.kept.frames == 2).await;
-    queue.set(Way::Refuses);
+    queue.set(Way::TooLarge);
     until(&spool, |stats| stats.refused.frames == 3 && stats.away.is_none()).await;
     queue.set(Way::Open);
     hand_over(&spool, 3..4);
