@@ -1,24 +1,19 @@
 //! The broker beside a log: frames that land once they are durable, facts to be kept, memory that can be given back.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_log::Place;
 
 use super::env::Phase;
-
 use super::facts::{Fact, What};
-use super::group::Group;
-use super::image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
-use super::shelf::{Entry, Letter, Shelf};
+use super::shelf::Letter;
 use super::stored::{Home, Lent};
 use super::terms::{
-    AdminError, ConsumerId, DeadLetter, DeliveryId, GroupId, PublishError, Receipt, Reserved, TopicId,
+    AdminError, ConsumerId, DeadLetter, DeliveryId, PublishError, Receipt, Reserved, TopicId,
 };
-use super::topic::{Topic, forget_producers};
-use super::{Broker, Burial, Wake};
+use super::topic::forget_producers;
+use super::{Broker, Wake};
 use crate::frame::{Frame, Millis};
 
 /// Entries of the list of cached frames that may be stale before it is tidied up.
@@ -190,42 +185,6 @@ impl Broker {
         self.env.cached.bytes
     }
 
-    /// Everything that lies in a segment of the log, each record once.
-    pub fn homes_in(&self, segment: u64) -> Vec<Home> {
-        let mut found = BTreeMap::new();
-        for topic in &self.topics {
-            let entries = topic.shelf.entries.values().filter_map(|entry| entry.stored.home.as_ref());
-            let letters = topic.shelf.letters(0).filter_map(|letter| letter.home.as_ref());
-            for home in entries.chain(letters).filter(|home| home.place.segment() == segment) {
-                found.insert(home.place, home.clone());
-            }
-        }
-        found.into_values().collect()
-    }
-
-    /// Records have been moved: what lay at these places is now at home there.
-    pub fn rehome(&mut self, moved: &HashMap<Place, Home, foldhash::fast::RandomState>) {
-        for topic in &mut self.topics {
-            let entries = topic.shelf.entries.values_mut().map(|entry| &mut entry.stored.home);
-            for home in entries.flatten() {
-                if let Some(new) = moved.get(&home.place) {
-                    *home = new.clone();
-                }
-            }
-            for home in topic.shelf.letters_mut().filter_map(|letter| letter.home.as_mut()) {
-                if let Some(new) = moved.get(&home.place) {
-                    *home = new.clone();
-                }
-            }
-        }
-    }
-
-    /// What a restart must know of the topics that a log keeps.
-    pub fn image(&self) -> Image {
-        let kept = self.topics.iter().filter(|topic| topic.shelf.is_kept);
-        Image { topics: kept.map(|topic| (Arc::clone(&topic.shelf.name), topic_image(topic))).collect() }
-    }
-
     /// Gives back the memory of the oldest frames that are on disk too, until the rest is within the bound.
     pub(super) fn keep_within_memory(&mut self) {
         while self.env.cached.bytes > self.env.config.memory_max {
@@ -244,59 +203,4 @@ impl Broker {
             self.cached.retain(|(topic, offset)| is_cached(*topic, *offset));
         }
     }
-}
-
-fn topic_image(topic: &Topic) -> TopicImage {
-    let shelf = &topic.shelf;
-    let name_of = |id: GroupId| topic.groups.get(&id).map(|group| Arc::clone(&group.name));
-    let held = shelf.entries.iter().filter_map(|(offset, entry)| {
-        let home = entry.stored.home.as_ref()?;
-        let count = u32::try_from(entry.rows.len()).unwrap_or(u32::MAX);
-        let mut held = HeldImage::published(count, None);
-        if let Some(only) = entry.only {
-            let (source, rows, only) = (home.source, entry.rows.clone(), name_of(only)?);
-            held.replay = Some(Box::new(ReplayImage { source, rows, only }));
-        }
-        Some((*offset, held))
-    });
-    let letters = shelf.letters(0).filter_map(|letter| {
-        let (head, home) = (&letter.head, letter.home.as_ref()?);
-        let burial = Burial {
-            id: head.id,
-            group: Arc::clone(&head.group),
-            offset: head.offset,
-            source: home.source,
-            rows: head.rows.clone(),
-            reason: head.reason.clone(),
-            attempts: head.attempts,
-            first_at: head.first_delivered_at,
-            died_at: head.died_at,
-        };
-        Some((head.id, burial))
-    });
-    TopicImage {
-        decided: shelf.end(),
-        next_offset: shelf.next_offset,
-        next_letter: shelf.next_letter,
-        held: held.collect(),
-        groups: topic
-            .groups
-            .values()
-            .map(|group| (Arc::clone(&group.name), group_image(group, shelf)))
-            .collect(),
-        letters: letters.collect(),
-        producers: topic.producers.clone(),
-    }
-}
-
-fn group_image(group: &Group, shelf: &Shelf) -> GroupImage {
-    let is_kept = |entry: &Entry| entry.stored.home.is_some();
-    let mut parts: BTreeMap<u64, Vec<PartImage>> = BTreeMap::new();
-    for ((offset, _), part) in &group.parts {
-        if shelf.entries.get(offset).is_some_and(is_kept) {
-            let (rows, failures, first_at) = (part.rows.clone(), part.failures, part.first_at);
-            parts.entry(*offset).or_default().push(PartImage { rows, failures, first_at });
-        }
-    }
-    GroupImage { start: group.start, ttl: group.ttl, cursor: group.cursor, parts }
 }

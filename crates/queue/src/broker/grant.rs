@@ -81,7 +81,7 @@ impl Group {
             deadline,
             redelivery: matches!(next, Next::Again { .. }),
         };
-        let (key, part) = match next {
+        let key = match next {
             Next::Again { due, key, beyond_half } => {
                 self.ready.remove(&(due, key));
                 let part = self.parts.get_mut(&key)?;
@@ -92,7 +92,7 @@ impl Group {
                 member.owes_new = beyond_half;
                 self.redeliveries += count;
                 shelf.ledger.redelivered += count;
-                (key, part)
+                key
             }
             Next::New { offset } => {
                 let rows = shelf.entries.get(&offset)?.rows.clone();
@@ -100,9 +100,11 @@ impl Group {
                 member.owes_new = false;
                 let part =
                     Part { rows, token: 1, failures: 0, first_at: env.now, state: PartState::Leased(lease) };
-                ((offset, 0), self.parts.entry((offset, 0)).or_insert(part))
+                self.parts.insert((offset, 0), part);
+                (offset, 0)
             }
         };
+        let part = self.parts.get(&key)?;
         member.in_flight += part.rows.len();
         self.deadlines.insert((deadline, key));
         env.arm(deadline);

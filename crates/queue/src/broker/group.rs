@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::blocks::Blocks;
 use super::env::{Env, Phase};
 use super::facts::{Burial, What};
 use super::shelf::{Letter, Shelf};
@@ -24,7 +25,7 @@ const REASON_LEN_MAX: usize = 512;
 pub(super) type PartKey = (u64, u32);
 
 /// Rows of one frame that this group has begun and not settled.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) rows: Rows,
     /// Deliveries so far.
@@ -35,7 +36,7 @@ pub(super) struct Part {
     pub(super) state: PartState,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum PartState {
     Leased(Lease),
     /// Backing off until then.
@@ -83,7 +84,7 @@ pub(super) struct Group {
     pub(super) lag: u64,
     pub(super) redeliveries: u64,
     pub(super) acked: u64,
-    pub(super) parts: BTreeMap<PartKey, Part>,
+    pub(super) parts: Blocks<PartKey, Part>,
     pub(super) deadlines: BTreeSet<(Millis, PartKey)>,
     pub(super) waiting: BTreeSet<(Millis, PartKey)>,
     pub(super) ready: BTreeSet<(Millis, PartKey)>,
@@ -103,7 +104,7 @@ impl Group {
             lag,
             redeliveries: 0,
             acked: 0,
-            parts: BTreeMap::new(),
+            parts: Blocks::default(),
             deadlines: BTreeSet::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),

@@ -1,9 +1,9 @@
 //! What a restart must know of a queue, without the frames' bytes: made from a broker, or from what was noted.
 //!
 //! A log is replayed onto an image: frames as they were published, facts as they were noted, and now and then a whole
-//! image (a checkpoint), which takes the place of everything before it, but for the frames that were under way when it
-//! was made. So the log may lose its beginning once a checkpoint stands behind it. Frames count only where the image
-//! and the bytes both are there.
+//! image (a checkpoint), which takes the place of everything before the moment of which it tells, but for the frames that
+//! were under way then. So the log may lose its beginning once a checkpoint stands behind it. Frames count only where the
+//! image and the bytes both are there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,6 +15,22 @@ use super::producers::Producers;
 use crate::frame::{Millis, ProducerStamp};
 use crate::rows::Rows;
 
+/// A step from one image to the next.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A frame as it was published.
+    Published {
+        /// Its topic.
+        topic: Arc<str>,
+        /// Its place there.
+        offset: u64,
+        /// The frame.
+        frame: HeldImage,
+    },
+    /// A fact.
+    Noted(Fact),
+}
+
 /// All topics by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Image {
@@ -25,8 +41,6 @@ pub struct Image {
 /// One topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicImage {
-    /// Frames from this offset on may have been under way when the image was made; it says nothing of them.
-    pub decided: u64,
     /// No frame has this offset or a higher one.
     pub next_offset: u64,
     /// No dead letter has this id or a higher one.
@@ -166,22 +180,26 @@ impl Image {
         }
     }
 
-    /// A checkpoint takes the place of everything before it, but for what was under way when it was made.
-    pub fn replace(&mut self, checkpoint: Self, producers_max: usize) {
-        let mut before = std::mem::replace(self, checkpoint);
-        for (name, topic) in &mut self.topics {
-            let Some(mut old) = before.topics.remove(name) else { continue };
-            for (offset, frame) in old.held.split_off(&topic.decided) {
-                if frame.replay.is_some() {
-                    continue;
-                }
-                if let Some((stamp, at)) = &frame.sent {
-                    topic.producers.remember(stamp, *at, producers_max);
-                }
-                topic.held.entry(offset).or_insert(frame);
-                topic.next_offset = topic.next_offset.max(offset.saturating_add(1));
-            }
+    /// Either.
+    pub fn happen(&mut self, event: Event, producers_max: usize) {
+        match event {
+            Event::Published { topic, offset, frame } => self.publish(&topic, offset, frame, producers_max),
+            Event::Noted(fact) => self.apply(fact),
         }
+    }
+
+    /// Frames of a topic that were under way when all below `decided` was: for an image that says nothing of them.
+    pub fn under_way(&self, topic: &Arc<str>, decided: u64) -> Vec<Event> {
+        let Some(held) = self.topics.get(topic).map(|topic| topic.held.range(decided..)) else {
+            return Vec::new();
+        };
+        held.filter(|(_, frame)| frame.replay.is_none())
+            .map(|(offset, frame)| Event::Published {
+                topic: Arc::clone(topic),
+                offset: *offset,
+                frame: frame.clone(),
+            })
+            .collect()
     }
 
     fn topic(&mut self, name: &Arc<str>) -> &mut TopicImage {

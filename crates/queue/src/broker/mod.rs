@@ -24,6 +24,7 @@
 //! Topics, groups, producers, messages and bytes are bounded by [`QueueConfig`]; what a group keeps is
 //! bounded by what its topic holds.
 
+mod blocks;
 mod durable;
 mod env;
 mod facts;
@@ -34,6 +35,7 @@ mod ledger;
 mod producers;
 mod restore;
 mod shelf;
+mod snapshot;
 mod stored;
 mod terms;
 mod topic;
@@ -43,9 +45,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use facts::{Burial, Fact, What};
-pub use image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
+pub use image::{Event, GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
 pub use producers::{Producers, Seen};
 pub use restore::{Bodies, Body, Restored};
+pub use snapshot::{Snapshot, Tenant};
 pub use stored::{Home, Lent, Pin};
 pub use terms::{
     AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,

@@ -1,8 +1,9 @@
 //! Recognises frames that a producer sends again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::blocks::Blocks;
 use crate::frame::{Millis, ProducerStamp};
 
 /// Sequences behind a producer's highest one that are told apart. A producer has far fewer frames under way.
@@ -33,11 +34,14 @@ pub struct Seen {
 /// What was taken from whom: a number and a bitmap for each producer.
 #[derive(Clone, Debug, Default)]
 pub struct Producers {
-    seen: HashMap<Arc<str>, (Seen, u64), foldhash::fast::RandomState>,
-    /// Who was heard of last, by a number that grows: the longest silent first, whatever the clock does.
-    heard: BTreeMap<u64, Arc<str>>,
+    /// By a number that grows with each hearing: the longest silent first, whatever the clock does.
+    heard: Heard,
+    numbers: HashMap<Arc<str>, u64, foldhash::fast::RandomState>,
     next: u64,
 }
+
+/// The same, to be looked through only: a copy in next to no time.
+pub(super) type Heard = Blocks<u64, (Arc<str>, Seen)>;
 
 impl PartialEq for Producers {
     fn eq(&self, other: &Self) -> bool {
@@ -45,35 +49,51 @@ impl PartialEq for Producers {
     }
 }
 
+impl FromIterator<(Arc<str>, Seen)> for Producers {
+    fn from_iter<T: IntoIterator<Item = (Arc<str>, Seen)>>(producers: T) -> Self {
+        let mut all = Self::default();
+        producers.into_iter().for_each(|(id, seen)| all.insert(id, seen));
+        all
+    }
+}
+
 impl Producers {
     /// Every producer that is remembered, the longest silent first.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Seen)> {
-        self.heard.values().filter_map(|id| self.seen.get(id).map(|(seen, _)| (id, *seen)))
+        self.heard.values().map(|(id, seen)| (id, *seen))
+    }
+
+    pub(super) fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     /// How many are remembered.
     pub fn len(&self) -> usize {
-        self.seen.len()
+        self.heard.len()
     }
 
     /// Whether nobody is remembered.
     pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
+        self.heard.is_empty()
     }
 
     /// Puts a producer there as it was; it was heard of after those that are there.
     pub fn insert(&mut self, id: Arc<str>, seen: Seen) {
         let number = self.next;
         self.next += 1;
-        self.heard.insert(number, Arc::clone(&id));
-        if let Some((_, before)) = self.seen.insert(id, (seen, number)) {
+        if let Some(before) = self.numbers.insert(Arc::clone(&id), number) {
             self.heard.remove(&before);
         }
+        self.heard.insert(number, (id, seen));
+    }
+
+    fn seen(&self, id: &str) -> Option<Seen> {
+        self.heard.get(self.numbers.get(id)?).map(|(_, seen)| *seen)
     }
 
     /// What is known of this stamp.
     pub(super) fn known(&self, stamp: &ProducerStamp) -> Known {
-        let Some((seen, _)) = self.seen.get(&stamp.id) else { return Known::New };
+        let Some(seen) = self.seen(&stamp.id) else { return Known::New };
         match seen.highest.checked_sub(stamp.sequence) {
             Some(age) if age >= WINDOW => Known::TooOld { highest: seen.highest },
             Some(age) if seen.taken & (1 << age) != 0 => Known::Repeat,
@@ -84,8 +104,8 @@ impl Producers {
     /// Remembers that this frame was taken.
     pub(crate) fn remember(&mut self, stamp: &ProducerStamp, now: Millis, limit: usize) {
         let mut new = Seen { highest: stamp.sequence, taken: 1, last_at: now };
-        if let Some((seen, _)) = self.seen.get(&stamp.id) {
-            new = Seen { last_at: now, ..*seen };
+        if let Some(seen) = self.seen(&stamp.id) {
+            new = Seen { last_at: now, ..seen };
             match seen.highest.checked_sub(stamp.sequence) {
                 Some(age) if age < WINDOW => new.taken |= 1 << age,
                 Some(_) => {}
@@ -95,7 +115,7 @@ impl Producers {
                     new.highest = stamp.sequence;
                 }
             }
-        } else if self.seen.len() >= limit.max(1) {
+        } else if self.len() >= limit.max(1) {
             self.forget_one();
         }
         self.insert(Arc::clone(&stamp.id), new);
@@ -103,8 +123,8 @@ impl Producers {
 
     /// Forgets the longest silent.
     pub(super) fn forget_one(&mut self) {
-        if let Some((_, id)) = self.heard.pop_first() {
-            self.seen.remove(&id);
+        if let Some((_, (id, _))) = self.heard.pop_first() {
+            self.numbers.remove(&id);
         }
     }
 }

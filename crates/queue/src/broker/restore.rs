@@ -127,7 +127,7 @@ fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, 
     group.is_safe = true;
     group.cursor = image.cursor;
     group.empty_since = Some(env.now);
-    for (_, entry) in topic.shelf.entries.range_mut(image.cursor..).filter(|(_, entry)| entry.is_for(id)) {
+    for (_, entry) in topic.shelf.entries.tail_mut(image.cursor).filter(|(_, entry)| entry.is_for(id)) {
         entry.waiting += 1;
         group.lag += entry.rows.len();
     }

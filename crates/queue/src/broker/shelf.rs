@@ -1,8 +1,9 @@
 //! What one topic holds: frames, dead letters, and the count of both.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::blocks::Blocks;
 use super::env::Env;
 use super::facts::What;
 use super::ledger::Ledger;
@@ -12,7 +13,7 @@ use crate::frame::{Frame, Millis, ProducerStamp};
 use crate::rows::Rows;
 
 /// A frame that is held.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) stored: Stored,
     pub(super) rows: Rows,
@@ -32,7 +33,7 @@ impl Entry {
 }
 
 /// A dead letter; the frame in `head` is blank if the letter lies on disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Letter {
     pub(super) head: DeadLetter,
     pub(super) home: Option<Home>,
@@ -109,13 +110,14 @@ pub(super) struct Shelf {
     pub(super) durability: Durability,
     /// Whether a log keeps what is held.
     pub(super) is_kept: bool,
-    pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) entries: Blocks<u64, Entry>,
     pub(super) pending: Pending,
     pub(super) next_offset: u64,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) ledger: Ledger,
-    letters: VecDeque<Letter>,
+    /// By their ids.
+    pub(super) letters: Blocks<u64, Letter>,
     pub(super) next_letter: u64,
     letter_messages: u64,
     letter_bytes: u64,
@@ -129,13 +131,13 @@ impl Shelf {
             name,
             durability,
             is_kept: durability != Durability::Memory,
-            entries: BTreeMap::new(),
+            entries: Blocks::default(),
             pending: Pending::default(),
             next_offset: 0,
             messages: 0,
             bytes: 0,
             ledger: Ledger::new(env.now),
-            letters: VecDeque::new(),
+            letters: Blocks::default(),
             next_letter: 0,
             letter_messages: 0,
             letter_bytes: 0,
@@ -232,7 +234,7 @@ impl Shelf {
         };
         let mut ids = Vec::new();
         while over(self) {
-            let Some(oldest) = self.letters.pop_front() else { break };
+            let Some((_, oldest)) = self.letters.pop_first() else { break };
             self.ledger.dead_dropped += oldest.head.rows.len();
             self.uncount_letter(&oldest);
             ids.push(oldest.head.id);
@@ -242,22 +244,16 @@ impl Shelf {
         }
     }
 
-    /// Puts a letter among the others, in the order of their ids.
+    /// Puts a letter among the others.
     pub(super) fn keep_letter(&mut self, letter: Letter) {
         self.letter_messages += letter.head.rows.len();
         self.letter_bytes += letter.cost;
-        let at = self.letters.partition_point(|other| other.head.id < letter.head.id);
-        self.letters.insert(at, letter);
+        self.letters.insert(letter.head.id, letter);
     }
 
     /// Dead letters from id `from` on, oldest first.
     pub(super) fn letters(&self, from: u64) -> impl Iterator<Item = &Letter> {
-        let at = self.letters.partition_point(|letter| letter.head.id < from);
-        self.letters.range(at..)
-    }
-
-    pub(super) fn letters_mut(&mut self) -> impl Iterator<Item = &mut Letter> {
-        self.letters.iter_mut()
+        self.letters.range(from..).map(|(_, letter)| letter)
     }
 
     pub(super) fn letter_bytes(&self) -> u64 {
@@ -272,16 +268,13 @@ impl Shelf {
     pub(super) fn exhume(&mut self, selection: &DeadSelection) -> Vec<Letter> {
         let taken: Vec<_> = match selection {
             DeadSelection::Oldest(count) => {
-                let count = (*count).min(self.letters.len());
-                self.letters.drain(..count).collect()
+                let oldest = std::iter::from_fn(|| self.letters.pop_first());
+                oldest.take(*count).map(|(_, letter)| letter).collect()
             }
             DeadSelection::Ids(ids) => {
-                let ids: BTreeSet<_> = ids.iter().copied().collect();
-                let (taken, kept) = std::mem::take(&mut self.letters)
-                    .into_iter()
-                    .partition(|letter| ids.contains(&letter.head.id));
-                self.letters = kept;
-                Vec::from(taken)
+                let mut ids = ids.clone();
+                ids.sort_unstable();
+                ids.iter().filter_map(|id| self.letters.remove(id)).collect()
             }
         };
         for letter in &taken {

@@ -170,7 +170,7 @@ impl Topic {
             Start::Newest => self.shelf.next_offset,
         };
         let mut lag = 0;
-        for (_, entry) in self.shelf.entries.range_mut(start..).filter(|(_, entry)| entry.is_for(id)) {
+        for (_, entry) in self.shelf.entries.tail_mut(start).filter(|(_, entry)| entry.is_for(id)) {
             entry.waiting += 1;
             lag += entry.rows.len();
         }

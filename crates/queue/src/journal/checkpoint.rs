@@ -1,35 +1,93 @@
-//! A whole image as records. It is encoded once and cut into pieces, so that no state is too large for a record; it
-//! counts when all its pieces are there, one right after the other.
+//! A whole image as records: a head, which says where the moment lies of which the image tells, and the image. Each is
+//! encoded once and cut into pieces, so that no state is too large for a record. The head is written at that moment, the
+//! image whenever it is ready, among other records; it counts when all pieces are there. Then it takes the place of all
+//! before the head, and what was written since happens on top of it.
 //!
-//! A piece: version u8, the checkpoint's number u64, the piece's number u32 from 0, whether it is the last u8 (all
-//! little-endian), then its part of the image.
+//! A piece: version u8, the checkpoint's number u64, the piece's number u32 from 0, its [`Stage`] u8 (all little-endian),
+//! then its part of the head or the image.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bytes::{Malformed, Reader, put_len, put_number, put_rows, put_text, put_ttl};
 use super::fact_record::{burial, put_burial};
 use crate::broker::{GroupImage, HeldImage, Image, PartImage, Producers, ReplayImage, Seen, TopicImage};
 
-const PIECE_VERSION: u8 = 1;
-const IMAGE_VERSION: u8 = 1;
-/// Bytes of a piece before its part of the image.
+const PIECE_VERSION: u8 = 2;
+const IMAGE_VERSION: u8 = 2;
+/// Bytes of a piece before its part of the head or the image.
 const PIECE_HEAD_LEN: usize = 14;
 
-/// An image as records of at most `len_max` bytes.
-pub(super) fn encode_checkpoint(number: u64, image: &Image, len_max: usize) -> Vec<Vec<u8>> {
-    let bytes = encode_image(image);
-    let part_len = len_max.saturating_sub(PIECE_HEAD_LEN).max(1);
-    let last = bytes.len().div_ceil(part_len).saturating_sub(1);
-    let pieces = bytes.chunks(part_len).enumerate().map(|(at, part)| {
-        let mut piece = Vec::with_capacity(PIECE_HEAD_LEN + part.len());
-        piece.push(PIECE_VERSION);
-        piece.extend_from_slice(&number.to_le_bytes());
-        piece.extend_from_slice(&u32::try_from(at).unwrap_or(u32::MAX).to_le_bytes());
-        piece.push(u8::from(at == last));
-        piece.extend_from_slice(part);
-        piece
-    });
-    pieces.collect()
+/// Where in its checkpoint a piece stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head = 0,
+    HeadEnd = 1,
+    Image = 2,
+    ImageEnd = 3,
+}
+
+/// Makes the pieces of one checkpoint, in their order.
+#[derive(Debug)]
+pub(super) struct PieceMaker {
+    number: u64,
+    len_max: usize,
+    next: u32,
+}
+
+impl PieceMaker {
+    /// Pieces of at most `len_max` bytes.
+    pub(super) fn new(number: u64, len_max: usize) -> Self {
+        Self { number, len_max, next: 0 }
+    }
+
+    /// The head. By topic: frames from there on may have been under way at its moment, and the image says nothing of them.
+    pub(super) fn head<'a>(
+        &mut self,
+        decided: impl ExactSizeIterator<Item = (&'a Arc<str>, u64)>,
+    ) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        put_len(&mut out, decided.len());
+        for (topic, offset) in decided {
+            put_text(&mut out, topic);
+            put_number(&mut out, offset);
+        }
+        self.cut(&out, Stage::Head, Stage::HeadEnd)
+    }
+
+    /// The image.
+    pub(super) fn image(&mut self, image: &Image) -> Vec<Vec<u8>> {
+        self.cut(&encode_image(image), Stage::Image, Stage::ImageEnd)
+    }
+
+    fn cut(&mut self, bytes: &[u8], stage: Stage, end: Stage) -> Vec<Vec<u8>> {
+        let part_len = self.len_max.saturating_sub(PIECE_HEAD_LEN).max(1);
+        let last = bytes.len().div_ceil(part_len).saturating_sub(1);
+        let pieces = bytes.chunks(part_len).enumerate().map(|(at, part)| {
+            let stage = if at == last { end } else { stage };
+            let mut piece = Vec::with_capacity(PIECE_HEAD_LEN + part.len());
+            piece.push(PIECE_VERSION);
+            piece.extend_from_slice(&self.number.to_le_bytes());
+            piece.extend_from_slice(&self.next.to_le_bytes());
+            piece.push(stage as u8);
+            piece.extend_from_slice(part);
+            self.next = self.next.saturating_add(1);
+            piece
+        });
+        pieces.collect()
+    }
+}
+
+/// By topic, where frames may be under way.
+pub(super) type Decided = BTreeMap<Arc<str>, u64>;
+
+/// What a piece completes.
+#[derive(Debug, PartialEq)]
+pub(super) enum Completed {
+    /// The head: from here on, all that happens is to be kept until the image is there.
+    Head(Decided),
+    /// The image, and the sequence of its checkpoint's first piece.
+    Image(u64, Image),
 }
 
 /// Puts pieces together.
@@ -37,45 +95,59 @@ pub(super) fn encode_checkpoint(number: u64, image: &Image, len_max: usize) -> V
 pub(super) struct Pieces {
     number: u64,
     first_sequence: u64,
-    next: u32,
+    /// The piece that comes next, if the checkpoint can still become whole.
+    next: Option<u32>,
     bytes: Vec<u8>,
 }
 
 impl Pieces {
-    /// Takes the next piece; answers the image, and the sequence of its first piece, with the last one. A piece that does not follow the one before begins
-    /// anew, or is left if it is not a first one.
+    /// Takes the next piece. A first one begins anew; one that does not follow the one before ends its checkpoint; one of
+    /// another checkpoint is left.
     ///
     /// # Errors
     ///
-    /// If a piece or the image is not of this version, or not what this version writes.
+    /// If a piece, head or image is not of this version, or not what this version writes.
     pub(super) fn add(
         &mut self,
         sequence: u64,
         piece: &[u8],
         frames_max: u64,
-    ) -> Result<Option<(u64, Image)>, Malformed> {
+    ) -> Result<Option<Completed>, Malformed> {
         let mut reader = Reader::new(piece);
         reader.version(PIECE_VERSION)?;
         let number = u64::from_le_bytes(reader.fixed()?);
         let at = u32::from_le_bytes(reader.fixed()?);
-        let is_last = reader.byte()? == 1;
+        let stage = reader.byte()?;
         let part = piece.get(PIECE_HEAD_LEN..).unwrap_or_default();
         if at == 0 {
-            *self = Self { number, first_sequence: sequence, next: 0, bytes: Vec::new() };
+            *self = Self { number, first_sequence: sequence, next: Some(0), bytes: Vec::new() };
         }
-        if (number, at) != (self.number, self.next) {
-            *self = Self { number, next: u32::MAX, ..Self::default() };
+        if number != self.number {
             return Ok(None);
         }
-        self.next = self.next.saturating_add(1);
+        let Some(next) = self.next.take().filter(|next| *next == at) else { return Ok(None) };
         self.bytes.extend_from_slice(part);
-        if !is_last {
-            return Ok(None);
+        if stage != Stage::ImageEnd as u8 {
+            self.next = Some(next.saturating_add(1));
         }
-        let bytes = std::mem::take(&mut self.bytes);
-        self.next = u32::MAX;
-        decode_image(&bytes, frames_max).map(|image| Some((self.first_sequence, image)))
+        if stage == Stage::HeadEnd as u8 {
+            decode_head(&std::mem::take(&mut self.bytes)).map(|decided| Some(Completed::Head(decided)))
+        } else if stage == Stage::ImageEnd as u8 {
+            let image = decode_image(&std::mem::take(&mut self.bytes), frames_max)?;
+            Ok(Some(Completed::Image(self.first_sequence, image)))
+        } else {
+            Ok(None)
+        }
     }
+}
+
+fn decode_head(bytes: &[u8]) -> Result<Decided, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let mut decided = Decided::new();
+    for _ in 0..reader.len()? {
+        decided.insert(reader.text()?, reader.number()?);
+    }
+    if reader.is_empty() { Ok(decided) } else { Err(Malformed::Content) }
 }
 
 fn encode_image(image: &Image) -> Vec<u8> {
@@ -83,7 +155,7 @@ fn encode_image(image: &Image) -> Vec<u8> {
     put_len(&mut out, image.topics.len());
     for (name, topic) in &image.topics {
         put_text(&mut out, name);
-        for number in [topic.decided, topic.next_offset, topic.next_letter] {
+        for number in [topic.next_offset, topic.next_letter] {
             put_number(&mut out, number);
         }
         put_held(&mut out, topic);
@@ -165,12 +237,8 @@ fn decode_image(bytes: &[u8], frames_max: u64) -> Result<Image, Malformed> {
 }
 
 fn topic(reader: &mut Reader<'_>, frames_left: &mut u64) -> Result<TopicImage, Malformed> {
-    let mut topic = TopicImage {
-        decided: reader.number()?,
-        next_offset: reader.number()?,
-        next_letter: reader.number()?,
-        ..TopicImage::default()
-    };
+    let mut topic =
+        TopicImage { next_offset: reader.number()?, next_letter: reader.number()?, ..TopicImage::default() };
     let mut end = 0_u64;
     for _ in 0..reader.len()? {
         let start = end.checked_add(reader.number()?).ok_or(Malformed::Content)?;

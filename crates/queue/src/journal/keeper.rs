@@ -8,12 +8,12 @@ use bytes::Bytes;
 use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
 
 use super::answers::{Append, Done, Joiner, Journal, Publisher, Reply};
-use super::checkpoint::encode_checkpoint;
+use super::checkpoint::PieceMaker;
 use super::checkpoints::{Checkpoints, Ended, Piece};
 use super::fact_record::encode_facts;
 use super::moves::Moves;
 use super::{CHECKPOINT, FACTS, MOVED, in_words};
-use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, TopicId};
+use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, Snapshot, Tenant, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
 use crate::stats::{Health, HealthStatus};
@@ -278,29 +278,31 @@ impl Keeper {
     }
 
     fn moved(&mut self, broker: &mut Broker, now: Millis, from: &Home, outcome: &Result<Appended, LogError>) {
-        let moved = match outcome {
+        let tenants = self.moves.answered(from.place);
+        let home = match outcome {
             Ok(Appended { place, .. }) => {
-                let place = *place;
-                let home = Home { source: from.source, place, pin: self.reached(now, place) };
-                self.moves.moved(from.place, home)
+                Home { source: from.source, place: *place, pin: self.reached(now, *place) }
             }
-            Err(LogError::Damaged { .. } | LogError::Gone { .. }) => self.moves.damaged(from),
-            Err(_) => self.moves.stays(now, from.place),
+            // It is not what was written: nothing is gained by keeping its segment.
+            Err(LogError::Damaged { .. } | LogError::Gone { .. }) => {
+                self.moves.damaged();
+                Home { pin: Arc::new(Pin), ..from.clone() }
+            }
+            Err(_) => return self.moves.stays(now, from.place),
         };
-        if let Some(moved) = moved {
-            broker.rehome(&moved);
-            self.checkpoints.want(now);
-        }
+        broker.rehome(from.place, &home, &tenants);
+        self.checkpoints.want(now);
     }
 
     /// Makes a checkpoint before anything else is taken: it holds the offsets that are left out, so that none comes again
     /// in any later life. Blocks on the disk. If the disk is full, it is tried again later.
     pub(crate) fn first_checkpoint(&mut self, log: &Log, broker: &Broker) {
-        let pieces = encode_checkpoint(0, &broker.image(), piece_len_max(broker.config()));
-        let tickets: Vec<_> = pieces
-            .into_iter()
-            .map(|piece| log.append(CHECKPOINT, piece.into(), Durability::Synced))
-            .collect();
+        let snapshot = broker.snapshot();
+        let mut maker = PieceMaker::new(0, piece_len_max(broker.config()));
+        let head = maker.head(snapshot.decided());
+        let pieces = head.into_iter().chain(maker.image(&snapshot.image()));
+        let tickets: Vec<_> =
+            pieces.map(|piece| log.append(CHECKPOINT, piece.into(), Durability::Synced)).collect();
         let appended: Result<Vec<_>, _> = tickets.into_iter().map(gpuvitals_log::Ticket::wait).collect();
         if let Ok(appended) = appended {
             self.checkpoints.made_first(appended.first().map(|first| first.sequence));
@@ -311,23 +313,30 @@ impl Keeper {
     /// Makes a checkpoint at the end, if something has changed.
     pub(crate) fn last_checkpoint(&mut self, journal: &Journal, broker: &Broker, append: Append<'_>) {
         self.checkpoints.begin_again();
-        self.checkpoint(journal, broker, Millis(0), append);
+        if let Some(draft) = self.checkpoint(journal, broker, Millis(0), append) {
+            draft.finish(append);
+        }
     }
 
-    /// Makes a checkpoint if one is due.
-    pub(crate) fn checkpoint(&mut self, journal: &Journal, broker: &Broker, now: Millis, append: Append<'_>) {
+    /// Begins a checkpoint of this moment if one is due; it is to be [finished](CheckpointDraft::finish).
+    pub(crate) fn checkpoint(
+        &mut self,
+        journal: &Journal,
+        broker: &Broker,
+        now: Millis,
+        append: Append<'_>,
+    ) -> Option<CheckpointDraft> {
         if self.poisoned.is_some() {
-            return;
+            return None;
         }
-        let Some(number) = self.checkpoints.begin(now) else { return };
-        let pieces = encode_checkpoint(number, &broker.image(), piece_len_max(&journal.config));
-        let last = pieces.len().saturating_sub(1);
-        for (at, piece) in pieces.into_iter().enumerate() {
-            let piece_at = Piece { number, is_first: at == 0, is_last: at == last };
-            let durability = if piece_at.is_last { Durability::Synced } else { Durability::Written };
-            let done = move |outcome| Done::Piece { piece: piece_at, outcome };
-            append(CHECKPOINT, piece.into(), durability, Box::new(done));
+        let number = self.checkpoints.begin(now)?;
+        let snapshot = broker.snapshot();
+        let mut maker = PieceMaker::new(number, piece_len_max(&journal.config));
+        for (at, piece) in maker.head(snapshot.decided()).into_iter().enumerate() {
+            let piece_at = Piece { number, is_first: at == 0, is_last: false };
+            append_piece(piece_at, piece, append);
         }
+        Some(CheckpointDraft { number, maker, snapshot })
     }
 
     /// Whether what was written is to be synced now.
@@ -355,8 +364,12 @@ impl Keeper {
         can_go.then_some(before)
     }
 
-    /// Records to be moved out of the oldest segment, if the log is far larger than what is held.
-    pub(crate) fn take_to_move(&mut self, journal: &Journal, broker: &Broker, now: Millis) -> Vec<Home> {
+    /// Looks for records to be moved out of the oldest segment, if the log is far larger than what is held. What is found
+    /// is to be [answered](Keeper::begin_moving).
+    pub(crate) fn look_for_moves(&mut self, journal: &Journal, broker: &Broker) -> Option<(u64, Snapshot)> {
+        if self.moves.are_under_way() || self.poisoned.is_some() {
+            return None;
+        }
         let segments = journal.log.segments();
         let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
         let bound = broker
@@ -365,10 +378,16 @@ impl Keeper {
             .saturating_add(SLACK_SEGMENTS * u64::from(journal.config.segment_len));
         let oldest = segments.first().map_or(0, |segment| segment.base);
         let is_held = self.pins.get(&oldest).is_some_and(|pin| Arc::strong_count(pin) > 1);
-        if self.moves.are_under_way() || self.poisoned.is_some() || bytes <= bound || !is_held {
-            return Vec::new();
+        if bytes <= bound || !is_held {
+            return None;
         }
-        self.moves.begin(now, broker.homes_in(oldest))
+        self.moves.looking();
+        Some((oldest, broker.snapshot()))
+    }
+
+    /// What is moved now of what was found. Each is to be answered.
+    pub(crate) fn begin_moving(&mut self, now: Millis, found: Vec<(Home, Vec<Tenant>)>) -> Vec<Home> {
+        self.moves.begin(now, found)
     }
 
     /// Why the log takes nothing more, if it does not.
@@ -393,6 +412,35 @@ impl Keeper {
             health.reasons.push(format!("queue takes nothing: {reason}"));
         }
     }
+}
+
+/// A checkpoint whose moment is marked in the log, and whose image is not made yet.
+#[derive(Debug)]
+pub(crate) struct CheckpointDraft {
+    number: u64,
+    maker: PieceMaker,
+    snapshot: Snapshot,
+}
+
+impl CheckpointDraft {
+    /// Makes the image and hands it to the log. It takes a step for each frame that is held, and needs no lock.
+    pub(crate) fn finish(mut self, append: Append<'_>) {
+        let image = self.snapshot.image();
+        // What it holds in common with the broker is copied there with each change.
+        drop(self.snapshot);
+        let pieces = self.maker.image(&image);
+        let last = pieces.len().saturating_sub(1);
+        for (at, piece) in pieces.into_iter().enumerate() {
+            let piece_at = Piece { number: self.number, is_first: false, is_last: at == last };
+            append_piece(piece_at, piece, append);
+        }
+    }
+}
+
+fn append_piece(piece_at: Piece, piece: Vec<u8>, append: Append<'_>) {
+    let durability = if piece_at.is_last { Durability::Synced } else { Durability::Written };
+    let done = move |outcome| Done::Piece { piece: piece_at, outcome };
+    append(CHECKPOINT, piece.into(), durability, Box::new(done));
 }
 
 /// Tells who has joined whether the log has their groups.

@@ -1,12 +1,11 @@
 //! Records that are written again further on, so that the segment they lie in can go.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use crate::broker::{Home, Pin};
+use crate::broker::{Home, Tenant};
 use crate::frame::Millis;
 
 /// Bytes that are moved at once.
@@ -14,13 +13,12 @@ const LEN_MAX: usize = 4 << 20;
 /// How long what could not be moved stays where it is before that is tried again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Old places and the homes that what lay there has now.
-pub(super) type Moved = HashMap<Place, Home, foldhash::fast::RandomState>;
-
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    under_way: usize,
-    moved: Moved,
+    /// It is being looked for what can be moved.
+    is_looking: bool,
+    /// What is being moved, and who is at home there.
+    under_way: HashMap<Place, Vec<Tenant>, foldhash::fast::RandomState>,
     /// What could not be moved, and when it is tried again.
     left: BTreeSet<Place>,
     again_at: Millis,
@@ -30,50 +28,48 @@ pub(super) struct Moves {
 
 impl Moves {
     pub(super) fn are_under_way(&self) -> bool {
-        self.under_way > 0
+        self.is_looking || !self.under_way.is_empty()
     }
 
-    /// As much of `homes` as is moved at once. Each is to be answered.
-    pub(super) fn begin(&mut self, now: Millis, mut homes: Vec<Home>) -> Vec<Home> {
+    pub(super) fn looking(&mut self) {
+        self.is_looking = true;
+    }
+
+    /// As much of `found` as is moved at once. Each is to be answered.
+    pub(super) fn begin(&mut self, now: Millis, found: Vec<(Home, Vec<Tenant>)>) -> Vec<Home> {
+        self.is_looking = false;
         if now >= self.again_at {
             self.left.clear();
         }
-        let mut len = 0;
-        homes.retain(|home| {
+        let (mut homes, mut len) = (Vec::new(), 0);
+        for (home, tenants) in found {
             if self.left.contains(&home.place) {
-                return false;
+                continue;
             }
             len += home.place.payload_len();
-            len <= LEN_MAX || len == home.place.payload_len()
-        });
-        self.under_way = homes.len();
+            if len > LEN_MAX && !homes.is_empty() {
+                break;
+            }
+            self.under_way.insert(home.place, tenants);
+            homes.push(home);
+        }
         homes
     }
 
-    /// A record is written again; its home is there.
-    pub(super) fn moved(&mut self, from: Place, home: Home) -> Option<Moved> {
-        self.moved.insert(from, home);
-        self.answered()
+    /// What became of a record is known: who is at home there.
+    pub(super) fn answered(&mut self, from: Place) -> Vec<Tenant> {
+        self.under_way.remove(&from).unwrap_or_default()
     }
 
-    /// A record is not what was written: nothing is gained by keeping its segment.
-    pub(super) fn damaged(&mut self, from: &Home) -> Option<Moved> {
+    /// A record is not what was written.
+    pub(super) fn damaged(&mut self) {
         self.damaged += 1;
-        self.moved.insert(from.place, Home { pin: Arc::new(Pin), ..from.clone() });
-        self.answered()
     }
 
     /// A record stays where it is, for now.
-    pub(super) fn stays(&mut self, now: Millis, from: Place) -> Option<Moved> {
+    pub(super) fn stays(&mut self, now: Millis, from: Place) {
         self.left.insert(from);
         self.again_at = now.after(RETRY);
-        self.answered()
-    }
-
-    /// All that has a new home, once nothing is under way.
-    fn answered(&mut self) -> Option<Moved> {
-        self.under_way = self.under_way.saturating_sub(1);
-        (self.under_way == 0 && !self.moved.is_empty()).then(|| std::mem::take(&mut self.moved))
     }
 
     /// What is not well, in words.

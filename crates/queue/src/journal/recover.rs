@@ -6,12 +6,12 @@ use std::sync::Arc;
 use gpuvitals_log::{Disk, Log, LogConfig, Record, Recovery};
 
 use super::bytes::Malformed;
-use super::checkpoint::Pieces;
+use super::checkpoint::{Completed, Pieces};
 use super::fact_record::decode_facts;
 use super::frame_record::FrameRecord;
 use super::keeper::Keeper;
 use super::{CHECKPOINT, FACTS, FRAME, MOVED, OpenError, Opened};
-use crate::broker::{Bodies, Body, Broker, HeldImage, Home, Image, Pin};
+use crate::broker::{Bodies, Body, Broker, Event, HeldImage, Home, Image, Pin};
 use crate::config::QueueConfig;
 use crate::frame::{Millis, ProducerStamp};
 
@@ -61,6 +61,8 @@ struct Replay {
     bodies: Bodies,
     pins: BTreeMap<u64, Arc<Pin>>,
     pieces: Pieces,
+    /// What happened since the last checkpoint's head, and frames that were under way then: until its image is there.
+    since: Option<Vec<Event>>,
     /// The first sequence of the newest checkpoint.
     checkpoint: Option<u64>,
     /// The last producer seen: its name is shared by its frames.
@@ -94,22 +96,42 @@ impl Replay {
                     .stamp
                     .map(|(id, sequence)| (ProducerStamp { id: self.producer_id(id), sequence }, frame.at));
                 let held = HeldImage::published(frame.count, sent);
-                self.image.publish(&topic, frame.offset, held, config.max_producers);
+                self.happen(Event::Published { topic, offset: frame.offset, frame: held }, config);
             }
             MOVED => {
                 let frame = FrameRecord::decode(bytes)?;
                 self.body(record, &frame);
             }
-            FACTS => decode_facts(bytes)?.into_iter().for_each(|fact| self.image.apply(fact)),
-            CHECKPOINT => {
-                if let Some((first, image)) = self.pieces.add(record.sequence, bytes, self.sequences)? {
-                    self.checkpoint = Some(first);
-                    self.image.replace(image, config.max_producers);
+            FACTS => {
+                for fact in decode_facts(bytes)? {
+                    self.happen(Event::Noted(fact), config);
                 }
             }
+            CHECKPOINT => match self.pieces.add(record.sequence, bytes, self.sequences)? {
+                Some(Completed::Head(decided)) => {
+                    let under_way =
+                        decided.iter().flat_map(|(topic, offset)| self.image.under_way(topic, *offset));
+                    self.since = Some(under_way.collect());
+                }
+                Some(Completed::Image(first, image)) => {
+                    self.checkpoint = Some(first);
+                    self.image = image;
+                    for event in self.since.take().into_iter().flatten() {
+                        self.image.happen(event, config.max_producers);
+                    }
+                }
+                None => {}
+            },
             _ => return Err(Malformed::Content),
         }
         Ok(())
+    }
+
+    fn happen(&mut self, event: Event, config: &QueueConfig) {
+        if let Some(since) = &mut self.since {
+            since.push(event.clone());
+        }
+        self.image.happen(event, config.max_producers);
     }
 
     /// Notes where a frame's bytes are; answers its topic.

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use gpuvitals_log::fault::FaultDisk;
+use gpuvitals_log::{Durability, Log, LogConfig};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::bytes::Malformed;
-use super::checkpoint::{Pieces, encode_checkpoint};
+use super::checkpoint::{Completed, Decided, PieceMaker, Pieces};
 use super::fact_record::{decode_facts, encode_facts};
 use super::frame_record::{Draft, FrameRecord};
+use super::{CHECKPOINT, FACTS, FRAME, recover};
 use crate::broker::{
     Burial, Fact, Failure, GroupImage, HeldImage, Image, PartImage, ReplayImage, Seen, What,
 };
+use crate::config::QueueConfig;
 use crate::frame::{ContentType, Encoding, Frame, Millis};
 use crate::rows::Rows;
 
@@ -85,7 +89,7 @@ fn image() -> Image {
     let mut image = Image::default();
     for name in ["t", "u"] {
         let topic = image.topics.entry(name.into()).or_default();
-        (topic.decided, topic.next_offset, topic.next_letter) = (4, 900, 3);
+        (topic.next_offset, topic.next_letter) = (900, 3);
         for offset in [0, 1, 2, 5, 6, 700] {
             topic.held.insert(offset, HeldImage::published(if offset == 6 { 9 } else { 4 }, None));
         }
@@ -103,32 +107,91 @@ fn image() -> Image {
     image
 }
 
+fn decided() -> Decided {
+    [("t", 4), ("u", 900)].map(|(topic, offset)| (topic.into(), offset)).into()
+}
+
+fn checkpoint(number: u64, image: &Image, decided: &Decided, len_max: usize) -> Vec<Vec<u8>> {
+    let mut maker = PieceMaker::new(number, len_max);
+    let head = maker.head(decided.iter().map(|(topic, offset)| (topic, *offset)));
+    head.into_iter().chain(maker.image(image)).collect()
+}
+
 #[test]
 fn a_checkpoint_is_read_when_all_its_pieces_are_there() {
     for len_max in [16, 40, 10_000] {
-        let pieces = encode_checkpoint(3, &image(), len_max);
+        let pieces = checkpoint(3, &image(), &decided(), len_max);
         assert!(pieces.iter().all(|piece| piece.len() <= len_max));
         let read = |pieces: &mut dyn Iterator<Item = &Vec<u8>>| {
             let mut together = Pieces::default();
-            let images = (5..).zip(pieces).map(|(at, piece)| together.add(at, piece, 1_000).unwrap());
-            images.last().flatten()
+            let completed = (5..).zip(pieces).map(|(at, piece)| together.add(at, piece, 1_000).unwrap());
+            completed.flatten().collect::<Vec<_>>()
         };
-        assert_eq!(read(&mut pieces.iter()), Some((5, image())));
-        let other = encode_checkpoint(4, &image(), len_max);
+        let whole = |first| [Completed::Head(decided()), Completed::Image(first, image())];
+        assert_eq!(read(&mut pieces.iter()), whole(5));
+        let other = checkpoint(4, &image(), &decided(), len_max);
+        let straggler = other.iter().chain(&pieces[1..]);
+        assert_eq!(read(&mut pieces[..1].iter().chain(straggler)).last(), Some(&whole(6)[1]), "{len_max}");
         let skipped = pieces.len() / 2;
-        let begun_anew = read(&mut pieces[..skipped].iter().chain(&other)).unwrap();
-        assert_eq!(begun_anew, (5 + skipped as u64, image()));
-        if pieces.len() > 2 {
-            assert_eq!(read(&mut pieces.iter().skip(1)), None);
-            assert_eq!(read(&mut pieces[..1].iter().chain(&pieces[2..])), None);
-        }
+        let begun_anew = read(&mut pieces[..skipped].iter().chain(&other));
+        assert_eq!(begun_anew.last(), Some(&whole(5 + skipped as u64)[1]));
+        assert_eq!(read(&mut pieces.iter().skip(1)), []);
+        let holed = read(&mut pieces[..1].iter().chain(&pieces[2..]));
+        assert!(!holed.iter().any(|completed| matches!(completed, Completed::Image(..))), "{len_max}");
     }
-    let whole = encode_checkpoint(3, &image(), 10_000);
-    assert_eq!(
-        Pieces::default().add(0, &whole[0], 5),
-        Err(Malformed::Content),
-        "more frames than the log can hold"
-    );
+    let whole = checkpoint(3, &image(), &decided(), 10_000);
+    let mut pieces = Pieces::default();
+    pieces.add(0, &whole[0], 5).unwrap();
+    assert_eq!(pieces.add(1, &whole[1], 5), Err(Malformed::Content), "more frames than the log can hold");
+}
+
+/// Frame 0 was there when the checkpoint was begun, 1 was under way, and 0 was settled and 2 published before its image
+/// was written; if ever it was.
+#[test]
+fn what_happens_while_a_checkpoint_is_made_counts_on_top_of_it() {
+    for has_image in [true, false] {
+        let disk = FaultDisk::new();
+        let (log, _) = Log::open(disk.clone(), LogConfig::default()).unwrap();
+        let append = |kind, bytes: Vec<u8>| {
+            log.append(kind, bytes.into(), Durability::Synced).wait().unwrap();
+        };
+        let publish = |offset| {
+            let frame = Frame::new(ContentType::Json, 3, "xyz").stamped("p", offset);
+            append(FRAME, Draft::new("t", &frame).unwrap().finish(offset, Millis(1)).0.to_vec());
+        };
+        let note = |what| append(FACTS, encode_facts(&[Fact { topic: "t".into(), what }], 1_000).remove(0));
+        let mut image = Image::default();
+        let topic = image.topics.entry("t".into()).or_default();
+        topic.next_offset = 2;
+        topic.held.insert(0, HeldImage::published(3, None));
+        topic.groups.insert("g".into(), GroupImage::default());
+        let mut maker = PieceMaker::new(1, 10_000);
+
+        note(What::GroupMade { group: "g".into(), is_new: true, start: 0, ttl: None });
+        publish(0);
+        publish(1);
+        maker.head([(&"t".into(), 1)].into_iter()).into_iter().for_each(|piece| append(CHECKPOINT, piece));
+        note(What::Settled { group: "g".into(), frames: 0..1 });
+        note(What::GroupMade { group: "h".into(), is_new: true, start: 1, ttl: None });
+        publish(2);
+        note(What::SettledRows { group: "h".into(), offset: 1, rows: Rows::one(1) });
+        if has_image {
+            maker.image(&image).into_iter().for_each(|piece| append(CHECKPOINT, piece));
+        }
+        log.close().unwrap();
+
+        let found = recover(disk, &QueueConfig::default(), Millis(5)).unwrap();
+        assert_eq!((found.opened.frames, &found.opened.damage), (2, &Vec::new()), "{has_image}");
+        let image = found.broker.image();
+        let topic = &image.topics["t"];
+        assert_eq!(topic.held.keys().copied().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(topic.groups["g"], GroupImage { cursor: 1, ..GroupImage::default() });
+        assert_eq!(topic.groups["h"].parts[&1][0].rows, Rows::from_ranges([0..1, 2..3]));
+        let (producer, seen) = topic.producers.iter().next().unwrap();
+        // What the image has not said of frame 0 nobody knows.
+        let taken = if has_image { 0b11 } else { 0b111 };
+        assert_eq!((&**producer, seen.highest, seen.taken), ("p", 2, taken));
+    }
 }
 
 fn rows() -> impl Strategy<Value = Rows> {
@@ -178,10 +241,13 @@ proptest! {
 
     #[test]
     fn no_bytes_are_a_panic(mut bytes in vec(any::<u8>(), 0..200), turned in 0_usize..400, mask in any::<u8>()) {
-        let mut spoilt = encode_checkpoint(1, &image(), 10_000).remove(0);
+        let mut spoilt = checkpoint(1, &image(), &decided(), 10_000);
+        let mut spoilt = spoilt.remove(usize::from(mask) % 2);
         let at = turned % spoilt.len();
         spoilt[at] ^= mask;
-        Pieces::default().add(0, &spoilt, 1_000).ok();
+        let mut pieces = Pieces::default();
+        pieces.add(0, &checkpoint(1, &image(), &decided(), 10_000)[0], 1_000).ok();
+        pieces.add(0, &spoilt, 1_000).ok();
         if let Some(first) = bytes.first_mut() {
             *first = 1;
         }

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use bytes::Bytes;
 use gpuvitals_log::Durability as LogDurability;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::publishing::Publishing;
-use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, TopicId, Wake};
+use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, Snapshot, TopicId, Wake};
 use crate::frame::{Frame, Millis};
 use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
 use crate::stats::Health;
@@ -355,10 +355,11 @@ impl Shared {
         health
     }
 
-    /// Lets time pass until `stop`, and looks after the log.
+    /// Lets time pass until `stop`, and looks after the log. What takes long is done beside it, and ended before it ends.
     pub(super) async fn drive(self: Arc<Self>, stop: CancellationToken) {
+        let mut chores = JoinSet::new();
         loop {
-            self.tend().await;
+            self.tend(&mut chores);
             let wait = {
                 let mut state = self.lock();
                 let now = self.clock.now();
@@ -368,45 +369,55 @@ impl Shared {
                 state.armed.map(|next| next.since(now))
             };
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 () = self.rearm.notified() => {}
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+                Some(_) = chores.join_next(), if !chores.is_empty() => {}
             }
         }
+        while chores.join_next().await.is_some() {}
     }
 
     /// Syncs what is to be synced, makes a checkpoint if one is due, lets go of segments, moves what keeps them.
-    async fn tend(self: &Arc<Self>) {
+    fn tend(self: &Arc<Self>, chores: &mut JoinSet<()>) {
         let Some(journal) = &self.journal else { return };
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let State { broker, keeper: Some(keeper), .. } = &mut *state else { return };
+        let is_time = keeper.take_sync(now);
+        let draft = keeper.checkpoint(journal, broker, now, &self.append());
+        if let Some(before) = keeper.truncation(journal) {
+            let shared = Arc::clone(self);
+            let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
+            journal.log.truncate_before_with(before, done);
+        }
+        let moves = if is_time { keeper.look_for_moves(journal, broker) } else { None };
+        if is_time {
+            let shared = Arc::clone(self);
+            journal.log.sync_with(Box::new(move |outcome| shared.answered(Done::Synced(outcome))));
+        }
+        self.finish(state);
+        if let Some(draft) = draft {
+            let shared = Arc::clone(self);
+            chores.spawn_blocking(move || draft.finish(&shared.append()));
+        }
+        if let Some((segment, snapshot)) = moves {
+            let shared = Arc::clone(self);
+            chores.spawn_blocking(move || shared.move_out_of(segment, &snapshot));
+        }
+    }
+
+    /// Writes what is held in a segment again, further on. Each record is answered for.
+    fn move_out_of(self: &Arc<Self>, segment: u64, snapshot: &Snapshot) {
+        let found = snapshot.homes_in(segment);
         let to_move = {
             let mut state = self.lock();
             let now = self.clock.now();
-            let State { broker, keeper: Some(keeper), .. } = &mut *state else { return };
-            let is_time = keeper.take_sync(now);
-            keeper.checkpoint(journal, broker, now, &self.append());
-            if let Some(before) = keeper.truncation(journal) {
-                let shared = Arc::clone(self);
-                let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
-                journal.log.truncate_before_with(before, done);
-            }
-            let to_move = if is_time { keeper.take_to_move(journal, broker, now) } else { Vec::new() };
-            if is_time {
-                let shared = Arc::clone(self);
-                journal.log.sync_with(Box::new(move |outcome| shared.answered(Done::Synced(outcome))));
-            }
-            self.finish(state);
-            to_move
+            state.keeper.as_mut().map(|keeper| keeper.begin_moving(now, found))
         };
-        if !to_move.is_empty() {
-            let shared = Arc::clone(self);
-            let moving = move || {
-                if let Some(journal) = &shared.journal {
-                    move_records(journal, to_move, &shared.append());
-                    shared.take_answers();
-                }
-            };
-            // It answers for each record, whatever becomes of the task.
-            tokio::task::spawn_blocking(moving).await.ok();
+        if let Some(journal) = &self.journal {
+            move_records(journal, to_move.unwrap_or_default(), &self.append());
+            self.take_answers();
         }
     }
 

@@ -68,7 +68,7 @@ fn plain(image: &Image) -> BTreeMap<String, String> {
         });
         let groups: Vec<_> = groups.collect();
         let held: Vec<_> = topic.held.iter().map(|(o, held)| (o, held.rows(), held.source(*o))).collect();
-        let (letters, producers) = (&topic.letters, &topic.producers);
+        let (letters, producers) = (&topic.letters, topic.producers.iter().collect::<Vec<_>>());
         let next = (topic.next_offset, topic.next_letter);
         (name.to_string(), format!("{next:?} {groups:?} {held:?} {letters:?} {producers:?}"))
     });
