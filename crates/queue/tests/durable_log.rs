@@ -11,6 +11,9 @@
 mod records;
 
 use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
@@ -98,6 +101,44 @@ async fn a_checkpoint_of_many_pieces_is_made_where_the_log_has_no_room_for_two()
     assert_eq!(opened.damage, Vec::<String>::new());
     let receipt = queue.publish_wait(TOPIC, repeat, &CancellationToken::new()).await.unwrap();
     assert!(receipt.duplicate, "all pieces are there");
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_publisher_that_waits_for_the_log_does_not_try_again_and_again() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, 32 << 10, 1_000).await;
+    disk.hold_syncs();
+    let under_way: Vec<_> = (0..20).map(|number| queue.publish(TOPIC, frame(number))).collect();
+    let cancel = CancellationToken::new();
+    let mut waiting = std::pin::pin!(queue.publish_wait(TOPIC, frame(20), &cancel));
+    let wakes = Arc::new(Wakes::default());
+    for _ in 0..100 {
+        // A task that never waits is stopped after some steps, and woken to go on.
+        let mut polled = |_: &mut Context<'_>| {
+            Poll::Ready(waiting.as_mut().poll(&mut Context::from_waker(&Arc::clone(&wakes).into())))
+        };
+        let outcome = std::future::poll_fn(&mut polled).await;
+        assert!(outcome.is_pending(), "{outcome:?} while the log is full");
+        tokio::task::yield_now().await;
+    }
+    let woken = wakes.0.load(Ordering::Relaxed);
+    assert!(woken < 10, "woken {woken} times, although there was no room");
+    disk.release_syncs();
+    timeout(LIMIT, waiting).await.expect("there is room").unwrap();
+    let mut refused = 0;
+    for publishing in under_way {
+        refused += usize::from(publishing.await.is_err());
+    }
+    assert!((1..20).contains(&refused), "{refused} refused: the log was full");
 }
 
 #[tokio::test]

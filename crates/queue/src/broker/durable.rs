@@ -48,11 +48,11 @@ impl Broker {
         Some(receipt)
     }
 
-    /// A reserved frame could not be made durable: its room is free again, and here it is.
+    /// A reserved frame could not be made durable: its room is free again, and here it is. Publishers that wait for room
+    /// are not woken: where the log was full, the one that was refused would try again at once, over and over.
     pub fn give_up(&mut self, topic: TopicId, offset: u64) -> Option<Arc<Frame>> {
         let topic = self.topics.get_mut(topic.0)?;
         let frame = topic.shelf.pending.remove(offset).map(|frame| frame.frame);
-        self.env.wake(Wake::Space(topic.shelf.id));
         // What was reserved after it may be seen now.
         for group in topic.groups.keys() {
             self.env.wake(Wake::Group(*group));

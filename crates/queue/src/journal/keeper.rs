@@ -226,9 +226,14 @@ impl Keeper {
             }
             Err(error) => {
                 let frame = broker.give_up(topic, offset);
+                if !matches!(error, LogError::Full { .. }) {
+                    broker.wake_publishers();
+                }
                 Err(match error {
                     LogError::Full { .. } => {
                         self.was_full = true;
+                        // What the log still has to write may have been answered meanwhile; a sync is answered later.
+                        self.written(now);
                         let topic = broker.topic_name(topic).unwrap_or_default();
                         PublishError::Full { topic, retry_after: None }
                     }
