@@ -18,7 +18,7 @@ use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
 use gpuvitals_queue::{
     Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
     Frame, HealthStatus, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue,
-    QueueConfig, Start, SubscribeError, WhenFull,
+    QueueConfig, Rows, SettleError, Start, SubscribeError, WhenFull,
 };
 use tokio::time::timeout;
 
@@ -119,6 +119,41 @@ async fn what_was_published_and_settled_survives_a_restart_in_a_directory() {
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 2, 3]);
     queue.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_id_from_before_a_restart_settles_nothing_after_it() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    let mut consumer = join(&queue, "g").await;
+    let taken = Frame::new(ContentType::Batch, 3, "three rows");
+    for _ in 0..2 {
+        queue.publish(TOPIC, taken.clone()).await.unwrap();
+    }
+    let [whole, split] = &receive(&mut consumer).await[..] else { panic!("two frames") };
+    let nack = Nack { id: split.id, rows: Some(Rows::one(1)), kind: NackKind::Retry, reason: "bad".into() };
+    consumer.nack(&[nack]).await.unwrap();
+    let part = receive(&mut consumer).await.remove(0);
+    let old = [whole.id, split.id, part.id];
+    drop(consumer);
+    queue.shutdown().await;
+
+    let (queue, _) = open(&disk.crashed(0), |_| {}).await;
+    let mut consumer = join(&queue, "g").await;
+    let mut new = Vec::new();
+    while new.iter().map(|delivery: &Delivery| delivery.rows.len()).sum::<u64>() < 6 {
+        new.extend(receive(&mut consumer).await);
+    }
+    for id in old {
+        let refused = consumer.ack(&[id]).await.unwrap_err();
+        assert!(matches!(refused, SettleError::Unknown { .. }), "{refused}");
+    }
+    assert_eq!(queue.stats().topics[TOPIC].groups["g"].lag, 6);
+    for delivery in &new {
+        assert_eq!(consumer.ack(&[delivery.id]).await.unwrap(), delivery.rows.len());
+        assert_eq!(consumer.ack(&[delivery.id]).await.unwrap(), 0, "again");
+    }
+    assert_eq!(consumer.ack(&old).await.unwrap(), 0, "all is settled");
 }
 
 #[tokio::test]

@@ -95,13 +95,14 @@ impl Group {
                 key
             }
             Next::New { offset } => {
-                let rows = shelf.entries.get(&offset)?.rows.clone();
+                let entry = shelf.entries.get(&offset)?;
+                let (key, rows) = ((offset, entry.first_part), entry.rows.clone());
                 self.cursor = offset + 1;
                 member.owes_new = false;
                 let part =
                     Part { rows, token: 1, failures: 0, first_at: env.now, state: PartState::Leased(lease) };
-                self.parts.insert((offset, 0), part);
-                (offset, 0)
+                self.parts.insert(key, part);
+                key
             }
         };
         let part = self.parts.get(&key)?;

@@ -21,7 +21,7 @@ use crate::rows::Rows;
 /// Longest reason that is kept with a failure, in bytes.
 const REASON_LEN_MAX: usize = 512;
 
-/// A part of a frame: (offset, part). Part 0 is the frame.
+/// A part of a frame: (offset, part). The lowest is the frame.
 pub(super) type PartKey = (u64, u32);
 
 /// Rows of one frame that this group has begun and not settled.
@@ -369,12 +369,17 @@ impl Group {
         let part = self.parts.get(&(id.offset, id.part));
         let from_the_future = match part {
             Some(part) => id.token > u64::from(part.token),
-            None => shelf
-                .entries
-                .get(&id.offset)
-                .is_some_and(|entry| id.part >= entry.next_part || !entry.is_for(self.id)),
+            None => shelf.entries.get(&id.offset).is_some_and(|entry| {
+                let of_earlier_life = id.part < entry.first_part && self.has_begun(id.offset);
+                id.part >= entry.next_part || of_earlier_life || !entry.is_for(self.id)
+            }),
         };
         if never || from_the_future { Err(NeverDelivered) } else { Ok(part) }
+    }
+
+    /// Whether rows of a frame were delivered and are not settled.
+    fn has_begun(&self, offset: u64) -> bool {
+        self.parts.range((offset, 0)..=(offset, u32::MAX)).next().is_some()
     }
 
     fn fail_part(&mut self, env: &mut Env, shelf: &mut Shelf, key: PartKey, failure: &Failure) {
@@ -517,7 +522,7 @@ impl Group {
     /// `count` rows of a frame are done with, as far as this group goes.
     fn settled(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
         self.lag -= count;
-        if self.parts.range((offset, 0)..=(offset, u32::MAX)).next().is_none() {
+        if !self.has_begun(offset) {
             shelf.release(env, offset);
         }
         self.look_again(env);

@@ -19,6 +19,15 @@ use crate::frame::Millis;
 /// come again: who was given one of them could settle another with it. Far more than a log can have under way.
 const OFFSETS_SKIPPED: u64 = 1 << 20;
 
+/// Parts of a frame that are told apart from those of the next life.
+const PARTS_OF_LIFE: u32 = 1 << 10;
+
+/// Where the parts of a life begin, that begins with this offset: elsewhere in each of some four million.
+fn first_part(first_offset: u64) -> u32 {
+    let life = first_offset / OFFSETS_SKIPPED % u64::from(u32::MAX / PARTS_OF_LIFE);
+    u32::try_from(life).unwrap_or(0) * PARTS_OF_LIFE
+}
+
 /// Where a frame's bytes are, and what the frame's head says.
 #[derive(Clone, Debug)]
 pub struct Body {
@@ -71,6 +80,7 @@ impl Restored {
         topic.shelf.is_kept = true;
         topic.shelf.next_offset = image.next_offset.saturating_add(OFFSETS_SKIPPED);
         topic.shelf.next_letter = image.next_letter;
+        let first_part = first_part(topic.shelf.next_offset);
         topic.producers = image.producers;
         broker.env.producers += topic.producers.len();
         let mut ids = BTreeMap::new();
@@ -98,7 +108,8 @@ impl Restored {
                 rows,
                 published_at: body.published_at,
                 waiting: 0,
-                next_part: 1,
+                first_part,
+                next_part: first_part + 1,
                 only,
             };
             topic.shelf.put(&mut broker.env, offset, entry);
@@ -138,7 +149,7 @@ fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, 
             continue;
         };
         entry.waiting += 1;
-        for (number, part) in (0..).zip(parts) {
+        for (number, part) in (entry.first_part..).zip(parts) {
             group.lag += part.rows.len();
             entry.next_part = entry.next_part.max(number + 1);
             group.ready.insert((env.now, (offset, number)));

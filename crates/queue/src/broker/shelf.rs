@@ -20,6 +20,9 @@ pub(super) struct Entry {
     pub(super) published_at: Millis,
     /// Groups that have not settled all of it.
     pub(super) waiting: usize,
+    /// Number of the part that is the frame, in any group: another one in each life of a queue that is kept, so that an
+    /// id from an earlier life names nothing in this one.
+    pub(super) first_part: u32,
     /// Number of the next part that is split off, in any group.
     pub(super) next_part: u32,
     /// A replayed dead letter is for the group that gave up on it.

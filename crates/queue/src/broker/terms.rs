@@ -31,7 +31,8 @@ pub struct ConsumerId(pub(super) u64);
 pub struct DeliveryId {
     /// The frame's place in its topic.
     pub offset: u64,
-    /// Which part of the frame: 0 is the frame, others are rows that were refused apart from the rest.
+    /// Which part of the frame: the frame, or rows that were refused apart from the rest. The frame is 0 where it was
+    /// published since the queue was opened, and another number in each later life.
     pub part: u32,
     /// The how-manieth delivery of this part, from 1. In the upper half, a consumer of a queue elsewhere notes on which
     /// of its connections it received it, from 0; that never travels.

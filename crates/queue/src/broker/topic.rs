@@ -121,6 +121,7 @@ impl Topic {
             rows: Rows::all(frame.count),
             published_at: taken.at,
             waiting,
+            first_part: 0,
             next_part: 1,
             only: None,
         };
@@ -226,6 +227,7 @@ impl Topic {
                 rows: letter.head.rows,
                 published_at: letter.head.published_at,
                 waiting: 1,
+                first_part: 0,
                 next_part: 1,
                 only: Some(group.id),
             };
