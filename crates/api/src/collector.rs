@@ -20,7 +20,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gpuvitals_core::Health;
-use gpuvitals_store::{RangeQuery, Store};
+use gpuvitals_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -146,7 +146,7 @@ struct StatsAnswer {
     active_gpus: u64,
     /// Rows in files.
     file_entries: u64,
-    /// Rows in memory (and in the log) that are not in files yet.
+    /// Rows in memory: those that are not in files yet, and the newest of each GPU of those that are.
     cache_entries: u64,
     uptime_seconds: u64,
 }
@@ -159,7 +159,7 @@ async fn stats(Shared(api): Shared<CollectorApi>) -> Result<Response, ApiError> 
             total_processed: api.0.view.rows_stored(),
             active_gpus: store.gpus,
             file_entries: store.flushed.rows + store.merged.rows,
-            cache_entries: store.tail_rows,
+            cache_entries: store.tail_rows + store.recent_rows,
             uptime_seconds: api.0.started.elapsed().as_secs(),
         },
     )
@@ -195,20 +195,11 @@ async fn telemetry(
             "no GPU of this name has rows here".to_owned(),
         ));
     };
-    let query = RangeQuery {
-        gpus: vec![Arc::clone(&state.key)],
-        start_ns: None,
-        end_ns: None,
-        metrics: None,
-        limit,
-        offset: 0,
-        newest_first: !oldest_first,
-    };
     let permit = Arc::clone(&api.0.queries).acquire_owned().await.map_err(|_| ApiError::Overloaded)?;
     let store = api.0.store.clone();
     let read = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let rows = store.range(&query)?;
+        let rows = store.end_rows(&state.key, limit, !oldest_first)?;
         if let Some(words) = rows.partial.first() {
             tracing::warn!(words, "rows were left out of an answer");
         }

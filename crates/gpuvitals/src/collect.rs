@@ -66,7 +66,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let listener = listen(config.api.listen, config.collector.api_port, "--api-port").await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
-    let store = open_store(&config.store, config.collector.rows_in_memory())?;
+    let store = open_store(config.collector.store(&config.store))?;
     let progress = Arc::new(Progress::new());
     let terms = Terms {
         store: store.clone(),

@@ -47,7 +47,7 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
 async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
     let listener = collect::listen(config.api.listen, config.api.port, "--port").await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
-    let store = collect::open_store(&config.store, config.collector.rows_in_memory())?;
+    let store = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, outlet, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let status = Arc::new(Status::new(queue, opened.progress(), opened.kind()));

@@ -25,6 +25,14 @@ pub struct RangeQuery {
     pub newest_first: bool,
 }
 
+impl RangeQuery {
+    /// So many rows at one end of a GPU's history.
+    pub(crate) fn end_of(gpu: &Arc<str>, limit: usize, newest_first: bool) -> Self {
+        let gpus = vec![Arc::clone(gpu)];
+        Self { gpus, start_ns: None, end_ns: None, metrics: None, limit, offset: 0, newest_first }
+    }
+}
+
 /// Answer to a [`RangeQuery`].
 #[derive(Debug, Clone)]
 pub struct Rows {
@@ -34,6 +42,17 @@ pub struct Rows {
     pub total: usize,
     /// What could not be read, in words; empty: the answer is whole.
     pub partial: Vec<String>,
+}
+
+/// Rows at one end of a GPU's history.
+#[derive(Debug, Clone)]
+pub struct EndRows {
+    /// Rows merged by key, in the order asked; none where there are none.
+    pub batch: Option<Batch>,
+    /// What could not be read, in words; empty: the answer is whole.
+    pub partial: Vec<String>,
+    /// Whether no file was read for it.
+    pub from_memory: bool,
 }
 
 /// Values by aligned steps of time.

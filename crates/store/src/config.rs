@@ -29,6 +29,13 @@ pub struct StoreConfig {
     pub subscriber_lag: usize,
     /// Whether small files are merged in the background.
     pub merge: bool,
+    /// Rows of a GPU that stay in memory when they are in files, for [`crate::Store::end_rows`]; 0: none.
+    pub recent_rows: usize,
+    /// Bytes of columns of these rows, of all GPUs; the GPUs asked for longest ago leave first. While rows are flushed there
+    /// may be twice as much.
+    pub recent_bytes: usize,
+    /// Whether the latest values are written with every flush. If not, opening reads them from all files.
+    pub checkpoint: bool,
 }
 
 impl StoreConfig {
@@ -46,6 +53,9 @@ impl StoreConfig {
             segment_bytes: 32 << 20,
             subscriber_lag: 256,
             merge: true,
+            recent_rows: 0,
+            recent_bytes: 64 << 20,
+            checkpoint: true,
         }
     }
 }

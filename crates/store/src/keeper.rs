@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::ask::RangeQuery;
 use crate::board::Part;
 use crate::compact::{self, Merged};
 use crate::directory::{self, Directory};
@@ -21,10 +22,13 @@ use crate::fleet::checkpoint;
 use crate::flush;
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest};
 use crate::port::Port;
+use crate::query;
+use crate::recent::{Fill, Limits, Recent};
 use crate::shared::{Shared, count};
+use crate::snapshot::Snapshot;
 use crate::step::{Step, Steps};
 use crate::tail::Tail;
-use crate::writer::Event;
+use crate::writer::{Event, Flushed};
 use gpuvitals_core::causes;
 
 /// Jobs that can wait: one flush, one finished merge, one inspection, one close. So nobody who tells the keeper
@@ -208,7 +212,8 @@ impl Keeper {
             }
             return Err(error);
         }
-        match self.switch(next, true) {
+        let recent = self.recall(tail);
+        match self.switch(next, Some(Flushed { recent })) {
             Ok(()) => {
                 self.truncate_log();
                 Ok(())
@@ -220,8 +225,29 @@ impl Keeper {
         }
     }
 
+    /// What memory keeps of the files when this tail is in them.
+    fn recall(&self, tail: &Tail) -> Option<Arc<Recent>> {
+        let shared = &self.shared;
+        // Shown since the last flush: before that the writer froze no other tail.
+        let shown = shared.snapshot.load_full();
+        let recent = shown.recent.as_ref()?;
+        let rows = shared.config.recent_rows;
+        let before = Snapshot { files: Arc::from(self.manifest.files.as_slice()), ..Snapshot::default() };
+        let fill = |key: Arc<str>| {
+            let rows = query::range(&shared.reader, &before, &RangeQuery::end_of(&key, rows, true)).ok()?;
+            rows.partial.is_empty().then_some(Fill { key, rows })
+        };
+        let fills = recent.wanted(rows).into_iter().filter_map(fill).collect();
+        let limits = Limits { rows, bytes: shared.config.recent_bytes };
+        Some(Arc::new(recent.renewed(tail.chunks(), fills, limits)))
+    }
+
     /// Writes the latest values beside the manifest that will name them.
     fn write_fleet(&mut self, next: &mut Manifest) -> Result<(), StoreError> {
+        if !self.shared.config.checkpoint {
+            next.fleet = None;
+            return Ok(());
+        }
         let fleet = self.shared.fleet.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
         let name = format!("fleet-{:010}", self.manifest.number + 1);
         let path = self.directory.root().join(&name);
@@ -235,7 +261,7 @@ impl Keeper {
     }
 
     /// Puts a list in force and makes it visible.
-    fn switch(&mut self, mut next: Manifest, flushed: bool) -> Result<(), StoreError> {
+    fn switch(&mut self, mut next: Manifest, flushed: Option<Flushed>) -> Result<(), StoreError> {
         next.number = self.manifest.number + 1;
         next.files.sort_by_key(|file| (file.order, file.level));
         // Even a list that failed may be the one that CURRENT names: the number is used up.
@@ -290,7 +316,7 @@ impl Keeper {
         }
         let mut next = self.manifest.clone();
         next.files = good;
-        if let Err(error) = self.switch(next, false) {
+        if let Err(error) = self.switch(next, None) {
             tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
             return;
         }
@@ -372,7 +398,7 @@ impl Keeper {
         let mut next = self.manifest.clone();
         next.files.retain(|file| !is_input(file));
         next.files.push(Arc::new(FileEntry::new(root, record)));
-        match self.switch(next, false) {
+        match self.switch(next, None) {
             Ok(()) => {
                 for input in inputs {
                     input.doom();

@@ -33,6 +33,7 @@ mod merge;
 mod port;
 mod query;
 mod reader;
+mod recent;
 mod recover;
 mod shared;
 mod snapshot;
@@ -42,7 +43,9 @@ mod store;
 mod tail;
 mod writer;
 
-pub use ask::{Aggregate, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError, RangeQuery, Rows};
+pub use ask::{
+    Aggregate, BucketQuery, BucketSeries, Buckets, EndRows, GroupBy, QueryError, RangeQuery, Rows,
+};
 pub use config::StoreConfig;
 pub use error::{AppendError, StoreError};
 pub use file::FileError;

@@ -152,10 +152,10 @@ fn is_ours(path: &Path) -> bool {
         || name.strip_suffix(".parquet").or(name.strip_suffix(".tmp")).is_some_and(table)
 }
 
-/// Latest values as of the manifest; from all files if their own file is damaged.
+/// Latest values as of the manifest; from all files if they have no file of their own, or it is damaged.
 pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Recovered) -> LiveFleet {
     let mut fleet = LiveFleet::default();
-    let Some(record) = &manifest.fleet else { return fleet };
+    let Some(record) = &manifest.fleet else { return fleet_of_files(manifest, found) };
     let path = directory.root().join(&record.name);
     let read = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
         if crc32c::crc32c(&bytes) != record.crc32c {
@@ -167,6 +167,10 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
     found
         .damage
         .push(format!("{} is damaged ({reason}); latest values are taken from the files", record.name));
+    fleet_of_files(manifest, found)
+}
+
+fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> LiveFleet {
     let mut fleet = LiveFleet::default();
     for entry in &manifest.files {
         if let Err(error) = apply_file(entry, &mut fleet) {

@@ -34,6 +34,8 @@ pub(crate) struct Counters {
     pub(crate) quarantined: AtomicU64,
     pub(crate) tail_rows: AtomicU64,
     pub(crate) tail_bytes: AtomicU64,
+    pub(crate) asked: AtomicU64,
+    pub(crate) from_memory: AtomicU64,
 }
 
 /// Adds to a count.

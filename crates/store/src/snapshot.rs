@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::manifest::FileEntry;
+use crate::recent::Recent;
 use crate::tail::TailSnapshot;
 
 /// Everything visible at one version. Its files stay on disk as long as a snapshot names them.
@@ -12,4 +13,6 @@ pub(crate) struct Snapshot {
     pub(crate) files: Arc<[Arc<FileEntry>]>,
     /// Rows not yet in files. They arrived later than all files.
     pub(crate) tail: TailSnapshot,
+    /// Rows of these files that memory has as well.
+    pub(crate) recent: Option<Arc<Recent>>,
 }

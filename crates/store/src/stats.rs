@@ -32,6 +32,14 @@ pub struct StoreStats {
     pub tail_rows: u64,
     /// Bytes of columns of these.
     pub tail_bytes: u64,
+    /// Rows in files that are in memory as well.
+    pub recent_rows: u64,
+    /// Bytes of columns of these.
+    pub recent_bytes: u64,
+    /// Questions for the rows at an end of a GPU's history.
+    pub ends_asked: u64,
+    /// Those of them that no file was read for.
+    pub ends_from_memory: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// Syncs of the log since it was last opened.
@@ -68,6 +76,7 @@ impl StoreStats {
             })
         };
         let counters = &shared.counters;
+        let recent = snapshot.recent.as_deref();
         let log = port.stats();
         Self {
             version: shared.version.load(std::sync::atomic::Ordering::Acquire),
@@ -76,6 +85,10 @@ impl StoreStats {
             merged: level(true),
             tail_rows: read(&counters.tail_rows),
             tail_bytes: read(&counters.tail_bytes),
+            recent_rows: recent.map_or(0, |recent| recent.rows as u64),
+            recent_bytes: recent.map_or(0, |recent| recent.bytes as u64),
+            ends_asked: read(&counters.asked),
+            ends_from_memory: read(&counters.from_memory),
             log_bytes: log.as_ref().map_or(0, |log| log.bytes),
             log_syncs: log.as_ref().map_or(0, |log| log.syncs),
             log_open: log.is_some_and(|log| !log.poisoned),

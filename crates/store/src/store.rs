@@ -12,7 +12,7 @@ use gpuvitals_core::{Batch, Health, Table};
 use gpuvitals_log::LogConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
-use crate::ask::{BucketQuery, Buckets, QueryError, RangeQuery, Rows};
+use crate::ask::{BucketQuery, Buckets, EndRows, QueryError, RangeQuery, Rows};
 use crate::board::Part;
 use crate::config::StoreConfig;
 use crate::directory::Directory;
@@ -23,6 +23,7 @@ use crate::machine::Machine;
 use crate::manifest::{FileEntry, Manifest};
 use crate::port::Port;
 use crate::query;
+use crate::recent::Recent;
 use crate::recover::{self, Recovered};
 use crate::shared::{PERMIT_BYTES, Shared, UNKNOWN_COLUMNS_MAX, count};
 use crate::snapshot::Snapshot;
@@ -93,7 +94,11 @@ impl Store {
         let mut manifest = Manifest::load(&directory)?;
         let mut found = Recovered::default();
         recover::files(&directory, &mut manifest, &mut found)?;
+        let damaged = found.damage.len();
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
+        // Where not all latest values are known, memory cannot know of which GPUs it lacks rows.
+        let recalls = config.recent_rows > 0 && found.damage.len() == damaged;
+        let recent = recalls.then(|| Arc::new(Recent::of(&fleet.snapshot())));
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let steps = machine.steps();
         let (log, recovery) = machine.open_log(log_config.clone())?;
@@ -133,7 +138,7 @@ impl Store {
             events.clone(),
         ));
         let files: Arc<[Arc<FileEntry>]> = Arc::from(manifest.files.as_slice());
-        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, tail);
+        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, recent, tail);
         let keeper = Keeper::new(
             Arc::clone(&shared),
             Arc::clone(&directory),
@@ -186,6 +191,30 @@ impl Store {
         let rows = query::range(&self.0.shared.reader, &self.0.snapshot(), q)?;
         self.0.inspect(&rows.partial);
         Ok(rows)
+    }
+
+    /// Rows at one end of the history of the GPU of that key: the newest, newest first, or the oldest, oldest first. From
+    /// memory where it has all of them ([`StoreConfig::recent_rows`]), or else blocks on the disk.
+    ///
+    /// # Errors
+    /// As [`Store::range`].
+    pub fn end_rows(&self, gpu: &Arc<str>, limit: usize, newest_first: bool) -> Result<EndRows, QueryError> {
+        let (shared, snapshot) = (&self.0.shared, self.0.snapshot());
+        let counters = &shared.counters;
+        let question = counters.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let query = RangeQuery::end_of(gpu, limit, newest_first);
+        if let Some(recent) = &snapshot.recent {
+            let (tail, floor_ns) = recent.of_gpu(gpu, &snapshot.tail, question);
+            let memory = Snapshot { tail, ..Snapshot::default() };
+            let above = RangeQuery { start_ns: Some(floor_ns), ..query.clone() };
+            let rows = query::range(&shared.reader, &memory, &above)?;
+            if floor_ns == i64::MIN || newest_first && rows.total >= limit {
+                count(&counters.from_memory, 1);
+                return Ok(EndRows { batch: rows.batch, partial: rows.partial, from_memory: true });
+            }
+        }
+        let Rows { batch, partial, .. } = self.range(&query)?;
+        Ok(EndRows { batch, partial, from_memory: false })
     }
 
     /// Values by step of time. Blocks on the disk.

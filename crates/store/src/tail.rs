@@ -30,6 +30,16 @@ pub(crate) enum Positions<'a> {
     Rows(&'a [u32]),
 }
 
+impl Positions<'_> {
+    /// How many rows these are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Range(rows) => rows.len(),
+            Self::Rows(rows) => rows.len(),
+        }
+    }
+}
+
 /// Some rows of the tail with an index by GPU.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -103,7 +113,7 @@ impl Chunk {
     }
 
     /// A chunk of rows that stand by GPU and time, merged.
-    fn sorted(records: RecordBatch, keys: &RowKeys) -> Self {
+    pub(crate) fn sorted(records: RecordBatch, keys: &RowKeys) -> Self {
         let mut gpus: Vec<(Arc<str>, u32)> = Vec::new();
         let mut last = None;
         for (row, &id) in (0_u32..).zip(&keys.ids) {

@@ -21,6 +21,7 @@ use crate::fleet::LiveFleet;
 use crate::keeper::{Job, Reply};
 use crate::manifest::FileEntry;
 use crate::merge::RowKeys;
+use crate::recent::Recent;
 use crate::shared::{Shared, count};
 use crate::snapshot::Snapshot;
 use crate::tail::{Chunk, Tail, TailSnapshot};
@@ -51,6 +52,13 @@ impl Arrival {
     }
 }
 
+/// The frozen tail is in files.
+#[derive(Debug)]
+pub(crate) struct Flushed {
+    /// What memory keeps of all files; none: nothing.
+    pub(crate) recent: Option<Arc<Recent>>,
+}
+
 /// What the writer is told.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -61,8 +69,8 @@ pub(crate) enum Event {
         room: Option<OwnedSemaphorePermit>,
         answer: Option<oneshot::Sender<u64>>,
     },
-    /// The list of files is now this; the frozen tail is in it if `flushed`.
-    Files { files: Arc<[Arc<FileEntry>]>, flushed: bool },
+    /// The list of files is now this; the frozen tail is in it if it was flushed.
+    Files { files: Arc<[Arc<FileEntry>]>, flushed: Option<Flushed> },
     /// The frozen tail could not be written; the keeper tries again.
     Stuck(Arc<StoreError>),
     /// Everything before this has been taken in.
@@ -78,6 +86,7 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     keeper: SyncSender<Job>,
     files: Arc<[Arc<FileEntry>]>,
+    recent: Option<Arc<Recent>>,
     frozen: Option<Arc<Tail>>,
     tail: Tail,
     /// When the oldest row of the tail came.
@@ -93,12 +102,14 @@ impl Writer {
         shared: Arc<Shared>,
         keeper: SyncSender<Job>,
         files: Arc<[Arc<FileEntry>]>,
+        recent: Option<Arc<Recent>>,
         tail: Tail,
     ) -> Self {
         let mut writer = Self {
             shared,
             keeper,
             files,
+            recent,
             frozen: None,
             tail,
             filling_since: clock::monotonic(),
@@ -151,8 +162,11 @@ impl Writer {
             }
             Event::Files { files, flushed } => {
                 self.files = files;
-                if flushed && let Some(frozen) = self.frozen.take() {
-                    self.shared.room.add_permits(frozen.permits);
+                if let Some(Flushed { recent }) = flushed {
+                    self.recent = recent;
+                    if let Some(frozen) = self.frozen.take() {
+                        self.shared.room.add_permits(frozen.permits);
+                    }
                 }
                 self.changed = true;
             }
@@ -208,9 +222,11 @@ impl Writer {
         self.changed = false;
         let frozen = self.frozen.iter().flat_map(|tail| tail.chunks());
         let chunks = frozen.chain(self.tail.chunks()).cloned().collect();
-        self.shared
-            .snapshot
-            .store(Arc::new(Snapshot { files: Arc::clone(&self.files), tail: TailSnapshot { chunks } }));
+        self.shared.snapshot.store(Arc::new(Snapshot {
+            files: Arc::clone(&self.files),
+            tail: TailSnapshot { chunks },
+            recent: self.recent.clone(),
+        }));
         let version = self.shared.version.load(Ordering::Relaxed) + 1;
         lock(&self.shared).set_version(version);
         self.shared.version.store(version, Ordering::Release);

@@ -93,6 +93,12 @@ fn write(text: &mut String, progress: &Progress, store: &StoreStats, workers: us
         "Rows that are in the log and in memory, and not in files yet.",
         &store.tail_rows,
     )?;
+    one("cache_rows", "gauge", "Rows in files that are in memory as well.", &store.recent_rows)?;
+    one("cache_bytes", "gauge", "Bytes of columns of these.", &store.recent_bytes)?;
+    let (hits, asked) = (store.ends_from_memory, store.ends_asked);
+    let help = "Questions for the rows of a GPU, by where the answer came from.";
+    one("answers_total{from=\"memory\"}", "counter", help, &hits)?;
+    one("answers_total{from=\"files\"}", "counter", "", &asked.saturating_sub(hits))?;
     let rows = store.flushed.rows + store.merged.rows;
     one("file_rows", "gauge", "Rows in files.", &rows)?;
     let bytes = store.flushed.bytes + store.merged.bytes;
@@ -115,7 +121,15 @@ mod tests {
         progress.stored(2, Duration::from_mins(1));
         progress.rows_future.store(3, Ordering::Relaxed);
         progress.not_stored("disk full");
-        let text = render(&progress, &StoreStats { gpus: 5, tail_rows: 9, ..StoreStats::default() }, 4);
+        let store = StoreStats {
+            gpus: 5,
+            tail_rows: 9,
+            recent_rows: 40,
+            ends_asked: 10,
+            ends_from_memory: 8,
+            ..StoreStats::default()
+        };
+        let text = render(&progress, &store, 4);
         for line in [
             "# TYPE gpuvitals_collector_rows_stored_total counter",
             "gpuvitals_collector_rows_stored_total 9",
@@ -125,6 +139,9 @@ mod tests {
             "gpuvitals_collector_healthy 0",
             "gpuvitals_collector_gpus 5",
             "gpuvitals_collector_memory_rows 9",
+            "gpuvitals_collector_cache_rows 40",
+            "gpuvitals_collector_answers_total{from=\"memory\"} 8",
+            "gpuvitals_collector_answers_total{from=\"files\"} 2",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.00025\"} 0",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.0005\"} 1",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"+Inf\"} 2",

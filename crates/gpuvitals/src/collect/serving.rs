@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 use tokio::net::TcpListener;
 
-use crate::config;
 use crate::failure::{Exit, Failure};
 
 /// Takes a port.
@@ -27,27 +26,22 @@ pub(crate) async fn listen(address: IpAddr, port: u16, flag: &str) -> Result<Tcp
     })
 }
 
-/// Opens history; `rows_in_memory` at most wait for a file.
+/// Opens history.
 ///
 /// # Errors
 /// When the directory is in use, or cannot be read or written.
-pub(crate) fn open_store(settings: &config::Store, rows_in_memory: usize) -> Result<Store, Failure> {
-    let config = StoreConfig {
-        flush_age: settings.flush_age,
-        flush_rows: settings.flush_rows.min(rows_in_memory),
-        flush_bytes: usize::try_from(settings.flush_bytes).unwrap_or(usize::MAX),
-        ..StoreConfig::new(&settings.dir)
-    };
+pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
+    let dir = config.dir.clone();
     let (store, recovered) = Store::open(config).map_err(|error| {
         let exit = match &error {
             StoreError::Locked(_) => Exit::Unavailable,
             StoreError::Io { source, .. } => Exit::of(source),
             _ => Exit::Io,
         };
-        Failure::caused(exit, format!("cannot open the data directory {}", settings.dir.display()), error)
+        Failure::caused(exit, format!("cannot open the data directory {}", dir.display()), error)
     })?;
     tracing::info!(
-        dir = %settings.dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
+        dir = %dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
         log_rows = recovered.log_rows, torn_bytes = recovered.torn_bytes, "store is open"
     );
     for damage in &recovered.damage {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use gpuvitals_queue::ConsumerOptions;
+use gpuvitals_store::StoreConfig;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::Override;
+use crate::config::{self, Override};
 use crate::failure::{Exit, Failure};
+use crate::quantity::deserialize_bytes;
 
 /// Section `collector`.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,16 +28,16 @@ pub(crate) struct Collector {
     pub worker_count: usize,
     /// Who shares the work: every group gets all rows.
     pub group: String,
-    /// Rows of a GPU in memory.
+    /// Newest rows of a GPU that stay in memory when they are in files.
     max_entries: usize,
-    /// Whether a restart continues where it was.
+    /// Bytes of these rows, of all GPUs.
+    #[serde(deserialize_with = "deserialize_bytes")]
+    cache_bytes: u64,
+    /// Whether latest values are written beside the files, so that a start need not read them all.
     checkpoint: bool,
     /// Port of the collector's own API; 0 takes a free one and prints it.
     pub api_port: u16,
 }
-
-/// GPUs whose rows are thought of when memory is shared out: all GPUs have one memory.
-const GPUS: usize = 400;
 
 impl Collector {
     /// Refuses what cannot be.
@@ -48,11 +50,6 @@ impl Collector {
         ];
         if let Some((name, _)) = above_zero.into_iter().find(|(_, is)| !is) {
             return refuse(&format!("{name} is 0, it must be above 0"));
-        }
-        if !self.checkpoint {
-            return refuse(
-                "checkpoint is false, but a collector always continues where it was: what is acknowledged is on disk",
-            );
         }
         Ok(())
     }
@@ -72,9 +69,24 @@ impl Collector {
         }
     }
 
-    /// Rows of all GPUs in memory at most.
-    pub(crate) fn rows_in_memory(&self) -> usize {
-        self.max_entries.saturating_mul(GPUS)
+    /// How the store is opened for a collector that answers for the rows of a GPU.
+    pub(crate) fn store(&self, settings: &config::Store) -> StoreConfig {
+        StoreConfig {
+            recent_rows: self.max_entries,
+            recent_bytes: usize::try_from(self.cache_bytes).unwrap_or(usize::MAX),
+            ..self.plain_store(settings)
+        }
+    }
+
+    /// How the store is opened where nobody asks for the newest rows of a GPU alone.
+    pub(crate) fn plain_store(&self, settings: &config::Store) -> StoreConfig {
+        StoreConfig {
+            flush_age: settings.flush_age,
+            flush_rows: settings.flush_rows,
+            flush_bytes: usize::try_from(settings.flush_bytes).unwrap_or(usize::MAX),
+            checkpoint: self.checkpoint,
+            ..StoreConfig::new(&settings.dir)
+        }
     }
 }
 
@@ -87,11 +99,12 @@ pub(crate) struct CollectFlags {
     /// Where history is kept [default: data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Rows of a GPU in memory, on average over 400 GPUs: all have one memory, and it goes to a file when it is
-    /// full [default: 1000]
+    /// Newest rows of each GPU that stay in memory when they are in files; where there is not room for all, GPUs asked for
+    /// longest ago leave first [default: 1000]
     #[arg(long, value_name = "ROWS")]
     max_entries: Option<usize>,
-    /// Continue after a restart where it was. A collector always does, so only true is possible [default: true]
+    /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
+    /// either way [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     checkpoint: Option<bool>,
     /// Port of the collector's API (health, stats, metrics, rows); 0 takes a free one [default: 8080]

@@ -123,7 +123,7 @@ fn what_cannot_be_streamed_ends_with_its_code() {
         (vec!["stream", "--csv", file, "--topic", "no such topic"], 78, "topic"),
         (vec!["stream", "--csv", file, "--times", "now", "--rate", "5"], 64, "--speed"),
         (vec!["stream", "--csv", file, "--workers", "0"], 78, "workers"),
-        (vec!["collect", "--checkpoint", "false"], 78, "checkpoint"),
+        (vec!["collect", "--max-entries", "0"], 78, "max_entries"),
         (vec!["collect", "--mq-url", "http://localhost:9090", "--broker-port", "9"], 64, "cannot be used"),
     ] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuvitals"))

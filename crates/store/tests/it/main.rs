@@ -13,5 +13,6 @@ mod fleet;
 mod limits;
 mod model;
 mod quarantine;
+mod recent;
 mod restart;
 mod support;

@@ -1,6 +1,6 @@
 //! Whatever comes in whatever order, flushed and merged or not: the store has what a map of joined rows has.
 
-use crate::support::{HOUR, Model, Row, SECOND, assert_is, grid, ingest, quiet, row};
+use crate::support::{HOUR, Model, Row, SECOND, assert_ends, assert_is, grid, ingest, quiet, row};
 use gpuvitals_store::{Store, StoreConfig};
 use proptest::prelude::*;
 
@@ -60,6 +60,9 @@ fn run(actions: &[Action], config: impl Fn(&std::path::Path) -> StoreConfig) {
                 }
             }
             assert_is(&store, &model);
+            if config(dir.path()).recent_rows > 0 {
+                assert_ends(&store);
+            }
         }
         store.close().await.unwrap();
         assert_is(&store, &model);
@@ -84,6 +87,15 @@ proptest! {
             page_rows: 2,
             ..quiet(dir)
         });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn some_rows_in_memory(actions in prop::collection::vec(action(), 1..20), bytes in 0_usize..2_000) {
+        run(&actions, |dir| StoreConfig { recent_rows: 3, recent_bytes: bytes, ..quiet(dir) });
     }
 }
 

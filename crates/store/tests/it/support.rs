@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
@@ -152,6 +153,21 @@ pub(crate) fn assert_is(store: &Store, model: &Model) {
     }
     assert_eq!(found.0.len(), model.0.len(), "rows that nobody sent");
     assert_eq!(fleet(store), latest(model), "latest values");
+}
+
+/// Asserts that the rows at either end of each GPU's history are the same wherever they come from.
+#[track_caller]
+pub(crate) fn assert_ends(store: &Store) {
+    for gpu in &store.fleet().gpus {
+        for (limit, newest_first) in [(0, true), (1, true), (3, true), (4, true), (2, false), (9, false)] {
+            let gpus = vec![Arc::clone(&gpu.key)];
+            let all = store.range(&RangeQuery { gpus, limit, newest_first, ..everything() }).unwrap();
+            let end = store.end_rows(&gpu.key, limit, newest_first).unwrap();
+            let rows = |batch: &Option<Batch>| batch.as_ref().map(|b| (b.timestamps().to_vec(), model_of(b)));
+            assert_eq!(rows(&end.batch), rows(&all.batch), "{} {limit} {newest_first}", gpu.key);
+            assert_eq!(end.partial, all.partial);
+        }
+    }
 }
 
 /// No flush by itself, no merge.

@@ -1,0 +1,126 @@
+//! The newest rows of each GPU stay in memory when they are in files.
+
+use std::sync::Arc;
+
+use gpuvitals_store::{EndRows, Store, StoreConfig};
+
+use crate::support::{HOUR, Model, SECOND, assert_ends, assert_is, grid, ingest, quiet, row};
+
+const ROWS: usize = 10;
+
+fn recalling(dir: &std::path::Path) -> StoreConfig {
+    StoreConfig { recent_rows: ROWS, ..quiet(dir) }
+}
+
+/// The newest rows of `GPU-000N`.
+fn newest(store: &Store, gpu: usize, limit: usize) -> EndRows {
+    store.end_rows(&Arc::from(format!("GPU-{gpu:04}")), limit, true).unwrap()
+}
+
+async fn add(store: &Store, gpus: usize, seconds: std::ops::Range<i64>) {
+    for second in seconds {
+        store.append(vec![ingest(&grid(gpus, HOUR, second..second + 1))]).await.unwrap();
+    }
+    store.flush().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_newest_rows_come_from_memory_and_older_ones_from_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(recalling(dir.path())).unwrap();
+    add(&store, 3, 0..5).await;
+    let oldest_first = store.end_rows(&Arc::from("GPU-0001"), 100, false).unwrap();
+    assert!(oldest_first.from_memory && newest(&store, 1, 100).from_memory, "memory has all rows there are");
+    add(&store, 3, 5..15).await;
+    add(&store, 3, 15..32).await;
+    assert_eq!((store.stats().recent_rows, store.stats().tail_rows), (3 * ROWS as u64, 0));
+    let times = |end: &EndRows| end.batch.as_ref().map_or(0, |batch| batch.rows());
+    for (limit, from_memory) in [(1, true), (ROWS, true), (ROWS + 1, false), (100, false)] {
+        let end = newest(&store, 2, limit);
+        assert_eq!((times(&end), end.from_memory), (limit.min(32), from_memory), "{limit}");
+    }
+    assert!(!store.end_rows(&Arc::from("GPU-0001"), 1, false).unwrap().from_memory);
+    let stats = store.stats();
+    assert_eq!((stats.ends_asked, stats.ends_from_memory), (7, 4));
+    // Rows that are not in files yet are in memory beside them.
+    store.append(vec![ingest(&grid(3, HOUR, 32..40))]).await.unwrap();
+    assert!(newest(&store, 0, ROWS + 8).from_memory);
+    assert_ends(&store);
+}
+
+#[tokio::test]
+async fn a_late_row_changes_what_memory_says_only_above_its_oldest_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(recalling(dir.path())).unwrap();
+    add(&store, 1, 0..30).await;
+    let mut model = Model::default();
+    model.add(&grid(1, HOUR, 0..30));
+    for time in [3 * SECOND + 1, 25 * SECOND + 1, 27 * SECOND] {
+        let late = [row("GPU-0000", HOUR + time, &[("energy_j", 7.0)])];
+        model.add(&late);
+        store.append(vec![ingest(&late)]).await.unwrap();
+        assert_ends(&store);
+        store.flush().await.unwrap();
+        assert_ends(&store);
+        assert!(newest(&store, 0, ROWS).from_memory);
+    }
+    assert_is(&store, &model);
+}
+
+#[tokio::test]
+async fn after_a_restart_rows_that_come_stay_and_a_gpu_asked_for_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(recalling(dir.path())).unwrap();
+    add(&store, 2, 0..30).await;
+    drop(store);
+    let (store, _) = Store::open(recalling(dir.path())).unwrap();
+    assert_eq!(store.stats().recent_rows, 0);
+    assert!(!newest(&store, 0, ROWS).from_memory);
+    add(&store, 2, 30..33).await;
+    assert_eq!(store.stats().recent_rows, ROWS as u64 + 3, "all of the one, what came of the other");
+    assert!(newest(&store, 0, ROWS).from_memory && newest(&store, 1, 3).from_memory);
+    assert!(!newest(&store, 1, 4).from_memory);
+    assert_ends(&store);
+}
+
+#[tokio::test]
+async fn gpus_asked_for_longest_ago_leave_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = {
+        let (store, _) = Store::open(recalling(&dir.path().join("all"))).unwrap();
+        add(&store, 4, 0..ROWS as i64).await;
+        usize::try_from(store.stats().recent_bytes).unwrap()
+    };
+    // Room for two of four, and for some rows of a third.
+    let config = StoreConfig { recent_bytes: all * 5 / 8, ..recalling(&dir.path().join("some")) };
+    let (store, _) = Store::open(config).unwrap();
+    add(&store, 4, 0..2).await;
+    assert!((0..4).all(|gpu| newest(&store, gpu, 1).from_memory), "there is room for all so far");
+    for gpu in [0, 2, 3, 1] {
+        newest(&store, gpu, 1);
+    }
+    add(&store, 4, 2..40).await;
+    assert_eq!([0, 1, 2, 3].map(|gpu| newest(&store, gpu, ROWS).from_memory), [false, true, false, true]);
+    assert!(store.stats().recent_bytes as usize <= all * 5 / 8);
+    assert_ends(&store);
+}
+
+#[tokio::test]
+async fn latest_values_come_from_the_files_where_they_are_not_written_beside_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = || StoreConfig { checkpoint: false, ..recalling(dir.path()) };
+    let mut model = Model::default();
+    for start in [0, 10] {
+        let (store, found) = Store::open(config()).unwrap();
+        assert_eq!(found.damage, Vec::<String>::new());
+        assert_is(&store, &model);
+        model.add(&grid(3, HOUR, start..start + 10));
+        add(&store, 3, start..start + 10).await;
+        assert_is(&store, &model);
+        store.close().await.unwrap();
+    }
+    let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!names.map(|name| name.into_string().unwrap()).any(|name| name.starts_with("fleet-")));
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    assert_is(&store, &model);
+}
