@@ -1,5 +1,7 @@
 //! From source to queue: a thread polls the source and hands its batches to a sink, which packs and publishes them.
 
+mod courier;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::MessageQueue;
 use crate::failure::{Exit, Failure};
+use courier::{Courier, Parcel};
 
 /// A source that can say how far it is, for people.
 pub(crate) trait Described: Source {
@@ -34,11 +37,20 @@ pub(crate) trait Described: Source {
 
 /// Where a pipe's batches go.
 pub(crate) trait Sink {
-    /// Takes a batch; waits for room until `stop`.
+    /// Takes a batch; waits for room until `stop`. The number of the last batch that is where it should be, with all before
+    /// it.
     ///
     /// # Errors
     /// Why the pipe ends.
-    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<(), End>;
+    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<u64, End>;
+
+    /// Waits until everything is where it should be, until `give_up`. The number of the last batch that is.
+    ///
+    /// # Errors
+    /// Why it will never be.
+    fn finish(&mut self, _give_up: &CancellationToken) -> Result<Option<u64>, End> {
+        Ok(None)
+    }
 }
 
 /// Where frames go: the queue of this process, or one elsewhere.
@@ -93,12 +105,12 @@ impl Outlet {
 }
 
 /// A producer whose failures somebody hears of.
-struct Overheard<'a, F> {
-    producer: &'a AnyProducer,
+struct Overheard<'a, P, F> {
+    producer: &'a P,
     failed: F,
 }
 
-impl<F: Fn(&PublishError) + Send + Sync> Producer for Overheard<'_, F> {
+impl<P: Producer, F: Fn(&PublishError) + Send + Sync> Producer for Overheard<'_, P, F> {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
         let outcome = self.producer.publish(frame).await;
         if let Err(error) = &outcome
@@ -113,27 +125,57 @@ impl<F: Fn(&PublishError) + Send + Sync> Producer for Overheard<'_, F> {
 /// Packs each batch as a frame and publishes it.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    /// Where to.
-    pub outlet: Outlet,
+    way: Way,
     /// Where publishing runs.
-    pub runtime: Handle,
+    runtime: Handle,
     /// Hears how the queue takes it.
-    pub progress: Arc<Progress>,
+    progress: Arc<Progress>,
+}
+
+/// How frames get into the queue.
+#[derive(Debug)]
+enum Way {
+    /// One by one: it is in this process.
+    Direct(Outlet),
+    /// Over a network.
+    Courier(Courier),
+}
+
+impl Publisher {
+    /// Publishes there; must be made where the runtime is.
+    pub(crate) fn new(outlet: Outlet, runtime: Handle, progress: Arc<Progress>) -> Self {
+        let way = match outlet {
+            Outlet::Elsewhere { producer, .. } => {
+                Way::Courier(Courier::new(producer, &runtime, Arc::clone(&progress)))
+            }
+            here @ Outlet::Here { .. } => Way::Direct(here),
+        };
+        Self { way, runtime, progress }
+    }
 }
 
 impl Sink for Publisher {
-    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<(), End> {
-        let count = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<u64, End> {
+        let (count, sequence) = (u32::try_from(batch.rows()).unwrap_or(u32::MAX), batch.sequence);
         let payload = wire::encode(&batch).map_err(|error| End::Failed(causes(&error)))?;
         let frame = Frame::new(ContentType::Batch, count, payload);
-        let failed = |error: &PublishError| self.progress.queue_is(Status::Degraded, causes(error));
-        match self.runtime.block_on(self.outlet.publish(frame, stop, failed)) {
-            Ok(_) => {
-                self.progress.queue_is(Status::Healthy, String::new());
-                Ok(())
-            }
-            Err(PublishError::Closed | PublishError::Cancelled) => Err(End::Stopped),
-            Err(error) => Err(End::Failed(causes(&error))),
+        match &mut self.way {
+            Way::Courier(courier) => self.runtime.block_on(courier.take(Parcel { frame, sequence }, stop)),
+            Way::Direct(outlet) => match self.runtime.block_on(outlet.publish(frame, stop, |_| ())) {
+                Ok(_) => {
+                    self.progress.published(count);
+                    Ok(sequence)
+                }
+                Err(PublishError::Closed | PublishError::Cancelled) => Err(End::Stopped),
+                Err(error) => Err(End::Failed(causes(&error))),
+            },
+        }
+    }
+
+    fn finish(&mut self, give_up: &CancellationToken) -> Result<Option<u64>, End> {
+        match &mut self.way {
+            Way::Courier(courier) => self.runtime.block_on(courier.finish(give_up)).map(Some),
+            Way::Direct(_) => Ok(None),
         }
     }
 }
@@ -153,10 +195,8 @@ const PROGRESS_NS: i64 = 5 * SECOND_NS;
 /// How far the source is.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Rows handed over.
+    /// Rows that the queue has.
     pub rows_published: AtomicU64,
-    /// Batches handed over.
-    pub batches_published: AtomicU64,
     /// Somebody else tells people how far it is.
     is_silent: bool,
     description: Mutex<serde_json::Value>,
@@ -168,7 +208,6 @@ impl Progress {
     pub(crate) fn new() -> Self {
         Self {
             rows_published: AtomicU64::new(0),
-            batches_published: AtomicU64::new(0),
             is_silent: false,
             description: Mutex::default(),
             queue: Mutex::new(Health::healthy(clock::now_ns())),
@@ -183,6 +222,10 @@ impl Progress {
     /// How the queue takes what is handed over.
     pub(crate) fn queue(&self) -> Health {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn published(&self, rows: u32) {
+        self.rows_published.fetch_add(rows.into(), Ordering::Relaxed);
     }
 
     fn queue_is(&self, status: Status, reason: String) {
@@ -251,7 +294,7 @@ pub(crate) fn run<S: Described>(
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {
-                if let Err(end) = hand_over(&mut source, batch, sink, progress, stop) {
+                if let Err(end) = hand_over(&mut source, batch, sink, stop) {
                     break end;
                 }
             }
@@ -274,11 +317,21 @@ pub(crate) fn run<S: Described>(
     if matches!(end, End::Stopped) {
         // Who takes from the queue outlives the source, so there is room soon.
         for batch in source.rest() {
-            if hand_over(&mut source, batch, sink, progress, give_up).is_err() {
+            if hand_over(&mut source, batch, sink, give_up).is_err() {
                 break;
             }
         }
     }
+    let end = match sink.finish(give_up) {
+        Ok(settled) => {
+            if let Some(sequence) = settled {
+                source.settle(sequence);
+            }
+            end
+        }
+        Err(_) if matches!(end, End::Failed(_)) => end,
+        Err(failed) => failed,
+    };
     progress.describe(source.describe());
     end
 }
@@ -288,13 +341,8 @@ fn hand_over<S: Described>(
     source: &mut S,
     batch: Batch,
     sink: &mut impl Sink,
-    progress: &Progress,
     stop: &CancellationToken,
 ) -> Result<(), End> {
-    let (rows, sequence) = (batch.rows(), batch.sequence);
-    sink.hand_over(batch, stop)?;
-    progress.rows_published.fetch_add(rows as u64, Ordering::Relaxed);
-    progress.batches_published.fetch_add(1, Ordering::Relaxed);
-    source.settle(sequence);
+    source.settle(sink.hand_over(batch, stop)?);
     Ok(())
 }

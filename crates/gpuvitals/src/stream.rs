@@ -211,10 +211,12 @@ struct Dealer {
 }
 
 impl Sink for Dealer {
-    fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<(), End> {
+    fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<u64, End> {
         let lane = self.lanes.get(self.next).ok_or(End::Stopped)?;
         self.next = (self.next + 1) % self.lanes.len();
+        let sequence = batch.sequence;
         // A lane closes when its worker has ended; why is told by the worker.
-        lane.blocking_send(batch).map_err(|_| End::Stopped)
+        lane.blocking_send(batch).map_err(|_| End::Stopped)?;
+        Ok(sequence)
     }
 }

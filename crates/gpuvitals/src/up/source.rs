@@ -183,7 +183,7 @@ impl Opened {
         let (tell, end) = watch::channel(None);
         let give_up = CancellationToken::new();
         let (runtime, stop, progress) = (Handle::current(), stop.clone(), self.progress);
-        let mut sink = Publisher { outlet, runtime: runtime.clone(), progress: Arc::clone(&progress) };
+        let mut sink = Publisher::new(outlet, runtime.clone(), Arc::clone(&progress));
         let end_of_patience = give_up.clone();
         let work = move || {
             let give_up = end_of_patience;
