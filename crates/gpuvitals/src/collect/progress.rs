@@ -5,6 +5,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::{Health, Status};
+use gpuvitals_queue::link::Away;
+use tokio::sync::watch;
 
 use super::meter::Latency;
 use crate::clock;
@@ -23,6 +25,9 @@ pub(crate) struct Progress {
     /// Time until rows that came together were durable.
     pub latency: Latency,
     health: Mutex<Health>,
+    /// Whether each worker reaches the queue.
+    ways: Mutex<Vec<watch::Receiver<Away>>>,
+    reach: Mutex<Health>,
     /// Since when and why no more rows will come.
     source_broken: OnceLock<Health>,
 }
@@ -37,8 +42,29 @@ impl Progress {
             store_failures: AtomicU64::new(0),
             latency: Latency::default(),
             health: Mutex::new(Health::healthy(clock::now_ns())),
+            ways: Mutex::default(),
+            reach: Mutex::new(Health::healthy(clock::now_ns())),
             source_broken: OnceLock::new(),
         }
+    }
+
+    /// A worker goes this way to the queue, for as long as its other end is held.
+    pub(crate) fn goes(&self, way: watch::Receiver<Away>) {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner).push(way);
+    }
+
+    /// Whether the queue is reached.
+    fn reach(&self) -> Health {
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        ways.retain(|way| way.has_changed().is_ok());
+        let reason = ways.iter().find_map(|way| way.borrow().clone());
+        let (status, words) = match reason {
+            Some(reason) => (Status::Degraded, format!("the queue is not reached: {reason}")),
+            None => (Status::Healthy, String::new()),
+        };
+        let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+        reach.observe(status, words, clock::now_ns());
+        reach.clone()
     }
 
     /// Notes that the source broke off; that does not pass.
@@ -51,9 +77,12 @@ impl Progress {
     /// How the collector is.
     pub(crate) fn health(&self) -> Health {
         let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reach = self.reach();
         match self.source_broken.get() {
-            Some(broken) if storing.status == Status::Healthy => broken.clone(),
-            _ => storing,
+            _ if storing.status != Status::Healthy => storing,
+            _ if reach.status != Status::Healthy => reach,
+            Some(broken) => broken.clone(),
+            None => storing,
         }
     }
 

@@ -56,6 +56,7 @@ pub(crate) enum Ended {
 /// One worker, until it is told to stop or the queue has nothing more. Its leases go back when it ends.
 pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms) -> Ended {
     loop {
+        consumer.away().into_iter().for_each(|way| terms.progress.goes(way));
         let mut holding = Holding::default();
         let ended = holding.serve(&mut consumer, &terms).await;
         consumer.leave().await;

@@ -26,6 +26,8 @@ pub use http::HttpProducer;
 pub use retry::{Backoff, Stamps, publish_until};
 pub use url::{QueueUrl, Scheme, UrlError};
 
+use tokio::sync::watch;
+
 use crate::broker::{
     ConsumerOptions, Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError,
 };
@@ -145,6 +147,20 @@ pub enum AnyConsumer {
     Grpc(GrpcConsumer),
     /// NATS JetStream.
     Nats(Box<NatsConsumer>),
+}
+
+/// Why a queue is not reached; none: it is, or nobody has tried.
+pub type Away = Option<Arc<str>>;
+
+impl AnyConsumer {
+    /// Why the queue is not reached while it is not; none for the queue of this process.
+    pub fn away(&self) -> Option<watch::Receiver<Away>> {
+        match self {
+            Self::InProcess(_) => None,
+            Self::Grpc(consumer) => Some(consumer.away()),
+            Self::Nats(consumer) => Some(consumer.away()),
+        }
+    }
 }
 
 impl Producer for AnyProducer {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::Status;
@@ -15,7 +15,7 @@ use super::exchange::Answers;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, ReceiveError, SettleError};
 use crate::frame::Millis;
 use crate::link::retry::Backoff;
-use crate::link::{Access, ConnectError, QueueUrl};
+use crate::link::{Access, Away, ConnectError, QueueUrl};
 use crate::protocol::v1::subscribe_reply::What as Reply;
 use crate::protocol::v1::subscribe_request::What as Ask;
 use crate::protocol::{self, v1};
@@ -57,6 +57,7 @@ pub struct GrpcConsumer {
     /// Connections so far.
     sessions: u32,
     failures: u32,
+    away: watch::Sender<Away>,
 }
 
 /// What is subscribed to, and by which clock.
@@ -110,7 +111,20 @@ impl GrpcConsumer {
         crate::name::check(&group).map_err(|source| ConnectError::Name { what: "group", source })?;
         let ask = Arc::new(Subscribing { topic, group, options: *options, clock: Clock::system() });
         let dial = Arc::new(Dial::new(url, access)?);
-        Ok(Self { dial, ask, session: None, opening: JoinSet::new(), sessions: 0, failures: 0 })
+        Ok(Self {
+            dial,
+            ask,
+            session: None,
+            opening: JoinSet::new(),
+            sessions: 0,
+            failures: 0,
+            away: watch::Sender::default(),
+        })
+    }
+
+    /// Why the queue is not reached, while it is not.
+    pub fn away(&self) -> watch::Receiver<Away> {
+        self.away.subscribe()
     }
 
     /// Connects, after a wait if it failed before.
@@ -131,6 +145,7 @@ impl GrpcConsumer {
                     tracing::info!(topic = %self.ask.topic, group = %self.ask.group, "subscribed again");
                 }
                 self.session = Some(Box::new(session));
+                self.away.send_replace(None);
                 Ok(())
             }
             Some(Ok(Err(lost))) => self.failed(&lost),
@@ -151,6 +166,7 @@ impl GrpcConsumer {
             return Err(ReceiveError::Refused { reason: Arc::clone(&lost.reason) });
         }
         self.failures = self.failures.saturating_add(1);
+        self.away.send_replace(Some(Arc::clone(&lost.reason)));
         if self.failures == 1 {
             let Subscribing { topic, group, .. } = &*self.ask;
             tracing::warn!(reason = %lost.reason, %topic, %group, "not subscribed; trying until it is");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use async_nats::{Message, Subject, jetstream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use self::held::{Held, Loan, Standing};
@@ -23,7 +23,7 @@ use super::settings::NatsSettings;
 use super::trim::Trim;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Failure, Nack, ReceiveError, SettleError};
 use crate::frame::{ContentType, Frame, Millis};
-use crate::link::{Access, Backoff, ConnectError, QueueUrl};
+use crate::link::{Access, Away, Backoff, ConnectError, QueueUrl};
 use crate::rows::Rows;
 use crate::service::{Clock, Consumer};
 
@@ -49,6 +49,7 @@ pub struct NatsConsumer {
     /// Messages (rows) in a frame, rather too many than too few; 0: none was seen yet.
     rows_per_frame: u64,
     failures: u32,
+    away: watch::Sender<Away>,
     retry_at: Option<Instant>,
     /// When it was seen last what has come.
     looked_at: Instant,
@@ -99,10 +100,16 @@ impl NatsConsumer {
             freed: Notify::new(),
             rows_per_frame: 0,
             failures: 0,
+            away: watch::Sender::default(),
             retry_at: None,
             looked_at: Instant::now(),
             trim: Trim::default(),
         })
+    }
+
+    /// Why the queue is not reached, while it is not.
+    pub fn away(&self) -> watch::Receiver<Away> {
+        self.away.subscribe()
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -290,7 +297,10 @@ impl Consumer for NatsConsumer {
             }
             match self.step().await {
                 Ok(deliveries) => {
-                    self.failures = 0;
+                    if self.failures > 0 {
+                        self.failures = 0;
+                        self.away.send_replace(None);
+                    }
                     if !deliveries.is_empty() {
                         return Ok(deliveries);
                     }
@@ -305,6 +315,7 @@ impl Consumer for NatsConsumer {
                     }
                     self.seat = None;
                     self.failures = self.failures.saturating_add(1);
+                    self.away.send_replace(Some(error.to_string().into()));
                     self.retry_at = Some(Instant::now() + RETRY.after(self.failures));
                 }
             }
