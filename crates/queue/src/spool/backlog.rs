@@ -34,6 +34,8 @@ pub(super) struct Backlog {
     suspects: Suspects,
     /// Numbers of what is in memory, and of some that are there no more.
     in_memory: VecDeque<u64>,
+    /// The disk did not take some of that.
+    is_left: bool,
     memory_bytes: u64,
     bytes: u64,
     kept: Amount,
@@ -81,6 +83,7 @@ impl Backlog {
             next: 0,
             suspects: Suspects::default(),
             in_memory: VecDeque::new(),
+            is_left: false,
             memory_bytes: 0,
             bytes: 0,
             kept: Amount::default(),
@@ -341,6 +344,7 @@ impl Backlog {
             return Some(());
         };
         let bytes = entry.bytes;
+        let is_written = result.is_ok();
         match (result, std::mem::replace(&mut entry.body, Body::None)) {
             (Ok(appended), before) => {
                 entry.body = Body::Disk(appended);
@@ -356,7 +360,32 @@ impl Backlog {
             suspect.is_moving = false;
             self.note();
         }
+        self.is_left |= !is_written;
+        if self.is_left && is_written {
+            self.write_left();
+        }
         Some(())
+    }
+
+    /// Writes the oldest of what the disk did not take before: it works again.
+    fn write_left(&mut self) {
+        let suspects = self.suspects.before(self.first);
+        let numbers: Vec<u64> = suspects.into_iter().chain(self.in_memory.iter().copied()).collect();
+        self.is_left = numbers.into_iter().any(|number| self.write_again(number).is_some());
+    }
+
+    /// Writes a frame that the disk did not take before, if it is one and the disk can have it. Gives its bytes.
+    fn write_again(&mut self, number: u64) -> Option<u64> {
+        let mut shelf = self.shelf.take()?;
+        let entry = self.entry(number).filter(|entry| shelf.fits(entry.bytes));
+        let written = entry.and_then(|entry| {
+            let Body::Memory(frame) = &entry.body else { return None };
+            shelf.write(number, record::encode(frame), Durability::Written);
+            entry.body = Body::Writing(frame.clone());
+            Some(entry.bytes)
+        });
+        self.shelf = Some(shelf);
+        written
     }
 
     /// Syncs what is written, some time soon.
@@ -421,13 +450,8 @@ impl Backlog {
         while self.written().await.is_some() {}
         let (mut bytes, mut frames) = (0, 0);
         for number in self.numbers() {
-            let Some(entry) = self.entry(number) else { continue };
-            let Body::Memory(frame) = &entry.body else { continue };
-            let payload = record::encode(frame);
-            (bytes, frames) = (bytes + entry.bytes, frames + 1);
-            if let Some(shelf) = &mut self.shelf {
-                shelf.write(number, payload, Durability::Written);
-            }
+            let Some(written) = self.write_again(number) else { continue };
+            (bytes, frames) = (bytes + written, frames + 1);
             if bytes >= u64::from(QUEUE_LEN_MAX) / 2 || frames >= LAST_TOGETHER {
                 while self.written().await.is_some() {}
                 (bytes, frames) = (0, 0);

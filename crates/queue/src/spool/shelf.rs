@@ -29,6 +29,8 @@ const SEGMENT_LEN_MAX: u64 = 16 << 20;
 pub(super) const QUEUE_LEN_MAX: u32 = 4 << 20;
 /// What a record takes beside its payload, its rounding included.
 pub(super) const RECORD_OVERHEAD: u64 = 40;
+/// What a segment takes beside its records.
+const SEGMENT_OVERHEAD: u64 = 1 << 10;
 /// Held locked by who has the directory.
 const LOCK_FILE: &str = "spool.lock";
 
@@ -121,6 +123,11 @@ impl Shelf {
     /// segment's end.
     pub(super) fn slack(&self) -> u64 {
         3 * self.segment_len
+    }
+
+    /// Whether a frame of so many bytes, its record's own among them, can be there at all.
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        bytes + SEGMENT_OVERHEAD <= self.segment_len
     }
 
     pub(super) fn is_writing(&self) -> bool {

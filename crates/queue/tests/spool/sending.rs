@@ -125,6 +125,25 @@ async fn a_queue_that_is_away_is_tried_ever_more_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn frames_that_fail_together_put_off_the_next_try_as_one_does() {
+    for _ in 0..20 {
+        let queue = Flaky::new(Way::Cut);
+        let spool = queue.spool(None);
+        hand_over(&spool, 0..100);
+        until(&spool, |stats| stats.kept.frames == 100).await;
+        queue.set(Way::Slow(10));
+        until(&spool, |stats| stats.taken.frames > 16).await;
+        // Sixteen fail together.
+        queue.set(Way::Cut);
+        until(&spool, |stats| stats.away.is_some()).await;
+        queue.set(Way::Open);
+        let begun = Instant::now();
+        until(&spool, |stats| stats.kept.frames == 0).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_new_does_not_wait_for_what_was_kept() {
     let queue = Flaky::new(Way::Cut);
     let spool = queue.spool(None);

@@ -216,3 +216,25 @@ async fn a_suspect_that_is_written_anew_is_there_once_whenever_the_power_goes() 
         assert_eq!(read, expected, "{seed}");
     }
 }
+
+#[tokio::test]
+async fn what_a_failing_disk_left_in_memory_goes_there_as_soon_as_it_works_again() {
+    let disk = FaultDisk::new();
+    let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
+    disk.fail_all(Op::Write, Some(ErrorKind::StorageFull));
+    for number in 1..=50 {
+        // One never fits.
+        let len = if number == 20 { LIMIT_MIN / 8 } else { 100 };
+        backlog.push(frame(number, usize::try_from(len).unwrap()).stamped("life", number.into()));
+    }
+    while backlog.written().await.is_some() {}
+    assert_eq!(backlog.memory_bytes, backlog.bytes);
+    disk.fail_all(Op::Write, None);
+    backlog.push(frame(51, 100).stamped("life", 51));
+    while backlog.written().await.is_some() {}
+    let in_memory = backlog.entries.iter().filter(|entry| entry.body.is_in_memory());
+    assert_eq!(in_memory.map(|entry| entry.messages).collect::<Vec<_>>(), [20]);
+    backlog.shelf.as_ref().map(Shelf::log).unwrap().sync().unwrap();
+    let mut next = on_disk(disk.crashed(1), LIMIT_MIN);
+    assert_eq!(read_all(&mut next), (1..=51).filter(|number| *number != 20).collect::<Vec<_>>());
+}
