@@ -237,6 +237,28 @@ impl Identity {
         }
         self.set(IdentityColumn::Uuid, &uuid)
     }
+
+    /// Whether this is a GPU that is known by its place on the node only (see [`Identity::resolve`]), and `other` the one in that
+    /// place under its own name: both are one GPU, which could not be asked for its name at first.
+    pub fn stands_for(&self, other: &Self) -> bool {
+        let is_same = |column| self.get(column) == other.get(column);
+        let is_there = match (self.get(IdentityColumn::Pci), other.get(IdentityColumn::Pci)) {
+            (Some(one), Some(another)) => one == another,
+            _ => self.index.is_some() && self.index == other.index,
+        };
+        is_there
+            && is_same(IdentityColumn::Node)
+            && is_same(IdentityColumn::Vendor)
+            && is_same(IdentityColumn::Partition)
+            && self.is_named_by_place()
+            && !other.is_named_by_place()
+    }
+
+    fn is_named_by_place(&self) -> bool {
+        let mut place = self.clone();
+        let named = place.set(IdentityColumn::Uuid, "").and_then(|()| place.resolve());
+        named.is_ok() && place.uuid() == self.uuid()
+    }
 }
 
 /// Whether no other device has the name: a UUID or serial number, not a word and a count.
@@ -305,6 +327,27 @@ mod tests {
         by_index.resolve().unwrap();
         assert_eq!(by_index.uuid(), Some("unknown:gpu3"));
         assert_eq!(Identity::default().resolve(), Err(IdentityError::Nobody));
+    }
+
+    #[test]
+    fn a_gpu_known_by_its_place_is_the_one_that_is_named_there() {
+        let gpu = |index: i32, pci: &str, uuid: &str| {
+            let id = Identity { index: Some(index), ..Identity::default() };
+            let id = id.with(IdentityColumn::Node, "n1").and_then(|id| id.with(IdentityColumn::Pci, pci));
+            let mut id = id.and_then(|id| id.with(IdentityColumn::Uuid, uuid)).unwrap();
+            id.resolve().unwrap();
+            id
+        };
+        let named = gpu(1, "0000:0c:00.0", "GPU-1");
+        assert!(gpu(1, "", "").stands_for(&named));
+        assert!(gpu(7, "0000:0c:00.0", "").stands_for(&named), "an address says more than an index");
+        for other in [gpu(1, "0000:0d:00.0", ""), gpu(0, "", ""), gpu(1, "0000:0c:00.0", "GPU-2")] {
+            assert!(!other.stands_for(&named), "{other:?}");
+        }
+        assert!(!named.stands_for(&gpu(1, "", "")), "it has a name");
+        assert!(!gpu(1, "", "").stands_for(&gpu(1, "", "")), "the same has no better name");
+        let part = named.with(IdentityColumn::Partition, "1g.5gb:0").unwrap();
+        assert!(!gpu(1, "", "").stands_for(&part), "a part is not the whole");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
-use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn};
+use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerError, TargetState};
@@ -188,7 +188,8 @@ impl Node {
         self.sampler.states().into_iter().map(status_of).collect()
     }
 
-    /// Samples devices that have come: those of which no target is known. Gives the number of probes added.
+    /// Samples devices that have come: those of which no target is known, be it by its place only. Gives the number of probes
+    /// added.
     ///
     /// # Errors
     /// When no thread can be had.
@@ -199,14 +200,20 @@ impl Node {
         let known: BTreeSet<_> = states.iter().filter_map(|state| state.identity.key()).collect();
         let mut added = 0;
         for probe in probes {
-            let keys: Vec<_> = probe.targets().iter().filter_map(|target| target.key()).collect();
+            let targets = probe.targets();
             // One probe of a tool answers for all its GPUs, also for those that come; and there is one host.
-            let is_new = if keys.is_empty() || probe.table() == Table::SystemEvents {
+            let is_new = if targets.is_empty() || probe.table() == Table::SystemEvents {
                 !drivers.contains(&probe.driver())
             } else {
-                !keys.iter().any(|key| known.contains(key))
+                let is_known = |target: &Arc<Identity>| {
+                    let stands = |state: &TargetState| {
+                        state.identity.stands_for(target) || target.stands_for(&state.identity)
+                    };
+                    target.key().is_some_and(|key| known.contains(&key)) || states.iter().any(stands)
+                };
+                !targets.iter().any(is_known)
             };
-            if is_new && known.len() + added + keys.len() <= TARGETS_MAX {
+            if is_new && known.len() + added + targets.len() <= TARGETS_MAX {
                 self.sampler.add(probe)?;
                 added += 1;
             }
@@ -270,7 +277,6 @@ fn status_of(state: TargetState) -> DeviceStatus {
 
 #[cfg(test)]
 mod tests {
-    use gpuvitals_core::Identity;
     use gpuvitals_core::catalogue::Series;
     use gpuvitals_exposition::Compat;
     use gpuvitals_sources::attribution::Owners;
@@ -370,6 +376,14 @@ mod tests {
         assert_eq!(node.add(found).unwrap(), 1);
         assert_eq!(node.gpus(), before + 1);
         assert_eq!(node.add(vec![silent(Driver::AmdSysfs, &["GPU-3"])]).unwrap(), 0);
+        let at_4 = |uuid: &str| {
+            let mut gpu = Identity::default().with(IdentityColumn::Uuid, uuid).unwrap();
+            gpu.index = Some(4);
+            gpu.resolve().unwrap();
+            Box::new(Silent(Driver::Nvml, vec![Arc::new(gpu)])) as Box<dyn Probe>
+        };
+        assert_eq!(node.add(vec![at_4("")]).unwrap(), 1);
+        assert_eq!(node.add(vec![at_4("GPU-4")]).unwrap(), 0, "its own worker asks for its name");
         let crowd: Vec<String> = (0..=TARGETS_MAX).map(|i| format!("GPU-9{i}")).collect();
         let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
         assert_eq!(node.add(vec![silent(Driver::AmdSysfs, &crowd)]).unwrap(), 0, "there is a bound");

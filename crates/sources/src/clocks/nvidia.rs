@@ -46,7 +46,7 @@ fn controls(machine: &Machine, libraries: Vec<PathBuf>) -> ClocksFound {
         let Known { raw, gpu, identity, .. } = known;
         Box::new(NvidiaClocks { raw, gpu, identity }) as Box<dyn ClockControl>
     };
-    ClocksFound { controls: gpus.into_iter().map(control).collect(), findings }
+    ClocksFound { controls: gpus.into_iter().flatten().map(control).collect(), findings }
 }
 
 /// The clocks of one NVIDIA GPU.

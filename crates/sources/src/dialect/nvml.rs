@@ -14,6 +14,7 @@ mod gpm;
 mod ledger;
 mod library;
 mod mig;
+mod naming;
 mod probe;
 mod processes;
 mod raw;
@@ -23,14 +24,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
+use gpuvitals_core::IdentityColumn;
 
 use crate::machine::Machine;
-use crate::probe::Driver;
+use crate::probe::Probe;
 use crate::registry::{Finding, Found, Verdict};
 pub(crate) use code::{Answer, Code};
 use events::Events;
-use library::{Listed, OpenError, Opened};
+use library::{OpenError, Opened};
+pub(crate) use naming::{Known, Nameless};
+use naming::{Name, NamingProbe, Place};
 use probe::NvmlProbe;
 use processes::Processes;
 pub(crate) use raw::{Gpu, Raw};
@@ -65,7 +68,7 @@ pub fn measure_by(machine: &Machine, library: &Path) -> Vec<Finding> {
 
 fn measured(machine: &Machine, libraries: Vec<PathBuf>) -> Vec<Finding> {
     let (gpus, _) = gpus(machine, libraries, PATIENCE);
-    gpus.iter().flat_map(cost::measure).collect()
+    gpus.iter().flatten().flat_map(cost::measure).collect()
 }
 
 /// The libraries to try, in order; none where the machine is a captured tree.
@@ -86,93 +89,87 @@ pub(crate) fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
 fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Found {
     let (gpus, findings) = gpus(machine, libraries, patience);
     let mut found = Found { findings, ..Found::default() };
-    let Some(raw) = gpus.first().map(|known| known.raw) else { return found };
+    let raw = |gpu: &Result<Known, Nameless>| gpu.as_ref().map_or_else(|it| it.raw, |it| it.raw);
+    let Some(raw) = gpus.first().map(raw) else { return found };
     let events = Events::start(raw);
     let mut processes = Processes::new(raw, machine);
-    for known in gpus {
-        processes.watch(&known.identity);
-        found.probes.push(Box::new(NvmlProbe::new(known, events.clone())));
+    for gpu in gpus {
+        let name = Name::default();
+        processes.watch(Arc::clone(&name));
+        let probe: Box<dyn Probe> = match gpu {
+            Ok(known) => {
+                let _first = name.set(Arc::clone(&known.identity));
+                Box::new(NvmlProbe::new(known, events.clone()))
+            }
+            Err(nameless) => Box::new(NamingProbe::new(nameless, events.clone(), name)),
+        };
+        found.probes.push(probe);
     }
     found.processes.push(Box::new(processes));
     found
 }
 
-/// A GPU that has a name.
-pub(crate) struct Known {
-    pub(crate) raw: &'static Raw,
-    pub(crate) gpu: Gpu,
-    pub(crate) identity: Arc<Identity>,
-    /// Whether `GetPowerUsage` is the average over a second on this part.
-    is_power_averaged: bool,
-}
-
-/// The GPUs that the first of these libraries names, and what was seen on the way.
+/// The GPUs that the first of these libraries counts, and what was seen on the way. One that this process may not open is none
+/// of its own.
 pub(crate) fn gpus(
     machine: &Machine,
     libraries: Vec<PathBuf>,
     patience: Duration,
-) -> (Vec<Known>, Vec<Finding>) {
+) -> (Vec<Result<Known, Nameless>>, Vec<Finding>) {
     let opened = match library::open(libraries, patience) {
         Ok(opened) => opened,
         Err(error) => return (Vec::new(), vec![why_none(machine, &error)]),
     };
     let Opened { raw, path, driver, nvml, gpus } = opened;
     let text = format!("driver {driver}, NVML {nvml}, {} GPUs ({})", gpus.len(), path.display());
-    let (mut known, mut findings) = (Vec::new(), vec![Finding::new(Verdict::Good, SUBJECT, text)]);
-    for (index, listed) in gpus.into_iter().enumerate() {
+    let mut findings = vec![Finding::new(Verdict::Good, SUBJECT, text)];
+    let place = Place::new(machine, &driver);
+    let mut asked: Vec<(u32, Option<Known>)> = Vec::new();
+    for (index, listed) in (0..).zip(gpus) {
         let subject = format!("{SUBJECT} GPU {index}");
         let broken = |text: String| Finding::new(Verdict::Broken, &subject, text);
-        findings.push(match listed {
-            None => broken(format!("it has not answered within {} s", patience.as_secs())).remedy(
+        let named = match listed {
+            None => Err(broken(format!("it has not answered within {} s", patience.as_secs())).remedy(
                 "look for NVRM and Xid lines in the kernel log; a GPU that hangs needs a reset or a reboot",
-            ),
-            Some(Err(code)) => broken(code.to_string()).remedy(cure(code)),
-            Some(Ok(listed)) => match identity(machine, &driver, index, &listed) {
-                Ok(identity) => {
-                    let pci = identity.get(IdentityColumn::Pci).unwrap_or("no PCI address");
-                    let model = identity.get(IdentityColumn::Model).unwrap_or("a GPU without a name");
-                    let finding = Finding::new(Verdict::Good, format!("{subject} ({pci})"), model);
-                    let is_power_averaged = is_power_averaged(&listed);
-                    let identity = Arc::new(identity);
-                    known.push(Known { raw, gpu: listed.gpu, identity, is_power_averaged });
-                    finding
-                }
-                Err(error) => broken(format!("what the driver calls it is no name: {error}")),
-            },
+            )),
+            Some(Err(Code::NO_PERMISSION)) => {
+                let code = Code::NO_PERMISSION;
+                findings.push(broken(code.to_string()).remedy(cure(code)));
+                continue;
+            }
+            Some(Err(code)) => Err(broken(code.to_string()).remedy(cure(code))),
+            Some(Ok(listed)) => place
+                .known(raw, index, &listed)
+                .map_err(|error| broken(format!("what the driver calls it is no name: {error}"))),
+        };
+        findings.push(match &named {
+            Ok(known) => {
+                let pci = known.identity.get(IdentityColumn::Pci).unwrap_or("no PCI address");
+                let model = known.identity.get(IdentityColumn::Model).unwrap_or("a GPU without a name");
+                Finding::new(Verdict::Good, format!("{subject} ({pci})"), model)
+            }
+            Err(finding) => finding.clone(),
         });
+        asked.push((index, named.ok()));
     }
-    (known, findings)
+    (sorted_out(machine, raw, &place, asked), findings)
 }
 
-fn identity(
+/// What could be named, and places for the rest.
+fn sorted_out(
     machine: &Machine,
-    driver: &str,
-    index: usize,
-    listed: &Listed,
-) -> Result<Identity, IdentityError> {
-    let mut identity = Identity::default()
-        .with(IdentityColumn::Node, &machine.node)?
-        .with(IdentityColumn::Vendor, "nvidia")?
-        .with(IdentityColumn::Source, Driver::Nvml.as_str())?
-        .with(IdentityColumn::Uuid, &listed.uuid)?
-        .with(IdentityColumn::Driver, driver)?;
-    identity.index = i32::try_from(index).ok();
-    if let Some(name) = &listed.name {
-        identity.set(IdentityColumn::Model, name)?;
-    }
-    if let Some((pci, _)) = &listed.pci {
-        identity.set(IdentityColumn::Pci, pci)?;
-    }
-    identity.resolve()?;
-    Ok(identity)
-}
-
-/// Whether `GetPowerUsage` is the average over a second: from Ampere on, but not on GA100 (A100, A30 and their kin).
-fn is_power_averaged(listed: &Listed) -> bool {
-    const AMPERE: u32 = 7;
-    const UNKNOWN: u32 = u32::MAX;
-    let is_ga100 = listed.pci.as_ref().is_some_and(|(_, device)| device >> 8 == 0x20);
-    listed.architecture.is_some_and(|it| (AMPERE..UNKNOWN).contains(&it)) && !is_ga100
+    raw: &'static Raw,
+    place: &Place,
+    asked: Vec<(u32, Option<Known>)>,
+) -> Vec<Result<Known, Nameless>> {
+    let named: Vec<&Known> = asked.iter().filter_map(|(_, known)| known.as_ref()).collect();
+    let left = (named.len() + 1 == asked.len()).then(|| naming::address_left(machine, &named)).flatten();
+    let gpu = |(index, known): (u32, Option<Known>)| match known {
+        Some(known) => Some(Ok(known)),
+        // A node whose name cannot stand in an identity has no GPU with a name either.
+        None => place.nameless(raw, index, left.as_deref()).ok().map(Err),
+    };
+    asked.into_iter().filter_map(gpu).collect()
 }
 
 /// What helps against a GPU that cannot be named.

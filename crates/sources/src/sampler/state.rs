@@ -320,18 +320,20 @@ impl WorkerState {
         }
     }
 
-    /// Makes a target known, or gives it its present identity.
+    /// Makes a target known, or gives it its present identity. A GPU that was known by its place only, and has its name now, is not
+    /// shown under both.
     pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) -> Arc<Target> {
         let key = name_of(identity).unwrap_or_default();
         let mut targets = self.targets();
-        let stand_in = self.driver.as_str();
-        if *key != *stand_in && targets.by_key.remove(stand_in).is_some() {
-            targets.order.retain(|name| **name != *stand_in);
-        }
         if let Some(target) = targets.by_key.get(&key) {
             target.told().identity = Arc::clone(identity);
             return Arc::clone(target);
         }
+        let Targets { order, by_key } = &mut *targets;
+        by_key.retain(|name, target| {
+            **name != *self.driver.as_str() && !target.told().identity.stands_for(identity)
+        });
+        order.retain(|name| by_key.contains_key(name));
         let target = Arc::new(Target::new(identity, now));
         targets.order.push(Arc::clone(&key));
         targets.by_key.insert(key, Arc::clone(&target));

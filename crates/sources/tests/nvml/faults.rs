@@ -1,13 +1,15 @@
 //! What happens when a GPU, the library or the driver is not well.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::{AbsenceReason, Batch};
+use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::machine::Machine;
-use gpuvitals_sources::probe::{Due, ProbeError};
-use gpuvitals_sources::registry::Verdict;
+use gpuvitals_sources::probe::{Due, Probe, ProbeError};
+use gpuvitals_sources::registry::{Found, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
 
 use crate::stub::{Age, Stub, read};
@@ -58,11 +60,92 @@ fn a_library_that_does_not_start_says_why_and_what_to_do() {
 fn a_gpu_that_cannot_be_named_costs_only_itself() {
     let stub = Stub::new(Age::New);
     stub.set(&["count 3", "1.lost 15"]);
-    let found = stub.find();
-    assert_eq!(found.probes.len(), 2);
+    let mut found = stub.find();
     let broken: Vec<_> = found.findings.iter().filter(|it| it.verdict == Verdict::Broken).collect();
     assert_eq!(broken.len(), 1);
     assert!(broken[0].subject.contains("GPU 1") && broken[0].text.contains("lost"), "{broken:?}");
+    assert!(read(&mut found.probes[0], Due::ALL).is_ok() && read(&mut found.probes[2], Due::ALL).is_ok());
+}
+
+#[test]
+fn a_gpu_that_could_not_be_named_is_gone_until_it_has_its_name() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["compute 42", "1.lost 15"]);
+    let mut found = stub.find();
+    let late = &mut found.probes[1];
+    let target = |probe: &dyn Probe| Arc::clone(&probe.targets()[0]);
+    let stand_in = target(late.as_ref());
+    assert_eq!((stand_in.key().as_deref(), stand_in.index), (Some("n1:gpu1"), Some(1)));
+    for _ in 0..2 {
+        let error = read(late, Due::ALL).unwrap_err();
+        assert_eq!(error.reason(), AbsenceReason::Gone);
+        assert!(error.to_string().contains("lost"), "{error}");
+    }
+    let gpus = |found: &mut Found| -> BTreeSet<_> {
+        found.processes[0].read().unwrap().into_iter().map(|process| process.gpu.to_string()).collect()
+    };
+    let named = target(found.probes[0].as_ref()).key().unwrap().to_string();
+    assert_eq!(gpus(&mut found), BTreeSet::from([named.clone()]));
+    stub.set(&["compute 42"]);
+    let rows = read(&mut found.probes[1], Due::ALL).unwrap();
+    assert_eq!((rows[0].value("power_w"), rows[0].identity.index), (Some(312.5), Some(1)));
+    let now = target(found.probes[1].as_ref());
+    assert!(now.uuid().unwrap().starts_with("GPU-") && stand_in.stands_for(&now), "{now:?}");
+    assert_eq!(gpus(&mut found), BTreeSet::from([named, now.key().unwrap().to_string()]));
+}
+
+#[test]
+fn a_gpu_without_a_name_has_the_address_that_is_left() {
+    let stub = Stub::new(Age::New);
+    let found = stub.find();
+    let address = |found: &Found, at: usize| {
+        let target = Arc::clone(&found.probes[at].targets()[0]);
+        target.get(IdentityColumn::Pci).map(str::to_owned)
+    };
+    let known = [address(&found, 0).unwrap(), address(&found, 1).unwrap()];
+    for address in &known {
+        stub.kernel_has(address);
+    }
+    stub.set(&["1.lost 15"]);
+    let found = stub.find();
+    assert_eq!(address(&found, 1), Some(known[1].clone()));
+    let key = found.probes[1].targets()[0].key();
+    assert_eq!(key.as_deref(), Some(format!("{}@n1", known[1]).as_str()));
+    // With two of them nobody can tell which is where.
+    stub.set(&["0.lost 15", "1.lost 15"]);
+    let found = stub.find();
+    assert_eq!((address(&found, 0), address(&found, 1)), (None, None));
+}
+
+#[test]
+fn a_gpu_that_this_process_may_not_open_is_none_of_its_own() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["1.ret.nvmlDeviceGetHandleByIndex_v2 4"]);
+    let found = stub.find();
+    assert_eq!(found.probes.len(), 1);
+    assert!(found.findings.iter().any(|finding| finding.text.contains("no permission")));
+}
+
+#[test]
+fn a_gpu_is_shown_once_when_it_gets_its_name() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["0.lost 15"]);
+    let sampler = Sampler::start(stub.find().probes, quick(), Owners::new()).unwrap();
+    let keys = || -> Vec<String> {
+        let states = sampler.states();
+        states.iter().map(|state| format!("{} {:?}", state.name(), state.condition)).collect()
+    };
+    wait_for(&sampler, "one of two up", |_| {
+        let keys = keys();
+        keys.iter().any(|key| key.starts_with("n1:gpu0 Down { reason: Gone"))
+            && keys.iter().any(|key| key.ends_with("Up"))
+    });
+    stub.set(&[]);
+    wait_for(&sampler, "both up by their names", |_| {
+        let keys = keys();
+        assert_eq!(keys.len(), 2, "{keys:?}");
+        keys.iter().all(|key| key.starts_with("GPU-") && key.ends_with("Up"))
+    });
 }
 
 #[test]
@@ -77,9 +160,9 @@ fn a_library_that_hangs_at_its_start_holds_nobody_up() {
     // Of two GPUs one does not answer.
     let stub = Stub::new(Age::New);
     stub.set(&["0.hang 1"]);
-    let found = stub.find_within(Duration::from_secs(2));
-    assert_eq!(found.probes.len(), 1);
-    assert_eq!(found.probes[0].targets()[0].index, Some(1));
+    let mut found = stub.find_within(Duration::from_secs(2));
+    assert_eq!(found.probes.len(), 2);
+    assert!(read(&mut found.probes[1], FAST).is_ok());
     assert!(found.findings[1].text.contains("not answered"), "{:?}", found.findings);
     stub.set(&[]);
 }
@@ -90,13 +173,12 @@ fn a_gpu_that_hangs_when_it_is_listed_is_asked_once_and_found_when_it_answers() 
     stub.set(&["0.hang 1"]);
     for _ in 0..3 {
         let found = stub.find_within(Duration::from_secs(2));
-        assert_eq!(found.probes.len(), 1);
         assert_eq!(found.findings[1].verdict, Verdict::Broken, "{:?}", found.findings);
     }
     assert_eq!(stub.calls().get("nvmlDeviceGetHandleByIndex_v2 0"), Some(&1));
     stub.set(&[]);
     for _ in 0..100_000 {
-        if stub.find().probes.len() == 2 {
+        if stub.find().findings[1].verdict == Verdict::Good {
             return;
         }
     }
@@ -292,6 +374,11 @@ fn xids_are_counted_for_the_gpu_they_befall() {
     panic!("no XID came");
 }
 
+fn quick() -> SamplerConfig {
+    let (interval, hand_on) = (Duration::from_millis(50), Duration::from_millis(100));
+    SamplerConfig { interval, hand_on, ..SamplerConfig::default() }
+}
+
 /// Batches until one is as wished; each comes within a second of its rows.
 fn wait_for(sampler: &Sampler, what: &str, mut is: impl FnMut(Option<&Batch>) -> bool) {
     for _ in 0..200 {
@@ -307,12 +394,7 @@ fn wait_for(sampler: &Sampler, what: &str, mut is: impl FnMut(Option<&Batch>) ->
 fn a_gpu_that_hangs_is_stuck_alone_and_comes_back() {
     let stub = Stub::new(Age::New);
     let probes = stub.find().probes;
-    let config = SamplerConfig {
-        interval: Duration::from_millis(50),
-        hand_on: Duration::from_millis(100),
-        ..SamplerConfig::default()
-    };
-    let sampler = Sampler::start(probes, config, Owners::new()).unwrap();
+    let sampler = Sampler::start(probes, quick(), Owners::new()).unwrap();
     let condition = |gpu: i32| {
         let states = sampler.states();
         states.into_iter().find(|state| state.identity.index == Some(gpu)).unwrap().condition

@@ -76,6 +76,11 @@ impl Stub {
         calls
     }
 
+    /// The kernel module has a GPU at this address.
+    pub(crate) fn kernel_has(&self, pci: &str) {
+        std::fs::create_dir_all(self.dir.path().join("proc/driver/nvidia/gpus").join(pci)).unwrap();
+    }
+
     /// A machine that has nothing but what the library says.
     pub(crate) fn machine(&self) -> Machine {
         let root = self.dir.path();

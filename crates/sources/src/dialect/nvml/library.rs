@@ -180,7 +180,8 @@ fn is_of(known: &(&'static Raw, u32), raw: &Raw, index: u32) -> bool {
     std::ptr::eq(known.0, raw) && known.1 == index
 }
 
-fn list(raw: &Raw, index: u32) -> Answer<Listed> {
+/// What a GPU is called. May hang with it.
+pub(super) fn list(raw: &Raw, index: u32) -> Answer<Listed> {
     let gpu = raw.by_index(index)?;
     Ok(Listed {
         gpu,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 
-use super::Known;
 use super::board::Board;
-use super::code::{Code, Meaning};
+use super::code::Code;
 use super::events::{Events, Xids};
 use super::mig::{self, Instance};
+use super::naming::{self, Known};
 use super::raw::{Gpu, Raw};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::sampler::Moment;
@@ -68,17 +68,7 @@ impl NvmlProbe {
 
     fn look_up(&self) -> Result<Gpu, ProbeError> {
         let uuid = self.identity.uuid().unwrap_or_default();
-        self.raw.by_uuid(uuid).map_err(|code| {
-            if code == Code::UNINITIALIZED {
-                // Somebody shut the library down under us; the next reading finds out whether this helped.
-                let _again = self.raw.init();
-            }
-            match code.meaning() {
-                Meaning::Device(error) => error,
-                // Whatever a lost GPU answers here, it is looked for ever more slowly.
-                _ => ProbeError::Gone(code.to_string()),
-            }
-        })
+        self.raw.by_uuid(uuid).map_err(|code| naming::lost(self.raw, code))
     }
 
     fn read_all(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {

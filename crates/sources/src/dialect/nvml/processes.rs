@@ -8,6 +8,7 @@ use gpuvitals_core::Identity;
 
 use super::code::{Answer, Code, Meaning};
 use super::mig::{self, Instance};
+use super::naming::Name;
 use super::raw::{ContextEntry, Contexts, Gpu, ProcessShare, Raw, context_memory};
 use crate::machine::Machine;
 use crate::probe::ProbeError;
@@ -26,7 +27,7 @@ pub(super) struct Processes {
 }
 
 struct Watched {
-    identity: Arc<Identity>,
+    name: Name,
     instances: Vec<Instance>,
     /// Time of the newest share that was seen, by the driver's clock.
     since_us: u64,
@@ -38,17 +39,22 @@ impl Processes {
         Self { raw, procfs, gpus: Vec::new(), contexts: Vec::new(), shares: Vec::new() }
     }
 
-    pub(super) fn watch(&mut self, identity: &Arc<Identity>) {
-        let identity = Arc::clone(identity);
-        self.gpus.push(Watched { identity, instances: Vec::new(), since_us: 0 });
+    /// Lists the processes on this GPU too, as soon as it has a name.
+    pub(super) fn watch(&mut self, name: Name) {
+        self.gpus.push(Watched { name, instances: Vec::new(), since_us: 0 });
     }
 
-    fn read_gpu(&mut self, at: usize, into: &mut Vec<GpuProcess>) -> Result<(), ProbeError> {
+    fn read_gpu(
+        &mut self,
+        at: usize,
+        identity: &Arc<Identity>,
+        into: &mut Vec<GpuProcess>,
+    ) -> Result<(), ProbeError> {
         let Some(watched) = self.gpus.get_mut(at) else { return Ok(()) };
-        let gpu = self.raw.by_uuid(watched.identity.uuid().unwrap_or_default()).map_err(failed)?;
+        let gpu = self.raw.by_uuid(identity.uuid().unwrap_or_default()).map_err(failed)?;
         let is_divided = self.raw.mig_modes(gpu).is_ok_and(|(mode, _)| mode == 1);
         if is_divided {
-            if let Some(found) = mig::find(self.raw, gpu, &watched.identity, &watched.instances)? {
+            if let Some(found) = mig::find(self.raw, gpu, identity, &watched.instances)? {
                 watched.instances = found;
             }
             let places: Vec<(Gpu, Option<Arc<str>>)> =
@@ -60,7 +66,7 @@ impl Processes {
             }
             return Ok(());
         }
-        let Some(key) = watched.identity.key() else { return Ok(()) };
+        let Some(key) = identity.key() else { return Ok(()) };
         let first = into.len();
         self.read_contexts(gpu, &key, into).map_err(failed)?;
         self.read_shares(at, gpu, into.get_mut(first..).unwrap_or_default());
@@ -130,7 +136,9 @@ impl ProcessTable for Processes {
         let mut failure = None;
         let mut is_listed = false;
         for at in 0..self.gpus.len() {
-            match self.read_gpu(at, &mut processes) {
+            let name = self.gpus.get(at).and_then(|watched| watched.name.get().cloned());
+            let Some(identity) = name else { continue };
+            match self.read_gpu(at, &identity, &mut processes) {
                 Ok(()) => is_listed = true,
                 Err(error) => failure = Some(error),
             }

@@ -1,0 +1,172 @@
+//! Which GPU is which: what the driver calls it, or where it sits while the driver cannot say.
+
+use std::sync::{Arc, OnceLock};
+
+use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
+
+use super::code::{Code, Meaning};
+use super::events::Events;
+use super::library::{self, Listed};
+use super::probe::NvmlProbe;
+use super::raw::{Gpu, Raw};
+use crate::machine::Machine;
+use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
+
+/// Identity of a GPU; empty until it could be asked for its name.
+pub(super) type Name = Arc<OnceLock<Arc<Identity>>>;
+
+/// A GPU that has a name.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) raw: &'static Raw,
+    pub(crate) gpu: Gpu,
+    pub(crate) identity: Arc<Identity>,
+    /// Whether `GetPowerUsage` is the average over a second on this part.
+    pub(super) is_power_averaged: bool,
+}
+
+/// A GPU that the library counts and that could not be asked for its name: lost, in need of a reset, or hanging.
+pub(crate) struct Nameless {
+    pub(super) raw: &'static Raw,
+    index: u32,
+    place: Place,
+    /// Its place, which stands for it.
+    identity: Arc<Identity>,
+}
+
+/// What is known of every GPU before it is asked.
+#[derive(Clone)]
+pub(super) struct Place {
+    node: Arc<str>,
+    driver: Arc<str>,
+}
+
+impl Place {
+    pub(super) fn new(machine: &Machine, driver: &str) -> Self {
+        Self { node: Arc::clone(&machine.node), driver: Arc::from(driver) }
+    }
+
+    /// The GPU of this index as the driver calls it.
+    pub(super) fn known(
+        &self,
+        raw: &'static Raw,
+        index: u32,
+        listed: &Listed,
+    ) -> Result<Known, IdentityError> {
+        let (name, pci) = (listed.name.as_deref(), listed.pci.as_ref().map(|(pci, _)| pci.as_str()));
+        let identity = self.identity(index, &listed.uuid, name, pci)?;
+        let is_power_averaged = is_power_averaged(listed);
+        Ok(Known { raw, gpu: listed.gpu, identity: Arc::new(identity), is_power_averaged })
+    }
+
+    /// The GPU of this index, of which nothing is known but perhaps the address.
+    pub(super) fn nameless(
+        &self,
+        raw: &'static Raw,
+        index: u32,
+        pci: Option<&str>,
+    ) -> Result<Nameless, IdentityError> {
+        let identity = Arc::new(self.identity(index, "", None, pci)?);
+        Ok(Nameless { raw, index, place: self.clone(), identity })
+    }
+
+    fn identity(
+        &self,
+        index: u32,
+        uuid: &str,
+        model: Option<&str>,
+        pci: Option<&str>,
+    ) -> Result<Identity, IdentityError> {
+        let mut identity = Identity::default()
+            .with(IdentityColumn::Node, &self.node)?
+            .with(IdentityColumn::Vendor, "nvidia")?
+            .with(IdentityColumn::Source, Driver::Nvml.as_str())?
+            .with(IdentityColumn::Uuid, uuid)?
+            .with(IdentityColumn::Driver, &self.driver)?
+            .with(IdentityColumn::Model, model.unwrap_or_default())?
+            .with(IdentityColumn::Pci, pci.unwrap_or_default())?;
+        identity.index = i32::try_from(index).ok();
+        identity.resolve()?;
+        Ok(identity)
+    }
+}
+
+/// Whether `GetPowerUsage` is the average over a second: from Ampere on, but not on GA100 (A100, A30 and their kin).
+fn is_power_averaged(listed: &Listed) -> bool {
+    const AMPERE: u32 = 7;
+    const UNKNOWN: u32 = u32::MAX;
+    let is_ga100 = listed.pci.as_ref().is_some_and(|(_, device)| device >> 8 == 0x20);
+    listed.architecture.is_some_and(|it| (AMPERE..UNKNOWN).contains(&it)) && !is_ga100
+}
+
+/// The one address at which the kernel module has a GPU that is none of the named ones.
+pub(super) fn address_left(machine: &Machine, named: &[&Known]) -> Option<String> {
+    let gpus = std::fs::read_dir(machine.procfs.join("driver/nvidia/gpus")).ok()?;
+    let spelled = |text: &str| {
+        let identity = Identity::default().with(IdentityColumn::Pci, text).ok()?;
+        identity.get(IdentityColumn::Pci).map(str::to_owned)
+    };
+    let mut left = gpus
+        .flatten()
+        .filter_map(|entry| spelled(entry.file_name().to_str()?))
+        .filter(|pci| named.iter().all(|known| known.identity.get(IdentityColumn::Pci) != Some(pci)));
+    left.next().filter(|_| left.next().is_none())
+}
+
+/// Why a GPU gives no handle.
+pub(super) fn lost(raw: &Raw, code: Code) -> ProbeError {
+    if code == Code::UNINITIALIZED {
+        // Somebody shut the library down under us; the next reading finds out whether this helped.
+        let _again = raw.init();
+    }
+    match code.meaning() {
+        Meaning::Device(error) => error,
+        // Whatever a lost GPU answers here, it is looked for ever more slowly.
+        _ => ProbeError::Gone(code.to_string()),
+    }
+}
+
+/// Asks a GPU for its name until it has one, and then reads it.
+pub(super) struct NamingProbe {
+    nameless: Nameless,
+    events: Option<Arc<Events>>,
+    name: Name,
+    named: Option<NvmlProbe>,
+}
+
+impl NamingProbe {
+    pub(super) fn new(nameless: Nameless, events: Option<Arc<Events>>, name: Name) -> Self {
+        Self { nameless, events, name, named: None }
+    }
+
+    fn ask(&self) -> Result<NvmlProbe, ProbeError> {
+        let Nameless { raw, index, ref place, .. } = self.nameless;
+        let listed = library::list(raw, index).map_err(|code| lost(raw, code))?;
+        let named = place.known(raw, index, &listed);
+        let known = named.map_err(|error| ProbeError::Failed(format!("no name: {error}")))?;
+        tracing::info!(gpu = known.identity.uuid(), index, "a GPU that could not be named answers");
+        let _named_before = self.name.set(Arc::clone(&known.identity));
+        Ok(NvmlProbe::new(known, self.events.clone()))
+    }
+}
+
+impl Probe for NamingProbe {
+    fn driver(&self) -> Driver {
+        Driver::Nvml
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        self.named.as_ref().map_or_else(|| vec![Arc::clone(&self.nameless.identity)], Probe::targets)
+    }
+
+    fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+        let probe = match &mut self.named {
+            Some(probe) => probe,
+            None => {
+                let probe = self.ask()?;
+                self.named.insert(probe)
+            }
+        };
+        probe.read(due, reading)
+    }
+}
