@@ -6,12 +6,13 @@ mod show;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_sources::clocks::{
-    self, ClockControl, ClockError, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
+    self, ClockControl, ClockError, Held, Level, Lock, Plan, Step, reset_gpu_clocks, restore_clocks,
 };
 use gpuvitals_sources::machine::Machine;
 
@@ -138,6 +139,14 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
         let text = format!("no GPU was found whose clocks can be asked for{}", seen.concat());
         return Err(Failure::new(Exit::Unavailable, text));
     }
+    if sampling.forced().is_empty() && !matches!(flags.action, Action::Show { .. }) {
+        let here: Vec<_> = found.controls.iter().map(|control| key(control.as_ref())).collect();
+        for gpu in journal::left_of_others(&here, &machine) {
+            say(&format!(
+                "gpuvitals: {gpu} is not here: what was before a lock that was killed stays noted until it is"
+            ));
+        }
+    }
     let mut controls = chosen(found.controls, &flags.devices().gpus)?;
     let controls = controls.as_mut_slice();
     let code = match &flags.action {
@@ -147,11 +156,13 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
                 let plan = control.plan_reset();
                 plan.map_err(|error| failure(control.identity(), error))
             });
-            print_plans(&plans.collect::<Result<Vec<_>, _>>()?, false)?
+            let plans = plans.collect::<Result<Vec<_>, _>>()?;
+            print_plans(controls, &plans, false)?
         }
         Action::Reset { .. } => reset(controls, &machine)?,
         Action::Lock(flags) if flags.dry_run => {
-            print_plans(&planned(controls, &flags.lock())?, !flags.command.is_empty())?
+            let plans = planned(controls, &flags.lock())?;
+            print_plans(controls, &plans, !flags.command.is_empty())?
         }
         Action::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock(), &machine)?,
         Action::Lock(flags) => hold(controls, flags, &machine)?,
@@ -222,8 +233,7 @@ fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8
 
 /// The journal of each GPU, held as long as it lives.
 fn opened(controls: &[Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<Journal>, Failure> {
-    let keys = controls.iter().map(|control| control.identity().key().unwrap_or_default());
-    keys.map(|key| Journal::open(&key, machine)).collect()
+    controls.iter().map(|control| Journal::open(&key(control.as_ref()), machine)).collect()
 }
 
 /// The same for a lock: what a holder that was killed left behind is brought back first.
@@ -330,6 +340,10 @@ fn is_called(identity: &Identity, asked: &str) -> bool {
         || identity.index.is_some_and(|index| asked == index.to_string())
 }
 
+fn key(control: &dyn ClockControl) -> Arc<str> {
+    control.identity().key().unwrap_or_default()
+}
+
 /// A GPU for people: index and address.
 fn name(identity: &Identity) -> String {
     let index = identity.index.map_or(String::new(), |index| format!("{index} "));
@@ -345,27 +359,35 @@ fn exit_of(error: &ClockError) -> Exit {
     match error {
         ClockError::Denied { .. } => Exit::Permission,
         ClockError::Wrong(_) => Exit::Usage,
-        ClockError::NotSupported { .. } | ClockError::NoEffect { .. } => Exit::Unavailable,
+        ClockError::NotSupported { .. } | ClockError::NoEffect { .. } | ClockError::Gone(_) => {
+            Exit::Unavailable
+        }
         ClockError::Refused { source, .. } | ClockError::Unreadable { source, .. } => Exit::of(source),
         ClockError::HalfMade { failed, .. } => exit_of(failed),
     }
 }
 
-fn print_plans(plans: &[Plan], with_way_back: bool) -> Result<u8, Failure> {
-    let mut out = io::stdout().lock();
-    let mut print = || -> io::Result<()> {
-        for step in plans.iter().flat_map(|plan| &plan.forward) {
-            writeln!(out, "{step}")?;
-        }
-        if with_way_back {
-            writeln!(out, "# when the command has ended")?;
-            for step in plans.iter().flat_map(|plan| &plan.back) {
-                writeln!(out, "{step}")?;
-            }
-        }
-        Ok(())
+fn print_plans(
+    controls: &[Box<dyn ClockControl>],
+    plans: &[Plan],
+    with_way_back: bool,
+) -> Result<u8, Failure> {
+    let lines = |steps: fn(&Plan) -> &[Step]| -> String {
+        let line = |control: &dyn ClockControl, step: &Step| {
+            format!("{}\n", Step { target: control.place(step), ..step.clone() })
+        };
+        let of_gpu = |(control, plan): (&Box<dyn ClockControl>, &Plan)| -> String {
+            steps(plan).iter().map(|step| line(control.as_ref(), step)).collect()
+        };
+        controls.iter().zip(plans).map(of_gpu).collect()
     };
-    print().map_err(|error| Failure::io("cannot write to standard output", error))?;
+    let mut text = lines(|plan| &plan.forward);
+    if with_way_back {
+        text.push_str("# when the command has ended\n");
+        text.push_str(&lines(|plan| &plan.back));
+    }
+    let written = io::stdout().lock().write_all(text.as_bytes());
+    written.map_err(|error| Failure::io("cannot write to standard output", error))?;
     Ok(0)
 }
 

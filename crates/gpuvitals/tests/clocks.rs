@@ -13,6 +13,9 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 const LEVEL: &str = "power_dpm_force_performance_level";
 /// Says so when it runs, and ends with 7 when it is told to.
 const OBEDIENT: &str = "trap 'kill $!; exit 7' TERM; sleep 600 & echo ready; wait";
+/// Says so when it runs, and ends when its parent does.
+const ENDS_ALONE: &str =
+    "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
 
 /// A machine with a Vega 56 (`card0`) and an MI300X (`card1`).
 struct Machine {
@@ -248,24 +251,47 @@ fn what_a_killed_holder_left_is_brought_back() {
         child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
         assert_eq!(machine.level("card0"), "high");
     };
-    let ends_alone = "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
     fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();
-    killed(ends_alone);
+    killed(ENDS_ALONE);
     let next = machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "true"]);
     assert!(next.status.success() && text(&next.stderr).contains("was killed"), "{}", text(&next.stderr));
     assert_eq!(machine.level("card0"), "profile_peak", "not the lock of the one that was killed");
 
-    killed(ends_alone);
+    killed(ENDS_ALONE);
     assert!(machine.run(&["reset", "--gpu", "0"]).status.success());
     assert_eq!(machine.level("card0"), "auto");
+}
+
+#[test]
+fn what_a_killed_holder_left_finds_its_gpu_under_another_number() {
+    let machine = Machine::new();
+    let mut child = machine.start(&["--level", "high", "--gpu", "0"], ENDS_ALONE);
+    send(&child, Signal::KILL);
+    child.wait().unwrap();
+    let card = |name: &str| machine.dir.path().join("sys").join(name);
+    let lock = ["lock", "--level", "low", "--", "true"];
+    // It fell off the bus: the other GPU has its number, and nothing of it is touched for the first.
+    fs::rename(card("card0"), machine.dir.path().join("away")).unwrap();
+    fs::rename(card("card1"), card("card0")).unwrap();
+    fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();
+    let output = machine.run(&lock);
+    let stderr = text(&output.stderr);
+    assert!(output.status.success() && stderr.contains("0000:0b:00.0@n1 is not here"), "{stderr}");
+    assert_eq!(machine.level("card0"), "profile_peak");
+    // It is back, as another card.
+    fs::rename(machine.dir.path().join("away"), card("card1")).unwrap();
+    let output = machine.run(&lock);
+    let stderr = text(&output.stderr);
+    assert!(output.status.success() && stderr.contains("was killed"), "{stderr}");
+    assert!(!stderr.contains("not here"), "{stderr}");
+    assert_eq!((machine.level("card0"), machine.level("card1")), ("profile_peak".into(), "auto".into()));
 }
 
 #[test]
 fn a_way_back_that_is_gone_does_not_stop_a_reset() {
     let machine = Machine::new();
     fs::write(machine.file("card0", LEVEL), "manual\n").unwrap();
-    let script = "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
-    let mut child = machine.start(&["--gpu", "0", "--sclk-levels", "3"], script);
+    let mut child = machine.start(&["--gpu", "0", "--sclk-levels", "3"], ENDS_ALONE);
     send(&child, Signal::KILL);
     child.wait().unwrap();
     let list = machine.file("card0", "pp_dpm_sclk");

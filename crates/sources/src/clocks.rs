@@ -130,7 +130,8 @@ pub struct ClockState {
 /// One step of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Where it is written: a file (AMD), a call (NVIDIA).
+    /// What is written: a file of the GPU by its name (AMD), a call (NVIDIA). Never where the GPU is today, since steps are noted
+    /// down and a card may have another number when they are made.
     pub target: String,
     /// What is written, or the arguments.
     pub text: String,
@@ -185,6 +186,9 @@ pub enum ClockError {
         /// What is read back.
         seen: String,
     },
+    /// No GPU has this PCI address any more.
+    #[error("there is no GPU at {0} any more; nothing was written")]
+    Gone(String),
     /// The driver refused, or the device is gone.
     #[error("{target} <- {text:?}")]
     Refused {
@@ -239,10 +243,15 @@ pub trait ClockControl: Send {
     /// When the device cannot do it.
     fn plan_reset(&mut self) -> Result<Plan, ClockError>;
 
-    /// Makes one step.
+    /// Where a step would be written now, in full.
+    fn place(&self, step: &Step) -> String {
+        step.target.clone()
+    }
+
+    /// Makes one step, on this very GPU, whatever number its card has by now.
     ///
     /// # Errors
-    /// When the driver refuses.
+    /// When the driver refuses, or the GPU is gone.
     fn apply(&mut self, step: &Step) -> Result<(), ClockError>;
 
     /// Reads back whether the steps, made one after the other, had their effect, as far as the device tells.

@@ -44,15 +44,6 @@ impl Tree {
         fs::read_to_string(self.device.join(file)).unwrap()
     }
 
-    /// The steps with the names of their files only.
-    fn short(&self, steps: &[Step]) -> Vec<(String, String)> {
-        let name = |step: &Step| {
-            let file = Path::new(&step.target).strip_prefix(&self.device).unwrap();
-            (file.display().to_string(), step.text.clone())
-        };
-        steps.iter().map(name).collect()
-    }
-
     fn plan(&self, lock: &Lock) -> Result<Plan, ClockError> {
         self.control().plan(lock)
     }
@@ -69,6 +60,11 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(entry.path(), to).unwrap();
         }
     }
+}
+
+/// Steps as pairs.
+fn short(steps: &[Step]) -> Vec<(String, String)> {
+    steps.iter().map(|step| (step.target.clone(), step.text.clone())).collect()
 }
 
 fn level(level: Level) -> Lock {
@@ -93,8 +89,8 @@ fn the_writes_are_those_of_rocm_smi() {
     let check = |tree: &str, lock: Lock, forward: &[(&str, &str)], back: &[(&str, &str)]| {
         let at = Tree::of(tree);
         let plan = at.plan(&lock).unwrap();
-        assert_eq!(at.short(&plan.forward), steps(forward), "{tree} {lock:?}");
-        assert_eq!(at.short(&plan.back), steps(back), "{tree} {lock:?}, back");
+        assert_eq!(short(&plan.forward), steps(forward), "{tree} {lock:?}");
+        assert_eq!(short(&plan.back), steps(back), "{tree} {lock:?}, back");
     };
     let auto = (LEVEL, "auto");
     let manual = (LEVEL, "manual");
@@ -130,7 +126,7 @@ fn what_was_there_before_is_brought_back_whatever_it_was() {
     let back = |tree: &str, before: &str, lock: &Lock| {
         let at = Tree::of(tree);
         at.write(LEVEL, before);
-        at.short(&at.plan(lock).unwrap().back)
+        short(&at.plan(lock).unwrap().back)
     };
     assert_eq!(back("mi300x", "profile_peak\n", &gpu_mhz(900)), steps(&[(LEVEL, "profile_peak")]));
     assert_eq!(
@@ -287,7 +283,7 @@ fn a_lock_that_can_neither_be_made_nor_taken_back_says_both() {
         device.plan(&Lock { gpu_levels: vec![3], memory_levels: vec![1], ..Lock::default() }).unwrap();
     fs::remove_file(at.device.join(MCLK)).unwrap();
     fs::create_dir(at.device.join(MCLK)).unwrap();
-    plan.back[0].target = at.device.join("vendor").display().to_string();
+    plan.back[0].target = "vendor".to_owned();
     let error = Held::take(device.as_mut(), plan).unwrap_err();
     let ClockError::HalfMade { failed, back } = &error else { panic!("{error}") };
     assert!(matches!(**failed, ClockError::Refused { .. }), "{failed}");
@@ -300,10 +296,38 @@ fn only_files_of_its_own_clocks_are_written() {
     let at = Tree::of("vega56");
     let elsewhere = at.dir.path().join("passwd");
     fs::write(&elsewhere, "kept").unwrap();
-    for target in [elsewhere.clone(), at.device.join("../../passwd"), at.device.join("vendor")] {
+    let whole = at.device.join(LEVEL);
+    for target in [elsewhere.as_path(), &whole, Path::new("../../passwd"), Path::new("vendor")] {
         let step = Step { target: target.display().to_string(), text: "high".to_owned() };
         let error = at.control().apply(&step).unwrap_err();
         assert!(matches!(error, ClockError::Wrong(_)), "{error}");
     }
     assert_eq!(fs::read_to_string(elsewhere).unwrap(), "kept");
+}
+
+#[test]
+fn steps_reach_their_gpu_under_whatever_number_its_card_has() {
+    let at = Tree::of("vega56");
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/clocks/mi300x/card1");
+    let card = at.device.parent().unwrap();
+    let mut device = at.control();
+    let plan = device.plan(&level(Level::High)).unwrap();
+    let held = Held::take(device.as_mut(), plan).unwrap();
+    // The driver was loaded anew, and gave the numbers in another order.
+    let renumbered = at.dir.path().join("card5");
+    fs::rename(card, &renumbered).unwrap();
+    copy(&other, card);
+    fs::write(card.join("device").join(LEVEL), "low").unwrap();
+    held.give_back().unwrap();
+    let level_of = |card: &Path| fs::read_to_string(card.join("device").join(LEVEL)).unwrap();
+    assert_eq!((level_of(&renumbered), level_of(card)), ("auto".to_owned(), "low".to_owned()));
+    // The GPU is gone, and another one has its number.
+    let plan = device.plan(&level(Level::High)).unwrap();
+    let held = Held::take(device.as_mut(), plan).unwrap();
+    fs::remove_dir_all(&renumbered).unwrap();
+    copy(&other, &renumbered);
+    fs::write(renumbered.join("device").join(LEVEL), "low").unwrap();
+    let error = held.give_back().unwrap_err();
+    assert!(matches!(error, ClockError::Gone(_)) && error.to_string().contains("nothing was written"), "{error}");
+    assert_eq!(level_of(&renumbered), "low");
 }

@@ -2,14 +2,16 @@
 //!
 //! A file for each GPU: `/run/gpuvitals/clocks/<gpu>.json` for root, `$XDG_RUNTIME_DIR/gpuvitals/clocks/…` for others,
 //! below `$RUNTIME_DIRECTORY` where a service manager gives one. Its holder keeps it locked (`flock`), so a file that
-//! can be locked and still names steps was left by a holder that was killed. All of these places are empty after a boot,
-//! as the clocks are free. A captured tree has files of its own: its GPUs may be called as those of this machine.
+//! can be locked and still names steps was left by a holder that was killed. It knows the GPU by its key and the
+//! steps by the names of files, never by the number of a card: that is another one when a driver was loaded anew. All of
+//! these places are empty after a boot, as the clocks are free. A captured tree has files of its own: its GPUs may be called as those of this machine.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gpuvitals_sources::clocks::{Plan, Step};
 use gpuvitals_sources::machine::Machine;
@@ -32,6 +34,9 @@ pub(super) struct Journal {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Noted {
+    /// Key of the GPU.
+    #[serde(default)]
+    gpu: String,
     /// Steps back from the lock that is held while a command runs.
     running: Vec<Step>,
     /// Steps back from the lock that is kept until a reset.
@@ -61,10 +66,7 @@ impl Journal {
             // A file system without locks: two holders are merely not kept apart.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        let mut text = String::new();
-        // What cannot be read or understood is as good as nothing.
-        let _unread = (&mut file).take(LEN_MAX).read_to_string(&mut text);
-        let noted: Noted = serde_json::from_str(&text).unwrap_or_default();
+        let noted = Noted { gpu: key.to_owned(), ..Noted::read(&mut file) };
         Ok(Self { file: Some(file), before: noted.clone(), noted })
     }
 
@@ -116,7 +118,7 @@ impl Journal {
 
     /// The driver has the clocks again.
     pub(super) fn clear(&mut self) {
-        self.noted = Noted::default();
+        self.noted = Noted { gpu: std::mem::take(&mut self.noted.gpu), ..Noted::default() };
         self.write();
     }
 
@@ -131,7 +133,42 @@ impl Journal {
     }
 }
 
+impl Noted {
+    /// What cannot be read or understood is as good as nothing.
+    fn read(file: &mut File) -> Self {
+        let mut text = String::new();
+        let _unread = file.take(LEN_MAX).read_to_string(&mut text);
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+}
+
+/// GPUs beside these whose lock was killed and not taken back.
+pub(super) fn left_of_others(keys: &[Arc<str>], machine: &Machine) -> Vec<String> {
+    let entries = folder_of(machine).and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    let others = entries.flatten().filter(|entry| keys.iter().all(|key| *name_of(key) != *entry.file_name()));
+    let left = |path: PathBuf| {
+        let mut file = File::open(path).ok()?;
+        // Whoever holds it takes care of it.
+        file.try_lock().ok()?;
+        let noted = Noted::read(&mut file);
+        (!noted.running.is_empty()).then_some(noted.gpu)
+    };
+    others.filter_map(|entry| left(entry.path())).collect()
+}
+
 fn file_of(key: &str, machine: &Machine) -> Option<File> {
+    let folder = folder_of(machine)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let path = folder.join(name_of(key));
+    fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok()
+}
+
+fn name_of(key: &str) -> String {
+    let name: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("{name}.json")
+}
+
+fn folder_of(machine: &Machine) -> Option<PathBuf> {
     let mut folder = folder()?.join("clocks");
     if machine.is_captured() {
         let tree = machine.sysfs.canonicalize().ok()?;
@@ -139,10 +176,7 @@ fn file_of(key: &str, machine: &Machine) -> Option<File> {
         tree.hash(&mut hasher);
         folder.push(format!("tree-{:016x}", hasher.finish()));
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-    let name: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let path = folder.join(format!("{name}.json"));
-    fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok()
+    Some(folder)
 }
 
 fn folder() -> Option<PathBuf> {

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_core::Identity;
+use gpuvitals_core::{Identity, IdentityColumn};
 
 use super::{ClockControl, ClockError, ClockState, ClocksFound, Level, Lock, Plan, Step};
 use crate::dialect::amd_sysfs;
@@ -40,7 +40,8 @@ const CLASS_ACCELERATOR: u32 = 0x12;
 pub fn find(machine: &Machine) -> ClocksFound {
     let control = |card: amd_sysfs::Card| {
         let identity = Arc::new(card.identity(machine, Driver::AmdSysfs, None));
-        Box::new(AmdClocks::new(identity, card.device)) as Box<dyn ClockControl>
+        let clocks = AmdClocks { identity, device: card.device, machine: machine.clone() };
+        Box::new(clocks) as Box<dyn ClockControl>
     };
     let controls = amd_sysfs::cards(machine).into_iter().map(control).collect();
     ClocksFound { controls, ..ClocksFound::default() }
@@ -48,9 +49,11 @@ pub fn find(machine: &Machine) -> ClocksFound {
 
 /// The clocks of one AMD GPU.
 #[derive(Debug)]
-pub struct AmdClocks {
+struct AmdClocks {
     identity: Arc<Identity>,
+    /// Its folder, `…/card0/device`, as last looked up.
     device: PathBuf,
+    machine: Machine,
 }
 
 /// How a GPU clock can be held.
@@ -64,9 +67,15 @@ enum Hold {
 }
 
 impl AmdClocks {
-    /// The clocks of a GPU whose files lie in `device` (`…/card0/device`). Reads nothing yet.
-    pub fn new(identity: Arc<Identity>, device: PathBuf) -> Self {
-        Self { identity, device }
+    /// Looks the folder up again where another GPU, or none, has it by now: numbers of cards change when a driver is loaded anew.
+    fn look_up(&mut self) -> Result<(), ClockError> {
+        let Some(pci) = self.identity.get(IdentityColumn::Pci) else { return Ok(()) };
+        if amd_sysfs::address(&self.device).as_deref() != Some(pci) {
+            let cards = amd_sysfs::cards(&self.machine);
+            let card = cards.into_iter().find(|card| card.pci.as_deref() == Some(pci));
+            self.device = card.ok_or_else(|| ClockError::Gone(pci.to_owned()))?.device;
+        }
+        Ok(())
     }
 
     fn read(&self, name: &str) -> Result<String, ClockError> {
@@ -83,7 +92,7 @@ impl AmdClocks {
     }
 
     fn step(&self, name: &str, text: impl Into<String>) -> Step {
-        Step { target: self.device.join(name).display().to_string(), text: text.into() }
+        Step { target: name.to_owned(), text: text.into() }
     }
 
     /// The level in force, in the driver's word.
@@ -226,6 +235,10 @@ impl AmdClocks {
         }
         Ok(back)
     }
+
+    fn no_effect(&self, step: &Step, seen: String) -> ClockError {
+        ClockError::NoEffect { target: self.place(step), asked: step.text.trim_end().to_owned(), seen }
+    }
 }
 
 impl ClockControl for AmdClocks {
@@ -234,6 +247,7 @@ impl ClockControl for AmdClocks {
     }
 
     fn state(&mut self) -> Result<ClockState, ClockError> {
+        self.look_up()?;
         if self.is_asleep() {
             return Ok(ClockState { is_asleep: true, ..ClockState::default() });
         }
@@ -258,6 +272,7 @@ impl ClockControl for AmdClocks {
 
     fn plan(&mut self, lock: &Lock) -> Result<Plan, ClockError> {
         check(lock)?;
+        self.look_up()?;
         let mut notes = Vec::new();
         let hold = lock.gpu_mhz.map(|mhz| self.hold(mhz, lock.level, &mut notes)).transpose()?;
         let mut gpu = self.entries(GPU_LIST, &lock.gpu_levels, None, &mut notes)?;
@@ -292,6 +307,7 @@ impl ClockControl for AmdClocks {
     }
 
     fn plan_reset(&mut self) -> Result<Plan, ClockError> {
+        self.look_up()?;
         self.level()?;
         let has_percent = self.device.join(OVERDRIVE_PCT).exists();
         let percent = has_percent.then(|| self.step(OVERDRIVE_PCT, "0"));
@@ -299,32 +315,36 @@ impl ClockControl for AmdClocks {
         Ok(Plan { forward: percent.into_iter().chain([level]).collect(), ..Plan::default() })
     }
 
+    fn place(&self, step: &Step) -> String {
+        self.device.join(&step.target).display().to_string()
+    }
+
     fn apply(&mut self, step: &Step) -> Result<(), ClockError> {
-        let path = Path::new(&step.target);
-        let is_ours = WRITTEN.iter().any(|name| path == self.device.join(name));
-        if !is_ours {
+        if !WRITTEN.contains(&step.target.as_str()) {
             // Steps may come from a journal, and are checked where they enter.
             return Err(ClockError::Wrong(format!("{} holds no clocks of this GPU", step.target)));
         }
+        self.look_up()?;
         // Never made, and written in one call: a sysfs file takes a call as a command.
         let written = OpenOptions::new()
             .write(true)
             .truncate(true)
-            .open(path)
+            .open(self.device.join(&step.target))
             .and_then(|mut file| file.write_all(step.text.as_bytes()));
-        match written.map_err(|error| refusal(step, error)) {
+        match written.map_err(|error| refusal(self.place(step), step, error)) {
             // Drivers that know no overdrive in per cent have the file and refuse it.
-            Err(ClockError::Refused { .. }) if path.ends_with(OVERDRIVE_PCT) => Ok(()),
+            Err(ClockError::Refused { .. }) if step.target == OVERDRIVE_PCT => Ok(()),
             written => written,
         }
     }
 
     fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError> {
-        let level = steps.iter().rev().find(|step| Path::new(&step.target).ends_with(LEVEL));
+        self.look_up()?;
+        let level = steps.iter().rev().find(|step| step.target == LEVEL);
         if let Some(step) = level {
             let seen = self.read(LEVEL)?;
             if seen != step.text {
-                return Err(no_effect(step, seen));
+                return Err(self.no_effect(step, seen));
             }
             if seen != Level::Manual.as_str() && seen != Level::PerfDeterminism.as_str() {
                 // Other levels have bounds of their own.
@@ -336,7 +356,7 @@ impl ClockControl for AmdClocks {
             let asked = steps.iter().rev().find(|step| step.text.starts_with(bound));
             let seen = format!("{bound}{seen}");
             if let Some(step) = asked.filter(|step| step.text.trim_end() != seen) {
-                return Err(no_effect(step, seen));
+                return Err(self.no_effect(step, seen));
             }
         }
         Ok(())
@@ -391,12 +411,7 @@ fn within(mhz: u32, (low, high): (u32, u32), what: &str) -> Result<(), ClockErro
     Err(ClockError::Wrong(format!("a {what} of {mhz} MHz is out of range: {low} to {high} MHz")))
 }
 
-fn no_effect(step: &Step, seen: String) -> ClockError {
-    ClockError::NoEffect { target: step.target.clone(), asked: step.text.trim_end().to_owned(), seen }
-}
-
-fn refusal(step: &Step, source: io::Error) -> ClockError {
-    let target = step.target.clone();
+fn refusal(target: String, step: &Step, source: io::Error) -> ClockError {
     match source.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
             let remedy = "this needs root, or a udev rule that lets your group write this file".to_owned();

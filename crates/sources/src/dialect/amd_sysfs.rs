@@ -18,6 +18,7 @@ mod sleep;
 mod table;
 mod topology;
 
+pub(crate) use card::address;
 pub use card::{Card, cards};
 pub use parse::{
     BadPages, DpmIndex, DpmLevel, ErrCount, PcieLink, Uevent, dpm_levels, is_pci_address, parse_bad_pages,

@@ -195,7 +195,7 @@ impl Shared {
 
     fn card(&self, device: PathBuf, name: String) -> Option<Card> {
         let uevent = read_text(&device.join("uevent")).unwrap_or_default();
-        let Uevent { driver, pci_id, slot } = parse::parse_uevent(&uevent);
+        let Uevent { driver, pci_id, .. } = parse::parse_uevent(&uevent);
         let hex = |file: &str| read_text(&device.join(file)).as_deref().and_then(parse::parse_hex);
         let vendor = hex("vendor").or(pci_id.map(|(vendor, _)| vendor));
         // A capture may lack both; its hardware monitor says whose it is.
@@ -211,7 +211,7 @@ impl Shared {
         let words = || device_id.map_or_else(|| "AMD GPU".to_owned(), |id| format!("AMD GPU 0x{id:04x}"));
         Some(Card {
             index: 0,
-            pci: slot.map(str::to_lowercase).or_else(|| address_of(&device)),
+            pci: address(&device),
             device_id,
             driver: driver.map(str::to_owned).or_else(|| link_name(&device.join("driver"))),
             driver_version: self.driver_version.clone(),
@@ -240,7 +240,12 @@ fn is_unique_id(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) && text.bytes().any(|b| b != b'0')
 }
 
-/// PCI address by where the device folder really is.
+/// PCI address of what has this device folder now, as the kernel says, else by where the folder really is.
+pub(crate) fn address(device: &Path) -> Option<String> {
+    let uevent = read_text(&device.join("uevent")).unwrap_or_default();
+    parse::parse_uevent(&uevent).slot.map(str::to_lowercase).or_else(|| address_of(device))
+}
+
 fn address_of(device: &Path) -> Option<String> {
     let real = device.canonicalize().ok()?;
     let name = real.file_name().and_then(OsStr::to_str).filter(|name| parse::is_pci_address(name))?;
