@@ -4,26 +4,13 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gpuvitals_core::Histogram;
+
 use crate::dto::GatewayStats;
 use crate::route::PATHS;
 
 /// Statuses with a line of their own; anything else is `other`.
 const STATUSES: [u16; 11] = [200, 204, 304, 400, 404, 405, 413, 429, 500, 503, 504];
-/// Upper bounds of the latency buckets: microseconds and their spelling in seconds.
-const BOUNDS: [(u64, &str); 12] = [
-    (250, "0.00025"),
-    (500, "0.0005"),
-    (1_000, "0.001"),
-    (2_500, "0.0025"),
-    (5_000, "0.005"),
-    (10_000, "0.01"),
-    (20_000, "0.02"),
-    (50_000, "0.05"),
-    (100_000, "0.1"),
-    (500_000, "0.5"),
-    (2_000_000, "2"),
-    (10_000_000, "10"),
-];
 /// What the page's files and unknown paths are counted under.
 const OTHER: &str = "other";
 
@@ -39,8 +26,7 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct RouteMeter {
     statuses: [AtomicU64; STATUSES.len() + 1],
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
+    took: Histogram,
 }
 
 fn grow(counter: Option<&AtomicU64>, by: u64) {
@@ -59,12 +45,9 @@ impl Meter {
         let place =
             path.and_then(|path| PATHS.iter().position(|known| *known == path)).unwrap_or(PATHS.len());
         let Some(route) = self.routes.get(place) else { return };
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
-        let bucket = BOUNDS.iter().position(|(bound, _)| micros <= *bound).unwrap_or(BOUNDS.len());
         grow(route.statuses.get(status), 1);
-        grow(route.buckets.get(bucket), 1);
-        grow(Some(&route.micros), micros);
+        route.took.observe(took);
     }
 
     /// An answer came from the cache.
@@ -131,19 +114,7 @@ impl Meter {
         }
         family(text, LATENCY, "histogram", "Time from the request to the head of the answer.")?;
         for (name, route) in self.asked() {
-            let mut sum = 0;
-            for (bound, count) in BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]).zip(&route.buckets) {
-                sum += read(count);
-                writeln!(text, "{LATENCY}_bucket{{route=\"{name}\",le=\"{bound}\"}} {sum}")?;
-            }
-            let micros = read(&route.micros);
-            writeln!(
-                text,
-                "{LATENCY}_sum{{route=\"{name}\"}} {}.{:06}",
-                micros / 1_000_000,
-                micros % 1_000_000
-            )?;
-            writeln!(text, "{LATENCY}_count{{route=\"{name}\"}} {sum}")?;
+            route.took.write(text, LATENCY, &format!("route=\"{name}\""))?;
         }
         Ok(())
     }

@@ -4,9 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde_json::Value;
 
-use crate::config::{Override, SourceKind, Times};
+use crate::config::{Override, SourceKind, Times, overrides, word};
 use crate::sampling::MachineFlags;
 
 /// What are my GPUs doing?
@@ -168,23 +167,20 @@ impl Up {
             set.push(("source.kind", "csv".into()));
             set.push(("source.csv", file.as_str().into()));
         }
-        let source = self.source.and_then(|kind| kind.to_possible_value()).map(|v| Value::from(v.get_name()));
-        let times = self.times.and_then(|times| times.to_possible_value()).map(|v| Value::from(v.get_name()));
-        let optional = [
-            ("source.kind", source),
-            ("source.times", times),
-            ("source.speed", self.speed.map(Value::from)),
-            ("source.rate", self.rate.map(Value::from)),
-            ("source.loop", self.looped.then_some(Value::Bool(true))),
-            ("source.gpus", self.gpus.map(Value::from)),
-            ("source.hosts", self.hosts.map(Value::from)),
-            ("source.seed", self.seed.map(Value::from)),
-            ("source.interval", self.interval.as_deref().map(Value::from)),
-            ("store.dir", self.data_dir.as_ref().map(|dir| dir.to_string_lossy().into_owned().into())),
-            ("api.listen", self.listen.map(|address| address.to_string().into())),
-            ("api.port", self.port.map(Value::from)),
-        ];
-        set.extend(optional.into_iter().filter_map(|(path, value)| Some((path, value?))));
+        set.extend(overrides([
+            ("source.kind", &word(self.source)),
+            ("source.times", &word(self.times)),
+            ("source.speed", &self.speed),
+            ("source.rate", &self.rate),
+            ("source.loop", &self.looped),
+            ("source.gpus", &self.gpus),
+            ("source.hosts", &self.hosts),
+            ("source.seed", &self.seed),
+            ("source.interval", &self.interval),
+            ("store.dir", &self.data_dir),
+            ("api.listen", &self.listen),
+            ("api.port", &self.port),
+        ]));
         set
     }
 }

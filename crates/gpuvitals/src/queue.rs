@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
 
-use crate::config::{Config, Override};
+use crate::config::{Config, Override, overrides};
 use crate::failure::Failure;
 use admin::Admin;
 
@@ -140,15 +140,13 @@ impl From {
 impl QueueCommand {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.to_string_lossy().into_owned());
-        let optional = [
-            ("message_queue.address", self.url.clone()),
-            ("message_queue.token_file", path(&self.token_file)),
-            ("message_queue.ca", path(&self.ca)),
-            ("message_queue.client_cert", path(&self.client_cert)),
-            ("message_queue.client_key", path(&self.client_key)),
-        ];
-        optional.into_iter().filter_map(|(path, value)| Some((path, value?.into()))).collect()
+        overrides([
+            ("message_queue.address", &self.url),
+            ("message_queue.token_file", &self.token_file),
+            ("message_queue.ca", &self.ca),
+            ("message_queue.client_cert", &self.client_cert),
+            ("message_queue.client_key", &self.client_key),
+        ])
     }
 }
 

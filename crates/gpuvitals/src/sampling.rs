@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::clock;
-use crate::config::Override;
+use crate::config::{Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::quantity::deserialize_duration;
 
@@ -102,19 +102,15 @@ pub(crate) struct MachineFlags {
 impl MachineFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.to_string_lossy()));
         let names = self.drivers.iter().filter_map(ValueEnum::to_possible_value);
         let drivers: Vec<Value> = names.map(|name| name.get_name().into()).collect();
-        [
-            ("sampling.drivers", (!drivers.is_empty()).then_some(Value::Array(drivers))),
-            ("sampling.sysfs", path(&self.sysfs)),
-            ("sampling.procfs", path(&self.procfs)),
-            ("sampling.dev", path(&self.dev)),
-            ("sampling.node", self.node.as_deref().map(Value::from)),
-        ]
-        .into_iter()
-        .filter_map(|(path, value)| Some((path, value?)))
-        .collect()
+        overrides([
+            ("sampling.drivers", &(!drivers.is_empty()).then_some(Value::Array(drivers))),
+            ("sampling.sysfs", &self.sysfs),
+            ("sampling.procfs", &self.procfs),
+            ("sampling.dev", &self.dev),
+            ("sampling.node", &self.node),
+        ])
     }
 }
 

@@ -1,48 +1,22 @@
 //! The real program with a stand-in for NVIDIA's library, named by the environment.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-struct Library {
-    dir: tempfile::TempDir,
-}
+#[path = "common/library.rs"]
+mod library;
 
-impl Library {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sources/tests/nvml/stub.c");
-        let library = dir.path().join("libnvidia-ml.so");
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let made = Command::new(compiler)
-            .args(["-shared", "-fPIC", "-o"])
-            .arg(library)
-            .arg(source)
-            .arg("-ldl")
-            .status()
-            .unwrap();
-        assert!(made.success());
-        Self { dir }
-    }
+use library::Library;
 
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("libnvidia-ml.so")
-    }
-
-    fn says(&self, lines: &[&str]) {
-        std::fs::write(self.dir.path().join("libnvidia-ml.so.state"), lines.join("\n") + "\n").unwrap();
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
-            .args(arguments)
-            .env("GPUVITALS_NVML_LIBRARY", self.path())
-            .env("RUNTIME_DIRECTORY", self.dir.path().join("run"))
-            .output()
-            .unwrap()
-    }
+fn run(library: &Library, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+        .args(arguments)
+        .env("GPUVITALS_NVML_LIBRARY", library.path())
+        .env("RUNTIME_DIRECTORY", library.path().with_file_name("run"))
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -53,7 +27,7 @@ fn text(bytes: &[u8]) -> String {
 fn sample_gives_rows_of_the_library_that_the_environment_names() {
     let library = Library::new();
     library.says(&["1.field.186 99500"]);
-    let sampled = library.run(&["sample", "--driver", "nvml", "--format", "jsonl", "--count", "1"]);
+    let sampled = run(&library, &["sample", "--driver", "nvml", "--format", "jsonl", "--count", "1"]);
     assert!(sampled.status.success(), "{}", text(&sampled.stderr));
     assert!(!text(&sampled.stderr).contains("GPUVITALS_NVML_LIBRARY"), "no stranger among variables");
     let mut powers: Vec<(i64, f64)> = text(&sampled.stdout)
@@ -69,10 +43,10 @@ fn sample_gives_rows_of_the_library_that_the_environment_names() {
 fn doctor_times_the_calls_and_says_what_keeps_the_library_from_starting() {
     let library = Library::new();
     library.says(&["count 1"]);
-    let measured = text(&library.run(&["doctor", "--measure", "--driver", "nvml"]).stdout);
+    let measured = text(&run(&library, &["doctor", "--measure", "--driver", "nvml"]).stdout);
     assert!(measured.contains("compute contexts: "), "{measured}");
     library.says(&["ret.nvmlInit_v2 18"]);
-    let refused = library.run(&["doctor", "--driver", "nvml"]);
+    let refused = run(&library, &["doctor", "--driver", "nvml"]);
     assert_eq!(refused.status.code(), Some(69));
     assert!(text(&refused.stdout).contains("different driver versions"), "{}", text(&refused.stdout));
 }
@@ -81,13 +55,13 @@ fn doctor_times_the_calls_and_says_what_keeps_the_library_from_starting() {
 fn a_lock_without_the_right_ends_with_the_code_of_a_missing_right() {
     let library = Library::new();
     library.says(&["ret.nvmlDeviceSetGpuLockedClocks 4"]);
-    let locked = library.run(&["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "true"]);
+    let locked = run(&library, &["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "true"]);
     assert_eq!(locked.status.code(), Some(77), "{}", text(&locked.stderr));
     library.says(&["clock.0 1980"]);
     let locked =
-        library.run(&["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "sh", "-c", "exit 3"]);
+        run(&library, &["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "sh", "-c", "exit 3"]);
     assert_eq!(locked.status.code(), Some(3), "{}", text(&locked.stderr));
-    let calls = std::fs::read_to_string(library.dir.path().join("libnvidia-ml.so.calls")).unwrap();
+    let calls = std::fs::read_to_string(library.path().with_extension("so.calls")).unwrap();
     assert!(
         calls.contains("gpu_clocks=1980..1980 1") && calls.contains("nvmlDeviceResetGpuLockedClocks 1"),
         "{calls}"

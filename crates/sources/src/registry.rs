@@ -4,9 +4,10 @@
 //! on its own worker.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
-use crate::machine::Machine;
+use crate::machine::{Machine, find_tool};
 use crate::probe::{Driver, Probe};
 use crate::processes::{self, ProcessTable};
 
@@ -22,6 +23,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// No device, and why.
+    pub(crate) fn none(finding: Finding) -> Self {
+        Self { findings: vec![finding], ..Self::default() }
+    }
+
     fn add(&mut self, other: Self) {
         self.probes.extend(other.probes);
         self.processes.extend(other.processes);
@@ -83,6 +89,23 @@ impl Finding {
         self.remedy = Some(remedy.into());
         self
     }
+}
+
+/// The first of these programs that is installed, for a driver path that asks a tool, or why there is none to ask.
+pub(crate) fn tool(
+    machine: &Machine,
+    driver: Driver,
+    programs: &[&str],
+    package: &str,
+) -> Result<PathBuf, Finding> {
+    let note = |text: &str| Finding::new(Verdict::Note, driver.as_str(), text);
+    if machine.is_captured() {
+        return Err(note(
+            "asks the kernel of this machine, whatever files are given; not used for a captured tree",
+        ));
+    }
+    let found = programs.iter().find_map(|name| find_tool(name));
+    found.ok_or_else(|| note("the command is not installed").remedy(package))
 }
 
 /// Finds the devices of a machine. Of each vendor the first way that finds any is taken, cheapest first; with `forced`

@@ -328,6 +328,9 @@ fn steps_reach_their_gpu_under_whatever_number_its_card_has() {
     copy(&other, &renumbered);
     fs::write(renumbered.join("device").join(LEVEL), "low").unwrap();
     let error = held.give_back().unwrap_err();
-    assert!(matches!(error, ClockError::Gone(_)) && error.to_string().contains("nothing was written"), "{error}");
+    assert!(
+        matches!(error, ClockError::Gone(_)) && error.to_string().contains("nothing was written"),
+        "{error}"
+    );
     assert_eq!(level_of(&renumbered), "low");
 }

@@ -9,9 +9,8 @@ use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
 use gpuvitals_queue::spool::LIMIT_MIN;
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::config::Override;
+use crate::config::{Override, overrides, word};
 use crate::failure::{Exit, Failure};
 use crate::quantity::{deserialize_bytes, deserialize_duration, deserialize_word};
 use crate::sampling::MachineFlags;
@@ -243,31 +242,25 @@ pub(crate) struct AgentFlags {
 impl AgentFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        fn name<E: ValueEnum>(value: Option<E>) -> Option<Value> {
-            value.and_then(|v| v.to_possible_value()).map(|v| Value::from(v.get_name()))
-        }
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.to_string_lossy()));
-        let text = |text: &Option<String>| text.as_deref().map(Value::from);
         let mut set = self.machine.overrides();
-        let optional = [
-            ("sampling.rate", self.rate.map(Value::from)),
-            ("sampling.system_rate", self.system_rate.map(Value::from)),
-            ("agent.listen", self.listen.map(|address| address.to_string().into())),
-            ("agent.port", self.port.map(Value::from)),
-            ("agent.metrics_path", text(&self.path)),
-            ("agent.interval", text(&self.interval)),
-            ("agent.metrics", name(self.metrics)),
-            ("agent.compat", name(self.compat)),
-            ("agent.tls_cert", path(&self.tls_cert)),
-            ("agent.tls_key", path(&self.tls_key)),
-            ("agent.tls_client_ca", path(&self.tls_client_ca)),
-            ("agent.basic_auth_file", path(&self.basic_auth_file)),
-            ("message_queue.address", text(&self.queue)),
-            ("message_queue.topic", text(&self.topic)),
-            ("agent.spool_dir", path(&self.spool_dir)),
-            ("agent.require_gpus", self.require_gpus.then_some(Value::Bool(true))),
-        ];
-        set.extend(optional.into_iter().filter_map(|(path, value)| Some((path, value?))));
+        set.extend(overrides([
+            ("sampling.rate", &self.rate),
+            ("sampling.system_rate", &self.system_rate),
+            ("agent.listen", &self.listen),
+            ("agent.port", &self.port),
+            ("agent.metrics_path", &self.path),
+            ("agent.interval", &self.interval),
+            ("agent.metrics", &word(self.metrics)),
+            ("agent.compat", &word(self.compat)),
+            ("agent.tls_cert", &self.tls_cert),
+            ("agent.tls_key", &self.tls_key),
+            ("agent.tls_client_ca", &self.tls_client_ca),
+            ("agent.basic_auth_file", &self.basic_auth_file),
+            ("message_queue.address", &self.queue),
+            ("message_queue.topic", &self.topic),
+            ("agent.spool_dir", &self.spool_dir),
+            ("agent.require_gpus", &self.require_gpus),
+        ]));
         set
     }
 }
@@ -297,6 +290,8 @@ pub(crate) fn environment(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::config::Layers;
 

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use serde_json::Value;
+use clap::Args;
 
-use crate::config::{Durability, Override, WhenFull};
+use crate::config::{Durability, Override, WhenFull, overrides, word};
 
 /// `gpuvitals broker`
 #[derive(Debug, Args)]
@@ -67,30 +66,24 @@ pub(crate) struct BrokerFlags {
 impl BrokerFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        fn name<E: ValueEnum>(value: Option<E>) -> Option<Value> {
-            value.and_then(|v| v.to_possible_value()).map(|v| Value::from(v.get_name()))
-        }
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| Value::from(p.to_string_lossy()));
-        let text = |text: &Option<String>| text.as_deref().map(Value::from);
         let persistence = self.persistence.or(self.persistence_path.is_some().then_some(true));
-        let optional = [
-            ("broker.listen", self.listen.map(|address| address.to_string().into())),
-            ("broker.port", self.port.map(Value::from)),
-            ("broker.grpc_port", self.grpc_port.map(Value::from)),
-            ("broker.persistence", persistence.map(Value::from)),
-            ("broker.persistence_path", path(&self.persistence_path)),
-            ("broker.durability", name(self.durability)),
-            ("broker.ack_timeout", text(&self.ack_timeout)),
-            ("broker.max_retries", self.max_retries.map(Value::from)),
-            ("broker.messages_max", self.messages_max.map(Value::from)),
-            ("broker.bytes_max", text(&self.bytes_max)),
-            ("broker.when_full", name(self.when_full)),
-            ("broker.connections_max", self.connections_max.map(Value::from)),
-            ("broker.tls_cert", path(&self.tls_cert)),
-            ("broker.tls_key", path(&self.tls_key)),
-            ("broker.tls_client_ca", path(&self.tls_client_ca)),
-            ("broker.token_file", path(&self.token_file)),
-        ];
-        optional.into_iter().filter_map(|(path, value)| Some((path, value?))).collect()
+        overrides([
+            ("broker.listen", &self.listen),
+            ("broker.port", &self.port),
+            ("broker.grpc_port", &self.grpc_port),
+            ("broker.persistence", &persistence),
+            ("broker.persistence_path", &self.persistence_path),
+            ("broker.durability", &word(self.durability)),
+            ("broker.ack_timeout", &self.ack_timeout),
+            ("broker.max_retries", &self.max_retries),
+            ("broker.messages_max", &self.messages_max),
+            ("broker.bytes_max", &self.bytes_max),
+            ("broker.when_full", &word(self.when_full)),
+            ("broker.connections_max", &self.connections_max),
+            ("broker.tls_cert", &self.tls_cert),
+            ("broker.tls_key", &self.tls_key),
+            ("broker.tls_client_ca", &self.tls_client_ca),
+            ("broker.token_file", &self.token_file),
+        ])
     }
 }

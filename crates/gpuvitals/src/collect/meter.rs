@@ -2,58 +2,13 @@
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use gpuvitals_core::Status;
 use gpuvitals_store::StoreStats;
 
 use super::Progress;
 
-/// Upper bounds of the latency buckets: microseconds and their spelling in seconds.
-const BOUNDS: [(u64, &str); 10] = [
-    (250, "0.00025"),
-    (500, "0.0005"),
-    (1_000, "0.001"),
-    (2_500, "0.0025"),
-    (5_000, "0.005"),
-    (10_000, "0.01"),
-    (25_000, "0.025"),
-    (100_000, "0.1"),
-    (1_000_000, "1"),
-    (10_000_000, "10"),
-];
-
 const LATENCY: &str = "gpuvitals_collector_store_duration_seconds";
-
-/// How long things took, in buckets.
-#[derive(Debug, Default)]
-pub(crate) struct Latency {
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
-}
-
-impl Latency {
-    /// Something took this long.
-    pub(super) fn observe(&self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let place = BOUNDS.iter().position(|(bound, _)| micros <= *bound).unwrap_or(BOUNDS.len());
-        if let Some(bucket) = self.buckets.get(place) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        let mut sum = 0;
-        for (bound, count) in BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]).zip(&self.buckets) {
-            sum += count.load(Ordering::Relaxed);
-            writeln!(text, "{LATENCY}_bucket{{le=\"{bound}\"}} {sum}")?;
-        }
-        let micros = self.micros.load(Ordering::Relaxed);
-        writeln!(text, "{LATENCY}_sum {}.{:06}", micros / 1_000_000, micros % 1_000_000)?;
-        writeln!(text, "{LATENCY}_count {sum}")
-    }
-}
 
 /// Prometheus text.
 pub(super) fn render(progress: &Progress, store: &StoreStats, workers: usize) -> String {
@@ -107,11 +62,13 @@ fn write(text: &mut String, progress: &Progress, store: &StoreStats, workers: us
         text,
         "# HELP {LATENCY} Time until rows that came together were durable.\n# TYPE {LATENCY} histogram"
     )?;
-    progress.latency.write(text)
+    progress.latency.write(text, LATENCY, "")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

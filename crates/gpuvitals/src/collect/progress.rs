@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::{Health, Status};
+use gpuvitals_core::{Health, Histogram, Status};
 use gpuvitals_queue::link::Away;
 use tokio::sync::watch;
 
-use super::meter::Latency;
 use crate::clock;
 
 /// What the collector did so far, and how it is.
@@ -23,7 +22,7 @@ pub(crate) struct Progress {
     /// Tries to store that failed.
     pub store_failures: AtomicU64,
     /// Time until rows that came together were durable.
-    pub latency: Latency,
+    pub latency: Histogram,
     health: Mutex<Health>,
     /// Whether each worker reaches the queue.
     ways: Mutex<Vec<watch::Receiver<Away>>>,
@@ -40,7 +39,7 @@ impl Progress {
             rows_future: AtomicU64::new(0),
             messages_refused: AtomicU64::new(0),
             store_failures: AtomicU64::new(0),
-            latency: Latency::default(),
+            latency: Histogram::default(),
             health: Mutex::new(Health::healthy(clock::now_ns())),
             ways: Mutex::default(),
             reach: Mutex::new(Health::healthy(clock::now_ns())),

@@ -10,7 +10,7 @@ use gpuvitals_store::StoreConfig;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::{self, Override};
+use crate::config::{self, Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::quantity::deserialize_bytes;
 
@@ -129,17 +129,16 @@ impl CollectFlags {
     pub(crate) fn overrides(&self) -> Vec<Override> {
         // The queue of this machine, whatever the file says.
         let here = self.broker_port.map(|_| "inproc:");
-        let optional = [
-            ("collector.worker_count", self.workers.map(Value::from)),
-            ("store.dir", self.data_dir.as_ref().map(|dir| dir.to_string_lossy().into_owned().into())),
-            ("collector.max_entries", self.max_entries.map(Value::from)),
-            ("collector.checkpoint", self.checkpoint.map(Value::from)),
-            ("collector.api_port", self.api_port.map(Value::from)),
-            ("message_queue.address", self.mq_url.as_deref().or(here).map(Value::from)),
-            ("broker.port", self.broker_port.map(Value::from)),
-            ("message_queue.topic", self.topic.as_deref().map(Value::from)),
-            ("collector.group", self.group.as_deref().map(Value::from)),
-        ];
-        optional.into_iter().filter_map(|(path, value)| Some((path, value?))).collect()
+        overrides([
+            ("collector.worker_count", &self.workers),
+            ("store.dir", &self.data_dir),
+            ("collector.max_entries", &self.max_entries),
+            ("collector.checkpoint", &self.checkpoint),
+            ("collector.api_port", &self.api_port),
+            ("message_queue.address", &self.mq_url.as_deref().or(here).map(Value::from)),
+            ("broker.port", &self.broker_port),
+            ("message_queue.topic", &self.topic),
+            ("collector.group", &self.group),
+        ])
     }
 }

@@ -3,6 +3,7 @@
 //! The defaults are the list of what can be set: a key that is not in them is refused with the nearest one that
 //! is, and the name of a key's environment variable is its path in capitals.
 
+mod flags;
 mod layers;
 mod queue;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use gpuvitals_queue::link::{QueueUrl, Scheme};
 use serde::Deserialize;
 
+pub(crate) use flags::{overrides, word};
 pub(crate) use layers::{Layers, Override};
 pub(crate) use queue::{Broker, Durability, MessageQueue, WhenFull};
 

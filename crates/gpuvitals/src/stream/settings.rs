@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::config::{Override, Times};
+use crate::config::{Override, Times, overrides, word};
 use crate::failure::{Exit, Failure};
 use crate::quantity::deserialize_duration;
 
@@ -135,21 +134,19 @@ impl StreamFlags {
                 "--rate is for recorded times; with --times now rows come as they were recorded, --speed times faster",
             ));
         }
-        let name = |value: Option<clap::builder::PossibleValue>| value.map(|v| Value::from(v.get_name()));
-        let optional = [
-            ("stream.csv", self.csv.as_deref().map(Value::from)),
-            ("stream.workers", self.workers.map(Value::from)),
-            ("stream.rate", self.rate.map(Value::from)),
-            ("stream.duration", self.duration.as_deref().map(Value::from)),
-            ("message_queue.address", self.mq_url.as_deref().map(Value::from)),
-            ("message_queue.topic", self.topic.as_deref().map(Value::from)),
-            ("stream.batch_size", self.batch_size.map(Value::from)),
-            ("stream.times", name(self.times.and_then(|times| times.to_possible_value()))),
-            ("stream.speed", self.speed.map(Value::from)),
-            ("stream.once", self.once.then_some(Value::Bool(true))),
-            ("stream.format", name(self.format.and_then(|format| format.to_possible_value()))),
-        ];
-        Ok(optional.into_iter().filter_map(|(path, value)| Some((path, value?))).collect())
+        Ok(overrides([
+            ("stream.csv", &self.csv),
+            ("stream.workers", &self.workers),
+            ("stream.rate", &self.rate),
+            ("stream.duration", &self.duration),
+            ("message_queue.address", &self.mq_url),
+            ("message_queue.topic", &self.topic),
+            ("stream.batch_size", &self.batch_size),
+            ("stream.times", &word(self.times)),
+            ("stream.speed", &self.speed),
+            ("stream.once", &self.once),
+            ("stream.format", &word(self.format)),
+        ]))
     }
 }
 

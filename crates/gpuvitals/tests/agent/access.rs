@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::authority::Authority;
 use super::node::Node;
-use super::process::{curl, gpuvitals};
+use super::process::curl;
+use super::program::gpuvitals;
 
 #[test]
 fn only_clients_with_certificate_and_login_read_the_metrics() {
@@ -56,9 +57,10 @@ fn only_clients_with_certificate_and_login_read_the_metrics() {
 
     let text = get("/metrics", &[&trust, &shown, &login]).text().to_owned();
     assert!(text.contains("\ngpuvitals_requests_refused_total 4\n"), "{text}");
-    agent.signal("HUP");
+    agent.process.signal("HUP");
     agent.logged("the configuration was reloaded");
-    assert!(!agent.log_text().contains("s3cret"), "a secret is in the log");
+    let (_, log) = agent.process.terminated();
+    assert!(!log.contains("s3cret"), "a secret is in the log");
 }
 
 #[test]

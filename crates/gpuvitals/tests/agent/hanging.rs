@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::library::Library;
 use super::node::{Node, RX580, VEGA56, series};
 use super::process::value;
 
@@ -69,9 +70,28 @@ fn a_gpu_that_hangs_is_shown_as_such_and_comes_back() {
 fn a_gpu_that_hangs_does_not_hold_up_the_end() {
     let node = Node::new();
     let _sensor = hang(&node);
-    let mut agent = node.agent(&[]);
+    let agent = node.agent(&[]);
     agent.logged("does not answer");
-    agent.signal("TERM");
+    agent.process.signal("TERM");
     assert_eq!(agent.logged("left behind")["gpu"], RX580);
-    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    assert_eq!(agent.process.ended().0, Some(0));
+}
+
+#[test]
+fn a_gpu_that_was_lost_when_the_agent_started_is_shown_and_comes_back() {
+    let (node, library) = (Node::new(), Library::new());
+    library.says(&["1.lost 15"]);
+    let path = library.path();
+    let agent = node.agent_in(&["--rate", "20"], &[("GPUVITALS_NVML_LIBRARY", path.to_str().unwrap())]);
+    let up = |key: &str| format!("gpu_up{{gpu=\"1\",uuid=\"{key}\",vendor=\"nvidia\"}} ");
+    let sick = up("n1:gpu1");
+    let reason = sick.replace("gpu_up{", "gpu_down_reason{reason=\"gone\",");
+    let text = agent.until("the reason", |text| value(text, &reason) == Some(1.0));
+    assert_eq!(value(&text, &sick), Some(0.0), "{text}");
+    // A GPU that is lost does not hold up the others.
+    agent.until("readiness", |_| agent.get("/readyz", &[]).status == 200);
+    library.says(&[]);
+    let well = up("GPU-5fd4f087-86f3-7a43-b711-4771313afc51");
+    let text = agent.until("the GPU", |text| value(text, &well) == Some(1.0));
+    assert!(!text.contains("n1:gpu1"), "{text}");
 }

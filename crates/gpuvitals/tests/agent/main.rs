@@ -9,11 +9,16 @@
 )]
 
 mod access;
+#[path = "../common/authority.rs"]
 mod authority;
 mod hanging;
+#[path = "../common/library.rs"]
+mod library;
 mod node;
 mod owners;
 mod process;
+#[path = "../common/program.rs"]
+mod program;
 mod prometheus;
 mod publishing;
 mod queue;

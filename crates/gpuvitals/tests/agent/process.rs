@@ -1,28 +1,18 @@
 //! A real `gpuvitals agent` on a free port.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longest wait for something that comes by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use super::program::{Process, gpuvitals};
 
 pub(crate) struct Agent {
-    pub child: Child,
+    pub process: Process,
     /// `http://127.0.0.1:1234/metrics`.
     pub url: String,
-    log: Arc<Log>,
-}
-
-#[derive(Default)]
-struct Log {
-    lines: Mutex<Vec<Value>>,
-    came: Condvar,
 }
 
 /// What curl got.
@@ -44,12 +34,6 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path).canonicalize().unwrap()
 }
 
-pub(crate) fn gpuvitals() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command
-}
-
 impl Agent {
     /// Starts it on a free port and waits for the line that names its address.
     pub(crate) fn start(arguments: &[&str]) -> Self {
@@ -58,48 +42,21 @@ impl Agent {
 
     /// The same with an environment.
     pub(crate) fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = gpuvitals()
+        let mut command = gpuvitals();
+        command
             .args(["agent", "--node", "n1", "--log-level", "debug"])
             .args(arguments)
             .env("EXPORTER_PORT", "0")
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let log = Arc::new(Log::default());
-        let reader = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in lines {
-                let line =
-                    serde_json::from_str(&line.unwrap()).expect("every line of a machine's log is JSON");
-                reader.lines.lock().unwrap().push(line);
-                reader.came.notify_all();
-            }
-        });
-        let mut agent = Self { child, url: String::new(), log };
+            .envs(environment.iter().copied());
+        let mut agent = Self { process: Process::start(&mut command), url: String::new() };
         let line = agent.logged("metrics: http");
         line["message"].as_str().unwrap().trim_start_matches("metrics: ").clone_into(&mut agent.url);
         agent
     }
 
-    /// Waits for a log line whose message holds these words.
+    /// Waits for a log line with these words.
     pub(crate) fn logged(&self, words: &str) -> Value {
-        let find = |lines: &[Value]| {
-            let is = |line: &&Value| line["message"].as_str().is_some_and(|message| message.contains(words));
-            lines.iter().find(is).cloned()
-        };
-        let lines = self.log.lines.lock().unwrap();
-        let (lines, _) =
-            self.log.came.wait_timeout_while(lines, PATIENCE, |lines| find(lines).is_none()).unwrap();
-        find(&lines).unwrap_or_else(|| panic!("{words:?} was never logged: {lines:#?}"))
-    }
-
-    /// Everything that was logged so far.
-    pub(crate) fn log_text(&self) -> String {
-        format!("{:?}", self.log.lines.lock().unwrap())
+        serde_json::from_str(&self.process.says(words)).expect("every line of a machine's log is JSON")
     }
 
     /// The URL of another path.
@@ -133,24 +90,9 @@ impl Agent {
         panic!("{what} never came; last scrape:\n{text}");
     }
 
-    /// A signal by name.
-    pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
     /// SIGTERM; gives the exit code.
-    pub(crate) fn terminate(mut self) -> Option<i32> {
-        self.signal("TERM");
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
-        let _ended_before = self.child.kill();
-        let _reaped_before = self.child.wait();
+    pub(crate) fn terminate(self) -> Option<i32> {
+        self.process.terminated().0
     }
 }
 

@@ -72,17 +72,16 @@ fn what_a_killed_agent_had_spooled_is_sent_by_the_next_one() {
     let (node, mut queue) = (Node::new(), TestQueue::away());
     let directory = node.path("spool");
     let spool = ["--spool-dir", directory.to_str().unwrap()];
-    let mut first = agent(&node, &queue.url(), &spool);
+    let first = agent(&node, &queue.url(), &spool);
     let text = first.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 200.0);
     let spooled = figure(&text, "gpuvitals_spool_rows");
-    let rejected = super::process::gpuvitals()
+    let rejected = super::program::gpuvitals()
         .args(["agent", "--port", "0", "--queue", &queue.url()])
         .args(spool)
         .output()
         .unwrap();
     assert_eq!(rejected.status.code(), Some(69), "a directory is one agent's");
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
+    first.process.kill();
     queue.come();
     let second = agent(&node, &queue.url(), &spool);
     let started = figure(&second.scrape(), "process_start_time_seconds");

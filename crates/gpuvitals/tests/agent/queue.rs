@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::process::PATIENCE;
+use super::program::PATIENCE;
 
 const TOPIC: &str = "gpu-telemetry";
 

@@ -18,17 +18,17 @@ fn new_settings_come_into_force_and_wrong_ones_do_not() {
     assert!(!basic.contains(&average) && !basic.contains(dcgm), "{basic}");
 
     node.write("gpuvitals.yaml", "agent:\n  metrics: all\n  compat: dcgm\n  listen: 127.0.0.2\n");
-    agent.signal("HUP");
+    agent.process.signal("HUP");
     agent.until("more series", |text| text.contains(&average) && text.contains(dcgm));
     assert_eq!(agent.logged("only a restart")["setting"], "agent.listen");
 
     for wrong in ["agent:\n  metrics: everything\n", "agent: [\n", "agent:\n  metrix: all\n"] {
         node.write("gpuvitals.yaml", wrong);
-        agent.signal("HUP");
+        agent.process.signal("HUP");
         let text = agent.until("a failed reload", |text| value(text, SUCCESSFUL) == Some(0.0));
         assert!(text.contains(&average), "the old settings stay in force");
         node.write("gpuvitals.yaml", "agent:\n  metrics: all\n  compat: dcgm\n");
-        agent.signal("HUP");
+        agent.process.signal("HUP");
         agent.until("a reload", |text| value(text, SUCCESSFUL) == Some(1.0));
     }
     let said = agent.logged("was not reloaded");
@@ -47,12 +47,12 @@ fn certificates_are_renewed_and_broken_ones_are_not_taken() {
     assert_eq!(get(&old_ca).unwrap().status, 200);
 
     std::fs::write(&pair.key, "no key").unwrap();
-    agent.signal("HUP");
+    agent.process.signal("HUP");
     agent.logged("was not reloaded");
     assert!(get(&old_ca).unwrap().text().contains("gpuvitals_config_last_reload_successful 0\n"));
 
     new.sign("127.0.0.1", &node.path(""));
-    agent.signal("HUP");
+    agent.process.signal("HUP");
     agent.logged("the configuration was reloaded");
     assert_eq!(get(&new_ca).unwrap().status, 200);
     assert!(get(&old_ca).is_err());

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use flate2::read::GzDecoder;
 
 use super::node::Node;
-use super::process::{Agent, fixture, gpuvitals, value};
+use super::process::{Agent, fixture, value};
+use super::program::gpuvitals;
 
 /// A machine without GPUs, as far as the host goes.
 fn host() -> Vec<String> {

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use gpuvitals_queue::link::{self, Access, QueueUrl, Token};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
 
-use crate::authority::Authority;
-use crate::process::{Broker, PATIENCE, agent, answer, gpuvitals, message, outcome, secret};
+use crate::authority::{Authority, Pair};
+use crate::process::{Broker, agent, answer, message, outcome, secret};
+use crate::program::{PATIENCE, gpuvitals};
 
 const RIGHT: &str = "a-token-that-opens";
 const WRONG: &str = "a-token-that-does-not";
@@ -68,9 +69,9 @@ async fn without_the_right_token_both_ports_refuse() {
 fn over_tls_the_commands_bring_authority_and_token() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
-    let (cert, key) = authority.sign("127.0.0.1", folder.path());
+    let Pair { cert, key } = authority.sign("127.0.0.1", folder.path());
     let ca = authority.file(folder.path().join("ca.pem"));
-    let (own, own_key) = authority.sign("a-client", folder.path());
+    let Pair { cert: own, key: own_key } = authority.sign("a-client", folder.path());
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let token = folder.path().join("token");
     secret(&token, RIGHT);

@@ -1,52 +1,35 @@
 //! The queue inside `gpuvitals up`, as others on the machine see it.
 
-use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpListener;
-use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{agent, answer, gpuvitals, message};
+use crate::process::{agent, answer, message};
+use crate::program::{Process, gpuvitals};
 
-struct Up {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+struct Up(Process);
 
 impl Up {
     fn start(folder: &std::path::Path, port: u16) -> Self {
-        let mut child = gpuvitals()
+        let mut command = gpuvitals();
+        command
             .args(["up", "--source", "none", "--port", "0", "--data-dir"])
             .arg(folder)
             .env("GPUVITALS_BROKER_PORT", port.to_string())
-            .env("GPUVITALS_BROKER_GRPC_PORT", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
+            .env("GPUVITALS_BROKER_GRPC_PORT", "0");
+        Self(Process::start(&mut command))
     }
 
-    /// The next line of its log that has this message.
-    fn line(&mut self, message: &str) -> Value {
-        let lines = self.lines.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-        let is = |line: &Value| line["message"].as_str().is_some_and(|text| text.starts_with(message));
-        lines.into_iter().find(is).expect("it ended before it said so")
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ended_before = self.child.kill();
-        let _reaped_before = self.child.wait();
+    /// The line of its log that has this message.
+    fn line(&self, message: &str) -> Value {
+        serde_json::from_str(&self.0.says(message)).unwrap()
     }
 }
 
 #[test]
 fn what_is_published_beside_it_is_stored() {
     let folder = tempfile::tempdir().unwrap();
-    let mut up = Up::start(folder.path(), 0);
+    let up = Up::start(folder.path(), 0);
     let queue = up.line("the queue is served")["address"].as_str().unwrap().to_owned();
     let api = up.line("dashboard and API: ")["message"].as_str().unwrap().to_owned();
     let api = api.trim_start_matches("dashboard and API: ").trim_end_matches('/').to_owned();
@@ -69,7 +52,7 @@ fn what_is_published_beside_it_is_stored() {
 fn a_port_that_is_taken_is_done_without() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut up = Up::start(folder.path(), taken.local_addr().unwrap().port());
+    let up = Up::start(folder.path(), taken.local_addr().unwrap().port());
     let warning = up.line("the queue is not served there");
     assert!(warning["reason"].as_str().unwrap().contains("broker.port names another port"), "{warning}");
     up.line("dashboard and API: ");

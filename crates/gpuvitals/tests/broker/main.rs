@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
+#[path = "../common/authority.rs"]
 mod authority;
 mod beside;
 mod persistence;
 mod process;
+#[path = "../common/program.rs"]
+mod program;
 mod serving;
 mod tool;

@@ -9,7 +9,8 @@ use gpuvitals_queue::link::{self, Access, Backoff, QueueUrl, Stamps};
 use gpuvitals_queue::{Consumer, ContentType, Durability, Frame, Nack, NackKind};
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{Broker, PATIENCE, consumer, gpuvitals, message, outcome, receive};
+use crate::process::{Broker, consumer, message, outcome, receive};
+use crate::program::{PATIENCE, gpuvitals};
 
 fn over(folder: &Path, more: &[&str]) -> Broker {
     let mut arguments = vec!["--persistence-path", folder.to_str().unwrap()];
@@ -127,7 +128,7 @@ async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             assert!(tokio::time::Instant::now() < deadline, "nothing is taken");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        broker.kill();
+        broker.process.kill();
         broker = over(folder.path(), &[]);
         url.lock().unwrap().clone_from(&broker.grpc);
     }
@@ -166,7 +167,7 @@ async fn damage_in_the_middle_is_reported_and_the_rest_is_served() {
         let payload = format!("{n}:{}", "needle".repeat(20));
         broker.publish("t", Frame::new(ContentType::Json, 1, payload)).await;
     }
-    broker.kill();
+    broker.process.kill();
     let (path, place) = holding(folder.path(), b"20:needle").unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[place + 30] ^= 0xff;

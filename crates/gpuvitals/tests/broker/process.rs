@@ -1,86 +1,45 @@
 //! A real broker on free ports, and what one does with it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::io::Write;
+use std::process::Output;
 
 use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Delivery, Frame, Producer, Receipt};
 use serde_json::Value;
 
-/// Longest wait for something that comes by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use crate::program::{PATIENCE, Process, gpuvitals};
 
 pub(crate) struct Broker {
-    pub child: Child,
+    pub process: Process,
     /// `http://127.0.0.1:1234`.
     pub http: String,
     /// `grpc://127.0.0.1:1235`.
     pub grpc: String,
-    log: Arc<Log>,
-}
-
-#[derive(Default)]
-struct Log {
-    lines: Mutex<Vec<Value>>,
-    came: Condvar,
-}
-
-pub(crate) fn gpuvitals() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command
 }
 
 impl Broker {
     /// Starts it on free ports and waits for the lines that name them.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = gpuvitals()
-            .args(["broker", "--port", "0", "--grpc-port", "0", "--log-level", "debug"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let log = Arc::new(Log::default());
-        let reader = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in lines {
-                let line =
-                    serde_json::from_str(&line.unwrap()).expect("every line of a machine's log is JSON");
-                reader.lines.lock().unwrap().push(line);
-                reader.came.notify_all();
-            }
-        });
-        let mut broker = Self { child, http: String::new(), grpc: String::new(), log };
+        let mut command = gpuvitals();
+        command.args(["broker", "--port", "0", "--grpc-port", "0", "--log-level", "debug"]).args(arguments);
+        let process = Process::start(&mut command);
         let address = |line: &Value| line["message"].as_str()?.strip_prefix("queue: ").map(str::to_owned);
-        let found = broker.logged("two addresses", |lines| {
+        let found = said(&process, "two addresses", |lines| {
             let found: Vec<String> = lines.iter().filter_map(address).collect();
             (found.len() == 2).then_some(found)
         });
-        [broker.http, broker.grpc] = found.try_into().unwrap();
-        broker
+        let [http, grpc] = found.try_into().unwrap();
+        Self { process, http, grpc }
     }
 
     /// What the log has, once it has it.
     pub(crate) fn logged<T>(&self, what: &str, find: impl Fn(&[Value]) -> Option<T>) -> T {
-        let mut lines = self.log.lines.lock().unwrap();
-        loop {
-            if let Some(found) = find(&lines) {
-                return found;
-            }
-            let waited = self.log.came.wait_timeout(lines, PATIENCE).unwrap();
-            assert!(!waited.1.timed_out(), "{what} never came; the log is {:#?}", waited.0);
-            lines = waited.0;
-        }
+        said(&self.process, what, find)
     }
 
     /// All of the log so far, as text.
     pub(crate) fn log(&self) -> String {
-        self.log.lines.lock().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+        self.process.said("a log", |lines| Some(lines.join("\n")))
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
@@ -109,34 +68,20 @@ impl Broker {
         gpuvitals().arg("queue").args(arguments).args(["--url", &self.http]).output().unwrap()
     }
 
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
     /// SIGTERM; gives the exit code.
     pub(crate) fn terminate(self) -> Option<i32> {
-        self.signal("TERM");
-        self.ended()
-    }
-
-    /// The exit code of one that was told to end.
-    pub(crate) fn ended(mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        self.process.terminated().0
     }
 }
 
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
-        let _ended_before = self.child.kill();
-        let _reaped_before = self.child.wait();
-    }
+/// What lines of the log are found, once they are there.
+fn said<T>(process: &Process, what: &str, find: impl Fn(&[Value]) -> Option<T>) -> T {
+    process.said(what, |lines| {
+        let parsed = |line: &String| -> Value {
+            serde_json::from_str(line).expect("every line of a machine's log is JSON")
+        };
+        find(&lines.iter().map(parsed).collect::<Vec<_>>())
+    })
 }
 
 pub(crate) fn agent() -> ureq::Agent {

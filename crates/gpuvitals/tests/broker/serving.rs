@@ -5,7 +5,8 @@ use std::net::TcpListener;
 use gpuvitals_queue::{Consumer, Durability};
 use serde_json::Value;
 
-use crate::process::{Broker, consumer, gpuvitals, message, outcome, receive};
+use crate::process::{Broker, consumer, message, outcome, receive};
+use crate::program::gpuvitals;
 
 #[tokio::test]
 async fn what_is_published_by_http_is_received_by_grpc_on_either_port() {
@@ -34,21 +35,21 @@ async fn a_signal_lets_consumers_acknowledge_what_they_have() {
     let mut reader = broker.consumer("t", "g");
     assert!(broker.post("t", &message(0, 1)).0 < 300);
     let delivered = receive(&mut reader).await;
-    broker.signal("TERM");
+    broker.process.signal("TERM");
     broker.logged("the end", |lines| lines.iter().any(|line| line["message"] == "stopping").then_some(()));
     assert_eq!(reader.ack(&[delivered[0].id]).await.unwrap(), 1);
     drop(reader);
     broker.logged("the end", |lines| lines.iter().any(|line| line["message"] == "stopped").then_some(()));
     let log = broker.log();
     assert!(!log.contains("are gone") && !log.contains("had not acknowledged"), "{log}");
-    assert_eq!(broker.ended(), Some(0));
+    assert_eq!(broker.process.ended().0, Some(0));
 }
 
 #[test]
 fn what_is_lost_with_a_queue_in_memory_is_named() {
     let broker = Broker::start(&[]);
     assert!(broker.post("held", &message(0, 1)).0 < 300);
-    broker.signal("INT");
+    broker.process.signal("INT");
     let lost: Value = broker.logged("what is gone", |lines| {
         lines.iter().find(|line| line["message"].as_str().is_some_and(|m| m.contains("are gone"))).cloned()
     });

@@ -9,7 +9,8 @@ use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, wire};
 use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind, Rows};
 
-use crate::process::{Broker, PATIENCE, gpuvitals, message, outcome, receive};
+use crate::process::{Broker, message, outcome, receive};
+use crate::program::{PATIENCE, gpuvitals};
 
 /// Two rows of a GPU in the binary form.
 fn batch() -> Frame {

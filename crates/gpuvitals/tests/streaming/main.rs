@@ -8,4 +8,6 @@
 
 mod pipeline;
 mod process;
+#[path = "../common/program.rs"]
+mod program;
 mod streamer;

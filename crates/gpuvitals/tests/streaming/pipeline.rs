@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::process::{Keys, Nats, Process, free_port, get, recording, stored, until};
+use crate::process::{Keys, Nats, free_port, get, recording, start, start_with, stored, until};
+use crate::program::Process;
 
 const TOPIC: &str = "gpu-telemetry";
 
@@ -22,29 +23,21 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     let (file, keys) = recording(folder.path(), 16_000);
     let (port, grpc) = (free_port(), free_port());
     let queue = || {
-        let process = Process::start(&[
-            "broker",
-            "--port",
-            &port,
-            "--grpc-port",
-            &grpc,
-            "--persistence-path",
-            &at("mq"),
-        ]);
+        let process =
+            start(&["broker", "--port", &port, "--grpc-port", &grpc, "--persistence-path", &at("mq")]);
         process.says("queue: grpc");
         process
     };
     let broker = queue();
     let (one, other) = (free_port(), free_port());
     let collector = |api: &str, data: &str| {
-        let process =
-            Process::start(&["collect", "--api-port", api, "--broker-port", &port, "--data-dir", &at(data)]);
+        let process = start(&["collect", "--api-port", api, "--broker-port", &port, "--data-dir", &at(data)]);
         process.says("collector API");
         process
     };
     let stream = |rate: &str| {
         let (url, file) = (format!("http://127.0.0.1:{port}"), file.to_str().unwrap());
-        Process::start(&[
+        start(&[
             "stream",
             "--csv",
             file,
@@ -102,10 +95,10 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 3_000);
     let (port, grpc, api) = (free_port(), free_port(), free_port());
-    let broker = Process::start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
     broker.says("queue: grpc");
     let url = format!("grpc://127.0.0.1:{grpc}");
-    let collector = Process::start(&[
+    let collector = start(&[
         "collect",
         "--api-port",
         &api,
@@ -118,7 +111,7 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     ]);
     let group = format!("/stats/{TOPIC}");
     until(&port, &group, "the second group", |stats| stats["groups"]["copy"]["members"] == 4);
-    let up = Process::start_with(
+    let up = start_with(
         &["up", "--port", "0", "--csv", file.to_str().unwrap(), "--data-dir", &at("up")],
         &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &url)],
     );
@@ -144,20 +137,12 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     let collectors = [0, 1].map(|n| {
         let arguments =
             ["collect", "--api-port", &ports[n], "--mq-url", &nats.url, "--data-dir", &at(names[n])];
-        let process = Process::start(&arguments);
+        let process = start(&arguments);
         process.says("collector API");
         process
     });
-    let sent = Process::start(&[
-        "stream",
-        "--csv",
-        file.to_str().unwrap(),
-        "--once",
-        "--rate",
-        "0",
-        "--mq-url",
-        &nats.url,
-    ]);
+    let sent =
+        start(&["stream", "--csv", file.to_str().unwrap(), "--once", "--rate", "0", "--mq-url", &nats.url]);
     let (code, said) = sent.ended();
     assert_eq!(code, Some(0), "{said}");
     let total = || ports.iter().map(|port| processed(&get(port, "/stats"))).sum::<u64>();
@@ -165,7 +150,7 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     collectors.into_iter().for_each(ends_well);
     together(folder.path(), &keys);
 
-    let up = Process::start_with(
+    let up = start_with(
         &["up", "--port", "0", "--csv", file.to_str().unwrap(), "--data-dir", &at("up")],
         &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &nats.url), ("GPUVITALS_COLLECTOR_GROUP", "up")],
     );

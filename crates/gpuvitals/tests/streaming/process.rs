@@ -1,12 +1,10 @@
-//! A real gpuvitals, and what it says.
+//! What a pipeline is made of: processes, files, stores.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gpuvitals_core::IdentityColumn;
@@ -14,100 +12,16 @@ use gpuvitals_core::batch::text_at;
 use gpuvitals_store::{RangeQuery, Store, StoreConfig};
 use serde_json::Value;
 
-/// Longest wait for something that comes by itself.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::program::{PATIENCE, Process, gpuvitals};
 
-pub(crate) struct Process {
-    child: Child,
-    log: Arc<Log>,
+pub(crate) fn start(arguments: &[&str]) -> Process {
+    start_with(arguments, &[])
 }
 
-#[derive(Default)]
-struct Log {
-    lines: Mutex<Vec<String>>,
-    came: Condvar,
-}
-
-impl Process {
-    pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::start_with(arguments, &[])
-    }
-
-    /// With settings from the environment.
-    pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .envs(environment.iter().copied())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = Arc::new(Log::default());
-        let streams: [Box<dyn std::io::Read + Send>; 2] =
-            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-        for stream in streams {
-            let log = Arc::clone(&log);
-            std::thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    log.lines.lock().unwrap().push(line);
-                    log.came.notify_all();
-                }
-            });
-        }
-        Self { child, log }
-    }
-
-    /// Waits for a line with these words.
-    pub(crate) fn says(&self, words: &str) -> String {
-        let mut lines = self.log.lines.lock().unwrap();
-        loop {
-            if let Some(line) = lines.iter().find(|line| line.contains(words)) {
-                return line.clone();
-            }
-            let waited = self.log.came.wait_timeout(lines, PATIENCE).unwrap();
-            assert!(!waited.1.timed_out(), "{words:?} never came: {:#?}", waited.0);
-            lines = waited.0;
-        }
-    }
-
-    /// SIGKILL.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
-    }
-
-    /// Waits for its end; what it said.
-    pub(crate) fn ended(mut self) -> (Option<i32>, String) {
-        let status: ExitStatus = self.child.wait().unwrap();
-        // The threads that read have seen the end soon after.
-        let mut lines = self.log.lines.lock().unwrap();
-        while Arc::strong_count(&self.log) > 1 {
-            lines = self.log.came.wait_timeout(lines, Duration::from_millis(20)).unwrap().0;
-        }
-        (status.code(), lines.join("\n"))
-    }
-
-    /// SIGTERM, and its end.
-    pub(crate) fn terminated(self) -> (Option<i32>, String) {
-        self.signal("TERM");
-        self.ended()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
-        let _ended_before = self.child.kill();
-        let _reaped_before = self.child.wait();
-    }
+/// With settings from the environment.
+pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Process {
+    let mut command = gpuvitals();
+    Process::start(command.envs(environment.iter().copied()).args(arguments).stderr(Stdio::piped()))
 }
 
 /// A nats-server with JetStream.

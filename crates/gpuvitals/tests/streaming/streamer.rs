@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::process::{Process, free_port, get, recording, until};
+use crate::process::{free_port, get, recording, start, until};
+use crate::program::Process;
 
 fn stream(file: &Path, port: &str, arguments: &[&str]) -> Process {
     let url = format!("http://127.0.0.1:{port}");
     let all = ["stream", "--csv", file.to_str().unwrap(), "--mq-url", &url];
-    Process::start(&all.iter().chain(arguments).copied().collect::<Vec<_>>())
+    start(&all.iter().chain(arguments).copied().collect::<Vec<_>>())
 }
 
 fn broker(port: &str) -> Process {
-    let broker = Process::start(&["broker", "--port", port, "--grpc-port", "0"]);
+    let broker = start(&["broker", "--port", port, "--grpc-port", "0"]);
     broker.says("queue: grpc");
     broker
 }

@@ -4,24 +4,9 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
+use gpuvitals_core::Histogram;
 
-/// Upper bounds of the latency buckets: microseconds and their spelling in seconds.
-const BOUNDS: [(u64, &str); 13] = [
-    (100, "0.0001"),
-    (250, "0.00025"),
-    (500, "0.0005"),
-    (1_000, "0.001"),
-    (2_500, "0.0025"),
-    (5_000, "0.005"),
-    (10_000, "0.01"),
-    (25_000, "0.025"),
-    (50_000, "0.05"),
-    (100_000, "0.1"),
-    (500_000, "0.5"),
-    (2_500_000, "2.5"),
-    (10_000_000, "10"),
-];
+use crate::stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
 
 /// Statuses with a line of their own; anything else is `other`.
 const STATUSES: [u16; 12] = [200, 204, 400, 404, 405, 408, 409, 413, 415, 429, 500, 503];
@@ -49,28 +34,16 @@ impl Protocol {
 /// What the servers count about their clients.
 #[derive(Debug, Default)]
 pub struct Meter {
-    http: Latency,
-    grpc: Latency,
+    http: Histogram,
+    grpc: Histogram,
     connections: AtomicU64,
     statuses: [AtomicU64; STATUSES.len() + 1],
-}
-
-#[derive(Debug, Default)]
-struct Latency {
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
 }
 
 impl Meter {
     /// A publish was answered, `took` after it had come.
     pub fn published(&self, protocol: Protocol, took: Duration) {
-        let latency = self.latency(protocol);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.iter().position(|(bound, _)| micros <= *bound).unwrap_or(BOUNDS.len());
-        if let Some(count) = latency.buckets.get(bucket) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        latency.micros.fetch_add(micros, Ordering::Relaxed);
+        self.latency(protocol).observe(took);
     }
 
     /// A request by HTTP was answered with this status.
@@ -91,7 +64,7 @@ impl Meter {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn latency(&self, protocol: Protocol) -> &Latency {
+    fn latency(&self, protocol: Protocol) -> &Histogram {
         match protocol {
             Protocol::Http => &self.http,
             Protocol::Grpc => &self.grpc,
@@ -221,16 +194,8 @@ fn write_latency(text: &mut String, meter: &Meter) -> std::fmt::Result {
     const NAME: &str = "publish_duration_seconds";
     head(text, NAME, "histogram", "From the request of a publisher to its answer, refusals included.")?;
     for protocol in Protocol::ALL {
-        let (latency, label) = (meter.latency(protocol), protocol.name());
-        let mut sum = 0;
-        let bounds = BOUNDS.iter().map(|(_, spelled)| *spelled).chain(["+Inf"]);
-        for (bound, count) in bounds.zip(&latency.buckets) {
-            sum += count.load(Ordering::Relaxed);
-            writeln!(text, "gpuvitals_queue_{NAME}_bucket{{protocol=\"{label}\",le=\"{bound}\"}} {sum}")?;
-        }
-        let seconds = Duration::from_micros(latency.micros.load(Ordering::Relaxed)).as_secs_f64();
-        writeln!(text, "gpuvitals_queue_{NAME}_sum{{protocol=\"{label}\"}} {seconds}")?;
-        writeln!(text, "gpuvitals_queue_{NAME}_count{{protocol=\"{label}\"}} {sum}")?;
+        let label = format!("protocol=\"{}\"", protocol.name());
+        meter.latency(protocol).write(text, &format!("gpuvitals_queue_{NAME}"), &label)?;
     }
     Ok(())
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
-use crate::machine::{Machine, ToolOutput, find_tool, run_tool};
+use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::registry::{Finding, Found, Verdict};
+use crate::registry::{self, Finding, Found, Verdict};
 use crate::sampler::Moment;
 use fields::{EVERYWHERE, FIELDS, Field, IDENTITY};
 
@@ -38,21 +38,16 @@ const NO_PERMISSION: i32 = 4;
 
 /// Finds the tool. Whether it lists GPUs shows when it runs.
 pub fn find(machine: &Machine) -> Found {
-    let subject = Driver::NvidiaSmi.as_str();
-    let none = |finding| Found { findings: vec![finding], ..Found::default() };
-    if machine.is_captured() {
-        let text = "asks the kernel of this machine, whatever files are given; not used for a captured tree";
-        return none(Finding::new(Verdict::Note, subject, text));
-    }
-    let Some(program) = PROGRAMS.iter().find_map(find_tool) else {
-        let finding = Finding::new(Verdict::Note, subject, "the command is not installed");
-        return none(finding.remedy("it comes with NVIDIA's driver (package nvidia-utils or nvidia-smi)"));
+    let package = "it comes with NVIDIA's driver (package nvidia-utils or nvidia-smi)";
+    let program = match registry::tool(machine, Driver::NvidiaSmi, &PROGRAMS, package) {
+        Ok(program) => program,
+        Err(finding) => return Found::none(finding),
     };
     let text = format!("reads by {}", program.display());
     Found {
         probes: vec![Box::new(NvidiaSmi::new(&program, &machine.node))],
         processes: vec![Box::new(SmiProcesses::new(&program, &machine.node))],
-        findings: vec![Finding::new(Verdict::Good, subject, text)],
+        findings: vec![Finding::new(Verdict::Good, Driver::NvidiaSmi.as_str(), text)],
     }
 }
 

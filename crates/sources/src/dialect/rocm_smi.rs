@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use gpuvitals_core::{AbsenceReason, Identity};
 
-use crate::machine::{Machine, ToolOutput, find_tool, run_tool};
+use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::{Finding, Found, Verdict};
+use crate::registry::{self, Finding, Found, Verdict};
 use crate::sampler::Moment;
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
@@ -55,21 +55,16 @@ const WAYS: [Way; 3] =
 
 /// Finds the tool. Whether it lists GPUs shows when it runs.
 pub fn find(machine: &Machine) -> Found {
-    let subject = Driver::RocmSmi.as_str();
-    let none = |finding| Found { findings: vec![finding], ..Found::default() };
-    if machine.is_captured() {
-        let text = "asks the kernel of this machine, whatever files are given; not used for a captured tree";
-        return none(Finding::new(Verdict::Note, subject, text));
-    }
-    let Some(program) = PROGRAMS.iter().find_map(find_tool) else {
-        let finding = Finding::new(Verdict::Note, subject, "the command is not installed");
-        return none(finding.remedy("install the package rocm-smi (Debian) or rocm-smi-lib (ROCm)"));
+    let package = "install the package rocm-smi (Debian) or rocm-smi-lib (ROCm)";
+    let program = match registry::tool(machine, Driver::RocmSmi, &PROGRAMS, package) {
+        Ok(program) => program,
+        Err(finding) => return Found::none(finding),
     };
+    let subject = Driver::RocmSmi.as_str();
     if !machine.sysfs.join("module/amdgpu").is_dir() {
         let text = "the command is installed, and the kernel driver amdgpu is not loaded";
-        return none(
-            Finding::new(Verdict::Note, subject, text).remedy("modprobe amdgpu, if there is an AMD GPU"),
-        );
+        let finding = Finding::new(Verdict::Note, subject, text);
+        return Found::none(finding.remedy("modprobe amdgpu, if there is an AMD GPU"));
     }
     let text = format!("reads by {}", program.display());
     Found {

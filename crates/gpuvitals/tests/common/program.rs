@@ -1,0 +1,102 @@
+//! A real gpuvitals, what it says, and how it ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Longest wait for something that comes by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The program, with nothing of this environment but where programs are.
+pub(crate) fn gpuvitals() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+pub(crate) struct Process {
+    child: Child,
+    log: Arc<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    came: Condvar,
+}
+
+impl Process {
+    /// Starts a command and reads what it says: on standard output, and on standard error where that is piped.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Log::default());
+        let out = child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
+        let error = child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
+        for stream in out.into_iter().chain(error) {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    log.lines.lock().unwrap().push(line);
+                    log.came.notify_all();
+                }
+            });
+        }
+        Self { child, log }
+    }
+
+    /// What is found in the lines, once it is there.
+    pub(crate) fn said<T>(&self, what: &str, find: impl Fn(&[String]) -> Option<T>) -> T {
+        let mut lines = self.log.lines.lock().unwrap();
+        loop {
+            if let Some(found) = find(&lines) {
+                return found;
+            }
+            let waited = self.log.came.wait_timeout(lines, PATIENCE).unwrap();
+            assert!(!waited.1.timed_out(), "{what:?} never came: {:#?}", waited.0);
+            lines = waited.0;
+        }
+    }
+
+    /// The line with these words, once it is there.
+    pub(crate) fn says(&self, words: &str) -> String {
+        self.said(words, |lines| lines.iter().find(|line| line.contains(words)).cloned())
+    }
+
+    /// A signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end: exit code, and all it said.
+    pub(crate) fn ended(mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().unwrap();
+        // The threads that read have seen the end soon after.
+        let mut lines = self.log.lines.lock().unwrap();
+        while Arc::strong_count(&self.log) > 1 {
+            lines = self.log.came.wait_timeout(lines, Duration::from_millis(20)).unwrap().0;
+        }
+        (status.code(), lines.join("\n"))
+    }
+
+    /// SIGTERM, and its end.
+    pub(crate) fn terminated(self) -> (Option<i32>, String) {
+        self.signal("TERM");
+        self.ended()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // After an assertion failed nobody else ends it.
+        let _ended_before = self.child.kill();
+        let _reaped_before = self.child.wait();
+    }
+}
