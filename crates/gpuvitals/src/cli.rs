@@ -27,10 +27,10 @@ use crate::sampling::MachineFlags;
 )]
 pub(crate) struct Cli {
     /// Configuration file (YAML); see `gpuvitals config default`
-    #[arg(long, global = true, env = "GPUVITALS_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "GPUVITALS_CONFIG", value_name = "FILE", help_heading = "Everywhere")]
     pub config: Option<PathBuf>,
-    /// Log level: error, warn, info, debug, trace, or per module
-    #[arg(long, global = true, value_name = "LEVEL")]
+    /// Log level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug) [default: info]
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Everywhere")]
     pub log_level: Option<String>,
     /// What to do
     #[command(subcommand)]
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Query(Query),
     /// Print the catalogue of metrics: columns, units, Prometheus and DCGM names
     Metrics {
-        /// How
+        /// How it is printed
         #[arg(long, value_enum, default_value_t = CatalogueFormat::Table)]
         format: CatalogueFormat,
         /// Short for --format json
@@ -105,16 +105,22 @@ pub(crate) enum ConfigCommand {
 /// How `metrics` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CatalogueFormat {
-    /// Aligned text.
+    /// Aligned text
     Table,
-    /// All facts.
+    /// All facts
     Json,
-    /// As in docs/metrics.md.
+    /// As in docs/metrics.md
     Markdown,
 }
 
 /// `gpuvitals up`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals up                                      the GPUs of this machine
+  gpuvitals up --source simulated                   a fleet that needs no GPU
+  gpuvitals up --csv rows.csv --times now --loop    a recording, as if live
+
+Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.")]
 pub(crate) struct Up {
     /// Replay this CSV file (long DCGM form or wide; .gz understood; - is standard input)
     #[arg(long, value_name = "FILE", conflicts_with = "source")]
@@ -187,6 +193,11 @@ impl Up {
 
 /// `gpuvitals query`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals query gpus --state unhealthy
+  gpuvitals query gpu host-7:gpu3
+  gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
+  gpuvitals query health --url http://10.0.0.5:8081")]
 pub(crate) struct Query {
     /// Server to ask
     #[arg(
@@ -212,11 +223,11 @@ pub(crate) enum QueryWhat {
     Gpus {
         /// Only GPUs whose id, name, model or host has this text
         search: Option<String>,
-        /// Only GPUs of this state: active, idle, stale, unhealthy, unknown
-        #[arg(long)]
+        /// Only GPUs of this state
+        #[arg(long, value_name = "STATE", value_parser = ["active", "idle", "stale", "unhealthy", "unknown"])]
         state: Option<String>,
         /// At most this many
-        #[arg(long, default_value_t = 1000)]
+        #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
     },
     /// All hosts
@@ -231,23 +242,23 @@ pub(crate) enum QueryWhat {
         /// Metrics by column name, e.g. power_w,utilization_pct
         #[arg(required = true, value_delimiter = ',')]
         metrics: Vec<String>,
-        /// GPUs; all if none
-        #[arg(long, value_delimiter = ',')]
+        /// This GPU only: UUID, PCI address, or host:gpuN; may be given several times [default: all]
+        #[arg(long, value_name = "GPU", value_delimiter = ',')]
         gpu: Vec<String>,
         /// How far back from the end: 15m, 1h, 7d
-        #[arg(long, default_value = "1h")]
+        #[arg(long, value_name = "DURATION", default_value = "1h")]
         last: String,
         /// End (RFC 3339) [default: now]
-        #[arg(long)]
+        #[arg(long, value_name = "TIME")]
         end: Option<String>,
         /// Length of a step: 10s, 1m
-        #[arg(long, default_value = "1m")]
+        #[arg(long, value_name = "DURATION", default_value = "1m")]
         step: String,
-        /// mean, min, max, p99, last or count of each step
-        #[arg(long, default_value = "mean")]
+        /// What is told of each step
+        #[arg(long, value_name = "WHAT", default_value = "mean", value_parser = ["mean", "min", "max", "p99", "last", "count"])]
         aggregate: String,
-        /// gpu, node, model or all
-        #[arg(long, default_value = "gpu")]
+        /// A series for each of these
+        #[arg(long, value_name = "WHAT", default_value = "gpu", value_parser = ["gpu", "node", "model", "all"])]
         group_by: String,
     },
     /// Health of gateway, collector and queue; exits with 69 unless all are healthy
@@ -258,33 +269,33 @@ pub(crate) enum QueryWhat {
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
     /// Size of the fleet
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16)]
     pub gpus: u32,
-    /// Hosts
-    #[arg(long, default_value_t = 2)]
+    /// Hosts of the fleet
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub hosts: u32,
     /// Seed: same seed, same data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Length of the recording: 10m, 1h
-    #[arg(long, default_value = "10m")]
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub duration: String,
-    /// Time between two samples
-    #[arg(long, default_value = "1s")]
+    /// Time between two samples: 1s, 100ms
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub interval: String,
     /// Time of the first row (RFC 3339)
-    #[arg(long, default_value = "2026-01-01T00:00:00Z")]
+    #[arg(long, value_name = "TIME", default_value = "2026-01-01T00:00:00Z")]
     pub start: String,
     /// Form of the file
-    #[arg(long, value_enum, default_value_t = CsvForm::Wide)]
-    pub form: CsvForm,
+    #[arg(long, alias = "form", value_enum, default_value_t = CsvForm::Wide)]
+    pub format: CsvForm,
 }
 
 /// Form of a CSV file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CsvForm {
-    /// A row per GPU and instant.
+    /// A row per GPU and instant
     Wide,
-    /// A row per metric, as dcgm-exporter series come out of Prometheus.
+    /// A row per metric, as dcgm-exporter series come out of Prometheus
     Dcgm,
 }

@@ -33,7 +33,7 @@ pub(crate) struct Clocks {
 enum Action {
     /// Show the clocks now, and whether somebody holds them
     Show {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -64,6 +64,10 @@ struct Devices {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals clocks lock --level high -- ./benchmark     for as long as a command runs
+  gpuvitals clocks lock --gpu 0 --sclk 1500             until `gpuvitals clocks reset`
+  gpuvitals clocks lock --gpu 0 --sclk 1500 --dry-run   what would be written")]
 struct LockFlags {
     /// How the driver chooses clocks. NVIDIA has auto, low and high
     #[arg(long, value_parser = levels(), value_name = "LEVEL")]
@@ -386,9 +390,7 @@ fn print_plans(
         text.push_str("# when the command has ended\n");
         text.push_str(&lines(|plan| &plan.back));
     }
-    let written = io::stdout().lock().write_all(text.as_bytes());
-    written.map_err(|error| Failure::io("cannot write to standard output", error))?;
-    Ok(0)
+    crate::print(&text).map(|()| 0)
 }
 
 fn say(text: &str) {

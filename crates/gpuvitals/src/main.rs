@@ -101,10 +101,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
-        Command::Metrics { format, json, filter } => print(&metrics(
-            if json { CatalogueFormat::Json } else { format },
-            filter.as_deref().unwrap_or_default(),
-        )),
+        Command::Metrics { format, json, filter } => {
+            let format = if json { CatalogueFormat::Json } else { format };
+            metrics(format, filter.as_deref()).and_then(|text| print(&text))
+        }
         Command::Config(ConfigCommand::Default) => print(config::DEFAULTS),
         Command::Config(ConfigCommand::Show) => {
             let layers = layers(Vec::new())?;
@@ -158,11 +158,20 @@ fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer)
     Ok((config, announcer))
 }
 
-fn metrics(format: CatalogueFormat, filter: &str) -> String {
-    match format {
-        CatalogueFormat::Table => catalogue::table(filter),
-        CatalogueFormat::Json => format!("{:#}\n", catalogue::json()),
-        CatalogueFormat::Markdown => catalogue::markdown(),
+fn metrics(format: CatalogueFormat, filter: Option<&str>) -> Result<String, Failure> {
+    let refuse = |text: String| Err(Failure::new(Exit::Usage, text));
+    match (format, filter) {
+        (CatalogueFormat::Table, filter) => {
+            let table = catalogue::table(filter.unwrap_or_default());
+            // A heading stands alone where nothing was found.
+            match filter.filter(|_| table.lines().count() < 2) {
+                Some(filter) => refuse(format!("no metric has {filter:?} in its column, group or help")),
+                None => Ok(table),
+            }
+        }
+        (_, Some(_)) => refuse("a text to look for goes with --format table alone".to_owned()),
+        (CatalogueFormat::Json, None) => Ok(format!("{:#}\n", catalogue::json())),
+        (CatalogueFormat::Markdown, None) => Ok(catalogue::markdown()),
     }
 }
 

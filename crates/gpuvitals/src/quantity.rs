@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use crate::failure::{Exit, Failure};
+
 /// A text that is no duration or size.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {what}")]
@@ -26,6 +28,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, QuantityError> {
             text: text.to_owned(),
             what: "duration; write 500ms, 30s, 5m, 1h or 7d",
         })
+}
+
+/// The duration that a flag was given.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn flag(name: &str, text: &str) -> Result<Duration, Failure> {
+    duration(text).map_err(|error| Failure::new(Exit::Usage, format!("{name}: {error}")))
 }
 
 /// A size in bytes: `64KiB`, `256MiB`, `2GiB`, also `KB`, `MB`, `GB`; a bare number is bytes.

@@ -17,6 +17,10 @@ const ANSWER_LEN_MAX: u64 = 256 << 20;
 /// # Errors
 /// When the server cannot be reached, refuses the question, or says that something is not healthy.
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
+    if !["http://", "https://"].iter().any(|scheme| query.url.starts_with(scheme)) {
+        let text = format!("--url: {:?} is no server's URL; write http://HOST:8081", query.url);
+        return Err(Failure::new(Exit::Usage, text));
+    }
     let path = match &query.what {
         QueryWhat::Gpus { search, state, limit } => {
             let filter = |name: &str, value: &Option<String>| {
@@ -43,15 +47,14 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
     let QueryWhat::Range { metrics, gpu, last, end, step, aggregate, group_by } = what else {
         return Err(Failure::new(Exit::Bug, "not a range"));
     };
-    let usage = |e: quantity::QuantityError| Failure::new(Exit::Usage, e.to_string());
     let end_ns = match end {
         Some(text) => {
-            gpuvitals_core::time::parse(text).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?
+            gpuvitals_core::time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?
         }
         None => clock::now_ns(),
     };
-    let back_ns = i64::try_from(quantity::duration(last).map_err(usage)?.as_nanos()).unwrap_or(i64::MAX);
-    quantity::duration(step).map_err(usage)?;
+    let back_ns = i64::try_from(quantity::flag("--last", last)?.as_nanos()).unwrap_or(i64::MAX);
+    quantity::flag("--step", step)?;
     let time = |ns: i64| escaped(&gpuvitals_core::time::format(ns));
     let gpus = if gpu.is_empty() { String::new() } else { format!("&gpus={}", escaped(&gpu.join(","))) };
     Ok(format!(

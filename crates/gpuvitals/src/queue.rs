@@ -26,10 +26,15 @@ const HOME: &str = "\u{1b}[H\u{1b}[J";
 
 /// `gpuvitals queue`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals queue stats --watch
+  gpuvitals queue tail gpu-telemetry --from oldest --count 10
+  gpuvitals queue dead gpu-telemetry --show 3
+  gpuvitals queue replay gpu-telemetry --id 3")]
 pub(crate) struct QueueCommand {
     /// The queue: http://host:9090, nats://host:4222, with TLS https://, tls:// [default: message_queue.address, or the
     /// queue of this machine]
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, visible_alias = "mq-url", value_name = "URL", global = true)]
     url: Option<String>,
     /// Print JSON as the queue gave it
     #[arg(long, global = true)]

@@ -28,10 +28,10 @@ use report::Report;
 
 /// `gpuvitals record`
 #[derive(Debug, Args)]
-#[command(after_help = "\
-    gpuvitals record -- python train.py      records while the command runs, and exits as it does\n\
-    gpuvitals record --duration 10s --json   ten seconds, summary as JSON\n\
-    gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording")]
+#[command(after_help = "Examples:
+  gpuvitals record -- python train.py      records while the command runs, and exits as it does
+  gpuvitals record --duration 10s --json   ten seconds, summary as JSON
+  gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Record {
     /// Samples of a GPU a second, up to 1000
@@ -95,8 +95,7 @@ impl Record {
     }
 
     fn duration(&self) -> Result<Option<Duration>, Failure> {
-        let parsed = self.duration.as_deref().map(quantity::duration).transpose();
-        parsed.map_err(|e| Failure::new(Exit::Usage, format!("--duration: {e}")))
+        self.duration.as_deref().map(|text| quantity::flag("--duration", text)).transpose()
     }
 }
 

@@ -16,7 +16,6 @@ use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState}
 
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::quantity;
 use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
 use print::Printer;
 
@@ -25,6 +24,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// `gpuvitals sample`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals sample                                  a line a second for each GPU
+  gpuvitals sample --format csv -i 10ms -n 1000     ten seconds at 100 Hz
+  gpuvitals sample --host --per-core                the host and each of its CPUs")]
 pub(crate) struct Sample {
     /// How rows are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -64,9 +67,7 @@ impl Sample {
     pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
         let mut set = self.machine.overrides();
         if let Some(text) = &self.interval {
-            let interval = quantity::duration(text)
-                .map_err(|e| Failure::new(Exit::Usage, format!("--interval: {e}")))?;
-            let rate = 1.0 / interval.as_secs_f64().max(1e-9);
+            let rate = crate::sampling::rate_of("--interval", text)?;
             set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
         }
         if self.per_core {

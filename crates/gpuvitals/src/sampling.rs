@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::clock;
 use crate::config::{Override, overrides};
 use crate::failure::{Exit, Failure};
-use crate::quantity::deserialize_duration;
+use crate::quantity::{self, deserialize_duration};
 
 /// Slowest rate: once an hour.
 const RATE_MIN_HZ: f64 = 1.0 / 3600.0;
@@ -83,20 +83,39 @@ impl From<DriverName> for Driver {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MachineFlags {
     /// Read GPUs this way only; may be given several times [default: the cheapest that works]
-    #[arg(long = "driver", value_enum, value_name = "DRIVER", value_delimiter = ',')]
+    #[arg(
+        long = "driver",
+        value_enum,
+        value_name = "DRIVER",
+        value_delimiter = ',',
+        help_heading = "Machine"
+    )]
     pub drivers: Vec<DriverName>,
     /// Directory in place of /sys: a captured tree
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Machine")]
     pub sysfs: Option<PathBuf>,
     /// Directory in place of /proc
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Machine")]
     pub procfs: Option<PathBuf>,
     /// Directory in place of /dev
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Machine")]
     pub dev: Option<PathBuf>,
     /// Name of this host in every row [default: NODE_NAME, or the host name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Machine")]
     pub node: Option<String>,
+}
+
+/// The rate, in Hz, of a flag that is the time between two samples.
+///
+/// # Errors
+/// When it is no time, or less than the least.
+pub(crate) fn rate_of(flag: &str, text: &str) -> Result<f64, Failure> {
+    let seconds = quantity::flag(flag, text)?.as_secs_f64();
+    if seconds * RATE_MAX_HZ < 1.0 {
+        let text = format!("{flag}: {text} is too short: {RATE_MAX_HZ} samples a second are the most");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(1.0 / seconds)
 }
 
 impl MachineFlags {

@@ -17,9 +17,9 @@ use crate::quantity;
 /// When the fleet cannot be, or standard output fails. A reader that goes away ends it quietly.
 pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
     let usage = |text: String| Failure::new(Exit::Usage, text);
-    let start_ns = time::parse(&settings.start).map_err(|e| usage(e.to_string()))?;
-    let duration = quantity::duration(&settings.duration).map_err(|e| usage(e.to_string()))?;
-    let interval = quantity::duration(&settings.interval).map_err(|e| usage(e.to_string()))?;
+    let start_ns = time::parse(&settings.start).map_err(|e| usage(format!("--start: {e}")))?;
+    let duration = quantity::flag("--duration", &settings.duration)?;
+    let interval = quantity::flag("--interval", &settings.interval)?;
     // The end is exclusive: 10 minutes at 1 s are 600 instants.
     let span_ns = i64::try_from(duration.saturating_sub(interval).as_nanos()).unwrap_or(i64::MAX);
     let config = SimConfig {
@@ -33,7 +33,7 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
     };
     let mut fleet = Simulated::new(config).map_err(|e| usage(causes(&e)))?;
     let out = BufWriter::new(stdout().lock());
-    let written = match settings.form {
+    let written = match settings.format {
         CsvForm::Wide => {
             let names = Simulated::column_names().iter();
             let mut writer =

@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::quantity;
 use crate::sampling::{MachineFlags, Sampling};
 use keys::Action;
 use model::Model;
@@ -59,9 +58,7 @@ impl Top {
     /// When the interval is none.
     pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
         let mut set = self.machine.overrides();
-        let interval = quantity::duration(&self.interval)
-            .map_err(|e| Failure::new(Exit::Usage, format!("--interval: {e}")))?;
-        let rate = 1.0 / interval.as_secs_f64().max(1e-9);
+        let rate = crate::sampling::rate_of("--interval", &self.interval)?;
         set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
         Ok(set)
     }

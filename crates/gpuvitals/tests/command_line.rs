@@ -42,7 +42,49 @@ fn help_tells_a_newcomer_where_to_begin() {
         let help = said(command);
         assert!(help.contains("Usage:") && !help.contains("TODO"), "{command:?}\n{help}");
     }
+    for command in ["agent", "broker", "collect", "query", "queue", "record", "sample", "stream", "up"] {
+        let help = said(&[command, "--help"]);
+        assert!(help.contains("Examples:") && help.contains("[default: info]"), "{command}\n{help}");
+    }
     assert!(said(&["--version"]).starts_with("gpuvitals "));
+}
+
+#[test]
+fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
+    let check = |arguments: &[&str], environment: &[(&str, &str)], code: i32, words: &str| {
+        let output = run(arguments, environment);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    };
+    for (arguments, words) in [
+        (&["agent", "--port", "70000"][..], "--port"),
+        (&["agent", "--rate", "5000"], "sampling.rate"),
+        (&["agent", "--mq-url", "kafka://x"], "kafka://x"),
+        (&["agent", "--queue", "kafka://x"], "kafka://x"),
+        (&["agent", "--log-level", "loud"], "\"loud\" is no level"),
+        (&["broker", "--bytes-max", "5QB"], "5QB"),
+        (&["collect", "--workers", "0"], "worker_count"),
+        (&["stream", "--csv", "x", "--duration", "soon"], "soon"),
+        (&["queue", "stats", "--url", "nowhere"], "nowhere"),
+        (&["queue", "stats", "--mq-url", "nowhere"], "nowhere"),
+        (&["query", "gpus", "--url", "nowhere"], "nowhere"),
+        (&["query", "gpus", "--state", "odd"], "unhealthy"),
+        (&["query", "range", "power_w", "--last", "long"], "--last"),
+        (&["query", "range", "power_w", "--aggregate", "sum"], "p99"),
+        (&["sample", "--interval", "0"], "--interval"),
+        (&["top", "--interval", "0.5ms"], "--interval"),
+        (&["simulate", "--duration", "long"], "--duration"),
+        (&["simulate", "--start", "now"], "--start"),
+        (&["metrics", "no such metric"], "no such metric"),
+        (&["metrics", "--json", "power_w"], "--format table"),
+    ] {
+        check(arguments, &[], 64, words);
+    }
+    // The same from elsewhere is not the command line's fault, also where that is fine.
+    check(&["agent", "--port", "0"], &[("GPUVITALS_SAMPLING_RATE", "5000")], 78, "sampling.rate");
+    check(&["config", "check"], &[("GPUVITALS_LOG_LEVEL", "loud")], 78, "\"loud\" is no level");
+    assert!(run(&["config", "check"], &[("GPUVITALS_LOG_LEVEL", "info,h2=off")]).status.success());
 }
 
 #[test]
@@ -98,7 +140,7 @@ fn the_same_seed_writes_the_same_recording() {
         first.lines().skip(1).all(|line| line.contains(",simulated,")),
         "every row says that it is simulated"
     );
-    let long = said(&["simulate", "--gpus", "2", "--hosts", "1", "--duration", "1s", "--form", "dcgm"]);
+    let long = said(&["simulate", "--gpus", "2", "--hosts", "1", "--duration", "1s", "--format", "dcgm"]);
     assert!(long.starts_with("timestamp,metric_name,gpu_id,"));
     assert!(long.contains("DCGM_FI_DEV_GPU_UTIL") && long.contains("simulated"));
 }

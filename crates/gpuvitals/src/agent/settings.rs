@@ -186,6 +186,13 @@ fn is_set(path: &Path) -> bool {
 
 /// `gpuvitals agent`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals agent                                           http://127.0.0.1:9400/metrics
+  gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
+  gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
+  gpuvitals agent --mq-url grpc://queue:9091 --spool-dir /var/lib/gpuvitals/spool
+
+Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.")]
 pub(crate) struct AgentFlags {
     #[command(flatten)]
     machine: MachineFlags,
@@ -208,10 +215,10 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "DURATION")]
     interval: Option<String>,
     /// Which series [default: standard]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "SET")]
     metrics: Option<SetName>,
     /// Which series of dcgm-exporter to add, for NVIDIA and AMD alike [default: off]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "NAMES")]
     compat: Option<CompatName>,
     /// Serve TLS with this certificate chain (PEM)
     #[arg(long, value_name = "FILE")]
@@ -228,9 +235,9 @@ pub(crate) struct AgentFlags {
     /// End with code 69 where no GPU is found, instead of serving the host alone
     #[arg(long)]
     require_gpus: bool,
-    /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT
-    #[arg(long, value_name = "URL")]
-    queue: Option<String>,
+    /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT [default: none]
+    #[arg(long, visible_alias = "queue", value_name = "URL")]
+    mq_url: Option<String>,
     /// Topic to publish to [default: gpu-telemetry]
     #[arg(long, value_name = "NAME")]
     topic: Option<String>,
@@ -256,7 +263,7 @@ impl AgentFlags {
             ("agent.tls_key", &self.tls_key),
             ("agent.tls_client_ca", &self.tls_client_ca),
             ("agent.basic_auth_file", &self.basic_auth_file),
-            ("message_queue.address", &self.queue),
+            ("message_queue.address", &self.mq_url),
             ("message_queue.topic", &self.topic),
             ("agent.spool_dir", &self.spool_dir),
             ("agent.require_gpus", &self.require_gpus),

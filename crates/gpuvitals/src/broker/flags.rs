@@ -9,9 +9,13 @@ use crate::config::{Durability, Override, WhenFull, overrides, word};
 
 /// `gpuvitals broker`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md, how a client talks to it."
-)]
+#[command(after_help = "Examples:
+  gpuvitals broker                                          in memory, for this machine
+  gpuvitals broker --persistence-path /data/mq              kept on disk
+  gpuvitals broker --listen 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file tokens
+  gpuvitals queue stats                                     a look into it
+
+Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md, how a client talks to it.")]
 pub(crate) struct BrokerFlags {
     /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
@@ -29,7 +33,7 @@ pub(crate) struct BrokerFlags {
     #[arg(long, value_name = "DIR")]
     persistence_path: Option<PathBuf>,
     /// With persistence: when a publish is answered [default: synced]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "WHEN")]
     durability: Option<Durability>,
     /// Time to acknowledge before a message is delivered again: 5s, 500ms [default: 5s]
     #[arg(long, value_name = "DURATION")]
@@ -44,7 +48,7 @@ pub(crate) struct BrokerFlags {
     #[arg(long, value_name = "SIZE")]
     bytes_max: Option<String>,
     /// What a full topic does with the next frame [default: refuse]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "WHAT")]
     when_full: Option<WhenFull>,
     /// Most connections at a time [default: 16384]
     #[arg(long, value_name = "N")]

@@ -4,7 +4,8 @@
 //! below `$RUNTIME_DIRECTORY` where a service manager gives one. Its holder keeps it locked (`flock`), so a file that
 //! can be locked and still names steps was left by a holder that was killed. It knows the GPU by its key and the
 //! steps by the names of files, never by the number of a card: that is another one when a driver was loaded anew. All of
-//! these places are empty after a boot, as the clocks are free. A captured tree has files of its own: its GPUs may be called as those of this machine.
+//! these places are empty after a boot, as the clocks are free. A captured tree has files of its own: its GPUs may be
+//! called as those of this machine.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};

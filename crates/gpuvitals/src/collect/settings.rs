@@ -92,8 +92,12 @@ impl Collector {
 
 /// `gpuvitals collect`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals collect                                         from the queue of this machine into ./data
+  gpuvitals collect --mq-url grpc://queue:9091 --data-dir /var/lib/gpuvitals
+  gpuvitals collect --group audit --data-dir audit          all rows once more, beside the others")]
 pub(crate) struct CollectFlags {
-    /// Workers [default: 4]
+    /// Workers, which share the rows [default: 4]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Where history is kept [default: data]
@@ -113,11 +117,11 @@ pub(crate) struct CollectFlags {
     /// Port of a queue on this machine [default: 9090]
     #[arg(long, value_name = "PORT", conflicts_with = "mq_url")]
     broker_port: Option<u16>,
-    /// Queue to collect from: http://, grpc:// or nats://HOST:PORT
+    /// Queue to collect from: http://, grpc:// or nats://HOST:PORT [default: http://127.0.0.1:9090]
     #[arg(long, value_name = "URL")]
     mq_url: Option<String>,
-    /// Topic to collect
-    #[arg(long)]
+    /// Topic to collect [default: gpu-telemetry]
+    #[arg(long, value_name = "NAME")]
     topic: Option<String>,
     /// Collectors of one group share the rows, every group gets all of them [default: store]
     #[arg(long, value_name = "NAME")]

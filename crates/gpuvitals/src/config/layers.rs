@@ -17,6 +17,8 @@ pub(crate) type Override = (&'static str, Value);
 /// Settings as a tree, still to be checked; `config show` prints it.
 pub(crate) struct Layers {
     tree: Value,
+    /// The tree without the flags.
+    beneath: Value,
     /// Environment variables with our prefix that name no key, with the nearest that does.
     pub strangers: Vec<(String, Option<String>)>,
     /// Environment variables of ours that Kubernetes has set, for a service that happens to have such a name.
@@ -63,27 +65,22 @@ impl Layers {
                 }
             }
         }
+        let beneath = tree.clone();
         for (path, value) in flags {
             set(&mut tree, path, value);
         }
-        Ok(Self { tree, strangers, service_links })
+        Ok(Self { tree, beneath, strangers, service_links })
     }
 
     /// The settings, checked.
     ///
     /// # Errors
-    /// When a value has the wrong type or cannot be.
+    /// When a value has the wrong type or cannot be: an error of usage where all is well without the flags.
     pub(crate) fn check(&self) -> Result<Config, Failure> {
-        let config: Config = serde_path_to_error::deserialize(&self.tree).map_err(|error| {
-            let path = error.path().to_string();
-            let place = match path.split_once('.') {
-                Some((section, key)) => format!("section {section}: {key}"),
-                None => format!("section {path}"),
-            };
-            Failure::new(Exit::Config, format!("configuration: {place}: {}", error.inner()))
-        })?;
-        config.consistent()?;
-        Ok(config)
+        checked(&self.tree).map_err(|failure| {
+            let is_by_flags = checked(&self.beneath).is_ok();
+            if is_by_flags { failure.exiting(Exit::Usage) } else { failure }
+        })
     }
 
     /// The tree as YAML.
@@ -95,6 +92,19 @@ impl Layers {
         });
         sections.collect()
     }
+}
+
+fn checked(tree: &Value) -> Result<Config, Failure> {
+    let config: Config = serde_path_to_error::deserialize(tree).map_err(|error| {
+        let path = error.path().to_string();
+        let place = match path.split_once('.') {
+            Some((section, key)) => format!("section {section}: {key}"),
+            None => format!("section {path}"),
+        };
+        Failure::new(Exit::Config, format!("configuration: {place}: {}", error.inner()))
+    })?;
+    config.consistent()?;
+    Ok(config)
 }
 
 fn yaml(text: &str, name: &str) -> Result<Value, Failure> {

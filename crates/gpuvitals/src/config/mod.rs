@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::link::{QueueUrl, Scheme};
 use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
 
 pub(crate) use flags::{overrides, word};
 pub(crate) use layers::{Layers, Override};
@@ -205,6 +206,12 @@ impl Config {
                  add --times now to replay as if live, or --rate"
                     .to_owned(),
             );
+        }
+        let is_word = |part: &&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
+        if let Some(word) = self.log.level.split(',').map(str::trim).find(is_word) {
+            return refuse(format!(
+                "log.level: {word:?} is no level; there is error, warn, info, debug, trace and off, or MODULE=LEVEL"
+            ));
         }
         crate::logging::filter(&self.log.level)?;
         self.sampling.check()?;

@@ -86,6 +86,11 @@ impl Stream {
 
 /// `gpuvitals stream`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals stream --csv data.csv                           again and again, 4 rows a second
+  gpuvitals stream --csv data.csv --once --rate 0           once, as fast as the queue takes it
+  gpuvitals stream --csv data.csv --times now --speed 10    as if it happened now, ten times faster
+  gpuvitals simulate | gpuvitals stream --csv - --once --rate 100")]
 pub(crate) struct StreamFlags {
     /// Replay this CSV file (long DCGM form or wide; .gz understood; - is standard input), for ever unless told otherwise
     #[arg(long, value_name = "FILE")]
@@ -103,7 +108,7 @@ pub(crate) struct StreamFlags {
     #[arg(long, value_name = "URL")]
     mq_url: Option<String>,
     /// Topic to publish to [default: gpu-telemetry]
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     topic: Option<String>,
     /// Rows that travel together at most [default: 100]
     #[arg(long, value_name = "ROWS")]

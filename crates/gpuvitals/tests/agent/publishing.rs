@@ -11,7 +11,7 @@ const BRISK: [(&str, &str); 2] =
     [("GPUVITALS_AGENT_PUBLISH_INTERVAL", "200ms"), ("GPUVITALS_SAMPLING_RATE", "20")];
 
 fn agent(node: &Node, queue: &str, more: &[&str]) -> Agent {
-    node.agent_in(&[&["--queue", queue], more].concat(), &BRISK)
+    node.agent_in(&[&["--mq-url", queue], more].concat(), &BRISK)
 }
 
 fn figure(text: &str, name: &str) -> f64 {
@@ -76,7 +76,7 @@ fn what_a_killed_agent_had_spooled_is_sent_by_the_next_one() {
     let text = first.until("rows in the spool", |text| figure(text, "gpuvitals_spool_rows") > 200.0);
     let spooled = figure(&text, "gpuvitals_spool_rows");
     let rejected = super::program::gpuvitals()
-        .args(["agent", "--port", "0", "--queue", &queue.url()])
+        .args(["agent", "--port", "0", "--mq-url", &queue.url()])
         .args(spool)
         .output()
         .unwrap();
@@ -112,7 +112,7 @@ fn a_queue_that_hangs_holds_up_neither_samples_nor_scrapes_nor_the_end() {
 fn what_waits_to_be_published_is_sent_at_the_end() {
     let (node, mut queue) = (Node::new(), TestQueue::listening());
     let slow = [("GPUVITALS_AGENT_PUBLISH_INTERVAL", "5m")];
-    let agent = node.agent_in(&["--queue", &queue.url()], &slow);
+    let agent = node.agent_in(&["--mq-url", &queue.url()], &slow);
     let samples = series("gpu_samples_total", 1, VEGA56);
     agent.until("samples", |text| value(text, &samples).is_some_and(|count| count > 2.0));
     assert_eq!(agent.terminate(), Some(0));

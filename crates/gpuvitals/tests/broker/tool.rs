@@ -72,7 +72,7 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     check("http://127.0.0.1:1", 69, "gpuvitals broker");
     check("grpc://127.0.0.1:1", 64, "http://127.0.0.1:9090");
     check("nats://127.0.0.1:1", 69, "nats://127.0.0.1:1");
-    check("http://user:word@host", 78, "credentials belong in a file");
+    check("http://user:word@host", 64, "credentials belong in a file");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

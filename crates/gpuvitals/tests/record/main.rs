@@ -264,8 +264,8 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output).1);
         assert!(!dir.path().join("out").exists(), "{arguments:?}");
     };
-    check(&["--rate", "5000"], 78);
-    check(&["--rate", "0"], 78);
+    check(&["--rate", "5000"], 64);
+    check(&["--rate", "0"], 64);
     check(&["--duration", "soon"], 64);
     check(&["--duration", "1s", "--", "true"], 64);
     check(&["--sysfs", "/nonexistent"], 64);

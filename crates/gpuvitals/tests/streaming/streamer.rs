@@ -119,12 +119,12 @@ fn what_cannot_be_streamed_ends_with_its_code() {
         (vec!["stream"], 64, "--csv FILE"),
         (vec!["stream", "--csv", "/no/such.csv"], 74, "/no/such.csv"),
         (vec!["stream", "--csv", empty], 65, "empty"),
-        (vec!["stream", "--csv", file, "--mq-url", "kafka://x"], 78, "kafka://x"),
-        (vec!["stream", "--csv", file, "--mq-url", "http://user:secret@x"], 78, "credentials"),
+        (vec!["stream", "--csv", file, "--mq-url", "kafka://x"], 64, "kafka://x"),
+        (vec!["stream", "--csv", file, "--mq-url", "http://user:secret@x"], 64, "credentials"),
         (vec!["stream", "--csv", file, "--topic", "no such topic"], 78, "topic"),
         (vec!["stream", "--csv", file, "--times", "now", "--rate", "5"], 64, "--speed"),
-        (vec!["stream", "--csv", file, "--workers", "0"], 78, "workers"),
-        (vec!["collect", "--max-entries", "0"], 78, "max_entries"),
+        (vec!["stream", "--csv", file, "--workers", "0"], 64, "workers"),
+        (vec!["collect", "--max-entries", "0"], 64, "max_entries"),
         (vec!["collect", "--mq-url", "http://localhost:9090", "--broker-port", "9"], 64, "cannot be used"),
     ] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
