@@ -15,7 +15,7 @@ use crate::read::Reader;
 use crate::recovery::{Record, Recovery, recover};
 use crate::spare::Stock;
 use crate::submit::{Append, Callback, Command, Completion, Shared, WhenFull};
-use crate::writer::Writer;
+use crate::writer::{Writer, lock, run};
 
 /// An open log. Share it in an `Arc`; all methods take `&self`. Dropping it is [`Log::close`] without the answer.
 pub struct Log {
@@ -23,7 +23,8 @@ pub struct Log {
     board: Arc<Board>,
     reader: Arc<Reader>,
     stock: Arc<Stock>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Arc<Mutex<Writer>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
     record_len_max: usize,
 }
 
@@ -48,14 +49,14 @@ impl Log {
         let writer = Writer::new(disk, config, resume);
         let (shared, board, reader) = (writer.shared(), writer.board(), writer.reader());
         let stock = writer.stock();
+        let writer = Arc::new(Mutex::new(writer));
+        let theirs = Arc::clone(&writer);
         let thread = thread::Builder::new()
             .name("log-writer".into())
-            .spawn(move || writer.run())
+            .spawn(move || run(&theirs))
             .map_err(|source| LogError::Thread { source: Arc::new(source) })?;
-        Ok((
-            Self { shared, board, reader, stock, writer: Mutex::new(Some(thread)), record_len_max },
-            recovery,
-        ))
+        let thread = Mutex::new(Some(thread));
+        Ok((Self { shared, board, reader, stock, writer, thread, record_len_max }, recovery))
     }
 
     /// Appends a record; waits for room if the queue is full. The ticket tells the outcome.
@@ -79,6 +80,30 @@ impl Log {
         self.submit(kind, payload, durability, Completion::new(done), WhenFull::Refuse);
     }
 
+    /// [`Log::append_with`] that leaves the writer asleep: [`Log::commit`] is to follow.
+    pub fn enqueue_with(
+        &self,
+        kind: u8,
+        payload: Bytes,
+        durability: Durability,
+        done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
+    ) {
+        if let Some(append) = self.checked(kind, payload, durability, Completion::new(done)) {
+            self.shared.submit_quietly(append, WhenFull::Refuse);
+        }
+    }
+
+    /// Wakes the writer for what was enqueued. If that is one record, nobody is at work, and the segment has room,
+    /// then it is written and synced here and now if `here` says so: that spares a lone caller two changes of threads,
+    /// each dearer than all but the sync, and costs the calling thread the time of a sync, however long that takes.
+    pub fn commit(&self, here: bool) {
+        if here && let Some((turn, size)) = self.shared.turn_of_lone() {
+            lock(&self.writer).commit_within(&turn, size);
+        } else {
+            self.shared.wake();
+        }
+    }
+
     /// [`Log::append_with`] that takes the record also if the queue is full: for records that must not be refused,
     /// and that the caller bounds in another way. They count against the bounds of the others.
     pub fn append_exceeding_with(
@@ -99,11 +124,24 @@ impl Log {
         done: Completion<Appended>,
         when_full: WhenFull,
     ) {
+        if let Some(append) = self.checked(kind, payload, durability, done) {
+            self.shared.submit(append, when_full);
+        }
+    }
+
+    fn checked(
+        &self,
+        kind: u8,
+        payload: Bytes,
+        durability: Durability,
+        done: Completion<Appended>,
+    ) -> Option<Command> {
         let (len, max) = (payload.len(), self.record_len_max);
         if len > max {
-            return done.complete(Err(LogError::TooLarge { len, max }));
+            done.complete(Err(LogError::TooLarge { len, max }));
+            return None;
         }
-        self.shared.submit(Command::Append(Append { kind, payload, durability, done }), when_full);
+        Some(Command::Append(Append { kind, payload, durability, done }))
     }
 
     /// Waits until everything appended before is durable, the merely written too. Returns the sequence that the next
@@ -180,7 +218,7 @@ impl Log {
     /// [`LogError::Poisoned`] if the log was or became poisoned.
     pub fn close(&self) -> Result<(), LogError> {
         self.shared.close();
-        let handle = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A callback may hold the last handle: the writer cannot wait for itself, and ends by itself.
         if let Some(handle) = handle
             && handle.thread().id() != thread::current().id()

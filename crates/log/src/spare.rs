@@ -146,14 +146,19 @@ impl Spares {
     pub(crate) fn close(&self) {
         self.stock.lock().closed = true;
     }
-}
 
-impl Drop for Spares {
-    fn drop(&mut self) {
+    /// [`Spares::close`] that waits for that end.
+    pub(crate) fn end(&mut self) {
         self.close();
         if let Some(join) = self.join.take() {
             join();
         }
+    }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

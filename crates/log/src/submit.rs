@@ -74,7 +74,6 @@ impl Command {
 pub(crate) enum Work {
     Group(Group),
     TruncateBefore(u64, Completion<u64>),
-    Close,
 }
 
 /// What is written with one call and synced with one, if anybody waits for that.
@@ -100,8 +99,10 @@ struct State {
     /// Bytes that the appends among them will take.
     bytes: usize,
     refused: u64,
-    /// The writer sleeps, and nobody has woken it yet. To wake who is awake is a call of the system all the same.
+    /// The writer's thread sleeps, and nobody has woken it yet. To wake who is awake is a call of the system all the same.
     writer_waits: bool,
+    /// Somebody works on the files, be it the writer's thread or a caller.
+    is_taken: bool,
     /// Callers that sleep until there is room.
     callers_wait: usize,
     closing: bool,
@@ -141,8 +142,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a command in the queue. What cannot be put there is completed with the reason.
+    /// Puts a command in the queue, and wakes the writer. What cannot be put there is completed with the reason.
     pub(crate) fn submit(&self, command: Command, when_full: WhenFull) {
+        self.submit_quietly(command, when_full);
+        self.wake();
+    }
+
+    /// [`Shared::submit`] that wakes nobody.
+    pub(crate) fn submit_quietly(&self, command: Command, when_full: WhenFull) {
         if let Err((error, command)) = self.try_submit(command, when_full) {
             command.refuse(error);
         }
@@ -173,34 +180,47 @@ impl Shared {
         }
         state.bytes += size;
         state.commands.push_back(command);
-        let wakes_writer = std::mem::take(&mut state.writer_waits);
-        drop(state);
-        if wakes_writer {
-            self.work.notify_one();
-        }
         Ok(())
     }
 
-    /// Waits for work. A group has at most `group_max` bytes and fits the `room` left in the segment, or, if its first
-    /// record does not, a new segment with room for `capacity`.
-    pub(crate) fn take(&self, room: usize, capacity: usize, group_max: usize) -> Work {
+    /// Wakes the writer if there is something to do and nobody who does it.
+    pub(crate) fn wake(&self) {
+        let mut state = self.lock();
+        let is_due = !state.is_taken && (state.closing || !state.commands.is_empty());
+        if is_due && std::mem::take(&mut state.writer_waits) {
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    /// The writer's turn, once there is something to do. `None`: the log is closed and nothing is left.
+    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
         let mut state = self.lock();
         loop {
-            if let Some(work) = state.take_work(room, capacity, group_max) {
-                let callers_wait = state.callers_wait > 0;
-                drop(state);
-                if callers_wait {
-                    self.room.notify_all();
+            if !state.is_taken {
+                if !state.commands.is_empty() {
+                    state.is_taken = true;
+                    return Some(Turn(self));
                 }
-                return work;
-            }
-            if state.closing {
-                return Work::Close;
+                if state.closing {
+                    return None;
+                }
             }
             state.writer_waits = true;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.writer_waits = false;
         }
+    }
+
+    /// A caller's turn, if one append waits and nobody is at work. Also how many bytes it takes.
+    pub(crate) fn turn_of_lone(&self) -> Option<(Turn<'_>, usize)> {
+        let mut state = self.lock();
+        if state.is_taken || state.closing || state.commands.len() != 1 {
+            return None;
+        }
+        let size = state.commands.front().filter(|command| matches!(command, Command::Append(_)))?.size();
+        state.is_taken = true;
+        Some((Turn(self), size))
     }
 
     /// Lets nobody in any more; what is queued is still done.
@@ -236,6 +256,35 @@ impl Shared {
             refused: state.refused,
             poisoned: matches!(state.failure, Some(LogError::Poisoned { .. })),
         }
+    }
+}
+
+/// The right to work on the files, of one at a time.
+pub(crate) struct Turn<'a>(&'a Shared);
+
+impl Turn<'_> {
+    /// What waits. A group has at most `group_max` bytes and fits the `room` left in the segment, or, if its first
+    /// record does not, a new segment with room for `capacity`.
+    pub(crate) fn take(&self, room: usize, capacity: usize, group_max: usize) -> Option<Work> {
+        let mut state = self.0.lock();
+        let work = state.take_work(room, capacity, group_max)?;
+        let callers_wait = state.callers_wait > 0;
+        drop(state);
+        if callers_wait {
+            self.0.room.notify_all();
+        }
+        Some(work)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(&LogError::Closed);
+        }
+        self.0.lock().is_taken = false;
+        // What came meanwhile.
+        self.0.wake();
     }
 }
 

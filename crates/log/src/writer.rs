@@ -1,7 +1,8 @@
-//! The writer thread: the only one that touches the files after recovery.
+//! The writer: who has the turn works on the files, and nobody else after recovery. That is the writer's thread, or a
+//! caller who would have nothing to do but wait for it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::board::{Board, Counts};
 use crate::config::{Durability, LogConfig};
@@ -14,7 +15,7 @@ use crate::place::{Appended, Place};
 use crate::read::Reader;
 use crate::recovery::{Resume, Segment};
 use crate::spare::{Spares, Stock};
-use crate::submit::{Append, Group, Shared, Work};
+use crate::submit::{Append, Group, Shared, Turn, Work};
 
 /// The encode buffer is given back above this, so that one large record does not pin its memory.
 const BUFFER_LEN_KEPT: usize = 8 << 20;
@@ -61,6 +62,20 @@ impl Drop for Exit {
     }
 }
 
+/// Works until the log is closed and the queue is empty.
+pub(crate) fn run(writer: &Mutex<Writer>) {
+    let exit = Exit(lock(writer).shared());
+    lock(writer).tend_spares();
+    while let Some(turn) = exit.0.turn() {
+        lock(writer).work(&turn);
+    }
+    lock(writer).end();
+}
+
+pub(crate) fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Writer {
     pub(crate) fn new(disk: Arc<dyn Disk>, config: LogConfig, resume: Resume) -> Self {
         let counts = Counts { next_sequence: resume.base, ..Counts::default() };
@@ -101,28 +116,41 @@ impl Writer {
         self.spares.stock()
     }
 
-    /// Works until the log is closed and the queue is empty.
-    pub(crate) fn run(mut self) {
-        let exit = Exit(self.shared());
+    /// Commits what waits, if it finds its place in the segment that is written.
+    pub(crate) fn commit_within(&mut self, turn: &Turn<'_>, size: usize) {
+        let room = self.room();
+        // What takes long is not for callers.
+        if size > room || self.current.as_ref().is_none_or(|current| current.is_beyond_zeros(size)) {
+            return;
+        }
+        if let Some(Work::Group(group)) = turn.take(room, room, size) {
+            self.commit(group);
+        }
+    }
+
+    /// Does all that waits.
+    fn work(&mut self, turn: &Turn<'_>) {
         let capacity = self.config.segment_len as usize - HEADER_LEN;
         let group_max = self.config.group_len_max as usize;
-        self.tend_spares();
-        loop {
-            match exit.0.take(self.room(), capacity, group_max) {
+        while let Some(work) = turn.take(self.room(), capacity, group_max) {
+            match work {
                 Work::Group(group) => self.commit(group),
                 Work::TruncateBefore(sequence, done) => {
                     let removed = self.truncate_before(sequence);
                     self.show(removed.as_ref().err());
                     done.complete(removed);
                 }
-                Work::Close => break,
             }
         }
-        // What was only written becomes durable on an orderly end.
-        if exit.0.failure().is_none() {
+    }
+
+    /// What was only written becomes durable on an orderly end. Nothing touches the files afterwards.
+    fn end(&mut self) {
+        if self.shared.failure().is_none() {
             let synced = self.sync();
             self.show(synced.as_ref().err());
         }
+        self.spares.end();
     }
 
     /// Has a spare made if one is missing and half of the current segment is written.
@@ -320,6 +348,11 @@ impl Writer {
 }
 
 impl Current {
+    /// Whether `size` more bytes end where no zeros are yet.
+    fn is_beyond_zeros(&self, size: usize) -> bool {
+        self.segment.len + size as u64 > self.filled
+    }
+
     /// Keeps zeros ahead of `end`, where the next write will end. Blocks that exist make a sync cheap; if there is no
     /// room for them, records still get what is left.
     fn fill_after(&mut self, end: u64, config: &LogConfig) {

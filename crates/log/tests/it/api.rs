@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::bench::{append, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{append, commit_here, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
@@ -229,6 +229,79 @@ fn a_failed_rollback_poisons() {
     disk.fail_all(Op::SetLen, Some(ErrorKind::Other));
     let failed = log.append(1, payload(2), Durability::Synced).wait();
     assert!(matches!(failed, Err(LogError::Poisoned { .. })), "{failed:?}");
+}
+
+/// What becomes of a record, and the thread that is told.
+fn told_here(log: &Log, number: u64) -> mpsc::Receiver<(std::thread::ThreadId, Appended)> {
+    let (done, outcome) = mpsc::sync_channel(1);
+    let told = move |result: Result<Appended, LogError>| {
+        done.send((std::thread::current().id(), result.expect("append"))).expect("send");
+    };
+    log.enqueue_with(1, payload(number), Durability::Synced, Box::new(told));
+    log.commit(true);
+    outcome
+}
+
+#[test]
+fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    let here = std::thread::current().id();
+    // No segment yet: making one is the writer's.
+    let (thread, first) = told_here(&log, 1).recv().expect("an answer");
+    assert!(thread != here && first.sequence == 1);
+    let (thread, second) = told_here(&log, 2).try_recv().expect("an answer within the call");
+    assert!(thread == here && second.sequence == 2);
+    let counts = |log: &Log| (log.stats().groups, log.stats().syncs);
+    assert_eq!(counts(&log), (2, 2));
+    // While the writer is at work nobody waits for it.
+    disk.hold_syncs();
+    let third = log.append(1, payload(3), Durability::Synced);
+    disk.wait_for_held_sync();
+    let fourth = told_here(&log, 4);
+    assert!(fourth.try_recv().is_err());
+    disk.release_syncs();
+    assert_eq!(third.wait().expect("append").sequence, 3);
+    let (thread, fourth) = fourth.recv().expect("an answer");
+    assert!(thread != here && fourth.sequence == 4);
+    // What several have enqueued is the writer's too, as one group.
+    let groups = log.stats().groups;
+    let (done, outcomes) = mpsc::channel();
+    for number in 5..=6 {
+        let done = done.clone();
+        let told = Box::new(move |result| done.send((std::thread::current().id(), result)).expect("send"));
+        log.enqueue_with(1, payload(number), Durability::Synced, told);
+    }
+    log.commit(true);
+    for _ in 5..=6 {
+        let (thread, outcome) = outcomes.recv().expect("an answer");
+        assert!(thread != here && outcome.is_ok());
+    }
+    assert_eq!(log.stats().groups, groups + 1);
+    log.close().expect("close");
+    let (_log, recovery) = open(&disk);
+    assert_eq!(sequences(&records(recovery)), (1..=6).collect::<Vec<_>>());
+}
+
+#[test]
+fn callers_and_the_writer_take_turns() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    std::thread::scope(|scope| {
+        for caller in 0..4_u64 {
+            let log = &log;
+            scope.spawn(move || {
+                for number in 0..200 {
+                    let body = payload(caller * 1000 + number);
+                    commit_here(log, 1, body, Durability::Synced).expect("append");
+                }
+            });
+        }
+    });
+    log.close().expect("close");
+    let (_log, recovery) = open(&disk);
+    let found = records(recovery);
+    assert_eq!(sequences(&found), (1..=800).collect::<Vec<_>>());
 }
 
 #[test]

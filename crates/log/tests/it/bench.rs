@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
-use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery};
+use gpuvitals_log::{Appended, Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
 
 /// Small enough that a few records roll a segment.
 pub(crate) fn tiny() -> LogConfig {
@@ -56,4 +56,17 @@ pub(crate) fn files(disk: &FaultDisk, extension: &str) -> Vec<String> {
     let mut names = disk.names();
     names.retain(|name| name.rsplit_once('.').is_some_and(|(_, found)| found == extension));
     names
+}
+
+/// Appends on this thread if nothing speaks against it, and waits for the outcome.
+pub(crate) fn commit_here(
+    log: &Log,
+    kind: u8,
+    payload: Bytes,
+    durability: Durability,
+) -> Result<Appended, LogError> {
+    let (done, outcome) = std::sync::mpsc::sync_channel(1);
+    log.enqueue_with(kind, payload, durability, Box::new(move |result| drop(done.send(result))));
+    log.commit(true);
+    outcome.recv().expect("an answer")
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Appended, Durability, Log, LogConfig, LogError, Place};
 
-use crate::bench::{files, tiny};
+use crate::bench::{commit_here, files, tiny};
 
 /// One thing that a program does with the log; all of them wait for their outcome.
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +194,12 @@ impl Run {
         match action {
             Action::Append(durability) => {
                 let number = self.model.next_number();
-                let outcome = log.append(1, body(number), durability).wait();
+                // On the writer's thread and on this one in turn.
+                let outcome = if number.is_multiple_of(2) {
+                    log.append(1, body(number), durability).wait()
+                } else {
+                    commit_here(&log, 1, body(number), durability)
+                };
                 self.model.note(number, durability, &outcome);
                 if durability == Durability::Synced && outcome.is_ok() {
                     self.model.note_synced();

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::metadata::MetadataValue;
@@ -39,11 +40,18 @@ pub(super) struct Grpc {
     queue: Queue,
     limits: Limits,
     meter: Arc<Meter>,
+    /// A lone frame may be stored on the thread that serves it.
+    stores_here: bool,
 }
 
 impl Grpc {
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
     pub(super) fn new(queue: Queue, limits: Limits, meter: Arc<Meter>) -> Self {
-        Self { queue, limits, meter }
+        // One thread at a time is lent to the disk, which may take long: another one has to be there for all else.
+        let stores_here = Handle::current().metrics().num_workers() > 1;
+        Self { queue, limits, meter, stores_here }
     }
 }
 
@@ -67,7 +75,9 @@ impl v1::queue_server::Queue for Grpc {
                 if let Some(until) = caller.pace.as_ref().and_then(|pace| pace.take(frame.count)) {
                     tokio::time::sleep_until(until).await;
                 }
-                self.queue.publish(&topic, frame).await
+                let publishing = self.queue.hand_over(&topic, frame);
+                self.queue.commit(self.stores_here);
+                publishing.await
             }
         };
         self.meter.published(Protocol::Grpc, began.elapsed());
@@ -85,6 +95,7 @@ impl v1::queue_server::Queue for Grpc {
         let caller = caller(request.extensions())?;
         let publishes = Publishes {
             queue: self.queue.clone(),
+            stores_here: self.stores_here,
             limits: self.limits,
             meter: Arc::clone(&self.meter),
             requests: request.into_inner(),
@@ -128,6 +139,7 @@ impl Limits {
 #[derive(Debug)]
 pub(super) struct Publishes {
     queue: Queue,
+    stores_here: bool,
     limits: Limits,
     meter: Arc<Meter>,
     requests: Streaming<v1::PublishRequest>,
@@ -155,13 +167,19 @@ struct UnderWay {
 impl Publishes {
     /// Takes what has come, as long as there is room.
     fn take(&mut self, context: &mut Context<'_>) {
+        // All that has come goes to the log together.
+        let mut has_more = false;
         while self.end.is_none() && self.has_room(context) {
             match Pin::new(&mut self.requests).poll_next(context) {
                 Poll::Ready(Some(Ok(request))) => self.publish(request),
                 Poll::Ready(Some(Err(status))) => self.end = Some(Err(status)),
                 Poll::Ready(None) => self.end = Some(Ok(())),
-                Poll::Pending => return,
+                Poll::Pending => break,
             }
+            has_more = true;
+        }
+        if has_more {
+            self.queue.commit(self.stores_here);
         }
     }
 
@@ -186,7 +204,7 @@ impl Publishes {
                 let rests = self.caller.pace.as_ref().and_then(|pace| pace.take(frame.count));
                 self.rests = rests.map(|until| Box::pin(tokio::time::sleep_until(until)));
                 let bytes = frame.payload.len();
-                (self.queue.publish(&self.topic, frame), bytes)
+                (self.queue.hand_over(&self.topic, frame), bytes)
             }
         };
         self.bytes += bytes;

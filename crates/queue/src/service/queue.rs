@@ -136,7 +136,19 @@ impl Queue {
     /// was not taken. At the topic's bound it is refused, or older ones make room, as configured. Frames are
     /// taken in the order of these calls, whenever their outcomes are awaited.
     pub fn publish(&self, topic: &str, frame: Frame) -> Publishing {
+        let publishing = self.hand_over(topic, frame);
+        self.commit(false);
+        publishing
+    }
+
+    /// [`Queue::publish`] that leaves the log asleep: [`Queue::commit`] is to follow.
+    pub(crate) fn hand_over(&self, topic: &str, frame: Frame) -> Publishing {
         self.shared().publish(topic, frame, false)
+    }
+
+    /// Tells the log of all that was handed over. `here`: a lone frame is stored within this call, on this thread.
+    pub(crate) fn commit(&self, here: bool) {
+        self.shared().commit(here);
     }
 
     /// Hands over one frame; at the topic's bound it waits for room, until `cancel`. Waiting publishers are
@@ -155,7 +167,9 @@ impl Queue {
         // A publisher that never has to wait still lets others of its thread run.
         tokio::task::consume_budget().await;
         let shared = self.shared();
-        let first = shared.publish(topic, frame.clone(), true).await;
+        let first = shared.publish(topic, frame.clone(), true);
+        shared.commit(false);
+        let first = first.await;
         if !matches!(first, Err(PublishError::Full { .. })) {
             return first;
         }
@@ -170,7 +184,9 @@ impl Queue {
                 notified.as_mut().enable();
                 // Many may have been woken for room that one takes: the frame is made ready only where there is some.
                 if shared.with(|broker, _| broker.may_take(topic_id, &frame)) {
-                    match shared.publish(topic, frame.clone(), true).await {
+                    let again = shared.publish(topic, frame.clone(), true);
+                    shared.commit(false);
+                    match again.await {
                         Err(PublishError::Full { .. }) => {}
                         answer => return answer,
                     }

@@ -190,7 +190,8 @@ impl Shared {
         }
     }
 
-    /// Hands over one frame. A refusal at the bound is counted, or not: then the publisher waits for room.
+    /// Hands over one frame. A refusal at the bound is counted, or not: then the publisher waits for room. The log is
+    /// not told yet: [`Shared::commit`] is to follow.
     pub(super) fn publish(self: &Arc<Self>, topic: &str, frame: Frame, waits: bool) -> Publishing {
         let promised = self.journal.as_ref().map(|journal| journal.config.durability_of(topic));
         let durability = match promised {
@@ -252,7 +253,7 @@ impl Shared {
             shared.answered(Done::Frame { topic, offset, payload, publisher, outcome });
         };
         if let Some(journal) = &self.journal {
-            journal.log.append_with(FRAME, record, durability, Box::new(answered));
+            journal.log.enqueue_with(FRAME, record, durability, Box::new(answered));
         }
         if durability == LogDurability::Written
             && let Some(keeper) = &mut state.keeper
@@ -260,6 +261,13 @@ impl Shared {
             keeper.written(now);
         }
         Publishing::under_way(publishing)
+    }
+
+    /// Tells the log of what was published. If that is a lone frame, it may be stored within this call ([`Log::commit`]).
+    pub(super) fn commit(&self, here: bool) {
+        if let Some(journal) = &self.journal {
+            journal.log.commit(here);
+        }
     }
 
     /// Waits until the log has a consumer's group; without a log, or if it has it already, there is nothing to wait
