@@ -162,7 +162,8 @@ impl Log {
     }
 
     /// Removes the segments all of whose records are below `sequence`, and says how many. The last segment stays, and
-    /// damaged ones are renamed, not removed. Queued behind the appends made before.
+    /// damaged ones are renamed, not removed. Queued behind the appends made before, which are durable before a segment
+    /// goes.
     ///
     /// # Errors
     /// [`LogError::Write`] if a file could not be removed (call again later), [`LogError::Poisoned`] or

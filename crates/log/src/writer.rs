@@ -318,9 +318,14 @@ impl Writer {
     }
 
     /// Removes whole segments below `sequence`, oldest first and each for good before the next, so that a crash never
-    /// leaves a hole. The last one stays: it knows which sequence comes next.
+    /// leaves a hole. The last one stays: it knows which sequence comes next. What was appended before is synced first:
+    /// it may be why the segments are not needed.
     fn truncate_before(&mut self, sequence: u64) -> Result<u64, LogError> {
         let mut removed = 0;
+        let goes = |segment: &Segment| segment.end <= sequence;
+        if self.sealed.front().is_some_and(goes) {
+            self.sync()?;
+        }
         while let Some(segment) = self.sealed.front() {
             let is_last = self.sealed.len() == 1 && self.current.is_none();
             if is_last || segment.end > sequence {

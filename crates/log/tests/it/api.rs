@@ -266,7 +266,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     assert!(thread != here && fourth.sequence == 4);
     // What several have enqueued is the writer's too, as one group.
     let groups = log.stats().groups;
-    let (done, outcomes) = mpsc::channel();
+    let (done, outcomes) = mpsc::sync_channel(2);
     for number in 5..=6 {
         let done = done.clone();
         let told = Box::new(move |result| done.send((std::thread::current().id(), result)).expect("send"));
@@ -302,6 +302,19 @@ fn callers_and_the_writer_take_turns() {
     let (_log, recovery) = open(&disk);
     let found = records(recovery);
     assert_eq!(sequences(&found), (1..=800).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_was_written_before_is_durable_before_a_segment_goes() {
+    let disk = FaultDisk::new();
+    let (log, _) = open(&disk);
+    for number in 1..=60 {
+        append(&log, number);
+    }
+    log.append(1, payload(61), Durability::Written).wait().expect("append");
+    assert!(log.truncate_before(40).expect("truncate") > 0);
+    let (_log, recovery) = open(&disk.crashed(1));
+    assert_eq!(sequences(&records(recovery)).last(), Some(&61));
 }
 
 #[test]

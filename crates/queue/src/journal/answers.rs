@@ -41,6 +41,11 @@ pub(crate) enum Done {
         outcome: Result<Appended, LogError>,
     },
     Synced(Result<u64, LogError>),
+    /// What was noted before is on disk: segments before a sequence may go.
+    Secured {
+        before: u64,
+        outcome: Result<u64, LogError>,
+    },
     Truncated(Result<u64, LogError>),
     /// A record could not be read for now, and why.
     Unread(Arc<str>),

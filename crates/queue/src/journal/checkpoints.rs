@@ -88,6 +88,12 @@ impl Checkpoints {
         self.kept >= self.mends
     }
 
+    /// Whether what nothing needs may go. Facts that were lost are to be mended first; but if that fails, room is needed
+    /// more: it is for want of room, as a rule.
+    pub(super) fn may_let_go(&self) -> bool {
+        self.are_whole() || self.failures > 0
+    }
+
     /// The sequence from which the log is needed: with the checkpoint before the newest, so that one can be damaged.
     pub(super) fn needed_from(&self) -> Option<u64> {
         self.previous

@@ -35,6 +35,8 @@ pub(crate) struct Keeper {
     checkpoints: Checkpoints,
     moves: Moves,
     is_truncating: bool,
+    /// Segments before it may go: what made them unneeded is on disk.
+    secured: Option<u64>,
     sync_every: Duration,
     /// When what was only written is to be synced.
     sync_at: Option<Millis>,
@@ -63,6 +65,7 @@ impl Keeper {
             checkpoints: Checkpoints::new(newest_checkpoint),
             moves: Moves::default(),
             is_truncating: false,
+            secured: None,
             sync_every: config.sync_every,
             sync_at: None,
             repeats: HashMap::default(),
@@ -159,6 +162,16 @@ impl Keeper {
             Done::Synced(outcome) => {
                 let outcome = self.noted(broker, now, outcome).map(|_| ());
                 self.try_again(now, &outcome);
+            }
+            Done::Secured { before, outcome } => {
+                let outcome = self.noted(broker, now, outcome).map(|_| ());
+                // Facts that the log lost were answered before.
+                if outcome.is_ok() && self.checkpoints.may_let_go() {
+                    self.secured = Some(before);
+                } else {
+                    self.is_truncating = false;
+                    self.try_again(now, &outcome);
+                }
             }
             Done::Truncated(outcome) => {
                 self.is_truncating = false;
@@ -349,10 +362,11 @@ impl Keeper {
         self.sync_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// The sequence before which the log's segments can go, if there are such.
+    /// The sequence before which the log's segments can go, if there are such, once all that was noted so far is on disk:
+    /// a crash may take back the facts by which they are not needed, as long as they are there.
     pub(crate) fn truncation(&mut self, journal: &Journal) -> Option<u64> {
         let needed_from = self.checkpoints.needed_from()?;
-        if self.is_truncating {
+        if self.is_truncating || !self.checkpoints.may_let_go() {
             return None;
         }
         while let Some(oldest) = self.pins.first_entry() {
@@ -367,6 +381,11 @@ impl Keeper {
         let can_go = segments.len() > 1 && segments.first().is_some_and(|oldest| oldest.end <= before);
         self.is_truncating = can_go;
         can_go.then_some(before)
+    }
+
+    /// The sequence before which segments are to go now.
+    pub(crate) fn take_secured(&mut self) -> Option<u64> {
+        self.secured.take()
     }
 
     /// Looks for records to be moved out of the oldest segment, if the log is far larger than what is held. What is found

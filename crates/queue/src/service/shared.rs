@@ -137,6 +137,11 @@ impl Shared {
         let State { broker, keeper, .. } = &mut *state;
         if let (Some(journal), Some(keeper)) = (&self.journal, keeper) {
             keeper.keep_facts(journal, broker, self.clock.now(), None, &self.append());
+            if let Some(before) = keeper.take_secured() {
+                let shared = Arc::clone(self);
+                let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
+                journal.log.truncate_before_with(before, done);
+            }
             if keeper.poisoned().is_some() {
                 self.failed.cancel();
             }
@@ -396,8 +401,8 @@ impl Shared {
         let draft = keeper.checkpoint(journal, broker, now, &self.append());
         if let Some(before) = keeper.truncation(journal) {
             let shared = Arc::clone(self);
-            let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
-            journal.log.truncate_before_with(before, done);
+            let done = Box::new(move |outcome| shared.answered(Done::Secured { before, outcome }));
+            journal.log.sync_with(done);
         }
         let moves = if is_time { keeper.look_for_moves(journal, broker) } else { None };
         if is_time {

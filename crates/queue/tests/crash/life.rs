@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use gpuvitals_log::Disk;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use gpuvitals_log::{Disk, Log, LogConfig, TornTail};
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, DeadLetter, DeadSelection, Delivery, Durability, InProcessConsumer,
     Nack, NackKind, PublishError, Publishing, Queue, QueueConfig, Receipt, Rows,
@@ -366,8 +366,12 @@ pub(crate) async fn damaged(seed: u64) {
     let crashed = life.crash(dice.roll());
     if dice.one_in(2) {
         let checkpoint = records(&crashed).into_iter().rev().find(|record| record.kind == CHECKPOINT);
+        let torn_before = torn(&crashed);
         turn_a_bit(&crashed, &checkpoint.expect("a checkpoint"), dice.roll());
-        return life.begin_again(crashed, Harm::Checkpoint).await;
+        // Where nothing behind it shows that it was synced, it looks like the torn end of the log.
+        let is_seen = torn(&crashed) == torn_before;
+        let harm = if is_seen { Harm::Checkpoint } else { Harm::Anywhere };
+        return life.begin_again(crashed, harm).await;
     }
     for name in crashed.list().unwrap() {
         let len = crashed.contents(&name).map_or(0, |bytes| bytes.len() as u64);
@@ -376,4 +380,10 @@ pub(crate) async fn damaged(seed: u64) {
         }
     }
     life.begin_again(crashed, Harm::Anywhere).await;
+}
+
+/// What a crash seems to have left unfinished at the log's end.
+fn torn(disk: &FaultDisk) -> Option<TornTail> {
+    let (_log, recovery) = Log::open(disk.clone(), LogConfig { spares: 0, ..LogConfig::default() }).unwrap();
+    recovery.torn
 }
