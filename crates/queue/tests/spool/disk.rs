@@ -59,6 +59,7 @@ async fn what_was_kept_when_the_process_was_killed_is_sent_by_the_next_one() {
     keep(&spool, 0..500, 64).await;
     until(&spool, |stats| stats.kept.frames == 500 && stats.memory_bytes == 0).await;
     let killed = as_killed(directory.path());
+    drop(spool);
     queue.set(Way::Hangs);
     let next = queue.spool(Some(killed.path()));
     assert_eq!(next.stats().kept.frames, 500);
@@ -101,6 +102,7 @@ async fn a_frame_that_is_refused_outlives_a_kill_and_those_behind_it_are_not_sen
     queue.set(Way::Open);
     until(&spool, |stats| stats.kept.frames == 1 && stats.memory_bytes == 0).await;
     let killed = killed_keeping(directory.path(), 1..1 + 64 + 16).await;
+    drop(spool);
     queue.set_unwanted([]);
     let next = queue.spool(Some(killed.path()));
     until(&next, |stats| stats.kept.frames == 0).await;
@@ -142,10 +144,12 @@ async fn a_process_that_is_killed_before_it_sent_anything_loses_nothing() {
     keep(&spool, 100..200, 64).await;
     until(&spool, |stats| stats.kept.frames == 100 && stats.memory_bytes == 0).await;
     let killed = as_killed(directory.path());
+    drop(spool);
     let second = queue.spool(Some(killed.path()));
     assert_eq!(second.stats().kept.frames, 100);
     until(&second, |stats| stats.away.is_some()).await;
     let killed_again = as_killed(killed.path());
+    drop(second);
     queue.set(Way::Open);
     let third = queue.spool(Some(killed_again.path()));
     until(&third, |stats| stats.taken.frames == 100).await;
