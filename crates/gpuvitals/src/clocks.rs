@@ -377,13 +377,11 @@ fn print_plans(
     with_way_back: bool,
 ) -> Result<u8, Failure> {
     let lines = |steps: fn(&Plan) -> &[Step]| -> String {
-        let line = |control: &dyn ClockControl, step: &Step| {
-            format!("{}\n", Step { target: control.place(step), ..step.clone() })
+        let of_gpu = |(control, plan): (&dyn ClockControl, &Plan)| -> String {
+            let line = |step: &Step| format!("{}\n", Step { target: control.place(step), ..step.clone() });
+            steps(plan).iter().map(line).collect()
         };
-        let of_gpu = |(control, plan): (&Box<dyn ClockControl>, &Plan)| -> String {
-            steps(plan).iter().map(|step| line(control.as_ref(), step)).collect()
-        };
-        controls.iter().zip(plans).map(of_gpu).collect()
+        controls.iter().map(AsRef::as_ref).zip(plans).map(of_gpu).collect()
     };
     let mut text = lines(|plan| &plan.forward);
     if with_way_back {

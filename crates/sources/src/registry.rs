@@ -104,7 +104,7 @@ pub(crate) fn tool(
             "asks the kernel of this machine, whatever files are given; not used for a captured tree",
         ));
     }
-    let found = programs.iter().find_map(|name| find_tool(name));
+    let found = programs.iter().find_map(find_tool);
     found.ok_or_else(|| note("the command is not installed").remedy(package))
 }
 

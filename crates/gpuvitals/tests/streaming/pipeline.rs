@@ -132,18 +132,11 @@ fn a_collector_says_that_its_queue_is_away_and_that_it_is_back() {
     let data = folder.path().join("data");
     let (port, grpc, api) = (free_port(), free_port(), free_port());
     let url = format!("grpc://127.0.0.1:{grpc}");
-    let collector = Process::start(&[
-        "collect",
-        "--api-port",
-        &api,
-        "--mq-url",
-        &url,
-        "--data-dir",
-        data.to_str().unwrap(),
-    ]);
+    let collector =
+        start(&["collect", "--api-port", &api, "--mq-url", &url, "--data-dir", data.to_str().unwrap()]);
     let health = until(&api, "/health", "a queue that is away", |health| health["status"] == "degraded");
     assert!(health["reason"].as_str().unwrap().contains("the queue is not reached"), "{health}");
-    let broker = Process::start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
     until(&api, "/health", "a queue that is back", |health| health["status"] == "healthy");
     broker.kill();
     until(&api, "/health", "a queue that is gone", |health| health["status"] == "degraded");

@@ -91,10 +91,6 @@ impl AmdClocks {
         Overdrive::parse(&self.read(OVERDRIVE).unwrap_or_default())
     }
 
-    fn step(&self, name: &str, text: impl Into<String>) -> Step {
-        Step { target: name.to_owned(), text: text.into() }
-    }
-
     /// The level in force, in the driver's word.
     fn level(&self) -> Result<String, ClockError> {
         self.read(LEVEL).map_err(|error| {
@@ -198,16 +194,16 @@ impl AmdClocks {
     }
 
     /// The writes that set bounds of the GPU clock.
-    fn bounds(&self, low: Option<u32>, high: u32) -> Vec<Step> {
-        let low = low.map(|mhz| self.step(OVERDRIVE, format!("s 0 {mhz}\n")));
-        let high = self.step(OVERDRIVE, format!("s 1 {high}\n"));
-        low.into_iter().chain([high, self.step(OVERDRIVE, "c")]).collect()
+    fn bounds(low: Option<u32>, high: u32) -> Vec<Step> {
+        let low = low.map(|mhz| step(OVERDRIVE, format!("s 0 {mhz}\n")));
+        let high = step(OVERDRIVE, format!("s 1 {high}\n"));
+        low.into_iter().chain([high, step(OVERDRIVE, "c")]).collect()
     }
 
     /// The write that allows only these entries of a list.
-    fn mask(&self, name: &str, entries: &[u32]) -> Option<Step> {
+    fn mask(name: &str, entries: &[u32]) -> Option<Step> {
         let numbers: Vec<String> = entries.iter().map(u32::to_string).collect();
-        (!numbers.is_empty()).then(|| self.step(name, format!("{} ", numbers.join(" "))))
+        (!numbers.is_empty()).then(|| step(name, format!("{} ", numbers.join(" "))))
     }
 
     /// The steps back from a lock that touches the overdrive table or these lists.
@@ -216,22 +212,22 @@ impl AmdClocks {
         let mut back = Vec::new();
         if let Some(Hold::Bounds { before: (low, high), .. }) = hold {
             // The driver takes bounds in `manual` only, and somebody may have left it meanwhile.
-            back.push(self.step(LEVEL, Level::Manual.as_str()));
-            back.extend(self.bounds(Some(*low), *high));
+            back.push(step(LEVEL, Level::Manual.as_str()));
+            back.extend(Self::bounds(Some(*low), *high));
         }
         if level != Level::Manual || back.is_empty() {
-            back.push(self.step(LEVEL, level.as_str()));
+            back.push(step(LEVEL, level.as_str()));
         }
         if let Some(Hold::Cap { before: (low, high), .. }) = hold {
             // Leaving `perf_determinism` lifts its cap; what was there before is set again.
             match level {
-                Level::Manual => back.extend(self.bounds(Some(*low), *high)),
-                Level::PerfDeterminism => back.extend(self.bounds(None, *high)),
+                Level::Manual => back.extend(Self::bounds(Some(*low), *high)),
+                Level::PerfDeterminism => back.extend(Self::bounds(None, *high)),
                 _ => {}
             }
         }
         if level == Level::Manual {
-            back.extend(masked.iter().filter_map(|name| self.mask(name, &self.list(name).indices())));
+            back.extend(masked.iter().filter_map(|name| Self::mask(name, &self.list(name).indices())));
         }
         Ok(back)
     }
@@ -281,7 +277,7 @@ impl ClockControl for AmdClocks {
         }
         let memory = self.entries(MEMORY_LIST, &lock.memory_levels, lock.memory_mhz, &mut notes)?;
         let lists = [(GPU_LIST, gpu), (MEMORY_LIST, memory)];
-        let masks: Vec<Step> = lists.iter().filter_map(|(name, entries)| self.mask(name, entries)).collect();
+        let masks: Vec<Step> = lists.iter().filter_map(|(name, entries)| Self::mask(name, entries)).collect();
         let masked: Vec<&str> =
             lists.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| *name).collect();
 
@@ -296,10 +292,10 @@ impl ClockControl for AmdClocks {
                     .to_owned(),
             ));
         }
-        let mut forward = vec![self.step(LEVEL, level.as_str())];
+        let mut forward = vec![step(LEVEL, level.as_str())];
         match hold {
-            Some(Hold::Bounds { mhz, .. }) => forward.extend(self.bounds(Some(mhz), mhz)),
-            Some(Hold::Cap { mhz, .. }) => forward.extend(self.bounds(None, mhz)),
+            Some(Hold::Bounds { mhz, .. }) => forward.extend(Self::bounds(Some(mhz), mhz)),
+            Some(Hold::Cap { mhz, .. }) => forward.extend(Self::bounds(None, mhz)),
             Some(Hold::Entry(_)) | None => {}
         }
         forward.extend(masks);
@@ -310,8 +306,8 @@ impl ClockControl for AmdClocks {
         self.look_up()?;
         self.level()?;
         let has_percent = self.device.join(OVERDRIVE_PCT).exists();
-        let percent = has_percent.then(|| self.step(OVERDRIVE_PCT, "0"));
-        let level = self.step(LEVEL, Level::Auto.as_str());
+        let percent = has_percent.then(|| step(OVERDRIVE_PCT, "0"));
+        let level = step(LEVEL, Level::Auto.as_str());
         Ok(Plan { forward: percent.into_iter().chain([level]).collect(), ..Plan::default() })
     }
 
@@ -434,4 +430,8 @@ fn refusal(target: String, step: &Step, source: io::Error) -> ClockError {
 
 fn read(path: &Path) -> io::Result<String> {
     PinnedFile::open(path)?.read_text().map(str::to_owned)
+}
+
+fn step(name: &str, text: impl Into<String>) -> Step {
+    Step { target: name.to_owned(), text: text.into() }
 }

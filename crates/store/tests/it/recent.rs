@@ -34,7 +34,7 @@ async fn the_newest_rows_come_from_memory_and_older_ones_from_files() {
     add(&store, 3, 5..15).await;
     add(&store, 3, 15..32).await;
     assert_eq!((store.stats().recent_rows, store.stats().tail_rows), (3 * ROWS as u64, 0));
-    let times = |end: &EndRows| end.batch.as_ref().map_or(0, |batch| batch.rows());
+    let times = |end: &EndRows| end.batch.as_ref().map_or(0, gpuvitals_core::Batch::rows);
     for (limit, from_memory) in [(1, true), (ROWS, true), (ROWS + 1, false), (100, false)] {
         let end = newest(&store, 2, limit);
         assert_eq!((times(&end), end.from_memory), (limit.min(32), from_memory), "{limit}");

@@ -160,12 +160,11 @@ impl Probe for NamingProbe {
     }
 
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
-        let probe = match &mut self.named {
-            Some(probe) => probe,
-            None => {
-                let probe = self.ask()?;
-                self.named.insert(probe)
-            }
+        let probe = if let Some(probe) = &mut self.named {
+            probe
+        } else {
+            let probe = self.ask()?;
+            self.named.insert(probe)
         };
         probe.read(due, reading)
     }
