@@ -11,7 +11,8 @@
 //! synced with the next group, or by a timer: what a crash takes of them is delivered again. A checkpoint stands in
 //! every segment, so that the segments before it can go once nothing that is held lies there.
 //!
-//! Nothing takes a step for each frame under the broker's lock. A checkpoint is of the moment at which its head was
+//! Neither a checkpoint nor a move takes a step for each frame under the broker's lock, but one for each block of frames.
+//! A checkpoint is of the moment at which its head was
 //! written and a [snapshot](crate::broker::Snapshot) taken; its image is made and written beside the lock, after facts
 //! that it does not know. The records of a segment are looked for in a snapshot too.
 
