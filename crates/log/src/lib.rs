@@ -26,14 +26,16 @@
 //!
 //! It is not a queue, an index or a database: it reads a record back from the [`Place`] that it told when the record
 //! was appended or replayed, and knows no other key. **It does not lock its directory**: one process owns a directory, and seeing to that is
-//! the caller's business. It knows no runtime, no clock and no metrics; it blocks on one thread of its own.
+//! the caller's business. It knows no runtime, no clock and no metrics; it blocks on one thread of its own, and on a
+//! caller's where that is asked for ([`Log::commit`]).
 //!
 //! # Where the rest is said
 //! The format, its limits, what opening does after a crash, and what is left to a person: `docs/log-format.md`. What a
 //! failed write and a failed sync mean for callers: [`LogError::Write`] and [`LogError::Poisoned`].
 //!
 //! # Threads
-//! The writer's thread is the only one that touches segments after recovery. Making spares takes a thread of its own for as
+//! Whoever has the turn touches segments after recovery, and nobody else: the writer's thread or a caller in
+//! [`Log::commit`]. Making spares takes a thread of its own for as
 //! long as it lasts; it touches files that are no segments. [`Log::read`] and [`Recovery`] read on their callers' threads.
 //! Close a poisoned log before the directory is opened anew.
 

@@ -67,7 +67,7 @@ impl Log {
     }
 
     /// Appends a record and never waits: if the queue is full, `done` gets [`LogError::Full`]. `done` is called exactly
-    /// once with the record's number and place or the error, on the writer thread or before this returns. It must be
+    /// once with the record's number and place or the error, by whoever writes it or before this returns. It must be
     /// quick, must not panic, and must not wait for this log; the calls whose name ends in `_with`, this one too, do not
     /// wait and may be made from it.
     pub fn append_with(
