@@ -35,14 +35,19 @@ pub struct DeliveryId {
     /// published since the queue was opened, and another number in each later life.
     pub part: u32,
     /// The how-manieth delivery of this part, from 1. In the upper half, a consumer of a queue elsewhere notes on which
-    /// of its connections it received it, from 0; that never travels.
+    /// of its connections (with NATS: in which life of its group) it received it, from 0; that never travels.
     pub token: u64,
 }
 
 impl DeliveryId {
-    /// The same delivery, as received on a connection.
+    /// The same delivery, as received on a connection, or in a life of the group.
     pub(crate) fn of_session(self, session: u32) -> Self {
         Self { token: u64::from(session) << u32::BITS | u64::from(self.count()), ..self }
+    }
+
+    /// The connection it was received on, or the life of the group.
+    pub(crate) fn session(self) -> u32 {
+        u32::try_from(self.token >> u32::BITS).unwrap_or_default()
     }
 
     /// The how-manieth delivery of this part, from 1.

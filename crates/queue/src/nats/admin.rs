@@ -8,7 +8,6 @@ use async_nats::jetstream::stream::RawMessage;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::Mutex;
 
 use super::error::NatsError;
 use super::head;
@@ -53,13 +52,12 @@ pub struct NatsGroupStats {
 #[derive(Debug)]
 pub struct NatsAdmin {
     endpoint: Endpoint,
-    session: Mutex<Option<Session>>,
 }
 
 impl NatsAdmin {
     /// Somebody to ask. It connects with the first question.
     pub fn new(url: &QueueUrl, access: &Access) -> Self {
-        Self { endpoint: Endpoint::new(url, access), session: Mutex::new(None) }
+        Self { endpoint: Endpoint::new(url, access) }
     }
 
     /// Names of all topics that have a stream of ours, sorted.
@@ -209,11 +207,7 @@ impl NatsAdmin {
     }
 
     async fn session(&self) -> Result<Session, NatsError> {
-        let mut session = self.session.lock().await;
-        if let Some(session) = session.as_ref().filter(|session| !session.is_over()) {
-            return Ok(session.clone());
-        }
-        Ok(session.insert(self.endpoint.connect().await?).clone())
+        self.endpoint.session().await
     }
 }
 

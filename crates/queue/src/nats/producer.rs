@@ -33,15 +33,8 @@ pub struct NatsProducer {
     endpoint: Endpoint,
     topic: Topic,
     settings: NatsSettings,
-    open: Mutex<Option<Open>>,
+    shelf: Mutex<Option<Arc<Shelf>>>,
     stamps: Stamps,
-}
-
-/// A connection, and the stream at its end.
-#[derive(Clone, Debug)]
-struct Open {
-    session: Session,
-    shelf: Arc<Shelf>,
 }
 
 impl NatsProducer {
@@ -60,27 +53,24 @@ impl NatsProducer {
             endpoint: Endpoint::new(url, access),
             topic: Topic::new(topic).map_err(|source| ConnectError::Name { what: "topic", source })?,
             settings,
-            open: Mutex::new(None),
+            shelf: Mutex::new(None),
             stamps: Stamps::new(),
         })
     }
 
-    async fn open(&self) -> Result<Open, NatsError> {
-        let mut open = self.open.lock().await;
-        if let Some(open) = open.as_ref().filter(|open| !open.session.is_over()) {
-            return Ok(open.clone());
-        }
+    async fn open(&self) -> Result<(Session, Arc<Shelf>), NatsError> {
         // Seldom, and large: not part of every publish.
-        let opened = Box::pin(async {
-            let session = self.endpoint.connect().await?;
-            let shelf = Arc::new(shelf::ensure(&session, &self.topic, &self.settings).await?);
-            Ok(Open { session, shelf })
-        });
-        Ok(open.insert(opened.await?).clone())
+        let session = Box::pin(self.endpoint.session()).await?;
+        let mut shelf = self.shelf.lock().await;
+        if let Some(shelf) = &*shelf {
+            return Ok((session, Arc::clone(shelf)));
+        }
+        let found = Box::pin(shelf::ensure(&session, &self.topic, &self.settings)).await?;
+        Ok((session, Arc::clone(shelf.insert(Arc::new(found)))))
     }
 
     async fn publish_now(&self, frame: &Frame) -> Result<Receipt, PublishError> {
-        let Open { session, shelf } = self.open().await.map_err(NatsError::into_refusal)?;
+        let (session, shelf) = self.open().await.map_err(NatsError::into_refusal)?;
         let (messages, bytes) = (frame.count, frame.cost_bytes());
         if frame.payload.len() + head::GROWTH_LEN_MAX > session.client.max_payload() {
             return Err(PublishError::TooLarge { messages, bytes });
@@ -96,7 +86,7 @@ impl NatsProducer {
             Ok(ack) => ack,
             Err(Refusal::NoStream) => {
                 // Deleted, or without a leader just now: the next publish looks.
-                *self.open.lock().await = None;
+                *self.shelf.lock().await = None;
                 let reason = format!("no stream takes {} now", self.topic.subject).into();
                 return Err(PublishError::Unavailable { reason });
             }

@@ -13,7 +13,7 @@ use async_nats::{
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use super::error::NatsError;
 use crate::link::{Access, QueueUrl};
@@ -28,11 +28,12 @@ const PINGS_EVERY: Duration = Duration::from_secs(5);
 /// Tries to reconnect before a connection is given up and made anew by whoever needs one: about a minute.
 const RECONNECTS_MAX: usize = 30;
 
-/// Where NATS is, and as whom one connects.
-#[derive(Clone, Debug)]
+/// Where NATS is, as whom one connects, and the connection.
+#[derive(Debug)]
 pub(super) struct Endpoint {
-    pub(super) url: QueueUrl,
+    url: QueueUrl,
     access: Access,
+    session: Mutex<Option<Session>>,
 }
 
 /// What the connection said besides answers.
@@ -64,11 +65,20 @@ pub(super) enum Found<T> {
 
 impl Endpoint {
     pub(super) fn new(url: &QueueUrl, access: &Access) -> Self {
-        Self { url: url.clone(), access: access.clone() }
+        Self { url: url.clone(), access: access.clone(), session: Mutex::new(None) }
     }
 
-    /// Connects.
-    pub(super) async fn connect(&self) -> Result<Session, NatsError> {
+    /// The connection. It is made anew only when it was given up: it knows the other servers of a cluster, while the
+    /// one that the URL names may be gone.
+    pub(super) async fn session(&self) -> Result<Session, NatsError> {
+        let mut session = self.session.lock().await;
+        if let Some(session) = session.as_ref().filter(|session| !session.is_over()) {
+            return Ok(session.clone());
+        }
+        Ok(session.insert(self.connect().await?).clone())
+    }
+
+    async fn connect(&self) -> Result<Session, NatsError> {
         let (notify, notices) = watch::channel(Notices::default());
         let options = self.options().await?.event_callback(move |event| {
             notify.send_modify(|notices| notices.take(event));
@@ -89,7 +99,10 @@ impl Endpoint {
         }
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(ANSWERS_WITHIN);
-        Ok(Session { client, jetstream, url: self.url.clone(), notices })
+        let session = Session { client, jetstream, url: self.url.clone(), notices };
+        // The first connection is told of late, and must not pass for a second one.
+        session.made_again(0).await;
+        Ok(session)
     }
 
     /// What the connection is made with; a file of credentials is read anew each time.
@@ -132,11 +145,11 @@ impl Notices {
         }
     }
 
-    /// Whether the last denial concerns `subject`: publishing on it, or listening for any answer.
+    /// Whether the last denial concerns `subject`: publishing on it, or listening for answers.
     fn denies(&self, subject: &str) -> Option<Arc<str>> {
         let concerns = |text: &&Arc<str>| {
             text.contains(&format!("\"{subject}\""))
-                || text.starts_with("Permissions Violation for Subscription")
+                || text.starts_with("Permissions Violation for Subscription to \"_INBOX")
         };
         self.denied.as_ref().filter(concerns).cloned()
     }
@@ -219,7 +232,14 @@ impl Session {
                 _ => NatsError::Unavailable(format!("{what}: {error}").into()),
             })
         };
-        let answer = self.unless_denied(&subject, answer).await?;
+        let connections = self.connections();
+        let answer = tokio::select! {
+            answer = self.unless_denied(&subject, answer) => answer?,
+            // What was under way on the one before is not answered.
+            () = self.made_again(connections) => {
+                return Err(NatsError::Unavailable(format!("{what}: the connection was lost meanwhile").into()));
+            }
+        };
         let understood = serde_json::from_slice(&answer.payload);
         match understood
             .map_err(|error| NatsError::Unavailable(format!("{what}: odd answer: {error}").into()))?

@@ -3,7 +3,10 @@
 //! JetStream's own way, retention by interest, drops what is published while there is no consumer, acknowledged or
 //! not. Here a consumer asks now and then how far all of them are, and purges up to the slowest. Where that fails,
 //! the stream fills and publishers are told, so nothing is lost.
+//!
+//! A trim belongs to one life of a group, and so to one of its stream: in another the places begin anew.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,14 +18,14 @@ use super::error::NatsError;
 use super::session::Session;
 use super::shelf;
 
-/// Between two looks.
-const PERIOD: Duration = Duration::from_secs(5);
+/// Between two trims, at least.
+const PERIOD: Duration = Duration::from_secs(4);
 
 /// When a consumer looked last, and what it found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Trim {
     /// Something was acknowledged since.
-    acknowledged: AtomicBool,
+    acknowledged: Arc<AtomicBool>,
     due: Option<Instant>,
     /// Up to here it was purged.
     floor: u64,
@@ -31,16 +34,18 @@ pub(super) struct Trim {
 }
 
 impl Trim {
-    /// Notes that something was acknowledged.
-    pub(super) fn acknowledged(&self) {
-        self.acknowledged.store(true, Ordering::Relaxed);
+    /// Nothing is trimmed before `acknowledged`.
+    pub(super) fn new(acknowledged: Arc<AtomicBool>) -> Self {
+        Self { acknowledged, due: None, floor: 0, is_off: false }
     }
 
     /// Looks and purges, if it is time.
     pub(super) async fn run(&mut self, session: &Session, stream: &str) {
         let now = Instant::now();
-        let due = *self.due.get_or_insert(now + PERIOD);
-        if self.is_off || now < due || !self.acknowledged.swap(false, Ordering::Relaxed) {
+        if self.is_off
+            || self.due.is_some_and(|due| now < due)
+            || !self.acknowledged.swap(false, Ordering::Relaxed)
+        {
             return;
         }
         self.due = Some(now + PERIOD);
@@ -50,7 +55,10 @@ impl Trim {
                 self.is_off = true;
                 tracing::warn!(stream, %error, "what all groups have acknowledged stays in the stream");
             }
-            Err(error) => tracing::debug!(stream, %error, "the stream was not trimmed"),
+            Err(error) => {
+                self.acknowledged.store(true, Ordering::Relaxed);
+                tracing::debug!(stream, %error, "the stream was not trimmed");
+            }
         }
     }
 

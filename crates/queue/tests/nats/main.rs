@@ -11,8 +11,10 @@ mod admission;
 mod behaviour;
 mod credentials;
 mod letters;
+mod lives;
 mod outages;
 mod server;
+mod slow;
 
 use std::time::Duration;
 

@@ -13,10 +13,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::Nats;
-use crate::behaviour::{Place, credits, frame, receive};
+use crate::behaviour::{Place, credits, frame, is_quiet, receive};
 use crate::server::{self, Server};
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(500) };
+
+/// How long servers may take to elect their leaders on a busy machine.
+const ELECTED: Duration = Duration::from_secs(90);
 
 /// Publishes numbered frames until all of them are taken, a few at a time.
 fn publish(
@@ -46,7 +49,7 @@ fn publish(
 async fn consume(consumer: &mut impl Consumer, count: usize) -> BTreeSet<u64> {
     let mut seen = BTreeSet::new();
     while seen.len() < count {
-        for delivery in receive(consumer).await {
+        for delivery in timeout(ELECTED, consumer.receive()).await.expect("something comes").unwrap() {
             seen.insert(delivery.frame.producer.clone().unwrap().sequence);
             // Where an acknowledgement is lost the message comes again.
             let _settled = consumer.ack(&[delivery.id]).await;
@@ -56,7 +59,7 @@ async fn consume(consumer: &mut impl Consumer, count: usize) -> BTreeSet<u64> {
 }
 
 async fn wait_until(taken: &AtomicUsize, count: usize) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + ELECTED;
     while taken.load(Ordering::Relaxed) < count {
         assert!(Instant::now() < deadline, "{} of {count} are taken", taken.load(Ordering::Relaxed));
         sleep(Duration::from_millis(2)).await;
@@ -87,7 +90,8 @@ async fn a_server_that_is_killed_and_started_again_has_all_it_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_lose_nothing_when_one_of_them_is_killed() {
-    let mut servers = server::cluster().await;
+    let mut cluster = server::cluster().await;
+    let servers = &mut cluster.servers;
     let place = Nats::at(servers[0].url());
     let taken = Arc::new(AtomicUsize::new(0));
     let publishers = publish(&place, "t", 0..1_500, &taken);
@@ -101,6 +105,27 @@ async fn three_servers_lose_nothing_when_one_of_them_is_killed() {
     assert!(seen.into_iter().eq(0..1_500));
     let stats = survivor.admin().stats("t").await.unwrap();
     assert_eq!((stats.replicas, stats.groups["g"].lag), (3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_goes_on_when_one_of_three_servers_is_killed() {
+    let mut cluster = server::cluster().await;
+    let servers = &mut cluster.servers;
+    let place = Nats::at(servers[0].url());
+    let taken = Arc::new(AtomicUsize::new(0));
+    let publishers = publish(&Nats::at(servers[2].url()), "t", 0..1_500, &taken);
+    let mut consumer = place.member("t", "g", &credits(200));
+    let consumes = async {
+        let seen = consume(&mut consumer, 1_500).await;
+        assert!(seen.into_iter().eq(0..1_500));
+    };
+    let kills = async {
+        wait_until(&taken, 400).await;
+        // The one that the consumer is connected to.
+        servers[0].kill();
+        publishers.join_all().await;
+    };
+    tokio::join!(consumes, kills);
 }
 
 #[tokio::test]
@@ -147,10 +172,13 @@ async fn what_is_fetched_stays_within_the_credits_from_the_first_time_on() {
     for (group, max_batch, fetched) in [("all", None, 10), ("batches", NonZeroU32::new(300), 10)] {
         let options = ConsumerOptions { max_batch, ..credits(1_000) };
         let mut consumer = place.consumer("t", group, &options).await;
-        receive(&mut consumer).await;
+        let mut handed_out = receive(&mut consumer).await.len();
         let in_flight = async || admin.stats("t").await.unwrap().groups[group].in_flight;
         assert!(in_flight().await <= max_batch.map_or(fetched, |rows| u64::from(rows.get()) / 100 + 1));
-        while timeout(Duration::from_millis(300), consumer.receive()).await.is_ok() {}
+        while handed_out < 10 {
+            handed_out += receive(&mut consumer).await.len();
+        }
+        assert!(is_quiet(&mut consumer).await);
         assert_eq!(in_flight().await, fetched, "as much as the credits allow, and no more");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::link::QueueUrl;
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// One nats-server with JetStream.
@@ -79,6 +80,11 @@ impl Server {
         }
     }
 
+    /// Takes what it has on disk away, while it is not running.
+    pub(crate) fn lose_all(&mut self) {
+        fs::remove_dir_all(self.folder.path().join("store")).unwrap();
+    }
+
     pub(crate) fn url(&self) -> QueueUrl {
         format!("nats://127.0.0.1:{}", self.port).parse().unwrap()
     }
@@ -91,11 +97,23 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+        if std::thread::panicking() {
+            eprintln!("the nats-server of port {} said:\n{}", self.port, self.log());
+        }
     }
 }
 
-/// Three servers that know each other.
-pub(crate) async fn cluster() -> Vec<Server> {
+/// Three servers that know each other. There is one such cluster at a time: on few processors, two hinder each other
+/// until neither keeps a leader.
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A cluster, as soon as no other test has one.
+pub(crate) async fn cluster() -> Cluster {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
     let routes: Vec<u16> = (0..3).map(|_| free_port()).collect();
     let list: Vec<String> = routes.iter().map(|port| format!("\"nats-route://127.0.0.1:{port}\"")).collect();
     let mut servers = Vec::new();
@@ -111,7 +129,7 @@ pub(crate) async fn cluster() -> Vec<Server> {
     for server in &mut servers {
         server.ready().await;
     }
-    servers
+    Cluster { servers, _turn: turn }
 }
 
 /// `NATS_SERVER`, or the one of the system.

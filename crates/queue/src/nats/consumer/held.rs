@@ -8,6 +8,7 @@ use async_nats::Subject;
 use tokio::time::Instant;
 
 use super::super::head::Remnant;
+use super::watch::Born;
 use crate::broker::DeliveryId;
 use crate::frame::{Frame, Millis};
 use crate::rows::Rows;
@@ -83,14 +84,38 @@ pub(super) enum Standing {
     Unknown,
 }
 
+/// The leases of one life of a group. Places begin anew when a stream or group is made anew, so the ids of what is
+/// delivered say which life of the group they are of, by number.
 #[derive(Debug, Default)]
 pub(super) struct Held {
+    born: Option<Born>,
+    life: u32,
     leases: BTreeMap<u64, Lease>,
     /// Highest offset that was ever leased.
     highest: Option<u64>,
 }
 
 impl Held {
+    /// Goes on with the group that was made then; another than before ends the life of that, and it says so.
+    pub(super) fn join(&mut self, born: Born) -> bool {
+        let is_other = self.born.is_some_and(|before| !before.is_same(born));
+        if is_other {
+            self.end_life();
+        }
+        self.born = Some(born);
+        is_other
+    }
+
+    /// The group is gone, and with it all leases.
+    pub(super) fn end_life(&mut self) {
+        *self = Self { life: self.life.wrapping_add(1), ..Self::default() };
+    }
+
+    /// The id of a delivery of now.
+    pub(super) fn id(&self, offset: u64, deliveries: u32) -> DeliveryId {
+        DeliveryId { offset, part: 0, token: deliveries.into() }.of_session(self.life)
+    }
+
     pub(super) fn lend(&mut self, loan: Arc<Loan>, until: Instant) {
         let offset = loan.id.offset;
         self.highest = self.highest.max(Some(offset));
@@ -110,7 +135,11 @@ impl Held {
     }
 
     pub(super) fn standing(&self, id: DeliveryId, now: Instant) -> Standing {
-        let known = id.part == 0 && id.token > 0 && self.highest.is_some_and(|highest| id.offset <= highest);
+        if id.session() < self.life {
+            return Standing::Over;
+        }
+        let is_possible = id.session() == self.life && id.part == 0 && id.count() > 0;
+        let known = is_possible && self.highest.is_some_and(|highest| id.offset <= highest);
         match self.leases.get(&id.offset) {
             _ if !known => Standing::Unknown,
             Some(lease) if id.token > lease.loan.id.token => Standing::Unknown,
@@ -122,10 +151,11 @@ impl Held {
     /// Acknowledges rows, all that are open without `rows`. Answers how many, and whether that was the last of the
     /// message.
     pub(super) fn ack(&mut self, id: DeliveryId, rows: Option<&Rows>) -> (u64, Option<End>) {
-        let Some(lease) = self.leases.get_mut(&id.offset).filter(|lease| id.token <= lease.loan.id.token)
-        else {
-            return (0, None);
+        let counts = |lease: &&mut Lease| {
+            let of = lease.loan.id;
+            id.session() == of.session() && id.count() <= of.count()
         };
+        let Some(lease) = self.leases.get_mut(&id.offset).filter(counts) else { return (0, None) };
         let acked = rows.map_or_else(|| lease.open.clone(), |rows| lease.open.intersection(rows));
         lease.open = lease.open.difference(&acked);
         (acked.len(), self.end(id.offset))
@@ -254,6 +284,24 @@ mod tests {
         assert!(held.begin_move(id(7, 1), None, now).is_none());
         assert!(held.extend(id(7, 1), now).is_none());
         assert_eq!(held.ack(id(7, 1), None).0, 10);
+    }
+
+    #[tokio::test]
+    async fn a_group_that_was_made_anew_begins_another_life() {
+        let (now, first) = (Instant::now(), Born::at(1_000_000_000));
+        let mut held = Held::default();
+        assert!(!held.join(first));
+        held.lend(loan(7, 2, 10), now + PATIENCE);
+        let as_after_a_restart = Born::at(1_000_200_000);
+        assert!(!held.join(as_after_a_restart));
+        assert_eq!(held.standing(id(7, 2), now), Standing::Leased);
+        assert!(held.join(Born::at(2_000_000_000)));
+        let anew = held.id(7, 2);
+        assert_ne!(anew, id(7, 2));
+        held.lend(Arc::new(Loan { id: anew, ..Arc::into_inner(loan(7, 2, 10)).unwrap() }), now + PATIENCE);
+        assert_eq!((held.standing(id(7, 2), now), held.ack(id(7, 2), None).0), (Standing::Over, 0));
+        assert!(held.begin_move(id(7, 2), None, now).is_none() && held.extend(id(7, 2), now).is_none());
+        assert_eq!(held.ack(anew, None).0, 10);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 mod held;
 mod seat;
 mod settle;
+mod watch;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,17 +11,18 @@ use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use async_nats::{Message, Subject, jetstream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, watch as channel};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::held::{Held, Loan, Standing};
 use self::seat::{Came, Member, Seat};
+use self::watch::Gone;
 use super::error::NatsError;
 use super::head;
 use super::names::{self, Topic};
 use super::session::Endpoint;
 use super::settings::NatsSettings;
-use super::trim::Trim;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Failure, Nack, ReceiveError, SettleError};
 use crate::frame::{ContentType, Frame, Millis};
 use crate::link::{Access, Away, Backoff, ConnectError, QueueUrl};
@@ -35,25 +37,31 @@ const PULL_MAX: u64 = 256;
 
 /// A member of a group of a topic in NATS JetStream. It connects with the first [`Consumer::receive`], and again
 /// whenever the connection is lost.
+///
+/// A group that is removed is told of. The next receive joins it anew; from then on nothing that was delivered before
+/// is settled, as the same places belong to other messages. What is settled between the two is answered with
+/// [`SettleError::ConnectionLost`], as it is while NATS is away.
 #[derive(Debug)]
 pub struct NatsConsumer {
-    member: Member,
+    member: Arc<Member>,
     group: Arc<str>,
     clock: Clock,
     seat: Option<Seat>,
+    /// The seat that is being taken: that goes on while nobody waits for it.
+    taking: JoinSet<Result<Seat, NatsError>>,
     /// Fetched, and beyond the credits so far; since when.
     waiting: VecDeque<(Loan, Instant)>,
+    /// Fetched, and to be moved to the dead letters.
+    dying: VecDeque<(Loan, Failure)>,
     held: Mutex<Held>,
     /// Something was settled: there may be credits.
     freed: Notify,
     /// Messages (rows) in a frame, rather too many than too few; 0: none was seen yet.
     rows_per_frame: u64,
     failures: u32,
-    away: watch::Sender<Away>,
-    retry_at: Option<Instant>,
+    away: channel::Sender<Away>,
     /// When it was seen last what has come.
     looked_at: Instant,
-    trim: Trim,
 }
 
 /// Why nothing is received now.
@@ -91,24 +99,24 @@ impl NatsConsumer {
             options: *options,
         };
         Ok(Self {
-            member,
+            member: Arc::new(member),
             group: group.into(),
             clock: Clock::system(),
             seat: None,
+            taking: JoinSet::new(),
             waiting: VecDeque::new(),
+            dying: VecDeque::new(),
             held: Mutex::default(),
             freed: Notify::new(),
             rows_per_frame: 0,
             failures: 0,
-            away: watch::Sender::default(),
-            retry_at: None,
+            away: channel::Sender::default(),
             looked_at: Instant::now(),
-            trim: Trim::default(),
         })
     }
 
     /// Why the queue is not reached, while it is not.
-    pub fn away(&self) -> watch::Receiver<Away> {
+    pub fn away(&self) -> channel::Receiver<Away> {
         self.away.subscribe()
     }
 
@@ -116,34 +124,74 @@ impl NatsConsumer {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes a seat, after a wait if that failed before.
+    async fn sit(&mut self) -> Result<(), Trouble> {
+        if self.taking.is_empty() {
+            let wait = if self.failures == 0 { Duration::ZERO } else { RETRY.after(self.failures) };
+            let member = Arc::clone(&self.member);
+            self.taking.spawn(async move {
+                tokio::time::sleep(wait).await;
+                Seat::take(&member).await
+            });
+        }
+        let Some(taken) = self.taking.join_next().await else { return Ok(()) };
+        let seat = taken.map_err(NatsError::unavailable)??;
+        if self.held().join(seat.born) {
+            self.forget();
+        }
+        self.seat = Some(seat);
+        self.looked_at = Instant::now();
+        Ok(())
+    }
+
+    /// Forgets what was fetched: nobody has to be told.
+    fn forget(&mut self) {
+        self.waiting.clear();
+        self.dying.clear();
+    }
+
     /// Goes one step towards messages.
     async fn step(&mut self) -> Result<Vec<Delivery>, Trouble> {
         if self.seat.is_none() {
-            // Seldom, and large: not part of every receive.
-            self.seat = Some(Box::pin(Seat::take(&self.member)).await?);
-            self.looked_at = Instant::now();
+            self.sit().await?;
+        }
+        if self.seat.as_ref().is_some_and(|seat| seat.session.is_over()) {
+            return Err(NatsError::unavailable("the connection was given up").into());
+        }
+        if let Some(gone) = self.seat.as_ref().and_then(|seat| seat.watch.gone()) {
+            self.held().end_life();
+            self.forget();
+            return Err(match gone {
+                Gone::Removed => Trouble::GroupGone,
+                Gone::Lost => NatsError::unavailable("the group is not there any more").into(),
+            });
         }
         while let Some(came) = self.seat.as_mut().and_then(Seat::come_already) {
             self.take_in(came?, self.looked_at).await?;
         }
         self.looked_at = Instant::now();
+        while let Some((loan, failure)) = self.dying.front() {
+            Box::pin(self.bury_at_delivery(loan, failure)).await;
+            self.dying.pop_front();
+        }
         self.keep_waiting().await;
         let deliveries = self.hand_out();
         if !deliveries.is_empty() {
             return Ok(deliveries);
         }
-        self.trim().await;
+        let Some(seat) = &self.seat else { return Ok(Vec::new()) };
+        let gone = seat.watch.end();
         let (in_flight, next_end) = self.held().in_flight(Instant::now());
         let credits = u64::from(self.member.options.max_in_flight.get()).saturating_sub(in_flight);
         if credits == 0 || !self.waiting.is_empty() {
             // Whatever is beyond the credits now: something is in flight.
             let end = tokio::time::sleep_until(next_end.unwrap_or(self.looked_at));
-            tokio::select! { () = self.freed.notified() => {}, () = end => {} }
+            tokio::select! { () = self.freed.notified() => {}, () = end => {}, () = gone => {} }
             return Ok(Vec::new());
         }
         let frames = self.frames_for(credits);
         let Some(seat) = &mut self.seat else { return Ok(Vec::new()) };
-        let came = seat.wait(frames).await?;
+        let came = tokio::select! { came = seat.wait(frames) => came?, () = gone => Came::Nothing };
         self.looked_at = Instant::now();
         self.take_in(came, self.looked_at).await?;
         Ok(Vec::new())
@@ -160,7 +208,6 @@ impl NatsConsumer {
     async fn take_in(&mut self, came: Came, since: Instant) -> Result<(), Trouble> {
         let message = match came {
             Came::Message(message) => message,
-            Came::GroupGone => return Err(Trouble::GroupGone),
             Came::Nothing => return Ok(()),
         };
         let Some(seat) = &self.seat else { return Ok(()) };
@@ -172,7 +219,7 @@ impl NatsConsumer {
                 self.waiting.push_back((loan, since));
             }
             Some(Read::Settled(reply, kind)) => self.tell(&reply, kind).await,
-            Some(Read::Dead(loan, reason)) => Box::pin(self.bury_at_delivery(&loan, &reason)).await,
+            Some(Read::Dead(loan, reason)) => self.dying.push_back((loan, reason)),
             None => tracing::debug!(subject = %message.subject, "not a message of JetStream"),
         }
         Ok(())
@@ -233,7 +280,7 @@ impl NatsConsumer {
         let offset = info.stream_sequence;
         let mut loan = Loan {
             reply,
-            id: DeliveryId { offset, part: 0, token: token.into() },
+            id: self.held().id(offset, token),
             frame: Arc::new(Frame::new(ContentType::Json, 1, message.payload.clone())),
             rows: Rows::all(1),
             attempt: token,
@@ -269,13 +316,6 @@ impl NatsConsumer {
         let tries_max = self.member.settings.max_retries.saturating_add(1);
         Some(if loan.attempt > tries_max { Read::Dead(loan, Failure::AckTimeout) } else { Read::Loan(loan) })
     }
-
-    /// Removes, now and then, what all groups have acknowledged.
-    async fn trim(&mut self) {
-        if let Some(seat) = self.seat.as_ref().filter(|seat| seat.shelf.is_trimmed) {
-            Box::pin(self.trim.run(&seat.session, &seat.shelf.stream)).await;
-        }
-    }
 }
 
 /// What a message is for this group.
@@ -291,10 +331,6 @@ enum Read {
 impl Consumer for NatsConsumer {
     async fn receive(&mut self) -> Result<Vec<Delivery>, ReceiveError> {
         loop {
-            if let Some(retry_at) = self.retry_at {
-                tokio::time::sleep_until(retry_at).await;
-                self.retry_at = None;
-            }
             match self.step().await {
                 Ok(deliveries) => {
                     if self.failures > 0 {
@@ -305,7 +341,10 @@ impl Consumer for NatsConsumer {
                         return Ok(deliveries);
                     }
                 }
-                Err(Trouble::GroupGone) => return Err(ReceiveError::NotSubscribed),
+                Err(Trouble::GroupGone) => {
+                    self.seat = None;
+                    return Err(ReceiveError::NotSubscribed);
+                }
                 Err(Trouble::Nats(error)) if error.is_lasting() => {
                     return Err(ReceiveError::Refused { reason: error.to_string().into() });
                 }
@@ -316,13 +355,13 @@ impl Consumer for NatsConsumer {
                     self.seat = None;
                     self.failures = self.failures.saturating_add(1);
                     self.away.send_replace(Some(error.to_string().into()));
-                    self.retry_at = Some(Instant::now() + RETRY.after(self.failures));
                 }
             }
         }
     }
 
     async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
+        self.sure().await?;
         let mut unknown = Strays::default();
         let mut ends = Vec::new();
         let mut count = 0;
@@ -343,6 +382,7 @@ impl Consumer for NatsConsumer {
     }
 
     async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
+        self.sure().await?;
         let (count, end) = {
             let mut held = self.held();
             if held.standing(id, Instant::now()) == Standing::Unknown {
@@ -360,6 +400,7 @@ impl Consumer for NatsConsumer {
     }
 
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
+        self.sure().await?;
         let (mut unknown, mut lost, mut count) = (Strays::default(), None, 0);
         for nack in nacks {
             let moved = {
@@ -383,6 +424,7 @@ impl Consumer for NatsConsumer {
     }
 
     async fn extend(&self, ids: &[DeliveryId], _by: Duration) -> Result<(), SettleError> {
+        self.sure().await?;
         let (mut unknown, mut over, mut extended) = (Strays::default(), Strays::default(), Vec::new());
         {
             let (mut held, now) = (self.held(), Instant::now());
@@ -407,7 +449,11 @@ impl Consumer for NatsConsumer {
         };
         let fetched = left.into_iter().filter_map(|message: Message| message.reply);
         let waiting = self.waiting.drain(..).map(|(loan, _)| loan.reply);
-        let replies: Vec<_> = fetched.chain(waiting).collect();
+        let dying = self.dying.drain(..).map(|(loan, _)| loan.reply);
+        let replies: Vec<_> = fetched.chain(waiting).chain(dying).collect();
+        if self.sure().await.is_err() {
+            return;
+        }
         let leased = self.held().drain();
         for reply in replies.iter().chain(leased.iter().map(|loan| &loan.reply)) {
             self.tell(reply, AckKind::Nak(None)).await;

@@ -18,6 +18,7 @@ use super::super::names::{self, Topic};
 use super::super::session::{Endpoint, Found, Session};
 use super::super::settings::NatsSettings;
 use super::super::shelf::{self, Shelf};
+use super::watch::{Born, Watch};
 use crate::broker::{ConsumerOptions, Start};
 
 /// Most deliveries of a group that are out at once, over all members. The members' own credits come first.
@@ -37,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A member and what it wants.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Member {
     pub(super) endpoint: Endpoint,
     pub(super) topic: Topic,
@@ -57,7 +58,9 @@ impl Member {
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) session: Session,
-    pub(super) shelf: Shelf,
+    shelf: Shelf,
+    pub(super) born: Born,
+    pub(super) watch: Watch,
     /// How long the server waits for an acknowledgement, by delivery.
     patience: Vec<Duration>,
     next: String,
@@ -86,24 +89,29 @@ pub(super) enum Came {
     Message(Message),
     /// Something else; ask again.
     Nothing,
-    /// The group was removed.
-    GroupGone,
 }
 
 impl Seat {
     pub(super) async fn take(member: &Member) -> Result<Self, NatsError> {
-        let session = member.endpoint.connect().await?;
+        let session = member.endpoint.session().await?;
+        let connections = session.connections();
         let shelf = shelf::ensure(&session, &member.topic, &member.settings).await?;
+        // Before the group is looked at, so that none is missed. Where it is not permitted, time has to do.
+        let deleted = format!("$JS.EVENT.ADVISORY.CONSUMER.DELETED.{}.{}", shelf.stream, member.consumer);
+        let deletions = session.client.subscribe(deleted).await.map_err(NatsError::unavailable)?;
         let info = ensure_group(&session, &shelf, member).await?;
+        let born = Born::of(&info);
         let waits =
             if info.config.backoff.is_empty() { vec![info.config.ack_wait] } else { info.config.backoff };
         let inbox = session.client.new_inbox();
         let answers = session.client.subscribe(format!("{inbox}.*")).await.map_err(NatsError::unavailable)?;
         Ok(Self {
             next: format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", shelf.stream, member.consumer),
-            connections: session.connections(),
+            connections,
+            watch: Watch::over(&session, connections, &shelf, member, born, deletions),
             session,
             shelf,
+            born,
             patience: waits,
             inbox,
             answers,
@@ -127,9 +135,6 @@ impl Seat {
 
     /// Asks for up to `most` messages where nothing is asked for, and waits for whatever comes first.
     pub(super) async fn wait(&mut self, most: usize) -> Result<Came, NatsError> {
-        if self.session.is_over() {
-            return Err(NatsError::unavailable("the connection was given up"));
-        }
         if self.session.connections() > self.connections {
             self.connections = self.session.connections();
             self.pull = Pull::None { waits: false, not_before: None };
@@ -198,19 +203,18 @@ impl Seat {
             StatusCode::NOT_FOUND | StatusCode::TIMEOUT => {
                 self.pull = Pull::None { waits: true, not_before: None }
             }
-            StatusCode::REQUEST_TERMINATED if said == "Consumer Deleted" => return Ok(Came::GroupGone),
             StatusCode::REQUEST_TERMINATED if said == "Consumer is push based" => {
                 return Err(NatsError::Unfit {
                     what: format!("consumer of {}", self.shelf.stream).into(),
                     reason: "it is a push consumer; a pull consumer is needed".into(),
                 });
             }
-            StatusCode::NO_RESPONDERS => {
-                return Err(NatsError::unavailable("the group's consumer does not answer"));
-            }
-            // At a limit, without a leader, or shutting down: all of it passes.
+            // Deleted; or without a leader, at a limit or shutting down, all of which passes.
             _ => {
                 tracing::debug!(%status, said, "NATS ended a pull");
+                if status == StatusCode::NO_RESPONDERS || said == "Consumer Deleted" {
+                    self.watch.hint();
+                }
                 self.pull = Pull::None { waits: true, not_before: pause };
             }
         }

@@ -20,6 +20,16 @@ use crate::nats::producer;
 const SENDS_WITHIN: Duration = Duration::from_secs(2);
 
 impl NatsConsumer {
+    /// The seat, once it is known that what is held is of the group that is there now: an answer about a delivery of an
+    /// earlier life would be taken for one about whatever has its place in this one.
+    pub(super) async fn sure(&self) -> Result<&Seat, SettleError> {
+        let seat = self.seat.as_ref().ok_or(SettleError::ConnectionLost)?;
+        match tokio::time::timeout(SENDS_WITHIN, seat.watch.is_there(&seat.session)).await {
+            Ok(true) => Ok(seat),
+            Ok(false) | Err(_) => Err(SettleError::ConnectionLost),
+        }
+    }
+
     /// Tells the server about a delivery.
     pub(super) async fn send(&self, reply: &Subject, kind: AckKind) -> Result<(), SettleError> {
         let Some(seat) = &self.seat else { return Err(SettleError::ConnectionLost) };
@@ -43,7 +53,7 @@ impl NatsConsumer {
             match end {
                 End::Acknowledge(loan) => {
                     self.send(&loan.reply, AckKind::Ack).await?;
-                    self.trim.acknowledged();
+                    self.noted();
                 }
                 End::Again(loan) => self.send(&loan.reply, AckKind::Nak(Some(self.pause(&loan)))).await?,
             }
@@ -78,7 +88,7 @@ impl NatsConsumer {
                 _ => AckKind::Nak(Some(self.pause(loan))),
             };
             self.send(&loan.reply, kind).await?;
-            self.trim.acknowledged();
+            self.noted();
         } else {
             let end = self.held().end_move(loan.id, has_arrived);
             self.end(end).await?;
@@ -98,6 +108,13 @@ impl NatsConsumer {
                 tracing::warn!(%error, topic, id = %loan.id, "a dead letter could not be kept; the message comes again");
                 self.tell(&loan.reply, AckKind::Nak(Some(self.pause(loan)))).await;
             }
+        }
+    }
+
+    /// Something was acknowledged.
+    fn noted(&self) {
+        if let Some(seat) = &self.seat {
+            seat.watch.acknowledged();
         }
     }
 
