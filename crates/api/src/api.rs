@@ -14,6 +14,7 @@ use gpuvitals_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::ask::{Ask, View};
 use crate::cache::{Cache, Key, Ready};
@@ -36,6 +37,10 @@ pub trait StatusView: Send + Sync {
     fn collector_health(&self) -> Health;
     /// Where the rows come from and how that goes: a JSON object.
     fn source(&self) -> serde_json::Value;
+    /// Series of what runs beside the gateway and has no port of its own, as Prometheus text.
+    fn exposition(&self) -> String {
+        String::new()
+    }
 }
 
 /// The gateway. Cheap to clone.
@@ -124,11 +129,13 @@ impl Api {
         let making = match state.cache.get(&key, version).await {
             Ok(ready) => {
                 state.meter.hit();
+                Span::current().record("gpuvitals.cache", "hit");
                 return Ok(respond(&ready, "hit"));
             }
             Err(making) => making,
         };
         state.meter.miss();
+        Span::current().record("gpuvitals.cache", "miss");
         let ready = self.make(key, version).await?;
         making.keep(&ready);
         Ok(respond(&ready, "miss"))
@@ -142,8 +149,9 @@ impl Api {
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
         let api = self.clone();
         let made = Instant::now();
+        let span = tracing::info_span!("query");
         let job = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
+            let (_permit, _inside) = (permit, span.entered());
             let view = View { store: api.store(), config: api.config(), now_ns: api.config().clock.now_ns() };
             let body = key.ask.answer(&view)?;
             let gzip = key.gzip && body.len() >= GZIP_FROM;
@@ -168,9 +176,9 @@ impl Api {
         }
     }
 
-    /// The gateway's own series.
-    pub(crate) fn exposition(&self) -> String {
-        self.0.meter.render(&self.gateway_stats())
+    /// The gateway's series and those of what runs beside it, as Prometheus text 0.0.4.
+    pub fn exposition(&self) -> String {
+        self.0.meter.render(&self.gateway_stats()) + &self.0.status.exposition()
     }
 
     /// The store's statistics.

@@ -59,6 +59,7 @@ struct State {
     limits: Limits,
     clock: Clock,
     queries: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
     started: Instant,
 }
 
@@ -74,7 +75,19 @@ impl CollectorApi {
         let limits = Limits::default();
         let queries = Arc::new(Semaphore::new(limits.queries));
         let (clock, started) = (Clock::system(), Instant::now());
-        Self(Arc::new(State { store, view, limits, clock, queries, started }))
+        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        Self(Arc::new(State { store, view, limits, clock, queries, connections, started }))
+    }
+
+    /// The collector's series, as Prometheus text 0.0.4.
+    pub fn exposition(&self) -> String {
+        let open = CONNECTIONS.saturating_sub(self.0.connections.available_permits());
+        format!(
+            "{}# HELP gpuvitals_collector_connections Connections that are open.\n\
+             # TYPE gpuvitals_collector_connections gauge\n\
+             gpuvitals_collector_connections {open}\n",
+            self.0.view.exposition()
+        )
     }
 }
 
@@ -97,8 +110,8 @@ pub async fn serve(
         .fallback(nothing)
         .layer(CatchPanicLayer::custom(crashed))
         .layer(middleware::from_fn_with_state(limits.request_timeout, in_time))
-        .with_state(api);
-    let listener = Bounded::new(listener, Arc::new(Semaphore::new(CONNECTIONS)));
+        .with_state(api.clone());
+    let listener = Bounded::new(listener, Arc::clone(&api.0.connections));
     let begun = shutdown.clone();
     let served = axum::serve(listener, app).with_graceful_shutdown(async move { begun.cancelled().await });
     let overdue = async {
@@ -216,7 +229,7 @@ async fn telemetry(
 
 async fn metrics(Shared(api): Shared<CollectorApi>) -> Response {
     let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    (headers, api.0.view.exposition()).into_response()
+    (headers, api.exposition()).into_response()
 }
 
 async fn nothing(uri: Uri) -> Response {

@@ -29,6 +29,7 @@ mod config;
 pub mod document;
 mod dto;
 mod error;
+pub mod figures;
 mod meter;
 mod parameter;
 mod route;

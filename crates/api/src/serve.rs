@@ -23,6 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::api::Api;
 use crate::error::ApiError;
@@ -111,20 +113,23 @@ async fn observe(
     let began = Instant::now();
     let method = request.method().clone();
     let uri = request.uri().clone();
+    let span = span(&request, path.as_ref());
     let length =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let limit = api.config().limits.request_timeout;
     let mut response = if length.is_some_and(|length| length > BODY_LEN_MAX) {
         ApiError::Body(BODY_LEN_MAX).into_response()
     } else {
-        let answered = tokio::time::timeout(limit, next.run(request)).await;
+        let answered = tokio::time::timeout(limit, next.run(request).instrument(span.clone())).await;
         answered.unwrap_or_else(|_| ApiError::Timeout(limit.as_secs()).into_response())
     };
     let took = began.elapsed();
     let status = response.status();
+    span.record("http.response.status_code", status.as_u16());
     api.meter().answered(path.as_ref().map(MatchedPath::as_str), status.as_u16(), took);
     let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
         tracing::warn!(%method, %uri, status = status.as_u16(), took_us, "request");
     } else {
         tracing::debug!(%method, %uri, status = status.as_u16(), took_us, "request");
@@ -134,6 +139,24 @@ async fn observe(
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     response
+}
+
+/// The span of a request, in the trace that it names.
+fn span(request: &Request, path: Option<&MatchedPath>) -> Span {
+    let (method, route) = (request.method(), path.map_or("", MatchedPath::as_str));
+    let span = tracing::info_span!(
+        "request",
+        otel.name = %format_args!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = Empty,
+        url.path = request.uri().path(),
+        gpuvitals.cache = Empty,
+    );
+    gpuvitals_trace::follow(&span, request.headers());
+    span
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]

@@ -19,6 +19,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gpuvitals_api::figures::Figures;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_exposition::Exposition;
 use gpuvitals_sources::machine::Machine;
@@ -101,6 +102,8 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
     let terms = Terms { metrics_path: config.agent.metrics_path.clone(), access };
     let server = Arc::new(Server::new(Arc::clone(&node), Arc::clone(&counts), scraper, terms));
+    let (shown, handle) = (Arc::clone(&server), runtime.handle().clone());
+    crate::telemetry::show(Figures::new(move || handle.block_on(shown.exposition())));
     let hangups = {
         let _inside = runtime.enter();
         signal(SignalKind::hangup()).map_err(|e| Failure::io("cannot wait for SIGHUP", e))?
@@ -319,6 +322,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("agent.port", a.port != b.port),
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
         ("message_queue", old.message_queue != new.message_queue),
+        ("otlp", old.otlp != new.otlp),
         ("attribution", old.attribution != new.attribution),
     ];
     changed.into_iter().filter(|(_, is)| *is).map(|(what, _)| what).collect()

@@ -8,9 +8,11 @@ mod flags;
 mod opening;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_queue::server::{HttpLimits, ServeError, ServerConfig};
+use gpuvitals_api::figures::Figures;
+use gpuvitals_queue::server::{HttpLimits, Meter, ServeError, ServerConfig};
 use gpuvitals_queue::{DrainReport, Queue, server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -66,7 +68,10 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
 
     access.warn(admin_address);
     let tls = if access.tls.is_some() { "s" } else { "" };
-    let mut serving = Serving::start(queue.clone(), (Some(admin), Some(grpc)), server_config(config, access));
+    let meter = Arc::new(Meter::beside(crate::telemetry::exposition));
+    let terms = ServerConfig { meter, ..server_config(config, access) };
+    let mut serving = Serving::start(queue.clone(), (Some(admin), Some(grpc)), terms);
+    crate::telemetry::show(serving.figures());
     announcer.tell(&format!("queue: http{tls}://{admin_address}"));
     announcer.tell(&format!("queue: grpc{tls}://{grpc_address}"));
     let failure = tokio::select! {
@@ -150,6 +155,7 @@ pub(crate) struct Serving {
     /// None: no port could be had.
     task: Option<JoinHandle<Result<(), ServeError>>>,
     stop: CancellationToken,
+    figures: Figures,
 }
 
 impl Serving {
@@ -160,8 +166,10 @@ impl Serving {
     ) -> Self {
         let stop = CancellationToken::new();
         let is_some = admin.is_some() || grpc.is_some();
+        let (shown, meter) = (queue.clone(), Arc::clone(&config.meter));
+        let figures = Figures::new(move || server::exposition(&shown, &meter));
         let task = is_some.then(|| tokio::spawn(server::serve(admin, grpc, queue, config, stop.clone())));
-        Self { task, stop }
+        Self { task, stop, figures }
     }
 
     /// Serves the queue of this process to tools and to publishers beside it. A port that is taken is done without;
@@ -188,6 +196,11 @@ impl Serving {
         }
         let [admin, grpc] = listeners;
         Ok(Self::start(queue.clone(), (admin, grpc), server_config(config, access)))
+    }
+
+    /// Figures of the queue and of its servers.
+    pub(crate) fn figures(&self) -> Figures {
+        self.figures.clone()
     }
 
     /// Waits until it ends before its time.

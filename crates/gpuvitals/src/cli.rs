@@ -32,6 +32,9 @@ pub(crate) struct Cli {
     /// Log level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug) [default: info]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Everywhere")]
     pub log_level: Option<String>,
+    /// Services send traces and metrics there, by OTLP: http://HOST:4318
+    #[arg(long, global = true, value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
     /// What to do
     #[command(subcommand)]
     pub command: Command,

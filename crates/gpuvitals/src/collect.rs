@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
+use gpuvitals_api::figures::Figures;
 use gpuvitals_core::{Health, causes};
 use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
 use gpuvitals_queue::{ConsumerOptions, Queue};
@@ -32,6 +33,7 @@ use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 
+pub(crate) use meter::render as exposition;
 pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
 pub(crate) use serving::{listen, open_store};
@@ -83,6 +85,8 @@ async fn serve(
     let view = View { progress, store: store.clone(), workers: config.collector.worker_count };
     let stop_api = CancellationToken::new();
     let api = CollectorApi::new(store.clone(), Arc::new(view));
+    let shown = api.clone();
+    crate::telemetry::show(Figures::new(move || shown.exposition()));
     let mut server = tokio::spawn(collector::serve(listener, api, stop_api.clone()));
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 
@@ -223,6 +227,6 @@ impl CollectorView for View {
     }
 
     fn exposition(&self) -> String {
-        meter::render(&self.progress, &self.store.stats(), self.workers)
+        meter::render(&self.progress, &self.store.stats(), self.workers) + &crate::telemetry::exposition()
     }
 }

@@ -2,38 +2,65 @@
 
 use std::io::IsTerminal;
 
+use opentelemetry::trace::TraceContextExt;
+use opentelemetry_sdk::trace::SdkTracer;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{Log, LogFormat};
 use crate::failure::{Exit, Failure};
 
-/// Starts logging: for machines on standard output, for people on standard error, where it leaves answers alone.
+/// Starts logging: for machines on standard output, for people on standard error, where it leaves answers alone. Spans
+/// go to the tracer, where there is one, and nowhere else: without one they cost a look at a flag.
 ///
 /// # Errors
 /// When the level is none.
-pub(crate) fn start(settings: &Log, service: &'static str) -> Result<Announcer, Failure> {
-    let filter = filter(&settings.level)?;
+pub(crate) fn start(
+    settings: &Log,
+    service: &'static str,
+    tracer: Option<SdkTracer>,
+) -> Result<Announcer, Failure> {
+    let levels = filter(&settings.level)?;
     let human = match settings.format {
         LogFormat::Human => true,
         LogFormat::Json => false,
         LogFormat::Auto => std::io::stderr().is_terminal(),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter);
-    let started = if human {
-        builder
+    let is_event = |metadata: &Metadata<'_>| metadata.is_event();
+    let is_event = filter_fn(is_event).with_max_level_hint(LevelFilter::TRACE);
+    let lines = if human {
+        tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false)
-            .try_init()
+            .boxed()
     } else {
-        builder.event_format(JsonLines { service }).try_init()
+        tracing_subscriber::fmt::layer().event_format(JsonLines { service }).boxed()
     };
-    started.map_err(|e| Failure::caused(Exit::Bug, "logging was started twice", e))?;
+    let spans = tracer.map(|tracer| {
+        let ours = |metadata: &Metadata<'_>| metadata.is_span() && metadata.target().starts_with("gpuvitals");
+        let ours = filter_fn(ours).with_max_level_hint(LevelFilter::INFO);
+        tracing_opentelemetry::layer()
+            .with_tracer(tracer)
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_target(false)
+            .with_filter(ours)
+    });
+    tracing_subscriber::registry()
+        .with(lines.with_filter(levels.and(is_event)))
+        .with(spans)
+        .try_init()
+        .map_err(|e| Failure::caused(Exit::Bug, "logging was started twice", e))?;
     Ok(Announcer { service: (!human).then_some(service) })
 }
 
@@ -79,7 +106,8 @@ fn head(level: &str, service: &str, message: Option<&str>) -> serde_json::Map<St
     line
 }
 
-/// One JSON object a line: `timestamp`, `level`, `service`, `message`, and the event's fields beside them.
+/// One JSON object a line: `timestamp`, `level`, `service`, `message`, and the event's fields beside them; `trace_id` and
+/// `span_id` where it is part of a trace.
 struct JsonLines {
     service: &'static str,
 }
@@ -99,6 +127,14 @@ where
         let mut line = Line(head(&level, self.service, None));
         line.0.insert("target".to_owned(), event.metadata().target().into());
         event.record(&mut line);
+        opentelemetry::Context::map_current(|context| {
+            let span = context.span();
+            let trace = span.span_context();
+            if trace.is_valid() {
+                line.0.insert("trace_id".to_owned(), trace.trace_id().to_string().into());
+                line.0.insert("span_id".to_owned(), trace.span_id().to_string().into());
+            }
+        });
         writeln!(writer, "{}", serde_json::Value::Object(line.0))
     }
 }

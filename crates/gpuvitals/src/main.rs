@@ -21,18 +21,22 @@ mod record;
 mod sample;
 mod sampling;
 mod secret;
+mod series;
 mod signal;
 mod simulate;
 mod stream;
 mod table;
+mod telemetry;
 mod top;
 mod up;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use gpuvitals_core::catalogue;
+use serde_json::Value;
 
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
 use config::{Config, Layers, Override};
@@ -62,17 +66,15 @@ fn main() -> ExitCode {
 type Role = fn(&Config, Announcer) -> Result<(), Failure>;
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let log_level = cli.log_level.map(|level| ("log.level", serde_json::Value::from(level)));
-    let layers = |flags: Vec<Override>| {
-        Layers::load(
-            cli.config.as_deref(),
-            environment(),
-            flags.into_iter().chain(log_level.clone()).collect(),
-        )
-    };
+    let common = Common::of(&cli);
+    let layers = |flags| common.layers(environment(), flags);
+    // Only what serves sends telemetry; variables that others have set are nothing to a tool.
+    let service_layers = |flags| common.layers(telemetry::environment(environment()), flags);
     let serve = |service, flags, run: Role| {
-        let (config, announcer) = settled(&layers(flags)?, service)?;
-        run(&config, announcer)
+        let (config, announcer) = settled(&service_layers(flags)?, service)?;
+        let outcome = run(&config, announcer);
+        telemetry::finish();
+        outcome
     };
     let done = match cli.command {
         Command::Up(flags) => serve("up", flags.overrides(), up::run),
@@ -88,11 +90,12 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Mark(flags) => record::mark(&flags),
         Command::Doctor(flags) => doctor::run(&flags, &layers(flags.overrides())?.check()?),
         Command::Agent(flags) => {
-            let flags: Vec<Override> = flags.overrides().into_iter().chain(log_level.clone()).collect();
-            let layers =
-                || Layers::load(cli.config.as_deref(), agent::environment(environment()), flags.clone());
+            let environment = || telemetry::environment(agent::environment(environment()));
+            let layers = || common.layers(environment(), flags.overrides());
             let (config, announcer) = settled(&layers()?, "agent")?;
-            agent::run(config, announcer, &|| layers()?.check())
+            let outcome = agent::run(config, announcer, &|| layers()?.check());
+            telemetry::finish();
+            outcome
         }
         Command::Broker(flags) => serve("broker", flags.overrides(), broker::run),
         Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
@@ -105,24 +108,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let format = if json { CatalogueFormat::Json } else { format };
             metrics(format, filter.as_deref()).and_then(|text| print(&text))
         }
-        Command::Config(ConfigCommand::Default) => print(config::DEFAULTS),
-        Command::Config(ConfigCommand::Show) => {
-            let layers = layers(Vec::new())?;
-            layers.check()?;
-            print(&layers.render())
-        }
-        Command::Config(ConfigCommand::Check) => {
-            let layers = layers(Vec::new())?;
-            layers.check()?;
-            for (name, near) in &layers.strangers {
-                let hint = near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?"));
-                print(&format!("environment variable {name} names no setting{hint}\n"))?;
-            }
-            for name in &layers.service_links {
-                print(&format!("environment variable {name} is the address of a service and is ignored\n"))?;
-            }
-            print("configuration is valid\n")
-        }
+        Command::Config(command) => configuration(&command, || service_layers(Vec::new())),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "gpuvitals", &mut script);
@@ -130,6 +116,52 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// What the command line has for every command.
+struct Common {
+    file: Option<PathBuf>,
+    flags: Vec<Override>,
+}
+
+impl Common {
+    fn of(cli: &Cli) -> Self {
+        let flag = |path, value: &Option<String>| value.clone().map(|value| (path, Value::from(value)));
+        let flags = [flag("log.level", &cli.log_level), flag("otlp.endpoint", &cli.otlp_endpoint)];
+        Self { file: cli.config.clone(), flags: flags.into_iter().flatten().collect() }
+    }
+
+    fn layers(
+        &self,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: Vec<Override>,
+    ) -> Result<Layers, Failure> {
+        let flags = flags.into_iter().chain(self.flags.clone()).collect();
+        Layers::load(self.file.as_deref(), environment, flags)
+    }
+}
+
+/// `gpuvitals config`.
+fn configuration(
+    command: &ConfigCommand,
+    layers: impl FnOnce() -> Result<Layers, Failure>,
+) -> Result<(), Failure> {
+    if matches!(command, ConfigCommand::Default) {
+        return print(config::DEFAULTS);
+    }
+    let layers = layers()?;
+    layers.check()?;
+    if matches!(command, ConfigCommand::Show) {
+        return print(&layers.render());
+    }
+    for (name, near) in &layers.strangers {
+        let hint = near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?"));
+        print(&format!("environment variable {name} names no setting{hint}\n"))?;
+    }
+    for name in &layers.service_links {
+        print(&format!("environment variable {name} is the address of a service and is ignored\n"))?;
+    }
+    print("configuration is valid\n")
 }
 
 /// Variables that are text; others name no setting of ours.
@@ -141,7 +173,8 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 /// Checked settings, with logging started.
 fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer), Failure> {
     let config = layers.check()?;
-    let announcer = logging::start(&config.log, service)?;
+    let tracer = telemetry::start(&config, service)?;
+    let announcer = logging::start(&config.log, service, tracer)?;
     for (name, near) in &layers.strangers {
         tracing::warn!(
             name,

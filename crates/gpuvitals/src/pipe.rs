@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::MessageQueue;
 use crate::failure::{Exit, Failure};
+use crate::series;
 use courier::{Courier, Parcel};
 
 /// A source that can say how far it is, for people.
@@ -189,6 +190,13 @@ pub(crate) fn cannot_replay(error: &CsvError) -> Failure {
     Failure::new(exit, format!("cannot replay {}", causes(error)))
 }
 
+/// Reasons why a source gives less, and the numbers of its description that tell how much.
+const LOST: [(&str, &str); 4] = [
+    ("bad_row", "rows_skipped"),
+    ("invalid_value", "values_invalid"),
+    ("late_reading", "ticks_missed"),
+    ("dropped_row", "rows_dropped"),
+];
 /// Between two lines of progress.
 const PROGRESS_NS: i64 = 5 * SECOND_NS;
 
@@ -248,6 +256,29 @@ impl Progress {
             object.insert("rows_published".to_owned(), self.rows_published.load(Ordering::Relaxed).into());
         }
         json
+    }
+
+    /// As series for Prometheus.
+    pub(crate) fn exposition(&self) -> String {
+        let mut text = String::with_capacity(1 << 10);
+        let rows = self.rows_published.load(Ordering::Relaxed);
+        series::one(&mut text, "source_rows_total", "counter", "Rows that the queue took.", rows);
+        series::by_reason(
+            &mut text,
+            "source_lost_total",
+            "What the source could not give: bad rows of a file, values that cannot be true, readings that were late, rows \
+             that nobody took in time.",
+            LOST.map(|(reason, name)| (reason, self.number(name))),
+        );
+        let up = u8::from(self.queue().status == Status::Healthy);
+        series::one(
+            &mut text,
+            "source_queue_up",
+            "gauge",
+            "1 where the queue takes what the source gives.",
+            up,
+        );
+        text
     }
 
     fn describe(&self, description: serde_json::Value) {

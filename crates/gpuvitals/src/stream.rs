@@ -13,13 +13,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_api::figures::{self, Figures};
 use gpuvitals_core::Batch;
 use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock;
 use crate::config::{Config, Times};
@@ -58,7 +59,7 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
         if config.stream.once { "" } else { ", again and again" }
     ));
     let began = clock::now_ns();
-    let outcome = runtime.block_on(serve(config, source, outlets));
+    let outcome = runtime.block_on(serve(config, source, outlets, announcer));
     // A reader may wait for standard input, and nobody can wake it.
     runtime.shutdown_timeout(Duration::from_millis(100));
     let (counts, failure) = outcome;
@@ -110,6 +111,7 @@ async fn serve(
     config: &Config,
     source: CsvSource,
     outlets: Vec<Outlet>,
+    announcer: Announcer,
 ) -> (progress::Counts, Option<Failure>) {
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let terms = Terms {
@@ -127,6 +129,7 @@ async fn serve(
         workers.spawn(publisher::publish(batches, outlet, terms.clone()));
     }
     let read = Arc::new(pipe::Progress::silent());
+    let _shown = show(config, counted(&terms.progress, &read, config), announcer).await;
     let mut end = read_on_a_thread(source, lanes, Arc::clone(&read), &terms);
 
     let (began, duration) = (Instant::now(), config.stream.duration);
@@ -135,10 +138,9 @@ async fn serve(
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut signalled = pin!(crate::signal::terminated());
-    let mut failure = None;
+    let (mut failure, mut was_signalled) = (None, false);
     // After a signal, or when the time is over: until when what was read may be sent.
     let mut deadline = None;
-    let mut was_signalled = false;
     loop {
         tokio::select! {
             ended = workers.join_next() => {
@@ -174,6 +176,31 @@ async fn serve(
         failure.get_or_insert(Failure::new(Exit::Io, reason));
     }
     (counts(), failure)
+}
+
+/// What is counted, for whoever asks.
+fn counted(progress: &Arc<progress::Progress>, read: &Arc<pipe::Progress>, config: &Config) -> Figures {
+    let (progress, read, workers) = (Arc::clone(progress), Arc::clone(read), config.stream.workers);
+    Figures::new(move || {
+        progress.exposition(read.number("rows_skipped"), workers) + &crate::telemetry::exposition()
+    })
+}
+
+/// Serves them until the guard is dropped. A port that is taken is done without: several may run on one machine.
+async fn show(config: &Config, figures: Figures, announcer: Announcer) -> DropGuard {
+    crate::telemetry::show(figures.clone());
+    let stop = CancellationToken::new();
+    let (address, port) = (config.stream.listen, config.stream.metrics_port);
+    match crate::collect::listen(address, port, "--metrics-port").await {
+        Ok(listener) => {
+            if let Ok(address) = listener.local_addr() {
+                announcer.tell(&format!("metrics: http://{address}/metrics"));
+            }
+            tokio::spawn(figures::serve(listener, figures, stop.clone()));
+        }
+        Err(failure) => tracing::warn!(reason = %failure, "the metrics are not served"),
+    }
+    stop.drop_guard()
 }
 
 async fn until(deadline: Option<Instant>) {

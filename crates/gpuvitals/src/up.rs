@@ -9,6 +9,7 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_api::figures::Figures;
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::Scheme;
@@ -50,7 +51,12 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let store = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, outlet, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
-    let status = Arc::new(Status::new(queue, opened.progress(), opened.kind()));
+    let status = Arc::new(Status::new(
+        queue,
+        opened.progress(),
+        opened.kind(),
+        (store.clone(), config.collector.worker_count),
+    ));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
     if !address.ip().is_loopback() {
@@ -59,6 +65,9 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
 
     let (stop_source, stop_api) = (CancellationToken::new(), CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
+    let (shown, queue) = (api.clone(), here.as_ref().map(|(_, serving)| serving.figures()));
+    let of_queue = move || queue.as_ref().map_or_else(String::new, Figures::text);
+    crate::telemetry::show(Figures::new(move || shown.exposition() + &of_queue()));
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
     let terms = collect::Terms {
         store: store.clone(),

@@ -13,10 +13,11 @@ const FUNCTION_LINES_MAX: usize = 70;
 const STAR: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("log", &[]),
-    ("queue", &["core", "log"]),
+    ("trace", &[]),
+    ("queue", &["core", "log", "trace"]),
     ("sources", &["core", "log"]),
     ("store", &["core", "log"]),
-    ("api", &["core", "store"]),
+    ("api", &["core", "store", "trace"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
     ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition"]),

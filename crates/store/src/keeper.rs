@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tracing::field::Empty;
 
 use crate::ask::RangeQuery;
 use crate::board::Part;
@@ -158,6 +159,8 @@ impl Keeper {
 
     fn flush(&mut self) {
         let Some(mut pending) = self.pending.take() else { return };
+        let span = tracing::info_span!("store.flush", otel.status_code = Empty, rows = pending.tail.rows);
+        let _inside = span.enter();
         match self.try_flush(&pending.tail) {
             Ok(()) => {
                 count(&self.shared.counters.flushes, 1);
@@ -173,6 +176,7 @@ impl Keeper {
             }
             Err(error) => {
                 count(&self.shared.counters.failed_flushes, 1);
+                span.record("otel.status_code", "ERROR");
                 let reason = causes(&error);
                 self.shared.stuck.send_replace(Some(Arc::from(reason.as_str())));
                 self.shared.board.set(Part::Flush, Some(format!("rows stay in the log: {reason}")));
@@ -351,6 +355,7 @@ impl Keeper {
         let (shared, steps, jobs) = (Arc::clone(&self.shared), self.steps.clone(), self.jobs.clone());
         let root = self.directory.root().to_owned();
         let spawned = std::thread::Builder::new().name("store-merge".to_owned()).spawn(move || {
+            let _inside = tracing::info_span!("store.merge", files = inputs.len()).entered();
             let merge = || compact::merge(&inputs, &root, number, &shared, &steps);
             // A merge that ends without a word would be the last one.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge))

@@ -215,7 +215,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The gateway's own metrics for Prometheus. */
+        /** Metrics for Prometheus: the gateway's own, and those of what runs beside it. */
         get: operations["gateway_metrics"];
         put?: never;
         post?: never;

@@ -67,7 +67,9 @@ async fn a_collector_tells_health_statistics_and_metrics() {
 
     let metrics = get("/metrics").await;
     assert!(metrics.header("content-type").unwrap().starts_with("text/plain"));
-    assert_eq!(metrics.text(), "gpuvitals_collector_rows_stored_total 4711\n");
+    let lines: Vec<&str> = metrics.text().lines().filter(|line| !line.starts_with('#')).collect();
+    let shown = ["gpuvitals_collector_rows_stored_total 4711", "gpuvitals_collector_connections 1"];
+    assert_eq!(lines, shown);
 
     view.0.lock().unwrap().observe(Status::Degraded, "disk full".to_owned(), 1);
     let degraded = get("/health").await;

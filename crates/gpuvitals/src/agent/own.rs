@@ -27,6 +27,8 @@ pub(crate) struct Counts {
     pub scrapes: AtomicU64,
     /// Time spent on them, nanoseconds.
     pub scrape_ns: AtomicU64,
+    /// Connections that are open.
+    pub connections: AtomicU64,
     /// Requests without certificate or login.
     pub refused: AtomicU64,
     /// Whether the last reload worked.
@@ -49,6 +51,7 @@ impl Counts {
             place: std::iter::once(("node", node.to_owned())).chain(told).collect(),
             scrapes: AtomicU64::new(0),
             scrape_ns: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             reload_worked: AtomicU64::new(1),
             reloaded_ns: AtomicI64::new(now_ns),
@@ -81,6 +84,7 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
             .map(|(teller, up)| (vec![("source", teller.to_owned())], flag(up)))
             .collect(),
     ));
+    families.extend(crate::telemetry::families());
     families
 }
 
@@ -106,6 +110,7 @@ fn of_process(counts: &Counts) -> Vec<Family> {
             Kind::Counter,
             seconds(counts.scrape_ns.load(Ordering::Relaxed)),
         ),
+        one("gpuvitals_connections", "Connections that are open.", Kind::Gauge, count(&counts.connections)),
         one(
             "gpuvitals_requests_refused_total",
             "Requests without the certificate or login that is asked for.",

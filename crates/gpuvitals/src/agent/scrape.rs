@@ -60,10 +60,7 @@ impl Scraper {
     /// The present text. Who comes while it is being rendered waits and is rendered for together with all the others who wait.
     pub(crate) async fn scrape(&self, format: Format, gzip: bool) -> Scrape {
         let came = Moment::now();
-        let spelled = match format {
-            Format::Prometheus => &self.prometheus,
-            Format::OpenMetrics => &self.open_metrics,
-        };
+        let spelled = self.spelled(format);
         let scrape = if gzip {
             self.gzip(spelled, format, came).await
         } else {
@@ -73,6 +70,18 @@ impl Scraper {
         let took_ns = (Moment::now().mono_ns - came.mono_ns).max(0).unsigned_abs();
         self.counts.scrape_ns.fetch_add(took_ns, Ordering::Relaxed);
         scrape
+    }
+
+    /// The present text, for somebody who is no scraper and is not counted.
+    pub(crate) async fn text(&self, format: Format) -> Bytes {
+        self.plain(self.spelled(format), format, Moment::now()).await.body
+    }
+
+    fn spelled(&self, format: Format) -> &Spelled {
+        match format {
+            Format::Prometheus => &self.prometheus,
+            Format::OpenMetrics => &self.open_metrics,
+        }
     }
 
     async fn plain(&self, spelled: &Spelled, format: Format, came: Moment) -> Scrape {

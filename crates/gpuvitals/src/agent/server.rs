@@ -105,7 +105,9 @@ impl Server {
                     open.retain(|end| !end.is_cancelled());
                     open.push_back(end.clone());
                     connections.spawn(async move {
-                        server.connected(stream, end.clone()).await;
+                        server.counts.connections.fetch_add(1, Ordering::Relaxed);
+                        Arc::clone(&server).connected(stream, end.clone()).await;
+                        server.counts.connections.fetch_sub(1, Ordering::Relaxed);
                         end.cancel();
                         drop(place);
                     });
@@ -237,6 +239,11 @@ impl Server {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         answer
+    }
+
+    /// What a scrape shows now, as Prometheus text.
+    pub(crate) async fn exposition(&self) -> String {
+        String::from_utf8_lossy(&self.scraper.text(Format::Prometheus).await).into_owned()
     }
 
     fn health(&self) -> Answer {

@@ -11,7 +11,7 @@ use super::Progress;
 const LATENCY: &str = "gpuvitals_collector_store_duration_seconds";
 
 /// Prometheus text.
-pub(super) fn render(progress: &Progress, store: &StoreStats, workers: usize) -> String {
+pub(crate) fn render(progress: &Progress, store: &StoreStats, workers: usize) -> String {
     let mut text = String::with_capacity(4 << 10);
     // Writing to a string does not fail.
     let _written = write(&mut text, progress, store, workers);

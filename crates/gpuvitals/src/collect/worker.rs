@@ -12,6 +12,7 @@ use gpuvitals_store::{AppendError, Ingest, Store};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use super::{Member, Progress, opening};
 use crate::clock;
@@ -87,6 +88,9 @@ struct Holding {
     /// What is stored now, and since when.
     in_hand: Vec<DeliveryId>,
     since: Option<Instant>,
+    /// Spans of what comes next and of what is stored, from the first frame to the acknowledgement.
+    coming: Option<Span>,
+    batch: Option<Span>,
 }
 
 /// What became of deliveries.
@@ -126,8 +130,7 @@ impl Holding {
                     Err(error) => return self.last(error, consumer, terms).await,
                 },
                 Some(stored) = self.storing.join_next() => {
-                    self.since = None;
-                    if let Err(ended) = settle(stored, consumer, &terms.progress).await {
+                    if let Err(ended) = self.settle(stored, consumer, terms).await {
                         return Some(ended);
                     }
                 }
@@ -141,11 +144,19 @@ impl Holding {
     async fn take(&mut self, deliveries: &[Delivery], consumer: &AnyConsumer, terms: &Terms) {
         let latest_ns = clock::now_ns().saturating_add(FUTURE_MAX_NS);
         let mut rejected = Vec::new();
-        for delivery in deliveries {
-            match opening::open(delivery, latest_ns, &terms.progress) {
-                Ok(item) => self.next.push((delivery.id, item)),
-                Err(reason) => rejected.push(reject(delivery.id, reason, &terms.progress)),
+        let batch = self.coming.get_or_insert_with(
+            || tracing::info_span!(parent: None, "collect", otel.kind = "consumer", messaging.system = "gpuvitals"),
+        );
+        tracing::info_span!(parent: batch.id(), "decode", frames = deliveries.len()).in_scope(|| {
+            for delivery in deliveries {
+                match opening::open(delivery, latest_ns, &terms.progress) {
+                    Ok(item) => self.next.push((delivery.id, item)),
+                    Err(reason) => rejected.push(reject(delivery.id, reason, &terms.progress)),
+                }
             }
+        });
+        if self.next.is_empty() {
+            self.coming = None;
         }
         if !rejected.is_empty() {
             settled(consumer.nack(&rejected).await);
@@ -156,7 +167,27 @@ impl Holding {
         let items = std::mem::take(&mut self.next);
         self.in_hand = items.iter().map(|(id, _)| *id).collect();
         self.since = Some(Instant::now());
-        self.storing.spawn(store_all(terms.store.clone(), items, Arc::clone(&terms.progress)));
+        self.batch = self.coming.take();
+        let span = tracing::info_span!(parent: self.batch_id(), "store", frames = items.len());
+        let storing = store_all(terms.store.clone(), items, Arc::clone(&terms.progress));
+        self.storing.spawn(storing.instrument(span));
+    }
+
+    fn batch_id(&self) -> Option<tracing::Id> {
+        self.batch.as_ref().and_then(Span::id)
+    }
+
+    async fn settle(
+        &mut self,
+        stored: Result<Stored, JoinError>,
+        consumer: &AnyConsumer,
+        terms: &Terms,
+    ) -> Result<(), Ended> {
+        self.since = None;
+        let span = tracing::info_span!(parent: self.batch_id(), "ack");
+        let settled = settle(stored, consumer, &terms.progress).instrument(span).await;
+        self.batch = None;
+        settled
     }
 
     /// Nothing more comes, but what was received is still stored, and acknowledged if that is still possible.
@@ -171,8 +202,7 @@ impl Holding {
             tokio::select! {
                 () = terms.abandon.cancelled() => return Some(Ended::Stopped),
                 Some(stored) = self.storing.join_next() => {
-                    self.since = None;
-                    if let Err(ended) = settle(stored, consumer, &terms.progress).await {
+                    if let Err(ended) = self.settle(stored, consumer, terms).await {
                         return Some(ended);
                     }
                 }

@@ -50,6 +50,8 @@ pub(crate) struct Config {
     pub store: Store,
     /// REST and dashboard.
     pub api: Api,
+    /// Traces and metrics to OpenTelemetry.
+    pub otlp: crate::telemetry::Otlp,
     /// The end.
     pub shutdown: Shutdown,
 }
@@ -220,6 +222,7 @@ impl Config {
         self.broker.check()?;
         self.collector.check()?;
         self.stream.check()?;
+        self.otlp.check()?;
         let some = |there: bool| f64::from(u8::from(there));
         let above_zero = [
             ("source.speed", source.speed),

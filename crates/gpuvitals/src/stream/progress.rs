@@ -4,6 +4,10 @@ use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gpuvitals_core::Histogram;
+
+use crate::series;
+
 /// Between two looks.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// Looks between two lines where no line can be redrawn.
@@ -17,6 +21,7 @@ pub(super) struct Progress {
     bytes: AtomicU64,
     retries: AtomicU64,
     left: AtomicU64,
+    latency: Histogram,
 }
 
 /// Counts at one moment.
@@ -37,8 +42,9 @@ pub(super) struct Counts {
 }
 
 impl Progress {
-    /// The queue has one more frame.
-    pub(super) fn taken(&self, rows: u32, bytes: usize) {
+    /// The queue has one more frame, after so long.
+    pub(super) fn taken(&self, rows: u32, bytes: usize, took: Duration) {
+        self.latency.observe(took);
         self.rows.fetch_add(rows.into(), Ordering::Relaxed);
         self.frames.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -65,6 +71,37 @@ impl Progress {
             left: read(&self.left),
             bad,
         }
+    }
+
+    /// As series for Prometheus, of so many workers.
+    pub(super) fn exposition(&self, bad: u64, workers: usize) -> String {
+        const LATENCY: &str = "stream_publish_duration_seconds";
+        let Counts { rows, frames, bytes, retries, left, bad } = self.counts(bad);
+        let mut text = String::with_capacity(2 << 10);
+        series::one(&mut text, "stream_rows_total", "counter", "Rows that the queue took.", rows);
+        series::one(&mut text, "stream_frames_total", "counter", "Frames that the queue took.", frames);
+        series::one(&mut text, "stream_bytes_total", "counter", "Bytes of these frames.", bytes);
+        series::one(
+            &mut text,
+            "stream_retries_total",
+            "counter",
+            "Tries that the queue did not take.",
+            retries,
+        );
+        let lost = [("bad_row", bad), ("not_sent", left)];
+        let help = "Rows of the file that the queue does not get: they are none, or could not be sent.";
+        series::by_reason(&mut text, "stream_lost_rows_total", help, lost);
+        let help = "Workers, each with a connection to the queue.";
+        series::one(&mut text, "stream_workers", "gauge", help, workers);
+        series::head(
+            &mut text,
+            LATENCY,
+            "histogram",
+            "From a frame to the queue's answer, repeats among it.",
+        );
+        // Writing to a string does not fail.
+        let _written = self.latency.write(&mut text, &format!("gpuvitals_{LATENCY}"), "");
+        text
     }
 }
 
@@ -128,8 +165,8 @@ mod tests {
     #[test]
     fn the_line_tells_rows_rate_frames_retries_and_bad_rows() {
         let progress = Progress::default();
-        progress.taken(100, 2_000);
-        progress.taken(50, 1_000);
+        progress.taken(100, 2_000, Duration::from_millis(3));
+        progress.taken(50, 1_000, Duration::from_millis(3));
         progress.not_taken();
         progress.left(7);
         let counts = progress.counts(3);
@@ -139,5 +176,15 @@ mod tests {
             text(counts, line.rate(counts, Duration::from_millis(1_500))),
             "150 rows, 100 rows/s, 2 frames, 1 retries, 3 bad rows"
         );
+        let text = progress.exposition(3, 4);
+        for line in [
+            "gpuvitals_stream_rows_total 150",
+            "gpuvitals_stream_retries_total 1",
+            "gpuvitals_stream_lost_rows_total{reason=\"bad_row\"} 3",
+            "gpuvitals_stream_lost_rows_total{reason=\"not_sent\"} 7",
+            "gpuvitals_stream_publish_duration_seconds_count 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
     }
 }

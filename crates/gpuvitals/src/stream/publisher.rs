@@ -58,9 +58,9 @@ pub(super) async fn publish(
             }
         }
         let frame = pack(&batch, rows, terms.format)?;
-        let len = frame.payload.len();
+        let (len, sent) = (frame.payload.len(), Instant::now());
         match outlet.publish(frame, &terms.give_up, |_| terms.progress.not_taken()).await {
-            Ok(_) => terms.progress.taken(rows, len),
+            Ok(_) => terms.progress.taken(rows, len, sent.elapsed()),
             Err(PublishError::Cancelled) => terms.progress.left(rows),
             Err(error) => {
                 terms.progress.left(rows);

@@ -1,5 +1,6 @@
 //! Section `stream` of the configuration, and the flags over it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -40,6 +41,10 @@ pub(crate) struct Stream {
     pub once: bool,
     /// How rows are written.
     pub format: Format,
+    /// Address of the metrics.
+    pub listen: IpAddr,
+    /// Port of the metrics; 0: a free one.
+    pub metrics_port: u16,
 }
 
 /// How rows are written.
@@ -125,6 +130,9 @@ pub(crate) struct StreamFlags {
     /// How rows are written [default: batch]
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Port of health and metrics; 0 takes a free one [default: 8082]
+    #[arg(long, value_name = "PORT")]
+    metrics_port: Option<u16>,
 }
 
 impl StreamFlags {
@@ -151,6 +159,7 @@ impl StreamFlags {
             ("stream.speed", &self.speed),
             ("stream.once", &self.once),
             ("stream.format", &word(self.format)),
+            ("stream.metrics_port", &self.metrics_port),
         ]))
     }
 }
@@ -176,6 +185,8 @@ mod tests {
                 speed: 1.0,
                 once: false,
                 format,
+                listen: IpAddr::from([127, 0, 0, 1]),
+                metrics_port: 0,
             };
             stream.check().unwrap();
             stream.frame_rows()

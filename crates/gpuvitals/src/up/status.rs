@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use gpuvitals_api::StatusView;
 use gpuvitals_core::{Health, Status as HealthStatus};
 use gpuvitals_queue::{HealthStatus as QueueHealth, Queue};
+use gpuvitals_store::Store;
 use serde_json::json;
 
 use crate::{clock, collect, pipe};
@@ -20,17 +21,27 @@ pub(crate) struct Status {
     collector: Arc<collect::Progress>,
     source: Option<Arc<pipe::Progress>>,
     kind: &'static str,
+    store: Store,
+    /// Workers of the collector.
+    workers: usize,
 }
 
 impl Status {
     /// The view over these parts.
-    pub(crate) fn new(queue: Option<Queue>, source: Option<Arc<pipe::Progress>>, kind: &'static str) -> Self {
+    pub(crate) fn new(
+        queue: Option<Queue>,
+        source: Option<Arc<pipe::Progress>>,
+        kind: &'static str,
+        (store, workers): (Store, usize),
+    ) -> Self {
         Self {
             queue,
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
             collector: Arc::new(collect::Progress::new()),
             source,
             kind,
+            store,
+            workers,
         }
     }
 
@@ -79,5 +90,13 @@ impl StatusView for Status {
             object.insert("store_failures".to_owned(), count(&self.collector.store_failures).into());
         }
         json
+    }
+
+    fn exposition(&self) -> String {
+        let mut text = collect::exposition(&self.collector, &self.store.stats(), self.workers);
+        if let Some(source) = &self.source {
+            text.push_str(&source.exposition());
+        }
+        text + &crate::telemetry::exposition()
     }
 }

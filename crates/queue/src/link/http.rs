@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::ServiceExt as _;
+use tracing::Span;
 
 use super::grpc::Dial;
 use super::retry::Stamps;
@@ -97,6 +98,7 @@ impl HttpProducer {
         if let Some(key) = &frame.key {
             headers.insert(KEY, text("key", key)?);
         }
+        gpuvitals_trace::pass_on(&Span::current(), &mut headers);
         if let Some(bearer) = self.dial.bearer() {
             headers.insert(AUTHORIZATION, bearer);
         }

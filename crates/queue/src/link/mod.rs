@@ -27,6 +27,8 @@ pub use retry::{Backoff, Stamps, publish_until};
 pub use url::{QueueUrl, Scheme, UrlError};
 
 use tokio::sync::watch;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::broker::{
     ConsumerOptions, Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError,
@@ -165,13 +167,35 @@ impl AnyConsumer {
 
 impl Producer for AnyProducer {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        let messages = frame.count;
+        let span = |way| {
+            tracing::info_span!(
+                "send",
+                otel.kind = "producer",
+                otel.status_code = Empty,
+                messaging.system = way,
+                messaging.operation.name = "send",
+                messaging.batch.message_count = messages,
+            )
+        };
         match self {
             Self::InProcess(producer) => producer.publish(frame).await,
-            Self::Grpc(producer) => producer.publish(frame).await,
-            Self::Http(producer) => producer.publish(frame).await,
-            Self::Nats(producer) => producer.publish(frame).await,
+            Self::Grpc(producer) => sent(producer.publish(frame), span("gpuvitals")).await,
+            Self::Http(producer) => sent(producer.publish(frame), span("gpuvitals")).await,
+            Self::Nats(producer) => sent(producer.publish(frame), span("nats")).await,
         }
     }
+}
+
+async fn sent(
+    publishing: impl Future<Output = Result<Receipt, PublishError>>,
+    span: Span,
+) -> Result<Receipt, PublishError> {
+    let outcome = publishing.instrument(span.clone()).await;
+    if outcome.is_err() {
+        span.record("otel.status_code", "ERROR");
+    }
+    outcome
 }
 
 impl Consumer for AnyConsumer {

@@ -86,8 +86,7 @@ pub(crate) async fn remove_group(
 
 /// Figures for Prometheus.
 pub(crate) async fn metrics(State(served): State<Served>) -> Response {
-    let queue = served.queue();
-    let text = metrics::render(&queue.stats(), &queue.health(), served.meter(), served.bodies().taken());
+    let text = metrics::exposition(served.queue(), served.meter());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

@@ -12,11 +12,13 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::metadata::MetadataValue;
 use tonic::{Extensions, Request, Response, Status, Streaming};
+use tracing::{Instrument, Span};
 
 use super::door::Caller;
 use super::metrics::{Meter, Protocol};
+use super::publish::publish_span;
 use super::subscription;
-use crate::broker::PublishError;
+use crate::broker::{PublishError, Receipt};
 use crate::frame::Frame;
 use crate::protocol::{self, v1};
 use crate::service::{Publishing, Queue};
@@ -55,6 +57,13 @@ impl Grpc {
     }
 }
 
+/// Marks the span of a publish that was not taken.
+fn failed(span: &Span, outcome: &Result<Receipt, PublishError>) {
+    if outcome.is_err() {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
 fn caller(extensions: &Extensions) -> Result<Caller, Status> {
     extensions.get::<Caller>().cloned().ok_or_else(|| Status::internal("a call without a connection"))
 }
@@ -67,6 +76,9 @@ impl v1::queue_server::Queue for Grpc {
     async fn publish(&self, request: Request<v1::PublishRequest>) -> Result<Response<v1::Receipt>, Status> {
         let began = Instant::now();
         let caller = caller(request.extensions())?;
+        let messages = request.get_ref().frame.as_ref().map_or(0, |frame| frame.count);
+        let span = publish_span(&request.get_ref().topic, messages.into());
+        gpuvitals_trace::follow(&span, request.metadata().as_ref());
         let v1::PublishRequest { topic, frame } = request.into_inner();
         let outcome = match self.limits.check(frame) {
             Err(error) => Err(error),
@@ -77,10 +89,11 @@ impl v1::queue_server::Queue for Grpc {
                 }
                 let publishing = self.queue.hand_over(&topic, frame);
                 self.queue.commit(self.stores_here);
-                publishing.await
+                publishing.instrument(span.clone()).await
             }
         };
         self.meter.published(Protocol::Grpc, began.elapsed());
+        failed(&span, &outcome);
         match protocol::reply(&outcome).outcome {
             Some(v1::publish_reply::Outcome::Receipt(receipt)) => Ok(Response::new(receipt)),
             Some(v1::publish_reply::Outcome::Refusal(refusal)) => Err(protocol::status_of(refusal)),
@@ -162,6 +175,7 @@ struct UnderWay {
     publishing: Publishing,
     bytes: usize,
     since: Instant,
+    span: Span,
 }
 
 impl Publishes {
@@ -198,6 +212,8 @@ impl Publishes {
         if !topic.is_empty() {
             self.topic = topic;
         }
+        let messages = frame.as_ref().map_or(0, |frame| frame.count);
+        let span = publish_span(&self.topic, messages.into());
         let (publishing, bytes) = match self.limits.check(frame) {
             Err(error) => (Publishing::done(Err(error)), 0),
             Ok(frame) => {
@@ -208,7 +224,7 @@ impl Publishes {
             }
         };
         self.bytes += bytes;
-        self.under_way.push_back(UnderWay { publishing, bytes, since: Instant::now() });
+        self.under_way.push_back(UnderWay { publishing, bytes, since: Instant::now(), span });
     }
 }
 
@@ -232,6 +248,7 @@ impl Stream for Publishes {
         };
         this.bytes -= first.bytes;
         this.meter.published(Protocol::Grpc, first.since.elapsed());
+        failed(&first.span, &outcome);
         this.under_way.pop_front();
         Poll::Ready(Some(Ok(protocol::reply(&outcome))))
     }

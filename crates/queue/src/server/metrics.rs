@@ -1,11 +1,14 @@
 //! Figures of the queue as Prometheus reads them.
 
 use std::fmt::{Display, Write as _};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gpuvitals_core::Histogram;
 
+use super::body::Budget;
+use crate::service::Queue;
 use crate::stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
 
 /// Statuses with a line of their own; anything else is `other`.
@@ -37,10 +40,19 @@ pub struct Meter {
     http: Histogram,
     grpc: Histogram,
     connections: AtomicU64,
+    /// What bodies by HTTP may take, once they are served.
+    bodies: OnceLock<Budget>,
+    /// Series that are shown as well.
+    beside: Option<fn() -> String>,
     statuses: [AtomicU64; STATUSES.len() + 1],
 }
 
 impl Meter {
+    /// Nothing yet, and series of the process that are shown as well: Prometheus text.
+    pub fn beside(series: fn() -> String) -> Self {
+        Self { beside: Some(series), ..Self::default() }
+    }
+
     /// A publish was answered, `took` after it had come.
     pub fn published(&self, protocol: Protocol, took: Duration) {
         self.latency(protocol).observe(took);
@@ -62,6 +74,12 @@ impl Meter {
     /// A client that had connected is gone.
     pub fn disconnected(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Bodies by HTTP take this budget.
+    pub(crate) fn watch(&self, bodies: &Budget) {
+        // One server has one.
+        let _watched_before = self.bodies.set(bodies.clone());
     }
 
     fn latency(&self, protocol: Protocol) -> &Histogram {
@@ -114,8 +132,15 @@ const GROUP: &[Figure<GroupStats>] = &[
     ("group_acked_messages_total", "counter", "Messages the group acknowledged.", |g| g.acked),
 ];
 
+/// Figures of a queue and of the servers that count here, as Prometheus text 0.0.4.
+pub fn exposition(queue: &Queue, meter: &Meter) -> String {
+    let bodies = meter.bodies.get().map_or(0, Budget::taken);
+    let text = render(&queue.stats(), &queue.health(), meter, bodies);
+    text + &meter.beside.map_or_else(String::new, |series| series())
+}
+
 /// The text; `bodies` is how many bytes of bodies are being received.
-pub(crate) fn render(stats: &QueueStats, health: &Health, meter: &Meter, bodies: usize) -> String {
+fn render(stats: &QueueStats, health: &Health, meter: &Meter, bodies: usize) -> String {
     let mut text = String::with_capacity(16 << 10);
     // Writing to a string does not fail.
     let _written = write_queue(&mut text, stats, health, meter, bodies)

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use http::HttpLimits;
-pub use metrics::{Meter, Protocol};
+pub use metrics::{Meter, Protocol, exposition};
 pub use tls::{TlsError, TlsFiles, tls_config};
 pub use tokens::{Permission, Tokens};
 use tokio::net::TcpListener;
@@ -77,6 +77,8 @@ pub struct ServerConfig {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Who may do what; `None`: everybody everything.
     pub tokens: Option<Tokens>,
+    /// What is counted about clients.
+    pub meter: Arc<Meter>,
 }
 
 impl Default for ServerConfig {
@@ -93,6 +95,7 @@ impl Default for ServerConfig {
             drain: Duration::from_secs(5),
             tls: None,
             tokens: None,
+            meter: Arc::default(),
         }
     }
 }
@@ -120,7 +123,7 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let stop = stop.child_token();
-    let meter = Arc::<Meter>::default();
+    let meter = Arc::clone(&config.meter);
     let server = Server {
         door: Door::new(&queue, &config, &meter),
         meter,

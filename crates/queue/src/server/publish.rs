@@ -12,6 +12,8 @@ use futures_util::poll;
 use serde::Serialize;
 use std::task::Poll;
 use tokio::time::{Instant, timeout_at};
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use super::body::{Coding, Share, discard, receive, unpack};
 use super::headers::{BATCH, JSON, KEY, PRODUCER, SEQUENCE};
@@ -191,7 +193,9 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
     }
     let mut progress = Progress::of(refused, left_out);
     let mut receipts = Vec::with_capacity(pieces.len());
-    let outcome = publish_in_order(served, topic, pieces, &mut progress, &mut receipts).await;
+    let messages: u64 = pieces.iter().map(|piece| u64::from(piece.frame.count)).sum();
+    let publishing = publish_in_order(served, topic, pieces, &mut progress, &mut receipts);
+    let outcome = publishing.instrument(publish_span(topic, messages)).await;
     if let Err(refusal) = outcome {
         return refusal.with((progress.accepted > 0).then_some(progress));
     }
@@ -199,6 +203,19 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
     let duplicate = receipts.iter().all(|receipt| receipt.duplicate);
     let offsets = receipts.iter().filter_map(|receipt| receipt.offset).collect();
     Json(Published { progress, durability, offsets, duplicate }).into_response()
+}
+
+/// The span of what a publisher waits for.
+pub(super) fn publish_span(topic: &str, messages: u64) -> Span {
+    tracing::info_span!(
+        "publish",
+        otel.name = %format_args!("publish {topic}"),
+        otel.status_code = Empty,
+        messaging.system = "gpuvitals",
+        messaging.operation.name = "publish",
+        messaging.destination.name = topic,
+        messaging.batch.message_count = messages,
+    )
 }
 
 /// Hands over frame by frame, and awaits them together. After the first that is refused at once there are no others; on

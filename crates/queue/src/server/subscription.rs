@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::{Stream, stream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
+use tracing::field::Empty;
 
 use crate::broker::{Delivery, ReceiveError, SettleError};
 use crate::protocol::v1::subscribe_reply::What as Reply;
@@ -29,8 +30,16 @@ pub(super) fn serve(
     requests: Streaming<v1::SubscribeRequest>,
     stop: CancellationToken,
 ) -> impl Stream<Item = Result<v1::SubscribeReply, Status>> + Send {
-    let new =
-        Subscription { queue, requests, stop, member: None, granted: VecDeque::new(), is_closed: false };
+    let new = Subscription {
+        queue,
+        requests,
+        stop,
+        member: None,
+        granted: VecDeque::new(),
+        is_closed: false,
+        topic: String::new(),
+        group: String::new(),
+    };
     stream::unfold(Some(new), |subscription| async move {
         let mut subscription = subscription?;
         match subscription.step().await {
@@ -58,6 +67,8 @@ struct Subscription {
     granted: VecDeque<Delivery>,
     /// The queue delivers nothing more and waits for acknowledgements.
     is_closed: bool,
+    topic: String,
+    group: String,
 }
 
 impl Subscription {
@@ -112,6 +123,7 @@ impl Subscription {
         options.max_batch = Some(options.max_batch.unwrap_or(BATCH));
         let joined = self.queue.subscribe(&join.topic, &join.group, &options).await;
         self.member = Some(joined.map_err(|error| protocol::subscribe_status(&error))?);
+        (self.topic, self.group) = (join.topic, join.group);
         Ok(Reply::Joined(v1::Joined {}))
     }
 
@@ -123,17 +135,30 @@ impl Subscription {
 
     /// As much of what was granted as goes into one reply.
     fn deliver(&mut self) -> Reply {
+        let span = tracing::info_span!(
+            "deliver",
+            otel.name = %format_args!("deliver {}", self.topic),
+            otel.kind = "producer",
+            messaging.system = "gpuvitals",
+            messaging.operation.name = "deliver",
+            messaging.destination.name = self.topic,
+            messaging.consumer.group.name = self.group,
+            messaging.batch.message_count = Empty,
+        );
+        let _inside = span.enter();
         let now = self.queue.now();
-        let mut bytes = 0;
+        let (mut bytes, mut messages) = (0, 0);
         let mut deliveries = Vec::new();
         while let Some(next) = self.granted.front() {
             bytes += next.frame.payload.len();
             if bytes > DELIVERIES_BYTES && !deliveries.is_empty() {
                 break;
             }
+            messages += next.frame.count;
             deliveries.push(protocol::delivery(next, now));
             self.granted.pop_front();
         }
+        span.record("messaging.batch.message_count", messages);
         Reply::Deliveries(v1::Deliveries { deliveries })
     }
 

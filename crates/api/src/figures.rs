@@ -1,0 +1,79 @@
+//! `/metrics` and `/health` of a service that has nothing else to show.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Clock;
+use crate::dto::{HealthStatus, Moment};
+use crate::error::ApiError;
+use crate::route::stats::fresh;
+use crate::serve::{Bounded, ServeError};
+
+/// Open connections at most; more wait to be accepted.
+const CONNECTIONS: usize = 32;
+
+/// Writes a service's series, as Prometheus text 0.0.4.
+#[derive(Clone)]
+pub struct Figures(Arc<dyn Fn() -> String + Send + Sync>);
+
+impl Figures {
+    /// What that writes.
+    pub fn new(write: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(write))
+    }
+
+    /// The text.
+    pub fn text(&self) -> String {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Figures").finish_non_exhaustive()
+    }
+}
+
+/// Serves them until the shutdown. Who still asks then is left.
+///
+/// # Errors
+/// When the socket fails.
+pub async fn serve(
+    listener: TcpListener,
+    figures: Figures,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    let app = Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(figures);
+    let listener = Bounded::new(listener, Arc::new(Semaphore::new(CONNECTIONS)));
+    tokio::select! {
+        done = axum::serve(listener, app).into_future() => done.map_err(ServeError::Io),
+        () = shutdown.cancelled() => Ok(()),
+    }
+}
+
+async fn metrics(State(figures): State<Figures>) -> Response {
+    let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
+    (headers, figures.text()).into_response()
+}
+
+#[derive(Serialize)]
+struct Alive {
+    status: HealthStatus,
+    timestamp: Moment,
+}
+
+async fn health() -> Result<Response, ApiError> {
+    let timestamp = Moment(Clock::system().now_ns());
+    fresh(StatusCode::OK, &Alive { status: HealthStatus::Healthy, timestamp })
+}

@@ -1,0 +1,93 @@
+//! OpenTelemetry's environment variables, under our names.
+
+/// Theirs and ours.
+const VARIABLES: [(&str, &str, Form); 12] = [
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "GPUVITALS_OTLP_ENDPOINT", Form::Same),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", "GPUVITALS_OTLP_PROTOCOL", Form::Same),
+    ("OTEL_EXPORTER_OTLP_CERTIFICATE", "GPUVITALS_OTLP_CA", Form::Same),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", "GPUVITALS_OTLP_TIMEOUT", Form::Milliseconds),
+    ("OTEL_METRIC_EXPORT_INTERVAL", "GPUVITALS_OTLP_INTERVAL", Form::Milliseconds),
+    ("OTEL_SERVICE_NAME", "GPUVITALS_OTLP_SERVICE_NAME", Form::Same),
+    ("OTEL_RESOURCE_ATTRIBUTES", "GPUVITALS_OTLP_RESOURCE_ATTRIBUTES", Form::Same),
+    ("OTEL_TRACES_SAMPLER", "GPUVITALS_OTLP_SAMPLER", Form::Same),
+    ("OTEL_TRACES_SAMPLER_ARG", "GPUVITALS_OTLP_SAMPLER_ARG", Form::Same),
+    ("OTEL_TRACES_EXPORTER", "GPUVITALS_OTLP_TRACES", Form::Exporter),
+    ("OTEL_METRICS_EXPORTER", "GPUVITALS_OTLP_METRICS", Form::Exporter),
+    // Last, so that it holds over an endpoint.
+    ("OTEL_SDK_DISABLED", "GPUVITALS_OTLP_ENDPOINT", Form::Disabled),
+];
+
+/// How a value of theirs becomes one of ours.
+#[derive(Clone, Copy)]
+enum Form {
+    Same,
+    /// A number without a unit.
+    Milliseconds,
+    /// `none` switches a signal off.
+    Exporter,
+    /// `true` switches all off.
+    Disabled,
+}
+
+/// The environment with their variables under our names; where both are set, ours holds. An empty one is not set.
+pub(crate) fn environment(
+    variables: impl Iterator<Item = (String, String)>,
+) -> impl Iterator<Item = (String, String)> {
+    let variables: Vec<_> = variables.collect();
+    let value = |theirs: &str| {
+        let (_, value) = variables.iter().find(|(name, value)| name == theirs && !value.is_empty())?;
+        Some(value.clone())
+    };
+    let translated: Vec<_> = VARIABLES
+        .iter()
+        .filter_map(|(theirs, ours, form)| Some(((*ours).to_owned(), form.ours(value(theirs)?)?)))
+        .collect();
+    translated.into_iter().chain(variables)
+}
+
+impl Form {
+    fn ours(self, value: String) -> Option<String> {
+        match self {
+            Self::Same => Some(value),
+            Self::Milliseconds => Some(format!("{}ms", value.trim())),
+            Self::Exporter => Some((value.trim() != "none").to_string()),
+            Self::Disabled => value.trim().eq_ignore_ascii_case("true").then(String::new),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn their_variables_become_ours_and_ours_come_last() {
+        let theirs = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318"),
+            ("GPUVITALS_OTLP_ENDPOINT", "http://b:4318"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "1500"),
+            ("OTEL_TRACES_EXPORTER", "none"),
+            ("OTEL_METRICS_EXPORTER", "otlp"),
+            ("OTEL_SERVICE_NAME", ""),
+            ("PATH", "/bin"),
+        ];
+        let owned = theirs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let ours: Vec<_> = environment(owned.into_iter()).collect();
+        let last = |name: &str| ours.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        assert_eq!(last("GPUVITALS_OTLP_ENDPOINT"), Some("http://b:4318"));
+        assert_eq!(last("GPUVITALS_OTLP_INTERVAL"), Some("1500ms"));
+        assert_eq!(last("GPUVITALS_OTLP_TRACES"), Some("false"));
+        assert_eq!(last("GPUVITALS_OTLP_METRICS"), Some("true"));
+        assert_eq!(last("GPUVITALS_OTLP_SERVICE_NAME"), None);
+        assert_eq!(last("PATH"), Some("/bin"));
+    }
+
+    #[test]
+    fn the_switch_for_all_takes_the_endpoint_away() {
+        let theirs = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318"), ("OTEL_SDK_DISABLED", "TRUE")];
+        let owned = theirs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let last =
+            environment(owned.into_iter()).filter(|(name, _)| name == "GPUVITALS_OTLP_ENDPOINT").last();
+        assert_eq!(last, Some(("GPUVITALS_OTLP_ENDPOINT".to_owned(), String::new())));
+    }
+}

@@ -1,0 +1,199 @@
+//! A receiver of OTLP as there are many: HTTP and gRPC, each on a free port.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Received {
+    pub(crate) spans: Vec<Span>,
+    /// The newest of each name.
+    pub(crate) metrics: BTreeMap<String, Metric>,
+    pub(crate) resource: Option<Resource>,
+    /// `authorization` of every request.
+    pub(crate) authorizations: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    received: Mutex<Received>,
+    came: Condvar,
+}
+
+/// The receiver; it ends with the test.
+pub(crate) struct Receiver {
+    shared: Arc<Shared>,
+    /// `http://127.0.0.1:1234`.
+    pub(crate) http: String,
+    /// The same for gRPC.
+    pub(crate) grpc: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Receiver {
+    pub(crate) fn start() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let shared = Arc::new(Shared::default());
+        let (http, grpc) = runtime.block_on(async {
+            let http = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let grpc = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let urls = [&http, &grpc].map(|one| format!("http://{}", one.local_addr().unwrap()));
+            let app = axum::Router::new()
+                .route("/v1/traces", post(traces_by_http))
+                .route("/v1/metrics", post(metrics_by_http))
+                .with_state(Arc::clone(&shared));
+            tokio::spawn(async move { axum::serve(http, app).await });
+            let server = tonic::transport::Server::builder()
+                .add_service(TraceServiceServer::new(ByGrpc(Arc::clone(&shared))))
+                .add_service(MetricsServiceServer::new(ByGrpc(Arc::clone(&shared))));
+            tokio::spawn(server.serve_with_incoming(TcpIncoming::from(grpc)));
+            urls.into()
+        });
+        Self { shared, http, grpc, _runtime: runtime }
+    }
+
+    /// What came, once it is so.
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Received) -> bool) -> Received {
+        let received = self.shared.received.lock().unwrap();
+        let waited =
+            self.shared.came.wait_timeout_while(received, PATIENCE, |received| !is_so(received)).unwrap();
+        let names: Vec<_> = waited.0.metrics.keys().collect();
+        assert!(
+            !waited.1.timed_out(),
+            "{what} never came; there are {:?} and {names:?}",
+            span_names(&waited.0)
+        );
+        waited.0.clone()
+    }
+}
+
+pub(crate) fn span_names(received: &Received) -> Vec<&str> {
+    received.spans.iter().map(|span| span.name.as_str()).collect()
+}
+
+impl Shared {
+    fn authorized(&self, header: Option<&str>) {
+        self.received.lock().unwrap().authorizations.push(header.unwrap_or_default().to_owned());
+    }
+
+    fn traces(&self, request: ExportTraceServiceRequest) {
+        let mut received = self.received.lock().unwrap();
+        for of_resource in request.resource_spans {
+            received.resource = of_resource.resource;
+            received.spans.extend(of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+        self.came.notify_all();
+    }
+
+    fn metrics(&self, request: ExportMetricsServiceRequest) {
+        let mut received = self.received.lock().unwrap();
+        for of_resource in request.resource_metrics {
+            received.resource = of_resource.resource;
+            let metrics = of_resource.scope_metrics.into_iter().flat_map(|scope| scope.metrics);
+            received.metrics.extend(metrics.map(|metric| (metric.name.clone(), metric)));
+        }
+        self.came.notify_all();
+    }
+}
+
+type HttpAnswer = Result<Vec<u8>, StatusCode>;
+
+fn by_http(shared: &Shared, headers: &HeaderMap) -> Result<(), StatusCode> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+    shared.authorized(text("authorization"));
+    if text("content-type") == Some("application/x-protobuf") {
+        Ok(())
+    } else {
+        Err(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+    }
+}
+
+async fn traces_by_http(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> HttpAnswer {
+    by_http(&shared, &headers)?;
+    shared.traces(Message::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?);
+    Ok(ExportTraceServiceResponse::default().encode_to_vec())
+}
+
+async fn metrics_by_http(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> HttpAnswer {
+    by_http(&shared, &headers)?;
+    shared.metrics(Message::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?);
+    Ok(ExportMetricsServiceResponse::default().encode_to_vec())
+}
+
+struct ByGrpc(Arc<Shared>);
+
+#[tonic::async_trait]
+impl TraceService for ByGrpc {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.0.authorized(request.metadata().get("authorization").map(|value| value.to_str().unwrap()));
+        self.0.traces(request.into_inner());
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for ByGrpc {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        self.0.authorized(request.metadata().get("authorization").map(|value| value.to_str().unwrap()));
+        self.0.metrics(request.into_inner());
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
+/// The value of an attribute that is text.
+pub(crate) fn attribute<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
+    let found = attributes.iter().find(|one| one.key == key)?;
+    match found.value.as_ref()?.value.as_ref()? {
+        Value::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Attributes and values of the points of a gauge or sum.
+pub(crate) fn points(metric: &Metric) -> Vec<(&[KeyValue], f64)> {
+    let points = match metric.data.as_ref().unwrap() {
+        metric::Data::Gauge(gauge) => &gauge.data_points,
+        metric::Data::Sum(sum) => &sum.data_points,
+        other => panic!("{other:?}"),
+    };
+    let value = |value: &Option<number_data_point::Value>| match value {
+        Some(number_data_point::Value::AsDouble(value)) => *value,
+        other => panic!("{other:?}"),
+    };
+    points.iter().map(|point| (point.attributes.as_slice(), value(&point.value))).collect()
+}

@@ -1,0 +1,53 @@
+//! How a trace crosses the network: in W3C's headers `traceparent` and `tracestate`.
+//!
+//! A span that nobody wants is not looked at, so both functions cost nothing where no traces are sent.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// What every request of a trace has.
+const TRACEPARENT: &str = "traceparent";
+
+/// Makes a span that is not entered yet part of the trace that a request names; without one, or with one that cannot be
+/// read, it stays where it is.
+pub fn follow(span: &Span, headers: &HeaderMap) {
+    if !span.is_disabled() && headers.contains_key(TRACEPARENT) {
+        let parent = TraceContextPropagator::new().extract(&Incoming(headers));
+        // Where spans are not traces, there is nothing to be part of.
+        let _not_traced = span.set_parent(parent);
+    }
+}
+
+/// Names a span in the headers of a request, so that whoever gets it can follow.
+pub fn pass_on(span: &Span, headers: &mut HeaderMap) {
+    if !span.is_disabled() {
+        TraceContextPropagator::new().inject_context(&span.context(), &mut Outgoing(headers));
+    }
+}
+
+struct Incoming<'a>(&'a HeaderMap);
+
+impl Extractor for Incoming<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}
+
+struct Outgoing<'a>(&'a mut HeaderMap);
+
+impl Injector for Outgoing<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(key), HeaderValue::try_from(value))
+            && !value.is_empty()
+        {
+            self.0.insert(name, value);
+        }
+    }
+}
