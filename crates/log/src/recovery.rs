@@ -380,6 +380,15 @@ fn examine(
         segment.len = tail.offset as u64;
         segment.keep |= tail.intact > 0;
         if limit.is_none() {
+            // What is behind the end may prove more than what counts: a gap before it is not to be written again.
+            if tail.durable > durable {
+                let behind = |step| match step {
+                    Step::Record(record) if record.sequence >= tail.durable => Some(record.offset),
+                    _ => None,
+                };
+                let from = Scanner::new(bytes.clone(), &header, limit).find_map(behind);
+                unproven = from.unwrap_or(tail.offset);
+            }
             settle(&*file, len, &name, &bytes, unproven, tail)?;
         }
     }

@@ -32,6 +32,8 @@ pub(crate) struct Tail {
     pub(crate) intact: u64,
     /// One more than the highest sequence among them; `sequence` if there are none.
     pub(crate) beyond: u64,
+    /// All below was synced before the last of them was written; 0 if there are none.
+    pub(crate) durable: u64,
 }
 
 /// Walks over one segment.
@@ -119,11 +121,13 @@ impl Scanner {
             remains: self.extent.saturating_sub(self.at),
             intact: 0,
             beyond: self.expected,
+            durable: 0,
         };
         let mut record = self.whole_from(self.at);
         while let Some(found) = record {
             tail.intact += 1;
             tail.beyond = tail.beyond.max(found.sequence + 1);
+            tail.durable = tail.durable.max(found.durable);
             record = self.whole_from(found.end());
         }
         Step::End(tail)
@@ -188,7 +192,7 @@ mod tests {
         assert_eq!(sequences(&steps), [1, 2, 3]);
         assert_eq!(
             steps.last(),
-            Some(&Step::End(Tail { offset: end, sequence: 4, remains: 0, intact: 0, beyond: 4 }))
+            Some(&Step::End(Tail { offset: end, sequence: 4, remains: 0, intact: 0, beyond: 4, durable: 0 }))
         );
     }
 

@@ -1,6 +1,8 @@
 //! Bytes that are not what was written: whatever happens to a file, the log serves what was appended or says that it
 //! is gone.
 
+use std::sync::{Arc, mpsc};
+
 use bytes::Bytes;
 use gpuvitals_log::fault::{FaultDisk, SECTOR_LEN};
 use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
@@ -278,6 +280,49 @@ fn a_torn_group_is_hidden_and_kept() {
     assert_eq!((recovery.torn, recovery.damage), (None, vec![]));
     log.truncate_before(u64::MAX).expect("truncate");
     assert_eq!(disk.contents("0000000000000001.damaged"), Some(bytes));
+}
+
+/// A record that cannot be read is not written again as it was read: it may come back. What proves that it had been
+/// synced stands behind a torn end here.
+#[test]
+fn what_cannot_be_read_before_a_torn_end_is_left_as_it_is() {
+    let disk = FaultDisk::new();
+    let log = Arc::new(open_with(disk.clone(), bare()).0);
+    let (told, outcomes) = mpsc::channel();
+    let enqueue = move |log: &Log, number: u64, then: Box<dyn FnOnce() + Send>| {
+        let told = told.clone();
+        let done = Box::new(move |outcome| {
+            then();
+            told.send(outcome).expect("send");
+        });
+        log.enqueue_with(1, payload(number), Durability::Synced, done);
+    };
+    disk.hold_syncs();
+    let first = log.append(1, payload(1), Durability::Synced);
+    disk.wait_for_held_sync();
+    enqueue(&log, 2, Box::new(|| {}));
+    let (behind, enqueue_behind) = (Arc::clone(&log), enqueue.clone());
+    let then = move || (5..=7).for_each(|number| enqueue_behind(&behind, number, Box::new(|| {})));
+    enqueue(&log, 3, Box::new(|| {}));
+    enqueue(&log, 4, Box::new(then));
+    drop(enqueue);
+    disk.release_syncs();
+    first.wait().expect("append");
+    assert_eq!(outcomes.iter().map(|outcome| outcome.expect("append").sequence).count(), 6);
+    assert_eq!((log.stats().groups, log.stats().syncs), (3, 3));
+    log.close().expect("close");
+    let mut bytes = disk.contents(FIRST).expect("segment");
+    let start =
+        |number| HEADER_LEN + (1..number).map(|n| (24 + payload(n).len()).next_multiple_of(8)).sum::<usize>();
+    bytes[start(5) + 30] ^= 1;
+    disk.put(FIRST, &bytes);
+    disk.flip_on_read(FIRST, start(3) + 30, 1);
+
+    let (_log, recovery) = open(&disk);
+    assert_eq!(lost(&recovery), [(3, 3)]);
+    assert_eq!(recovery.torn.clone().map(|torn| torn.intact), Some(2));
+    assert_eq!(sequences(&records(recovery)), [1, 2, 4]);
+    assert_eq!(disk.contents(FIRST), Some(bytes));
 }
 
 /// A file that another segment lived in: the new header is followed by what the old one held.

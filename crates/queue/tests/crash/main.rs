@@ -28,11 +28,10 @@ fn number_from(variable: &str) -> Option<u64> {
 }
 
 /// Runs the program of each seed, on two threads.
-fn for_each_seed(run: impl Fn(u64) + Sync) {
+fn for_each_seed(count: u64, run: impl Fn(u64) + Sync) {
     if let Some(seed) = number_from("GPUVITALS_SEED") {
         return run(seed);
     }
-    let count = number_from("GPUVITALS_SEEDS").unwrap_or(1_000);
     let next = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -58,7 +57,7 @@ fn on_a_runtime<T>(program: impl Future<Output = T>) -> T {
 fn what_was_answered_survives_any_crash() {
     let checkpoints = AtomicUsize::new(0);
     let programs = AtomicUsize::new(0);
-    for_each_seed(|seed| {
+    for_each_seed(number_from("GPUVITALS_SEEDS").unwrap_or(1_000), |seed| {
         let life = on_a_runtime(life::program(seed));
         checkpoints.fetch_add(life.checkpoints, Ordering::Relaxed);
         programs.fetch_add(1, Ordering::Relaxed);
@@ -80,8 +79,7 @@ fn every_crash_point_of_a_script_leaves_what_was_answered() {
 
 #[test]
 fn damage_loses_what_it_hit_and_invents_nothing() {
-    let share = number_from("GPUVITALS_SEEDS").map(|count| count / 10);
-    for seed in 0..share.unwrap_or(150) {
+    for_each_seed(number_from("GPUVITALS_SEEDS").map_or(150, |count| count / 10), |seed| {
         on_a_runtime(life::damaged(seed));
-    }
+    });
 }
