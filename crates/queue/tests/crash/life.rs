@@ -14,7 +14,7 @@ use gpuvitals_queue::{
 
 use crate::dice::Dice;
 use crate::known::{ABSENT, DEAD, GROUPS, Known, OPEN, SETTLED, frame, number_of};
-use crate::records::{CHECKPOINT, records, turn_a_bit};
+use crate::records::{CHECKPOINT, MOVED, records, turn_a_bit};
 
 const TOPICS: [&str; 2] = ["synced", "written"];
 /// A group of the first topic that comes and goes, and settles nothing.
@@ -67,6 +67,8 @@ pub(crate) struct Life {
     idle_before: Option<u64>,
     /// Checkpoints that were found in the log.
     pub(crate) checkpoints: usize,
+    /// Records that were found to have been moved.
+    pub(crate) moved: usize,
 }
 
 async fn join(queue: &Queue, topic: &str, group: &str, credits: u32) -> Option<InProcessConsumer> {
@@ -93,6 +95,7 @@ impl Life {
             has_idle: false,
             idle_before: None,
             checkpoints: 0,
+            moved: 0,
         };
         life.join_all().await.then_some(life)
     }
@@ -116,7 +119,9 @@ impl Life {
         self.deliveries.clear();
         self.under_way.clear();
         let records = records(&disk);
-        self.checkpoints += records.iter().filter(|record| record.kind == CHECKPOINT).count();
+        let count = |kind| records.iter().filter(|record| record.kind == kind).count();
+        self.checkpoints += count(CHECKPOINT);
+        self.moved += count(MOVED);
         let opened = Queue::open_on(disk.clone(), self.config.clone(), Clock::system()).await;
         let (queue, opened) = opened.expect("a queue that opens after a crash");
         let is_damaged = harm == Harm::Anywhere;
@@ -222,6 +227,16 @@ impl Life {
         }
         let received = consumer.receive().await.unwrap();
         self.deliveries.extend(received.into_iter().map(|delivery| (who % count, delivery)));
+    }
+
+    /// Each consumer of the topic receives, if there is something for it; whether there was.
+    async fn receive_all(&mut self, topic: &str) -> bool {
+        for who in 0..self.consumers.len() {
+            if self.consumers.get(who).is_some_and(|(of, ..)| *of == topic) {
+                self.receive(who).await;
+            }
+        }
+        !self.deliveries.is_empty()
     }
 
     /// Settles or refuses the newest delivery, or some rows of it.
@@ -348,6 +363,33 @@ pub(crate) async fn program(seed: u64) -> Life {
     for _ in 0..3 {
         for _ in 0..5 + dice.below(40) {
             life.step(&mut dice).await;
+        }
+        let crashed = life.crash(dice.roll());
+        life.begin_again(crashed, Harm::None).await;
+    }
+    life
+}
+
+/// Lives in which little is held and much goes by: what is held of old is written again, so that its segment can go.
+pub(crate) async fn moving(seed: u64) -> Life {
+    let mut dice = Dice(seed ^ 0x0360_71f6);
+    let config = QueueConfig { segment_len: 4 << 10, sync_every: Duration::ZERO, ..config(&mut dice) };
+    let mut life = Life::begin(FaultDisk::new(), config).await.expect("a disk without faults");
+    let [busy, idle] = TOPICS;
+    for _ in 0..2 {
+        life.publish(idle, &[2, 3], true).await;
+        for burst in 0..10 + dice.below(40) {
+            life.publish(busy, &[6, 5, 6, 4], true).await;
+            // Some die, the others are settled.
+            let how = if burst == 0 { 5 } else { 0 };
+            while life.receive_all(busy).await {
+                while !life.deliveries.is_empty() {
+                    life.answer(how, 0).await;
+                }
+            }
+            if dice.one_in(8) {
+                life.exhume(busy, dice.one_in(2)).await;
+            }
         }
         let crashed = life.crash(dice.roll());
         life.begin_again(crashed, Harm::None).await;

@@ -68,6 +68,19 @@ fn what_was_answered_survives_any_crash() {
 }
 
 #[test]
+fn what_was_moved_survives_any_crash() {
+    let moved = AtomicUsize::new(0);
+    let programs = AtomicUsize::new(0);
+    for_each_seed(100, |seed| {
+        let life = on_a_runtime(life::moving(seed));
+        moved.fetch_add(life.moved, Ordering::Relaxed);
+        programs.fetch_add(1, Ordering::Relaxed);
+    });
+    let (moved, programs) = (moved.into_inner(), programs.into_inner());
+    assert!(moved > programs, "{moved} records moved in {programs} programs");
+}
+
+#[test]
 fn every_crash_point_of_a_script_leaves_what_was_answered() {
     let calls = script::calls();
     assert!(calls > 50, "{calls} calls to the disk");
