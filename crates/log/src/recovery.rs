@@ -15,7 +15,7 @@ use crate::format::{
     base_in_name, number_in_name, segment_name,
 };
 use crate::place::{Place, SegmentStats};
-use crate::scan::{Scanner, Step, Tail, extent};
+use crate::scan::{Contents, Scanner, Step, Tail, extent};
 
 /// Bytes of zeros that are looked for at once.
 const CHUNK_LEN: usize = 256 << 10;
@@ -158,11 +158,11 @@ impl Recovery {
             if segment.records == 0 {
                 continue;
             }
-            let (_, _, bytes) = read_segment(&*self.disk, &segment.name)?;
-            let Opening::Good(header) = Header::decode(&bytes) else {
+            let (_, _, contents) = read_segment(&*self.disk, &segment.name)?;
+            let Opening::Good(header) = Header::decode(&contents.bytes) else {
                 return Err(LogError::Changed { file: segment.name, found: 0, expected: segment.records });
             };
-            let scanner = Scanner::new(bytes, &header, segment.limit);
+            let scanner = Scanner::new(contents, &header, segment.limit);
             self.reading = Some(Reading { scanner, segment, served: 0 });
         }
     }
@@ -258,8 +258,8 @@ fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
     let name = segment_name(base);
     let file = disk.open(&name).map_err(|source| LogError::read("open", &name, source))?;
     let mut bytes = vec![0; HEADER_LEN];
-    let len = read_around(&*file, 0, &mut bytes)
-        .map_err(|source| LogError::read("read header of", &name, source))?;
+    let (len, _) =
+        read_around(&*file, &mut bytes).map_err(|source| LogError::read("read header of", &name, source))?;
     match Header::decode(bytes.get(..len).unwrap_or_default()) {
         Opening::Good(header) if header.base == base => Ok(header.follows),
         _ => Ok(base),
@@ -267,7 +267,7 @@ fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
 }
 
 /// A segment's file, its length, and its bytes without (most of) the zeros at the end, which take no memory.
-fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, u64, Bytes), LogError> {
+fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, u64, Contents), LogError> {
     let file = disk.open(name).map_err(|source| LogError::read("open", name, source))?;
     let len = file.size().map_err(|source| LogError::read("measure", name, source))?;
     if len > u64::from(SEGMENT_LEN_MAX) {
@@ -275,26 +275,26 @@ fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, u64, 
     }
     let end = end_of_data(&*file, len);
     let mut bytes = vec![0; usize::try_from(end).unwrap_or_default()];
-    let count = read_around(&*file, 0, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
+    let (count, unreadable) =
+        read_around(&*file, &mut bytes).map_err(|source| LogError::read("read", name, source))?;
     bytes.truncate(count);
-    Ok((file, len, bytes.into()))
+    Ok((file, len, Contents { bytes: bytes.into(), unreadable }))
 }
 
-/// Reads around what the disk cannot give: there stand bytes that are no record and no end. Answers how many bytes the
-/// file has of those wanted.
+/// Reads the beginning of a file around what the disk cannot give. Answers how many bytes the file has of those wanted,
+/// and which are not what it holds.
 ///
 /// # Errors
 ///
 /// Nothing at all could be read: then it is more than a bad sector.
-fn read_around(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-    let error = match read_full(file, offset, buffer) {
-        Ok(count) => return Ok(count),
+fn read_around(file: &dyn DiskFile, buffer: &mut [u8]) -> io::Result<(usize, Vec<Range<usize>>)> {
+    let error = match read_full(file, 0, buffer) {
+        Ok(count) => return Ok((count, Vec::new())),
         Err(error) => error,
     };
-    let (mut count, mut is_readable) = (0, false);
-    let mut from = offset;
+    let (mut count, mut is_readable, mut unreadable) = (0, false, Vec::new());
     for piece in buffer.chunks_mut(SECTOR_LEN) {
-        if let Ok(read) = read_full(file, from, piece) {
+        if let Ok(read) = read_full(file, count as u64, piece) {
             is_readable = true;
             count += read;
             if read < piece.len() {
@@ -302,11 +302,11 @@ fn read_around(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Resul
             }
         } else {
             piece.fill(UNREADABLE);
+            unreadable.push(count..count + piece.len());
             count += piece.len();
         }
-        from += piece.len() as u64;
     }
-    if is_readable { Ok(count) } else { Err(error) }
+    if is_readable { Ok((count, unreadable)) } else { Err(error) }
 }
 
 /// Where nothing but zeros follows, to the chunk.
@@ -343,7 +343,8 @@ fn examine(
 ) -> Result<Found, LogError> {
     let mut segment = Segment { limit, ..Segment::new(base) };
     let name = segment.name.clone();
-    let (file, len, bytes) = read_segment(disk, &name)?;
+    let (file, len, contents) = read_segment(disk, &name)?;
+    let bytes = contents.bytes.clone();
     let header = match Header::decode(&bytes) {
         Opening::Good(header) if header.base == base => header,
         Opening::UnknownVersion(version) => return Err(LogError::UnknownVersion { file: name, version }),
@@ -357,15 +358,17 @@ fn examine(
             return Ok(Found { segment, follows: base, base, tail: None });
         }
     };
+    let (mut durable, mut unproven) = (base, Vec::new());
     let mut end = None;
-    let (mut durable, mut unproven) = (base, HEADER_LEN);
-    for step in Scanner::new(bytes.clone(), &header, limit) {
+    for step in Scanner::new(contents, &header, limit) {
         match step {
             Step::Record(record) => {
                 segment.records += 1;
                 if record.durable > durable {
-                    (durable, unproven) = (record.durable, record.offset);
+                    durable = record.durable;
+                    unproven.clear();
                 }
+                note_run(&mut unproven, record.offset..record.end().min(bytes.len()));
             }
             Step::Gap { bytes, sequences } => {
                 segment.keep = true;
@@ -380,33 +383,35 @@ fn examine(
         segment.len = tail.offset as u64;
         segment.keep |= tail.intact > 0;
         if limit.is_none() {
-            // What is behind the end may prove more than what counts: a gap before it is not to be written again.
-            if tail.durable > durable {
-                let behind = |step| match step {
-                    Step::Record(record) if record.sequence >= tail.durable => Some(record.offset),
-                    _ => None,
-                };
-                let from = Scanner::new(bytes.clone(), &header, limit).find_map(behind);
-                unproven = from.unwrap_or(tail.offset);
-            }
-            settle(&*file, len, &name, &bytes, unproven, tail)?;
+            settle(&*file, len, &name, &bytes, &unproven, tail)?;
         }
     }
     Ok(Found { segment, follows: header.follows, base, tail: end })
 }
 
-/// Makes the last segment's records durable, whatever happened to the sync before: writes again what no sync is
-/// proven for (`unproven` is where that begins at the earliest), gives back the zeros after a clean end, and syncs.
+/// Adds a range to runs of such that follow each other.
+fn note_run(runs: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match runs.last_mut().filter(|run| run.end == range.start) {
+        Some(run) => run.end = range.end,
+        None => runs.push(range),
+    }
+}
+
+/// Makes the last segment's records durable, whatever happened to the sync before: writes again those that no sync is
+/// proven for (`unproven`) and never what could not be read well, gives back the zeros after a clean end, and syncs.
 fn settle(
     file: &dyn DiskFile,
     len: u64,
     name: &str,
     bytes: &Bytes,
-    unproven: usize,
+    unproven: &[Range<usize>],
     tail: &Tail,
 ) -> Result<(), LogError> {
-    let again = bytes.get(unproven..tail.offset).unwrap_or_default();
-    write_all(file, unproven as u64, again).map_err(|source| LogError::write("write again", name, source))?;
+    for run in unproven {
+        let again = bytes.get(run.clone()).unwrap_or_default();
+        write_all(file, run.start as u64, again)
+            .map_err(|source| LogError::write("write again", name, source))?;
+    }
     if tail.remains == 0 && (tail.offset as u64) < len {
         file.set_len(tail.offset as u64).map_err(|source| LogError::write("trim", name, source))?;
     }

@@ -32,14 +32,21 @@ pub(crate) struct Tail {
     pub(crate) intact: u64,
     /// One more than the highest sequence among them; `sequence` if there are none.
     pub(crate) beyond: u64,
-    /// All below was synced before the last of them was written; 0 if there are none.
-    pub(crate) durable: u64,
+}
+
+/// A segment's bytes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Contents {
+    pub(crate) bytes: Bytes,
+    /// What the disk did not give. There stand bytes that are no record and no end.
+    pub(crate) unreadable: Vec<Range<usize>>,
 }
 
 /// Walks over one segment.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     bytes: Bytes,
+    unreadable: Vec<Range<usize>>,
     seed: u32,
     /// Sequence at which the next segment says that this one ended; `None` for the last.
     limit: Option<u64>,
@@ -51,9 +58,10 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    pub(crate) fn new(bytes: Bytes, header: &Header, limit: Option<u64>) -> Self {
-        let extent = extent(&bytes);
-        Self { bytes, seed: header.seed(), limit, extent, at: HEADER_LEN, expected: header.base, done: false }
+    pub(crate) fn new(contents: Contents, header: &Header, limit: Option<u64>) -> Self {
+        let Contents { bytes, unreadable } = contents;
+        let (seed, extent, expected) = (header.seed(), extent(&bytes), header.base);
+        Self { bytes, unreadable, seed, limit, extent, at: HEADER_LEN, expected, done: false }
     }
 
     /// The payload of a record this scanner found, sharing the segment's memory.
@@ -74,9 +82,15 @@ impl Scanner {
         })
     }
 
-    /// Whether a record at or after `first` was written when the one expected here was already synced.
+    /// Whether some of what stands from here to `end` could not be read: a crash leaves nothing of that kind.
+    fn is_unreadable(&self, end: usize) -> bool {
+        self.unreadable.iter().any(|bytes| bytes.start < end && self.at < bytes.end)
+    }
+
+    /// Whether a record at or after `first` was written when the one expected here was already synced, or nobody can
+    /// know.
     fn is_proven(&self, first: &Located) -> bool {
-        if self.limit.is_some() {
+        if self.limit.is_some() || self.is_unreadable(first.offset) {
             return true; // a later segment is made only when this one is synced
         }
         let mut record = Some(*first);
@@ -105,6 +119,10 @@ impl Scanner {
         let (end, sequence) = match (next, self.limit) {
             (Some(next), _) if self.is_proven(&next) => (next.offset, next.sequence),
             (None, Some(limit)) => (self.extent.max(self.at), limit),
+            (None, None) if self.is_unreadable(self.extent) => {
+                let borne = (self.extent - self.at) / RECORD_HEADER_LEN;
+                (self.extent, self.expected + borne as u64 + 1)
+            }
             _ => return self.end(),
         };
         let gap = Step::Gap { bytes: self.at..end, sequences: self.expected..sequence };
@@ -121,13 +139,11 @@ impl Scanner {
             remains: self.extent.saturating_sub(self.at),
             intact: 0,
             beyond: self.expected,
-            durable: 0,
         };
         let mut record = self.whole_from(self.at);
         while let Some(found) = record {
             tail.intact += 1;
             tail.beyond = tail.beyond.max(found.sequence + 1);
-            tail.durable = tail.durable.max(found.durable);
             record = self.whole_from(found.end());
         }
         Step::End(tail)
@@ -180,7 +196,8 @@ mod tests {
     }
 
     fn scan(header: &Header, bytes: Vec<u8>, limit: Option<u64>) -> Vec<Step> {
-        Scanner::new(bytes.into(), header, limit).collect()
+        let contents = Contents { bytes: bytes.into(), unreadable: Vec::new() };
+        Scanner::new(contents, header, limit).collect()
     }
 
     #[test]
@@ -192,7 +209,7 @@ mod tests {
         assert_eq!(sequences(&steps), [1, 2, 3]);
         assert_eq!(
             steps.last(),
-            Some(&Step::End(Tail { offset: end, sequence: 4, remains: 0, intact: 0, beyond: 4, durable: 0 }))
+            Some(&Step::End(Tail { offset: end, sequence: 4, remains: 0, intact: 0, beyond: 4 }))
         );
     }
 

@@ -17,15 +17,20 @@ fn bare() -> LogConfig {
     LogConfig { fill_len: 0, ..tiny() }
 }
 
-/// One segment with records of these numbers, each synced before the next.
-fn three_records() -> Vec<u8> {
+/// One segment with so many records, each synced before the next.
+fn segment_of(count: u64) -> Vec<u8> {
     let disk = FaultDisk::new();
     let (log, _) = open_with(disk.clone(), bare());
-    for number in 1..=3 {
+    for number in 1..=count {
         append(&log, number);
     }
     log.close().expect("close");
+    assert_eq!(disk.names(), [FIRST]);
     disk.contents(FIRST).expect("segment")
+}
+
+fn three_records() -> Vec<u8> {
+    segment_of(3)
 }
 
 /// Opens a log whose only segment is `bytes`, and checks that it serves nothing but what was appended.
@@ -162,6 +167,36 @@ fn a_range_that_cannot_be_read_is_damage_and_all_else_is_served() {
         assert_eq!(missing, gone, "{name} {sector}");
         assert_eq!(missing.is_empty(), sector < 2, "one copy of the header suffices: {name} {sector}");
         log.close().expect("close");
+    }
+}
+
+/// A crash leaves no sector that cannot be read: it is not the torn end that it stands for.
+#[test]
+fn what_cannot_be_read_at_the_end_is_damage_and_served_once_it_can_be() {
+    let (bytes, count) = (segment_of(12), 12);
+    let size = |number| (24 + payload(number).len()).next_multiple_of(8);
+    let end = |count| HEADER_LEN + (1..=count).map(size).sum::<usize>();
+    for sector in HEADER_LEN / SECTOR_LEN..bytes.len().div_ceil(SECTOR_LEN) {
+        let spoilt = sector * SECTOR_LEN..bytes.len().min((sector + 1) * SECTOR_LEN);
+        let hit = |number| end(number - 1) < spoilt.end && spoilt.start < end(number);
+        let disk = FaultDisk::new();
+        disk.put(FIRST, &bytes);
+        disk.spoil(FIRST, spoilt.clone());
+        let (log, recovery) = open(&disk);
+        assert_eq!((recovery.damage.len(), recovery.torn.as_ref()), (1, None));
+        let lost = lost(&recovery)[0];
+        assert!((1..=count).all(|number| !hit(number) || (lost.0..=lost.1).contains(&number)), "{lost:?}");
+        assert_eq!(
+            sequences(&records(recovery)),
+            (1..=count).filter(|number| !hit(*number)).collect::<Vec<_>>()
+        );
+        let next = append(&log, count + 1);
+        log.close().expect("close");
+
+        let healed = FaultDisk::new();
+        disk.names().iter().for_each(|name| healed.put(name, &disk.contents(name).expect("file")));
+        let all: Vec<u64> = (1..=count).chain([next]).collect();
+        assert_eq!(sequences(&reread(&healed)), all, "{sector}");
     }
 }
 
