@@ -14,8 +14,10 @@ use gpuvitals_queue::{
 
 use crate::dice::Dice;
 use crate::known::{ABSENT, DEAD, GROUPS, Known, OPEN, SETTLED, frame, number_of};
-use crate::records::{CHECKPOINT, MOVED, records, turn_a_bit};
+use crate::records::{CHECKPOINT, records, turn_a_bit};
 
+/// A record that was written again, further on.
+const MOVED: u8 = 2;
 const TOPICS: [&str; 2] = ["synced", "written"];
 /// A group of the first topic that comes and goes, and settles nothing.
 const IDLE: &str = "idle";

@@ -5,8 +5,6 @@ use gpuvitals_log::{Log, LogConfig, Record};
 
 /// A record that is a piece of a checkpoint.
 pub(crate) const CHECKPOINT: u8 = 4;
-/// A record that was written again, further on.
-pub(crate) const MOVED: u8 = 2;
 
 pub(crate) fn records(disk: &FaultDisk) -> Vec<Record> {
     let copy = disk.crashed(0);
