@@ -11,8 +11,9 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 const LEVEL: &str = "power_dpm_force_performance_level";
-/// Says so when it runs, and ends with 7 when it is told to.
-const OBEDIENT: &str = "trap 'kill $!; exit 7' TERM; sleep 600 & echo ready; wait";
+/// Says so when it runs, and ends with 7 when it is told to. A shell that was just forked still has the trap, and a signal
+/// that it catches is lost when it becomes the sleep: hence KILL, so that none outlives the test and holds its output open.
+const OBEDIENT: &str = "trap 'kill -KILL $!; exit 7' TERM; sleep 600 & echo ready; wait";
 /// Says so when it runs, and ends when its parent does.
 const ENDS_ALONE: &str =
     "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
