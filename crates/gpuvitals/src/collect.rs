@@ -23,7 +23,7 @@ use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
 use gpuvitals_api::figures::Figures;
 use gpuvitals_core::{Health, causes};
 use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
-use gpuvitals_queue::{ConsumerOptions, Queue};
+use gpuvitals_queue::{ConsumerOptions, Queue, ReceiveError};
 use gpuvitals_store::Store;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -92,7 +92,7 @@ async fn serve(
 
     let mut failure = tokio::select! {
         signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
-        Some(ended) = workers.join_next() => Some(ended_early(ended)),
+        Some(ended) = workers.join_next() => Some(ended_early(ended, queue)),
         ended = &mut server => Some(match ended {
             Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),
             Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
@@ -194,10 +194,14 @@ pub(crate) async fn close(store: &Store, deadline: Instant, failure: &mut Option
 }
 
 /// What it means that a worker ended although nobody told it to.
-pub(crate) fn ended_early(ended: Result<Ended, JoinError>) -> Failure {
+pub(crate) fn ended_early(ended: Result<Ended, JoinError>, queue: &MessageQueue) -> Failure {
     match ended {
         Ok(Ended::Queue(error)) => {
-            Failure::new(Exit::Unavailable, format!("nothing can be collected any more: {}", causes(&error)))
+            let (exit, advice) = match error {
+                ReceiveError::Denied { .. } => (Exit::Permission, format!("; {}", queue.way_in())),
+                _ => (Exit::Unavailable, String::new()),
+            };
+            Failure::new(exit, format!("nothing can be collected any more: {}{advice}", causes(&error)))
         }
         Ok(Ended::Refused(failure)) => failure,
         Ok(Ended::Stopped | Ended::StoreClosed) => {

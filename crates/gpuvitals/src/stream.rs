@@ -118,6 +118,7 @@ async fn serve(
         format: config.stream.format,
         rate: config.stream.rate(),
         burst: config.stream.frame_rows(),
+        way_in: config.message_queue.way_in().into(),
         progress: Arc::default(),
         stop: stop.clone(),
         give_up: give_up.clone(),

@@ -93,7 +93,9 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
                 }
             },
             ended = &mut server => break Some(server_ended(ended)),
-            Some(ended) = collectors.join_next() => break Some(collect::ended_early(ended)),
+            Some(ended) = collectors.join_next() => {
+                break Some(collect::ended_early(ended, &config.message_queue));
+            }
         }
     };
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_exposition::{Family, Kind, Labels};
-use gpuvitals_queue::link::{self, Scheme};
+use gpuvitals_queue::link::{self, AnyProducer, Scheme};
 use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
-use gpuvitals_queue::{Clock, ContentType, Frame};
+use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
 use gpuvitals_sources::sampler::Moment;
 use tokio::runtime::Handle;
 
@@ -47,6 +47,7 @@ impl Publisher {
             .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
         let directory = config.agent.spool_dir().map(std::path::Path::to_path_buf);
         let settings = SpoolConfig { directory, limit: config.agent.spool_max, ..SpoolConfig::default() };
+        let producer = Guided { producer, way_in: queue.way_in() };
         let spool = Spool::open(producer, &settings, Clock::system()).map_err(refused)?;
         tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
         Ok(Some(Self {
@@ -136,6 +137,23 @@ impl Publisher {
                 dropped.into_iter().collect(),
             ),
         ]
+    }
+}
+
+/// A producer that says what to do where the queue denies access. What is sampled is kept until somebody has done it.
+struct Guided {
+    producer: AnyProducer,
+    way_in: String,
+}
+
+impl Producer for Guided {
+    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        self.producer.publish(frame).await.map_err(|error| match error {
+            PublishError::Denied { reason } => {
+                PublishError::Denied { reason: format!("{reason}; {}", self.way_in).into() }
+            }
+            other => other,
+        })
     }
 }
 

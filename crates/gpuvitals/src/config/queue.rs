@@ -43,6 +43,24 @@ impl MessageQueue {
         together("message_queue", ("client_cert", &self.client_cert), ("client_key", &self.client_key))
     }
 
+    /// What to do where the queue denies access.
+    pub(crate) fn way_in(&self) -> String {
+        let named = [
+            ("credentials_file", &self.credentials_file),
+            ("token_file", &self.token_file),
+            ("client_cert", &self.client_cert),
+        ];
+        match named.into_iter().find_map(|(key, path)| Some((key, set(path)?))) {
+            Some((key, path)) => format!(
+                "message_queue.{key} is {}; the queue must know what is in it, and give it the right",
+                path.display()
+            ),
+            None => "message_queue.token_file (GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE) names no file; put the token into one of \
+                     mode 0600 and name that"
+                .to_owned(),
+        }
+    }
+
     /// What a client brings, read from its files.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub(super) struct Terms {
     pub rate: Option<f64>,
     /// Rows that may come at once after a pause.
     pub burst: u32,
+    /// What to do where the queue denies access.
+    pub way_in: Arc<str>,
     /// What they count.
     pub progress: Arc<Progress>,
     /// What was read is still sent, without regard to the rate.
@@ -64,7 +66,7 @@ pub(super) async fn publish(
             Err(PublishError::Cancelled) => terms.progress.left(rows),
             Err(error) => {
                 terms.progress.left(rows);
-                return Err(refused(&error));
+                return Err(refused(&error, &terms.way_in));
             }
         }
     }
@@ -102,11 +104,13 @@ fn pack(batch: &Batch, rows: u32, format: Format) -> Result<Frame, Failure> {
     }
 }
 
-fn refused(error: &PublishError) -> Failure {
+fn refused(error: &PublishError, way_in: &str) -> Failure {
     let (exit, advice) = match error {
-        PublishError::Topic(_) => (Exit::Config, "; --topic names another"),
-        PublishError::TooLarge { .. } => (Exit::Config, "; a smaller --batch-size makes smaller frames"),
+        PublishError::Denied { .. } => (Exit::Permission, way_in),
+        PublishError::Topic(_) => (Exit::Config, "--topic names another"),
+        PublishError::TooLarge { .. } => (Exit::Config, "a smaller --batch-size makes smaller frames"),
         _ => (Exit::Unavailable, ""),
     };
-    Failure::new(exit, format!("the queue takes no rows: {}{advice}", causes(error)))
+    let separator = if advice.is_empty() { "" } else { "; " };
+    Failure::new(exit, format!("the queue takes no rows: {}{separator}{advice}", causes(error)))
 }

@@ -7,7 +7,7 @@ use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, P
 
 use crate::authority::{Authority, Pair};
 use crate::process::{Broker, agent, answer, message, outcome, secret};
-use crate::program::{PATIENCE, gpuvitals};
+use crate::program::{PATIENCE, Process, gpuvitals};
 
 const RIGHT: &str = "a-token-that-opens";
 const WRONG: &str = "a-token-that-does-not";
@@ -45,7 +45,7 @@ async fn without_the_right_token_both_ports_refuse() {
         };
         for token in [WRONG, READER] {
             let refused = publish(token).await.unwrap_err();
-            assert!(matches!(refused, PublishError::Refused { .. }), "{refused}");
+            assert!(matches!(refused, PublishError::Denied { .. }), "{refused}");
             assert!(!refused.to_string().contains(token), "{refused}");
         }
         publish(RIGHT).await.unwrap();
@@ -57,12 +57,62 @@ async fn without_the_right_token_both_ports_refuse() {
             received.map(drop)
         };
         let refused = receive(WRONG).await.unwrap_err();
-        assert!(matches!(refused, ReceiveError::Refused { .. }), "{refused}");
+        assert!(matches!(refused, ReceiveError::Denied { .. }), "{refused}");
         receive(READER).await.unwrap();
     }
     for token in [RIGHT, WRONG, READER] {
         assert!(!broker.log().contains(token), "a secret is in the log");
     }
+}
+
+/// Credentials that nobody has: what each command says of them, and how it ends.
+#[test]
+fn who_may_not_enter_is_told_which_setting_lets_them_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        secret(&path, text);
+        path.to_str().unwrap().to_owned()
+    };
+    let (tokens, wrong, reader) = (
+        named("tokens", &format!("{RIGHT}\nsubscribe {READER}\n")),
+        named("wrong", WRONG),
+        named("reader", READER),
+    );
+    let broker = Broker::start(&["--token-file", &tokens]);
+    let csv = folder.path().join("rows.csv");
+    std::fs::write(&csv, "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    let data = folder.path().join("data");
+    let stream = ["stream", "--once", "--metrics-port", "0", "--csv", csv.to_str().unwrap()];
+    let collect = ["collect", "--api-port", "0", "--data-dir", data.to_str().unwrap()];
+
+    let check = |command: &[&str], url: &str, token: Option<&str>| {
+        let mut process = gpuvitals();
+        process.args(command).env("GPUVITALS_MESSAGE_QUEUE_ADDRESS", url);
+        process.envs(token.map(|path| ("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", path)));
+        let output = process.output().unwrap();
+        let (code, told, errors) = outcome(&output);
+        assert_eq!(code, Some(77), "{command:?} {url} {token:?}: {errors}{told}");
+        let place = token.map_or("names no file", |path| path);
+        assert!(errors.contains("message_queue.token_file") && errors.contains(place), "{errors}");
+        assert!(![RIGHT, WRONG, READER].iter().any(|secret| errors.contains(secret)), "{errors}");
+    };
+    for token in [None, Some(wrong.as_str())] {
+        check(&stream, &broker.grpc, token);
+        check(&stream, &broker.http, token);
+        check(&collect, &broker.grpc, token);
+    }
+    check(&stream, &broker.http, Some(&reader));
+
+    // The agent keeps what it samples until somebody has put it right, and says what is wrong.
+    let mut agent = gpuvitals();
+    agent.env("GPUVITALS_AGENT_PUBLISH_INTERVAL", "100ms").args(["agent", "--port", "0", "--sysfs"]);
+    agent.arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56"));
+    agent.args(["--driver", "amd-sysfs", "--queue", &broker.grpc]);
+    let agent = Process::start(&mut agent);
+    let line = agent.says("the queue takes nothing");
+    assert!(line.contains("message_queue.token_file") && line.contains("names no file"), "{line}");
+    assert_eq!(agent.terminated().0, Some(0));
 }
 
 #[test]

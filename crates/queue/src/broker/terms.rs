@@ -333,7 +333,13 @@ pub enum PublishError {
         /// What the connection said.
         reason: Arc<str>,
     },
-    /// The queue refused for a reason that trying again does not change: credentials, a frame it does not read.
+    /// The queue does not let the publisher do this: no token, one it does not know, or one without the right.
+    #[error("queue denied access: {reason}")]
+    Denied {
+        /// What the queue said.
+        reason: Arc<str>,
+    },
+    /// The queue refused for another reason that trying again does not change, such as a frame it does not read.
     #[error("queue refused: {reason}")]
     Refused {
         /// What the queue said.
@@ -392,7 +398,13 @@ pub enum ReceiveError {
     /// The consumer has left, or its group was removed.
     #[error("consumer is not subscribed")]
     NotSubscribed,
-    /// A queue elsewhere refused the subscription for a reason that trying again does not change.
+    /// A queue elsewhere does not let the consumer do this: no token, one it does not know, or one without the right.
+    #[error("queue denied access: {reason}")]
+    Denied {
+        /// What the queue said.
+        reason: Arc<str>,
+    },
+    /// A queue elsewhere refused the subscription for another reason that trying again does not change.
     #[error("queue refused: {reason}")]
     Refused {
         /// What the queue said.

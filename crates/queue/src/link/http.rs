@@ -170,6 +170,9 @@ impl HttpProducer {
             _ if status == StatusCode::TOO_MANY_REQUESTS => {
                 PublishError::Full { topic: Arc::clone(&self.topic), retry_after }
             }
+            _ if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                PublishError::Denied { reason: self.dial.lost(&reason).reason }
+            }
             _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
                 PublishError::TooLarge { messages: frame.count, bytes: frame.cost_bytes() }
             }

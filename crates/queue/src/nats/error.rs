@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_nats::jetstream;
 use async_nats::jetstream::ErrorCode;
 
-use crate::broker::PublishError;
+use crate::broker::{PublishError, ReceiveError};
 use crate::link::QueueUrl;
 use crate::name::NameError;
 
@@ -123,7 +123,19 @@ impl NatsError {
         match self {
             Self::Topic(name) => PublishError::Topic(name),
             Self::Unavailable(reason) => PublishError::Unavailable { reason },
+            denied if denied.is_denial() => PublishError::Denied { reason: denied.to_string().into() },
             lasting => PublishError::Refused { reason: lasting.to_string().into() },
         }
+    }
+
+    /// As a consumer sees one that lasts.
+    pub(super) fn ends_receiving(&self) -> ReceiveError {
+        let reason = self.to_string().into();
+        if self.is_denial() { ReceiveError::Denied { reason } } else { ReceiveError::Refused { reason } }
+    }
+
+    /// Whether a right is missing.
+    fn is_denial(&self) -> bool {
+        matches!(self, Self::Credentials { .. } | Self::Denied(_))
     }
 }

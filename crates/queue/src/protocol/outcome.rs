@@ -43,12 +43,14 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
         | PublishError::ProducerId { .. }
         | PublishError::NoMessages
         | PublishError::Refused { .. } => (Code::InvalidArgument, None),
+        PublishError::Denied { .. } => (Code::PermissionDenied, None),
         PublishError::TooLarge { .. } => (Code::OutOfRange, None),
     };
     // Where the client's error says the rest itself, only the reason travels.
     let message = match error {
         PublishError::Storage { reason, .. }
         | PublishError::Unavailable { reason }
+        | PublishError::Denied { reason }
         | PublishError::Refused { reason } => reason.to_string(),
         error => in_full(error),
     };
@@ -82,6 +84,7 @@ fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::R
         Code::FailedPrecondition if retry_after.is_none() => PublishError::SequenceTooOld { reason },
         Code::Internal | Code::DataLoss => PublishError::Storage { reason, passes: retry_after.is_some() },
         _ if retry_after.is_some() => PublishError::Unavailable { reason },
+        Code::PermissionDenied | Code::Unauthenticated => PublishError::Denied { reason },
         _ => PublishError::Refused { reason },
     }
 }
@@ -194,6 +197,10 @@ mod tests {
                 PublishError::TooLarge { messages: 7, bytes: 99 },
             ),
             (PublishError::TooManyTopics { limit: 3 }, refused("queue has its 3 topics already")),
+            (
+                PublishError::Denied { reason: "no right".into() },
+                PublishError::Denied { reason: "no right".into() },
+            ),
         ] {
             let sent = reply(&Err(here.clone()));
             let came = outcome_of(&topic, (7, 99), sent).unwrap_err();

@@ -197,7 +197,9 @@ fn publish_told(error: &PublishError) -> (StatusCode, ErrorCode) {
         PublishError::Storage { .. } | PublishError::Unavailable { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Storage)
         }
-        PublishError::Refused { .. } => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
+        PublishError::Denied { .. } | PublishError::Refused { .. } => {
+            (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
+        }
     }
 }
 

@@ -103,9 +103,9 @@ impl Subscription {
                 }
                 Event::Received(Ok(deliveries)) => self.granted.extend(deliveries),
                 Event::Received(Err(ReceiveError::NotSubscribed)) => return Err(removed()),
-                Event::Received(Err(ReceiveError::Closed | ReceiveError::Refused { .. })) => {
-                    self.is_closed = true;
-                }
+                Event::Received(Err(
+                    ReceiveError::Closed | ReceiveError::Denied { .. } | ReceiveError::Refused { .. },
+                )) => self.is_closed = true,
             }
         }
     }

@@ -109,7 +109,7 @@ async fn a_token_lets_in_for_what_it_is_and_is_never_shown() {
         (Some("secret-s"), "the token may not do this"),
     ] {
         let refused = publish(&rig.url(), &access(token)).await.unwrap_err();
-        assert!(matches!(refused, PublishError::Refused { .. }), "{refused:?}");
+        assert!(matches!(refused, PublishError::Denied { .. }), "{refused:?}");
         let text = refused.to_string();
         assert!(text.contains(reason) && !text.contains("secret"), "{text}");
     }
@@ -119,10 +119,7 @@ async fn a_token_lets_in_for_what_it_is_and_is_never_shown() {
     };
     assert_eq!(in_time(subscribe("secret-s").receive()).await.unwrap().len(), 1);
     let refused = in_time(subscribe("secret-p").receive()).await.unwrap_err();
-    assert!(
-        matches!(&refused, ReceiveError::Refused { reason } if reason.contains("may not")),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, ReceiveError::Denied { reason } if reason.contains("may not")), "{refused:?}");
     let shown = format!("{:?} {:?}", access(Some("secret-p")), subscribe("secret-s"));
     assert!(!shown.contains("secret"), "{shown}");
     rig.stop().await;

@@ -197,7 +197,7 @@ async fn over_tls_with_a_token_only_those_who_may_publish() {
     publish(Some(&ca), Some("may-publish")).await.unwrap();
     for token in [None, Some("may-subscribe"), Some("may-nothing")] {
         let error = publish(Some(&ca), token).await.unwrap_err();
-        assert!(matches!(error, PublishError::Refused { .. }), "{error}");
+        assert!(matches!(error, PublishError::Denied { .. }), "{error}");
         assert!(error.to_string().contains("token") && !error.to_string().contains("may-"), "{error}");
     }
     let error = publish(None, Some("may-publish")).await.unwrap_err();

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::dial::{Dial, Lost};
+use super::dial::{Dial, Lost, Outlook};
 use super::exchange::Answers;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, ReceiveError, SettleError};
 use crate::frame::Millis;
@@ -159,14 +159,15 @@ impl GrpcConsumer {
         if self.session.take().is_some_and(|session| session.since.elapsed() > BACKOFF.cap) {
             self.failures = 0;
         }
-        if lost.is_removed {
-            return Err(ReceiveError::NotSubscribed);
-        }
-        if lost.is_final {
-            return Err(ReceiveError::Refused { reason: Arc::clone(&lost.reason) });
+        let reason = Arc::clone(&lost.reason);
+        match lost.outlook {
+            Outlook::Passing => {}
+            Outlook::Denied => return Err(ReceiveError::Denied { reason }),
+            Outlook::Lasting => return Err(ReceiveError::Refused { reason }),
+            Outlook::Removed => return Err(ReceiveError::NotSubscribed),
         }
         self.failures = self.failures.saturating_add(1);
-        self.away.send_replace(Some(Arc::clone(&lost.reason)));
+        self.away.send_replace(Some(reason));
         if self.failures == 1 {
             let Subscribing { topic, group, .. } = &*self.ask;
             tracing::warn!(reason = %lost.reason, %topic, %group, "not subscribed; trying until it is");

@@ -35,10 +35,21 @@ pub(in crate::link) struct Dial {
 pub(in crate::link) struct Lost {
     /// What happened, with the queue's address.
     pub(in crate::link) reason: Arc<str>,
+    /// What can come of it.
+    pub(super) outlook: Outlook,
+}
+
+/// What can come of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// Another try may succeed.
+    Passing,
+    /// Whoever asks is not let in.
+    Denied,
     /// Trying again changes nothing.
-    pub(super) is_final: bool,
+    Lasting,
     /// The group was removed.
-    pub(super) is_removed: bool,
+    Removed,
 }
 
 impl Dial {
@@ -99,7 +110,7 @@ impl Dial {
     }
 
     pub(in crate::link) fn lost(&self, what: &str) -> Lost {
-        Lost { reason: format!("{}: {what}", self.authority).into(), is_final: false, is_removed: false }
+        Lost { reason: format!("{}: {what}", self.authority).into(), outlook: Outlook::Passing }
     }
 
     /// What the end of a call means.
@@ -109,14 +120,13 @@ impl Dial {
         };
         let code = status.code();
         let lost = self.lost(&format!("{code}: {}", status.message()));
-        Lost {
-            is_final: matches!(
-                code,
-                FailedPrecondition | InvalidArgument | PermissionDenied | Unauthenticated | Unimplemented
-            ),
-            is_removed: code == NotFound,
-            ..lost
-        }
+        let outlook = match code {
+            PermissionDenied | Unauthenticated => Outlook::Denied,
+            FailedPrecondition | InvalidArgument | Unimplemented => Outlook::Lasting,
+            NotFound => Outlook::Removed,
+            _ => Outlook::Passing,
+        };
+        Lost { outlook, ..lost }
     }
 }
 

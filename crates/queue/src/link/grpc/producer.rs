@@ -10,7 +10,7 @@ use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::dial::{Dial, Lost};
+use super::dial::{Dial, Lost, Outlook};
 use super::exchange::Answers;
 use crate::broker::{PublishError, Receipt};
 use crate::frame::Frame;
@@ -254,7 +254,11 @@ impl Session {
 
 fn unavailable(lost: &Lost) -> PublishError {
     let reason = Arc::clone(&lost.reason);
-    if lost.is_final { PublishError::Refused { reason } } else { PublishError::Unavailable { reason } }
+    match lost.outlook {
+        Outlook::Denied => PublishError::Denied { reason },
+        Outlook::Lasting => PublishError::Refused { reason },
+        Outlook::Passing | Outlook::Removed => PublishError::Unavailable { reason },
+    }
 }
 
 #[cfg(test)]

@@ -346,7 +346,7 @@ impl Consumer for NatsConsumer {
                     return Err(ReceiveError::NotSubscribed);
                 }
                 Err(Trouble::Nats(error)) if error.is_lasting() => {
-                    return Err(ReceiveError::Refused { reason: error.to_string().into() });
+                    return Err(error.ends_receiving());
                 }
                 Err(Trouble::Nats(error)) => {
                     if self.failures == 0 {
