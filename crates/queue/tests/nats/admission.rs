@@ -19,15 +19,19 @@ const SOON: Duration = Duration::from_secs(10);
 /// What a producer and a consumer at `place` are refused with.
 async fn refusals(place: &Nats) -> (String, String) {
     let published = timeout(SOON, place.producer("t").publish(frame(1))).await.expect("in time");
-    let Err(PublishError::Refused { reason: published }) = published else { panic!("{published:?}") };
-    (published.to_string(), refusal_to_receive(place).await)
+    let Err(error @ (PublishError::Denied { .. } | PublishError::Refused { .. })) = published else {
+        panic!("{published:?}")
+    };
+    (error.to_string(), refusal_to_receive(place).await)
 }
 
 async fn refusal_to_receive(place: &Nats) -> String {
     let mut consumer = place.member("t", "g", &ConsumerOptions::default());
     let received = timeout(SOON, consumer.receive()).await.expect("in time");
-    let Err(ReceiveError::Refused { reason: received }) = received else { panic!("{received:?}") };
-    received.to_string()
+    let Err(error @ (ReceiveError::Denied { .. } | ReceiveError::Refused { .. })) = received else {
+        panic!("{received:?}")
+    };
+    error.to_string()
 }
 
 #[tokio::test]
@@ -35,7 +39,12 @@ async fn a_token_opens_and_its_absence_is_told() {
     let server = Server::start_with("authorization { token: \"s3cret\" }\n").await;
     let mut place = Nats::at(server.url());
     let (published, received) = refusals(&place).await;
-    assert!(published.contains("refused the credentials") && received.contains("refused the credentials"));
+    for error in [published, received] {
+        assert!(
+            error.starts_with("queue denied access") && error.contains("refused the credentials"),
+            "{error}"
+        );
+    }
     place.access.token = Some(Token::new("wr0ng"));
     let (published, _) = refusals(&place).await;
     assert!(!published.contains("wr0ng"), "{published}");
