@@ -70,13 +70,7 @@ async fn serve(
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
     let store = open_store(config.collector.store(&config.store))?;
     let progress = Arc::new(Progress::new());
-    let terms = Terms {
-        store: store.clone(),
-        progress: Arc::clone(&progress),
-        ack_timeout: config.collector.ack_timeout(),
-        stop: CancellationToken::new(),
-        abandon: CancellationToken::new(),
-    };
+    let terms = Terms::new(&store, Arc::clone(&progress), &config.collector);
     announcer.tell(&format!(
         "collecting topic {} of {} as group {}, {} workers",
         queue.topic, queue.address, config.collector.group, config.collector.worker_count

@@ -114,15 +114,7 @@ async fn serve(
     announcer: Announcer,
 ) -> (progress::Counts, Option<Failure>) {
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
-    let terms = Terms {
-        format: config.stream.format,
-        rate: config.stream.rate(),
-        burst: config.stream.frame_rows(),
-        way_in: config.message_queue.way_in().into(),
-        progress: Arc::default(),
-        stop: stop.clone(),
-        give_up: give_up.clone(),
-    };
+    let terms = Terms::new(config, &stop, &give_up);
     let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(outlets.len()));
     for outlet in outlets {
         let (lane, batches) = mpsc::channel(WAITING_BATCHES);

@@ -69,13 +69,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let of_queue = move || queue.as_ref().map_or_else(String::new, Figures::text);
     crate::telemetry::show(Figures::new(move || shown.exposition() + &of_queue()));
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
-    let terms = collect::Terms {
-        store: store.clone(),
-        progress: Arc::clone(status.collector()),
-        ack_timeout: config.collector.ack_timeout(),
-        stop: CancellationToken::new(),
-        abandon: CancellationToken::new(),
-    };
+    let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
     let mut source_broken = false;
     let source_thread = opened.spawn(outlet, &stop_source);

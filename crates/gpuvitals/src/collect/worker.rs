@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use super::{Member, Progress, opening};
+use super::{Collector, Member, Progress, opening};
 use crate::clock;
 use crate::failure::Failure;
 
@@ -37,6 +37,19 @@ pub(crate) struct Terms {
     pub stop: CancellationToken,
     /// What is held is given back.
     pub abandon: CancellationToken,
+}
+
+impl Terms {
+    /// Nothing is stopped yet.
+    pub(crate) fn new(store: &Store, progress: Arc<Progress>, settings: &Collector) -> Self {
+        Self {
+            store: store.clone(),
+            progress,
+            ack_timeout: settings.ack_timeout(),
+            stop: CancellationToken::new(),
+            abandon: CancellationToken::new(),
+        }
+    }
 }
 
 /// Why a worker ended.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::bucket::TokenBucket;
 use super::progress::Progress;
 use super::settings::Format;
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::pipe::Outlet;
 
@@ -37,6 +38,21 @@ pub(super) struct Terms {
     pub stop: CancellationToken,
     /// Nothing more is sent.
     pub give_up: CancellationToken,
+}
+
+impl Terms {
+    /// Nothing is counted yet.
+    pub(super) fn new(config: &Config, stop: &CancellationToken, give_up: &CancellationToken) -> Self {
+        Self {
+            format: config.stream.format,
+            rate: config.stream.rate(),
+            burst: config.stream.frame_rows(),
+            way_in: config.message_queue.way_in().into(),
+            progress: Arc::default(),
+            stop: stop.clone(),
+            give_up: give_up.clone(),
+        }
+    }
 }
 
 /// Publishes until there are no more batches, or `give_up`; then what is left is counted.
