@@ -2,25 +2,32 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use axum::http;
+use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt, stream};
 use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
 use gpuvitals_queue::protocol::v1::subscribe_request::What as Ask;
 use gpuvitals_queue::protocol::v1::{self, PublishRequest};
-use gpuvitals_queue::server::{self, ServerConfig};
+use gpuvitals_queue::server::{self, HttpLimits, ServerConfig};
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueConfig,
 };
+use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
+use tonic::body::Body;
 use tonic::transport::{Channel, Endpoint};
+use tower::{Service, ServiceExt};
 
 const TOPIC: &str = "gpu-telemetry";
 
@@ -149,6 +156,65 @@ async fn half_a_frame_is_no_frame() {
     drop(stream);
     rig.serves_others().await;
     assert_eq!(rig.queue.topics(), ["others".into()], "nothing was taken");
+    rig.stop().await;
+}
+
+/// A stream on which so much of a message of 1,000,000 bytes comes, and then nothing until it ends.
+async fn half_of_a_message(
+    channel: &mut Channel,
+    len: usize,
+    end: &CancellationToken,
+) -> http::Response<Body> {
+    let mut bytes = vec![0];
+    bytes.extend(1_000_000_u32.to_be_bytes());
+    bytes.resize(5 + len, 0);
+    let half = stream::iter([Ok::<_, Infallible>(hyper::body::Frame::data(Bytes::from(bytes)))]);
+    let request = http::Request::post("http://q/gpuvitals.queue.v1.Queue/PublishStream")
+        .header("content-type", "application/grpc")
+        .body(Body::new(StreamBody::new(
+            half.chain(stream::pending()).take_until(end.clone().cancelled_owned()),
+        )));
+    channel.ready().await.unwrap().call(request.unwrap()).await.unwrap()
+}
+
+/// The status that ends a stream.
+async fn status_of(response: http::Response<Body>) -> (Code, String) {
+    let trailers = response.into_body().collect().await.unwrap().trailers().cloned().unwrap();
+    let status = tonic::Status::from_header_map(&trailers).unwrap();
+    (status.code(), status.message().to_owned())
+}
+
+#[tokio::test]
+async fn halves_of_long_messages_share_a_bound() {
+    let http = HttpLimits { bodies_bytes: 1 << 20, ..HttpLimits::default() };
+    let rig = Rig::new(QueueConfig::default(), ServerConfig { http, ..ServerConfig::default() }).await;
+    let mut channel = Endpoint::from_shared(format!("http://{}", rig.grpc)).unwrap().connect().await.unwrap();
+    let (mut streams, end) = (FuturesUnordered::new(), CancellationToken::new());
+    for _ in 0..4 {
+        streams.push(status_of(half_of_a_message(&mut channel, 300_000, &end).await));
+    }
+    let (code, message) = in_time(streams.next()).await.unwrap();
+    assert_eq!((code, &*message), (Code::Unavailable, "the queue is receiving too much at once; come again"));
+    // Three are within the bound, and small messages always are.
+    rig.serves_others().await;
+    assert!(streams.next().now_or_never().is_none());
+    end.cancel();
+    assert_eq!(in_time(streams.count()).await, 3);
+    // What they took is free again.
+    let producer = GrpcProducer::new(&rig.url(), &Access::default(), TOPIC).unwrap();
+    in_time(producer.publish(Frame::new(ContentType::Batch, 1, vec![7; 900_000]))).await.unwrap();
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn the_rest_of_a_long_message_has_to_come_in_time() {
+    let http = HttpLimits { request_time: Duration::from_millis(200), ..HttpLimits::default() };
+    let rig = Rig::new(QueueConfig::default(), ServerConfig { http, ..ServerConfig::default() }).await;
+    let mut channel = Endpoint::from_shared(format!("http://{}", rig.grpc)).unwrap().connect().await.unwrap();
+    let end = CancellationToken::new();
+    let (code, message) = in_time(status_of(half_of_a_message(&mut channel, 300_000, &end).await)).await;
+    let expected = "half of a message came, and the rest not within 0.2 s";
+    assert_eq!((code, &*message), (Code::DeadlineExceeded, expected));
     rig.stop().await;
 }
 

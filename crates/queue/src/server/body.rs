@@ -20,7 +20,7 @@ const DISCARD_MAX: usize = 16 << 20;
 /// How long that may take.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// Bytes that all bodies together may take.
+/// Bytes that all bodies together may take, and messages of gRPC that have come in part.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     free: Arc<Semaphore>,
@@ -44,7 +44,7 @@ impl Budget {
     }
 }
 
-/// The bytes that one request takes of the budget, given back when it is dropped.
+/// The bytes that a request takes of the budget, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Semaphore>,
@@ -52,6 +52,21 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// Takes so much, whatever it took before.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if bytes < held {
+            self.clear();
+            return self.grow(bytes);
+        }
+        self.grow(bytes - held)
+    }
+
+    /// Gives all of it back.
+    pub(crate) fn clear(&mut self) {
+        self.held = None;
+    }
+
     fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
         let bytes = u32::try_from(bytes).map_err(|_| Refusal::Overloaded)?;
         let more = Arc::clone(&self.budget).try_acquire_many_owned(bytes).map_err(|_| Refusal::Overloaded)?;

@@ -18,11 +18,13 @@ use tonic::body::Body;
 use tower::{Service as _, ServiceExt as _};
 
 use super::ServerConfig;
+use super::body::Budget;
 use super::connection::{Activity, Open};
 use super::grpc::{Grpc, Limits};
 use super::http::{self as web, Right};
 use super::metrics::Meter;
 use super::pace::Pace;
+use super::partial::Partial;
 use super::tokens::{Denied, Permission, Tokens};
 use crate::protocol::v1::queue_server::QueueServer;
 use crate::service::Queue;
@@ -65,6 +67,8 @@ pub(super) struct Door {
     grpc: QueueServer<Grpc>,
     http: Router,
     tokens: Option<Arc<Tokens>>,
+    /// What is being received, over all connections.
+    receiving: Budget,
     request_timeout: Duration,
 }
 
@@ -74,8 +78,10 @@ impl Door {
         let grpc = QueueServer::new(Grpc::new(queue.clone(), limits, Arc::clone(meter)))
             .max_decoding_message_size(config.max_frame_bytes.saturating_add(FRAME_HEADER_BYTES));
         let tokens = config.tokens.clone().map(Arc::new);
-        let http = web::router(queue.clone(), config.http, Arc::clone(meter));
-        Self { grpc, http, tokens, request_timeout: config.http.request_time }
+        let receiving = Budget::new(config.http.bodies_bytes);
+        meter.watch(&receiving);
+        let http = web::router_within(queue.clone(), config.http, Arc::clone(meter), receiving.clone());
+        Self { grpc, http, tokens, receiving, request_timeout: config.http.request_time }
     }
 
     /// The door of one connection.
@@ -102,7 +108,8 @@ impl Door {
             return status.into_http();
         }
         let is_stream = path != PUBLISH;
-        let answer = self.grpc.call(request);
+        let partial = |body| Partial::new(body, &self.receiving, self.request_timeout);
+        let answer = self.grpc.call(request.map(partial));
         if is_stream {
             let Ok(response) = answer.await;
             return response;

@@ -31,7 +31,8 @@ pub struct HttpLimits {
     pub body_bytes: usize,
     /// Longest body once unpacked, in bytes.
     pub unpacked_bytes: usize,
-    /// Bytes of all bodies that are received and read at once; beyond it publishers are told to come again.
+    /// Bytes of all bodies that are received and read at once, with those of messages that have come in part by gRPC;
+    /// beyond it publishers are told to come again.
     pub bodies_bytes: usize,
     /// How long a body may take to arrive, and the queue to answer.
     pub request_time: Duration,
@@ -118,8 +119,12 @@ impl Served {
 
 /// All paths. Who may ask what is for the caller to see to, by [`Right::needed`].
 pub fn router(queue: Queue, limits: HttpLimits, meter: Arc<Meter>) -> Router {
-    let (bodies, readers) = (Budget::new(limits.bodies_bytes), Arc::new(Semaphore::new(READERS)));
-    meter.watch(&bodies);
+    router_within(queue, limits, meter, Budget::new(limits.bodies_bytes))
+}
+
+/// [`router`], whose bodies share a budget with others.
+pub(super) fn router_within(queue: Queue, limits: HttpLimits, meter: Arc<Meter>, bodies: Budget) -> Router {
+    let readers = Arc::new(Semaphore::new(READERS));
     let served = Served(Arc::new(Inner { queue, limits, bodies, readers, meter }));
     Router::new()
         .route("/", get(index))

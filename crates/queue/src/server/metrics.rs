@@ -40,7 +40,7 @@ pub struct Meter {
     http: Histogram,
     grpc: Histogram,
     connections: AtomicU64,
-    /// What bodies by HTTP may take, once they are served.
+    /// What all that is received may take, once it is served.
     bodies: OnceLock<Budget>,
     /// Series that are shown as well.
     beside: Option<fn() -> String>,
@@ -76,7 +76,7 @@ impl Meter {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Bodies by HTTP take this budget.
+    /// What is received takes this budget.
     pub(crate) fn watch(&self, bodies: &Budget) {
         // One server has one.
         let _watched_before = self.bodies.set(bodies.clone());
@@ -139,7 +139,7 @@ pub fn exposition(queue: &Queue, meter: &Meter) -> String {
     text + &meter.beside.map_or_else(String::new, |series| series())
 }
 
-/// The text; `bodies` is how many bytes of bodies are being received.
+/// The text; `bodies` is how many bytes are being received.
 fn render(stats: &QueueStats, health: &Health, meter: &Meter, bodies: usize) -> String {
     let mut text = String::with_capacity(16 << 10);
     // Writing to a string does not fail.
@@ -181,7 +181,7 @@ fn write_queue(
     )?;
     let connections = meter.connections.load(Ordering::Relaxed);
     one("connections", "gauge", "Connections of clients that are open.", &connections)?;
-    one("http_body_bytes", "gauge", "Bytes of bodies that are being received and read.", &bodies)
+    one("receiving_bytes", "gauge", "Bytes of bodies and long messages that are being received.", &bodies)
 }
 
 fn write_topics(text: &mut String, stats: &QueueStats) -> std::fmt::Result {

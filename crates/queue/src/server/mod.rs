@@ -23,6 +23,7 @@ pub mod http;
 pub mod intake;
 mod metrics;
 mod pace;
+mod partial;
 mod publish;
 mod refusal;
 mod subscription;

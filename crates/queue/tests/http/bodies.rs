@@ -120,7 +120,7 @@ async fn bodies_that_never_end_do_not_take_more_memory_than_there_is_for_them() 
     stalled.write_all(&[head.as_bytes(), " ".repeat(60_000).as_bytes()].concat()).await.unwrap();
     let held = async || {
         let text = get(world.at, "/metrics").await.text;
-        let line = text.lines().find(|line| line.starts_with("gpuvitals_queue_http_body_bytes "));
+        let line = text.lines().find(|line| line.starts_with("gpuvitals_queue_receiving_bytes "));
         line.unwrap().rsplit(' ').next().unwrap().parse::<usize>().unwrap()
     };
     while held().await < 60_000 {
