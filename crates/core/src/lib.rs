@@ -12,6 +12,7 @@ pub mod identity;
 pub mod message;
 mod meter;
 pub mod ports;
+pub mod quantity;
 pub mod time;
 pub mod wire;
 

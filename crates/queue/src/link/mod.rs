@@ -5,7 +5,7 @@
 //! | `inproc:` | in this process | ✓ | ✓ |
 //! | `grpc://host:9091`, `grpcs://` | `gpuvitals broker` | ✓ | ✓ |
 //! | `http://host:9090`, `https://` | `gpuvitals broker` | by HTTP | by gRPC, on the same port |
-//! | `nats://host:4222`, `tls://` | NATS JetStream | ✓ | ✓ |
+//! | `nats://host:4222?replicas=3`, `tls://` | NATS JetStream, settings behind the `?` | ✓ | ✓ |
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are made without a connection, a publish then
 //! fails with [`PublishError::Unavailable`], a receive goes on trying.
@@ -35,7 +35,7 @@ use crate::broker::{
 };
 use crate::frame::Frame;
 use crate::name::NameError;
-use crate::nats::{NatsConsumer, NatsProducer, NatsSettings};
+use crate::nats::{NatsConsumer, NatsProducer};
 use crate::rows::Rows;
 use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer};
 
@@ -94,9 +94,7 @@ pub fn producer(
     match url.scheme {
         Scheme::Grpc => GrpcProducer::new(url, access, topic).map(AnyProducer::Grpc),
         Scheme::Http => HttpProducer::new(url, access, topic).map(AnyProducer::Http),
-        Scheme::Nats => NatsProducer::new(url, access, &topic.into(), NatsSettings::default())
-            .map(Box::new)
-            .map(AnyProducer::Nats),
+        Scheme::Nats => NatsProducer::new(url, access, &topic.into()).map(Box::new).map(AnyProducer::Nats),
         Scheme::InProcess => Err(ConnectError::NoNetwork { url: url.clone() }),
     }
 }
@@ -119,9 +117,7 @@ pub fn consumer(
         }
         Scheme::Nats => {
             let (topic, group) = (topic.into(), group.into());
-            NatsConsumer::new(url, access, &topic, &group, options, NatsSettings::default())
-                .map(Box::new)
-                .map(AnyConsumer::Nats)
+            NatsConsumer::new(url, access, &topic, &group, options).map(Box::new).map(AnyConsumer::Nats)
         }
         Scheme::InProcess => Err(ConnectError::NoNetwork { url: url.clone() }),
     }

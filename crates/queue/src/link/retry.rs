@@ -14,7 +14,7 @@ use crate::service::Producer;
 
 /// How long to wait between tries: at most `base`, doubled with every failure up to `cap`. The actual wait is drawn
 /// between nothing and that (full jitter), so that many who failed together do not come back together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The longest wait after the first failure.
     pub base: Duration,

@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::nats::{NatsSettings, SettingError};
 
 /// Which queue, and how it is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +20,8 @@ pub enum Scheme {
 }
 
 /// Where a queue is: `inproc:`, `grpc://host:port`, `http://host:port`, `nats://host:port`; with TLS `grpcs`, `https`,
-/// `tls` (NATS). It carries no secret: user and password in it are refused.
+/// `tls` (NATS). Behind a `?` that of NATS says what streams are made with, [`NatsSettings::from_query`]; it is not written
+/// again. It carries no secret: user and password in it are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueUrl {
     /// Which queue.
@@ -28,6 +32,8 @@ pub struct QueueUrl {
     pub host: String,
     /// Port; 0 in this process.
     pub port: u16,
+    /// NATS: what streams and consumers are made with.
+    pub nats: Arc<NatsSettings>,
 }
 
 /// A text that is no queue's URL.
@@ -48,9 +54,12 @@ pub enum UrlError {
     /// A port that is no port.
     #[error("{0:?} is no port, 1 to 65535 are")]
     Port(String),
-    /// A path, query or fragment.
+    /// A path, query or fragment; of the latter two only that they are there is said.
     #[error("{0:?} follows host and port; a queue's URL ends there")]
     Rest(String),
+    /// A parameter that cannot be.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
 }
 
 impl QueueUrl {
@@ -69,7 +78,8 @@ impl FromStr for QueueUrl {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text == "inproc:" {
-            return Ok(Self { scheme: Scheme::InProcess, tls: false, host: String::new(), port: 0 });
+            let (scheme, nats) = (Scheme::InProcess, Arc::default());
+            return Ok(Self { scheme, tls: false, host: String::new(), port: 0, nats });
         }
         let schemes = [
             ("grpc://", Scheme::Grpc, false, 9091),
@@ -84,7 +94,7 @@ impl FromStr for QueueUrl {
             return Err(if text.contains('@') {
                 UrlError::Credentials
             } else {
-                UrlError::Scheme(text.to_owned())
+                UrlError::Scheme(without_query(text))
             });
         };
         if rest.contains('@') {
@@ -92,8 +102,12 @@ impl FromStr for QueueUrl {
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
+        let (path, nats) = match path.split_once('?') {
+            Some((path, query)) if scheme == Scheme::Nats => (path, NatsSettings::from_query(query)?),
+            _ => (path, NatsSettings::default()),
+        };
         if !matches!(path, "" | "/") {
-            return Err(UrlError::Rest(path.to_owned()));
+            return Err(UrlError::Rest(without_query(path)));
         }
         let (host, port) = split(authority)?;
         let port = match port {
@@ -103,8 +117,14 @@ impl FromStr for QueueUrl {
                 _ => return Err(UrlError::Port(port.to_owned())),
             },
         };
-        Ok(Self { scheme, tls, host: host.to_owned(), port })
+        Ok(Self { scheme, tls, host: host.to_owned(), port, nats: Arc::new(nats) })
     }
+}
+
+/// What of a text is repeated: behind a `?` or `#` there may be a secret.
+fn without_query(text: &str) -> String {
+    let end = text.find(['?', '#']).map_or(text.len(), |at| at + 1);
+    text.get(..end).unwrap_or(text).to_owned()
 }
 
 /// Host and port; an IPv6 address stands in brackets.
@@ -153,11 +173,22 @@ mod tests {
             ("grpcs://[::1]:1", "grpcs://[::1]:1"),
             ("nats://nats.example.org", "nats://nats.example.org:4222"),
             ("tls://nats:4", "tls://nats:4"),
+            ("nats://nats?", "nats://nats:4222"),
         ] {
             let url: QueueUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), whole);
             assert_eq!(whole.parse(), Ok(url));
         }
+    }
+
+    #[test]
+    fn that_of_nats_says_what_streams_are_made_with() {
+        for text in ["nats://nats?replicas=3&max_retries=7", "tls://nats:1/?replicas=3&max_retries=7"] {
+            let url: QueueUrl = text.parse().unwrap();
+            assert_eq!((url.host.as_str(), url.nats.replicas, url.nats.max_retries), ("nats", Some(3), 7));
+        }
+        let wrong = "nats://nats?replicas=4".parse::<QueueUrl>().unwrap_err();
+        assert_eq!(wrong.to_string(), "replicas takes 1, 3 or 5");
     }
 
     #[test]
@@ -173,5 +204,8 @@ mod tests {
         assert_eq!(refused("http://h:0"), UrlError::Port("0".into()));
         assert_eq!(refused("http://h:99999"), UrlError::Port("99999".into()));
         assert_eq!(refused("http://h:1/publish"), UrlError::Rest("/publish".into()));
+        assert_eq!(refused("http://h:1/publish?token=s3cret"), UrlError::Rest("/publish?".into()));
+        assert_eq!(refused("nats://h#s3cret"), UrlError::Rest("#".into()));
+        assert_eq!(refused("amqp://h?s3cret"), UrlError::Scheme("amqp://h?".into()));
     }
 }

@@ -112,6 +112,8 @@ impl NatsError {
                 format!("{what}: the cluster has not so many servers with JetStream and room now: {reason}")
                     .into(),
             ),
+            // Told as the server's own trouble, which it is not.
+            ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED => Self::Refused { what: what.into(), reason },
             // The server's own trouble, such as a stream without a leader.
             _ if error.code() >= 500 => Self::Unavailable(reason),
             _ => Self::Refused { what: what.into(), reason },

@@ -1,8 +1,8 @@
 //! NATS JetStream in place of the broker, behind the same [`crate::Producer`] and [`crate::Consumer`].
 //!
 //! A topic is a stream, a group a durable pull consumer of it, a frame one message: its head in headers, its payload
-//! as it is. Streams and consumers are made where they are missing; those that exist are used as they are, and what
-//! is odd about them is logged.
+//! as it is. Streams and consumers are made where they are missing. In a stream that this crate made, what the URL names
+//! is changed to what it says; otherwise those that exist are used as they are, and what is odd about them is logged.
 //!
 //! What differs from the broker of this crate:
 //!
@@ -30,4 +30,4 @@ pub use admin::{NatsAdmin, NatsGroupStats, NatsStats};
 pub use consumer::NatsConsumer;
 pub use error::NatsError;
 pub use producer::NatsProducer;
-pub use settings::NatsSettings;
+pub use settings::{NatsSettings, SettingError};

@@ -32,7 +32,7 @@ const PUBLISHES_WITHIN: Duration = Duration::from_secs(10);
 pub struct NatsProducer {
     endpoint: Endpoint,
     topic: Topic,
-    settings: NatsSettings,
+    settings: Arc<NatsSettings>,
     shelf: Mutex<Option<Arc<Shelf>>>,
     stamps: Stamps,
 }
@@ -43,16 +43,11 @@ impl NatsProducer {
     /// # Errors
     ///
     /// The topic's name is refused.
-    pub fn new(
-        url: &QueueUrl,
-        access: &Access,
-        topic: &str,
-        settings: NatsSettings,
-    ) -> Result<Self, ConnectError> {
+    pub fn new(url: &QueueUrl, access: &Access, topic: &str) -> Result<Self, ConnectError> {
         Ok(Self {
             endpoint: Endpoint::new(url, access),
             topic: Topic::new(topic).map_err(|source| ConnectError::Name { what: "topic", source })?,
-            settings,
+            settings: Arc::clone(&url.nats),
             shelf: Mutex::new(None),
             stamps: Stamps::new(),
         })

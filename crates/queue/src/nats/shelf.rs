@@ -1,20 +1,26 @@
-//! The stream of a topic: made where it is missing, used as it is where it exists.
+//! The stream of a topic: made where it is missing. In one of ours, what the settings name is changed to what they say;
+//! otherwise one that exists is used as it is.
+
+use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::Info as GroupInfo;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::error::NatsError;
 use super::names::{self, Topic};
 use super::session::{Found, Session};
-use super::settings::NatsSettings;
+use super::settings::{DUPLICATE_WINDOW, MAX_BYTES, MAX_DEAD_BYTES, NatsSettings};
 use crate::broker::Durability;
 use crate::config::WhenFull;
 
 /// Marks streams of ours, which their consumers keep within bounds.
 const MARK: &str = "made by gpuvitals; its consumers remove what all of them have acknowledged";
+
+/// Marks their dead letters.
+const DEAD_MARK: &str = "dead letters, made by gpuvitals";
 
 /// Shortest window of a foreign stream in which a repeat is still likely to be recognised, seconds.
 const SHORT_WINDOW_S: u64 = 10;
@@ -38,8 +44,8 @@ pub(super) async fn ensure(
     topic: &Topic,
     settings: &NatsSettings,
 ) -> Result<Shelf, NatsError> {
-    match find(session, topic).await {
-        Ok(Found::It(shelf)) => Ok(shelf),
+    match find_stream(session, topic).await {
+        Ok(Found::It(stream)) => fit(&stream.adapted(session, named(settings)).await, topic),
         Ok(Found::Nothing) => make(session, topic, topic_config(session, topic, settings)).await,
         // Whoever may only publish and receive works with a stream that somebody has made under this name.
         Err(NatsError::Denied(_)) => Ok(Shelf {
@@ -58,8 +64,9 @@ pub(super) async fn ensure_dead(
     dead: &Topic,
     settings: &NatsSettings,
 ) -> Result<(), NatsError> {
-    match find(session, dead).await {
-        Ok(Found::It(_)) | Err(NatsError::Denied(_)) => Ok(()),
+    match find_stream(session, dead).await {
+        Ok(Found::It(stream)) => fit(&stream.adapted(session, named_of_dead(settings)).await, dead).map(drop),
+        Err(NatsError::Denied(_)) => Ok(()),
         Ok(Found::Nothing) => make(session, dead, dead_config(session, dead, settings)).await.map(drop),
         Err(error) => Err(error),
     }
@@ -67,9 +74,10 @@ pub(super) async fn ensure_dead(
 
 /// Finds the stream of `topic`.
 pub(super) async fn find(session: &Session, topic: &Topic) -> Result<Found<Shelf>, NatsError> {
-    let info = find_info(session, &topic.stream).await?;
-    let Found::It(info) = info else { return find_by_subject(session, topic).await };
-    fit(&info, topic).map(Found::It)
+    match find_stream(session, topic).await? {
+        Found::It(stream) => fit(&stream.info, topic).map(Found::It),
+        Found::Nothing => Ok(Found::Nothing),
+    }
 }
 
 /// What a stream says of itself.
@@ -82,20 +90,122 @@ pub(super) async fn groups(session: &Session, stream: &str) -> Result<Option<Vec
     session.list("consumers", &format!("CONSUMER.LIST.{stream}")).await
 }
 
-/// Somebody else's stream that takes the topic's subject.
-async fn find_by_subject(session: &Session, topic: &Topic) -> Result<Found<Shelf>, NatsError> {
+/// A stream that exists.
+struct Stream {
+    info: Info,
+    /// As the server said it: an update must not take away what this program has no name for.
+    config: Value,
+}
+
+/// The stream of `topic` under its own name, or somebody else's that takes its subject.
+async fn find_stream(session: &Session, topic: &Topic) -> Result<Found<Stream>, NatsError> {
     #[derive(Deserialize)]
     struct Names {
         streams: Option<Vec<String>>,
     }
+    if let Found::It(stream) = look_at(session, &topic.stream).await? {
+        return Ok(Found::It(stream));
+    }
     let query = json!({ "subject": topic.subject });
     let names: Names = session.ask("streams by subject", "STREAM.NAMES", &query).await?;
-    let Some(name) = names.streams.and_then(|names| names.into_iter().next()) else {
+    match names.streams.and_then(|names| names.into_iter().next()) {
+        Some(name) => look_at(session, &name).await,
+        None => Ok(Found::Nothing),
+    }
+}
+
+async fn look_at(session: &Session, stream: &str) -> Result<Found<Stream>, NatsError> {
+    let (what, subject) = (format!("stream {stream}"), format!("STREAM.INFO.{stream}"));
+    let Found::It(said) = session.find::<Value>(&what, &subject, &Value::Null).await? else {
         return Ok(Found::Nothing);
     };
-    match find_info(session, &name).await? {
-        Found::It(info) => fit(&info, topic).map(Found::It),
-        Found::Nothing => Ok(Found::Nothing),
+    let info = Info::deserialize(&said)
+        .map_err(|error| NatsError::unavailable(format!("{what}: odd answer: {error}")))?;
+    Ok(Found::It(Stream { info, config: said.get("config").cloned().unwrap_or_default() }))
+}
+
+impl Stream {
+    /// What it is once it has the settings that were named: changed where it is ours. What is not changed is told, and
+    /// does not keep anybody from using it.
+    async fn adapted(self, session: &Session, mut named: Map<String, Value>) -> Info {
+        let Self { info, mut config } = self;
+        let is_ours = matches!(info.config.description.as_deref(), Some(MARK | DEAD_MARK));
+        let Some(fields) = config.as_object_mut() else { return info };
+        named.retain(|name, value| fields.get(name) != Some(value));
+        let stream = &info.config.name;
+        if !is_ours && !named.is_empty() {
+            tracing::warn!(stream, "the stream was made by others; what the URL says of it is not applied");
+            return info;
+        }
+        named.retain(|name, value| match unwise(session, &info.config, name, value) {
+            Some(reason) => {
+                tracing::warn!(stream, setting = name, "the stream stays as it is there: {reason}");
+                false
+            }
+            None => true,
+        });
+        if named.is_empty() {
+            return info;
+        }
+        fields.extend(named);
+        let what = format!("the settings of stream {stream}");
+        match session.ask::<Info>(&what, &format!("STREAM.UPDATE.{stream}"), &config).await {
+            Ok(updated) => {
+                tracing::info!(stream, "changed the stream in NATS to what the URL says");
+                updated
+            }
+            Err(error) => {
+                tracing::warn!(stream, %error, "the stream stays as it is, which is not what the URL says");
+                info
+            }
+        }
+    }
+}
+
+/// Why a setting is not changed to this value, though the server would do it.
+fn unwise(session: &Session, config: &Config, name: &str, value: &Value) -> Option<&'static str> {
+    // No bound is -1, or 0.
+    let bytes_now = u64::try_from(config.max_bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(u64::MAX);
+    match (name, value.as_u64()) {
+        ("max_bytes", Some(bytes)) if bytes < bytes_now => {
+            Some("with a lower bound the server would drop the oldest messages, read or not")
+        }
+        ("num_replicas", Some(2..)) if !in_cluster(session) => Some("the server is not one of a cluster"),
+        _ => None,
+    }
+}
+
+fn in_cluster(session: &Session) -> bool {
+    session.client.server_info().cluster.is_some()
+}
+
+/// What the settings name of a topic's stream, as JetStream calls it.
+fn named(settings: &NatsSettings) -> Map<String, Value> {
+    let mut named = named_of_both(settings);
+    named.extend(settings.max_bytes.map(|bytes| ("max_bytes".to_owned(), json!(bytes))));
+    let discard = settings.when_full.map(discard);
+    named.extend(discard.map(|discard| ("discard".to_owned(), json!(discard))));
+    named
+}
+
+/// What they name of its dead letters' stream.
+fn named_of_dead(settings: &NatsSettings) -> Map<String, Value> {
+    let mut named = named_of_both(settings);
+    named.extend(settings.max_dead_bytes.map(|bytes| ("max_bytes".to_owned(), json!(bytes))));
+    named
+}
+
+fn named_of_both(settings: &NatsSettings) -> Map<String, Value> {
+    let nanos = |window: Duration| json!(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
+    let replicas = settings.replicas.map(|replicas| ("num_replicas".to_owned(), json!(replicas)));
+    let window = settings.duplicate_window.map(|window| ("duplicate_window".to_owned(), nanos(window)));
+    replicas.into_iter().chain(window).collect()
+}
+
+fn discard(when_full: WhenFull) -> DiscardPolicy {
+    match when_full {
+        WhenFull::Refuse => DiscardPolicy::New,
+        WhenFull::DropOldest => DiscardPolicy::Old,
     }
 }
 
@@ -128,11 +238,8 @@ fn taken() -> String {
 /// interest, messages that are published before the first group exists would be acknowledged and dropped.
 fn topic_config(session: &Session, topic: &Topic, settings: &NatsSettings) -> Config {
     Config {
-        max_bytes: i64::try_from(settings.max_bytes).unwrap_or(i64::MAX),
-        discard: match settings.when_full {
-            WhenFull::Refuse => DiscardPolicy::New,
-            WhenFull::DropOldest => DiscardPolicy::Old,
-        },
+        max_bytes: i64::try_from(settings.max_bytes.unwrap_or(MAX_BYTES)).unwrap_or(i64::MAX),
+        discard: discard(settings.when_full.unwrap_or_default()),
         description: Some(MARK.to_owned()),
         ..config(session, topic, settings)
     }
@@ -140,15 +247,14 @@ fn topic_config(session: &Session, topic: &Topic, settings: &NatsSettings) -> Co
 
 fn dead_config(session: &Session, dead: &Topic, settings: &NatsSettings) -> Config {
     Config {
-        max_bytes: i64::try_from(settings.max_dead_bytes).unwrap_or(i64::MAX),
+        max_bytes: i64::try_from(settings.max_dead_bytes.unwrap_or(MAX_DEAD_BYTES)).unwrap_or(i64::MAX),
         discard: DiscardPolicy::Old,
-        description: Some("dead letters, made by gpuvitals".to_owned()),
+        description: Some(DEAD_MARK.to_owned()),
         ..config(session, dead, settings)
     }
 }
 
 fn config(session: &Session, topic: &Topic, settings: &NatsSettings) -> Config {
-    let in_cluster = session.client.server_info().cluster.is_some();
     Config {
         name: topic.stream.clone(),
         subjects: vec![topic.subject.clone()],
@@ -158,8 +264,8 @@ fn config(session: &Session, topic: &Topic, settings: &NatsSettings) -> Config {
         max_messages_per_subject: -1,
         max_consumers: -1,
         max_message_size: -1,
-        num_replicas: settings.replicas.unwrap_or(if in_cluster { 3 } else { 1 }),
-        duplicate_window: settings.duplicate_window,
+        num_replicas: settings.replicas.unwrap_or(if in_cluster(session) { 3 } else { 1 }),
+        duplicate_window: settings.duplicate_window.unwrap_or(DUPLICATE_WINDOW),
         ..Config::default()
     }
 }

@@ -1,5 +1,6 @@
 //! Dead letters, foreign messages, and what the streams look like.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_queue::{
@@ -120,11 +121,18 @@ async fn foreign_messages_are_json_or_dead_letters() {
     assert!(reason.contains("Gpuvitals-Count: \"many\" is not a number"), "{reason}");
 }
 
+/// Topics of a few frames.
+fn small(server: &Server, when_full: WhenFull) -> Nats {
+    let mut place = Nats::at(server.url());
+    let settings = Arc::make_mut(&mut place.url.nats);
+    (settings.max_bytes, settings.when_full) = (Some(64 << 10), Some(when_full));
+    place
+}
+
 #[tokio::test]
 async fn a_full_topic_refuses_until_all_groups_have_acknowledged() {
     let server = Server::start().await;
-    let mut place = Nats::at(server.url());
-    place.settings.max_bytes = 64 << 10;
+    let place = small(&server, WhenFull::Refuse);
     let producer = place.producer("t");
     let large = || Frame::new(ContentType::Batch, 1, vec![0; 20 << 10]);
     let mut taken: usize = 0;
@@ -155,9 +163,7 @@ async fn a_full_topic_refuses_until_all_groups_have_acknowledged() {
 #[tokio::test]
 async fn a_topic_may_drop_its_oldest_instead() {
     let server = Server::start().await;
-    let mut place = Nats::at(server.url());
-    place.settings.max_bytes = 64 << 10;
-    place.settings.when_full = WhenFull::DropOldest;
+    let place = small(&server, WhenFull::DropOldest);
     let producer = place.producer("t");
     for _ in 0..10 {
         producer.publish(Frame::new(ContentType::Batch, 1, vec![0; 20 << 10])).await.unwrap();

@@ -21,14 +21,30 @@ const SOON: Duration = Duration::from_secs(20);
 /// Long enough to be no reason that anything happens within a test.
 const LATE: Duration = Duration::from_mins(10);
 
-/// What an admin has in hand.
-async fn by_hand(server: &Server) -> async_nats::jetstream::Context {
-    async_nats::jetstream::new(async_nats::connect(server.url().to_string()).await.unwrap())
+/// A server, and a topic there.
+async fn world() -> (Server, Nats) {
+    let server = Server::start().await;
+    let place = Nats::at(server.url());
+    (server, place)
+}
+
+/// A server with one frame of five messages, and a member that was given it and has asked for more.
+async fn world_with_delivery() -> (Server, Nats, NatsConsumer, DeliveryId) {
+    let (server, place) = world().await;
+    publish(&place, 5).await;
+    let mut consumer = place.member("t", "g", &patient(100));
+    let id = receive_one(&mut consumer).await.id;
+    assert!(is_quiet(&mut consumer).await);
+    (server, place, consumer, id)
 }
 
 async fn remove_group(server: &Server, group: &str) {
-    let stream = by_hand(server).await.get_stream("gpuvitals-t").await.unwrap();
+    let stream = server.by_hand().await.get_stream("gpuvitals-t").await.unwrap();
     stream.delete_consumer(group).await.unwrap();
+}
+
+async fn remove_stream(server: &Server) {
+    server.by_hand().await.delete_stream("gpuvitals-t").await.unwrap();
 }
 
 async fn is_told(consumer: &mut NatsConsumer) {
@@ -81,8 +97,7 @@ async fn a_slow_link_is_joined_by_who_stops_waiting_again_and_again() {
 
 #[tokio::test]
 async fn a_group_that_is_removed_is_told_to_who_waits_for_credits() {
-    let server = Server::start().await;
-    let place = Nats::at(server.url());
+    let (server, place) = world().await;
     publish(&place, 5).await;
     let mut consumer = place.member("t", "g", &patient(5));
     let old = receive_one(&mut consumer).await.id;
@@ -100,8 +115,7 @@ async fn a_group_that_is_removed_is_told_to_who_waits_for_credits() {
 
 #[tokio::test]
 async fn a_group_that_is_removed_is_told_to_who_waits_for_messages_or_for_nothing() {
-    let server = Server::start().await;
-    let place = Nats::at(server.url());
+    let (server, place) = world().await;
     let mut waits = place.member("t", "g", &patient(5));
     let (told, ()) = tokio::join!(timeout(SOON, waits.receive()), async {
         sleep(Duration::from_millis(300)).await;
@@ -117,13 +131,8 @@ async fn a_group_that_is_removed_is_told_to_who_waits_for_messages_or_for_nothin
 
 #[tokio::test]
 async fn a_delivery_of_a_stream_that_was_made_anew_settles_nothing() {
-    let server = Server::start().await;
-    let place = Nats::at(server.url());
-    publish(&place, 5).await;
-    let mut consumer = place.member("t", "g", &patient(100));
-    let old = receive_one(&mut consumer).await.id;
-    assert!(is_quiet(&mut consumer).await);
-    by_hand(&server).await.delete_stream("gpuvitals-t").await.unwrap();
+    let (server, place, mut consumer, old) = world_with_delivery().await;
+    remove_stream(&server).await;
     publish(&place, 7).await;
     is_told(&mut consumer).await;
     let new = receive_one(&mut consumer).await;
@@ -135,13 +144,8 @@ async fn a_delivery_of_a_stream_that_was_made_anew_settles_nothing() {
 
 #[tokio::test]
 async fn an_old_delivery_settles_nothing_of_others_before_its_member_was_told() {
-    let server = Server::start().await;
-    let place = Nats::at(server.url());
-    publish(&place, 5).await;
-    let mut consumer = place.member("t", "g", &patient(100));
-    let old = receive_one(&mut consumer).await.id;
-    assert!(is_quiet(&mut consumer).await);
-    by_hand(&server).await.delete_stream("gpuvitals-t").await.unwrap();
+    let (server, place, mut consumer, old) = world_with_delivery().await;
+    remove_stream(&server).await;
     publish(&place, 7).await;
     let mut other = place.member("t", "g", &patient(100));
     let new = receive_one(&mut other).await.id;
@@ -154,12 +158,7 @@ async fn an_old_delivery_settles_nothing_of_others_before_its_member_was_told() 
 
 #[tokio::test]
 async fn a_server_that_lost_all_it_had_is_joined_anew() {
-    let mut server = Server::start().await;
-    let place = Nats::at(server.url());
-    publish(&place, 5).await;
-    let mut consumer = place.member("t", "g", &patient(100));
-    let old = receive_one(&mut consumer).await.id;
-    assert!(is_quiet(&mut consumer).await);
+    let (mut server, place, mut consumer, old) = world_with_delivery().await;
     server.kill();
     server.lose_all();
     server.run().await;
@@ -173,11 +172,7 @@ async fn a_server_that_lost_all_it_had_is_joined_anew() {
 
 #[tokio::test]
 async fn a_lease_outlives_a_restart_of_the_server() {
-    let mut server = Server::start().await;
-    let place = Nats::at(server.url());
-    publish(&place, 5).await;
-    let mut consumer = place.member("t", "g", &patient(100));
-    let id = receive_one(&mut consumer).await.id;
+    let (mut server, _, consumer, id) = world_with_delivery().await;
     server.kill();
     server.run().await;
     let deadline = Instant::now() + SOON;
@@ -192,8 +187,7 @@ async fn a_lease_outlives_a_restart_of_the_server() {
 
 #[tokio::test]
 async fn a_stream_that_was_made_anew_is_trimmed_too() {
-    let server = Server::start().await;
-    let place = Nats::at(server.url());
+    let (server, place) = world().await;
     let mut consumer = place.member("t", "g", &patient(100));
     for frames in [5, 2] {
         for _ in 0..frames {
@@ -209,7 +203,7 @@ async fn a_stream_that_was_made_anew_is_trimmed_too() {
             assert!(Instant::now() < deadline, "what all groups have acknowledged stays");
             assert!(timeout(Duration::from_millis(100), consumer.receive()).await.is_err());
         }
-        by_hand(&server).await.delete_stream("gpuvitals-t").await.unwrap();
+        remove_stream(&server).await;
         is_told(&mut consumer).await;
     }
 }

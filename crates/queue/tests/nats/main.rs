@@ -14,8 +14,10 @@ mod letters;
 mod lives;
 mod outages;
 mod server;
+mod settings;
 mod slow;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_queue::link::{Access, Backoff, QueueUrl};
@@ -30,7 +32,6 @@ use self::server::Server;
 struct Nats {
     url: QueueUrl,
     access: Access,
-    settings: NatsSettings,
 }
 
 impl Nats {
@@ -39,11 +40,11 @@ impl Nats {
             ack_timeout: ACK_TIMEOUT,
             max_retries: MAX_RETRIES,
             backoff: Backoff { base: Duration::from_millis(20), cap: Duration::from_secs(1) },
-            max_bytes: 64 << 20,
-            max_dead_bytes: 8 << 20,
+            max_bytes: Some(64 << 20),
+            max_dead_bytes: Some(8 << 20),
             ..NatsSettings::default()
         };
-        Self { url, access: Access::default(), settings }
+        Self { url: QueueUrl { nats: Arc::new(settings), ..url }, access: Access::default() }
     }
 
     fn admin(&self) -> NatsAdmin {
@@ -51,7 +52,7 @@ impl Nats {
     }
 
     fn member(&self, topic: &str, group: &str, options: &ConsumerOptions) -> NatsConsumer {
-        NatsConsumer::new(&self.url, &self.access, topic, group, options, self.settings.clone()).unwrap()
+        NatsConsumer::new(&self.url, &self.access, topic, group, options).unwrap()
     }
 }
 
@@ -60,7 +61,7 @@ impl Place for Nats {
     type Consumer = NatsConsumer;
 
     fn producer(&self, topic: &str) -> NatsProducer {
-        NatsProducer::new(&self.url, &self.access, topic, self.settings.clone()).unwrap()
+        NatsProducer::new(&self.url, &self.access, topic).unwrap()
     }
 
     async fn consumer(&self, topic: &str, group: &str, options: &ConsumerOptions) -> NatsConsumer {

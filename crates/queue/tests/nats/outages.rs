@@ -16,7 +16,8 @@ use crate::Nats;
 use crate::behaviour::{Place, credits, frame, is_quiet, receive};
 use crate::server::{self, Server};
 
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(500) };
+pub(crate) const BACKOFF: Backoff =
+    Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(500) };
 
 /// How long servers may take to elect their leaders on a busy machine.
 const ELECTED: Duration = Duration::from_secs(90);

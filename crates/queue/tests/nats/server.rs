@@ -89,6 +89,11 @@ impl Server {
         format!("nats://127.0.0.1:{}", self.port).parse().unwrap()
     }
 
+    /// What an admin has in hand.
+    pub(crate) async fn by_hand(&self) -> async_nats::jetstream::Context {
+        async_nats::jetstream::new(async_nats::connect(self.url().to_string()).await.unwrap())
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

@@ -22,7 +22,6 @@ use super::error::NatsError;
 use super::head;
 use super::names::{self, Topic};
 use super::session::Endpoint;
-use super::settings::NatsSettings;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Failure, Nack, ReceiveError, SettleError};
 use crate::frame::{ContentType, Frame, Millis};
 use crate::link::{Access, Away, Backoff, ConnectError, QueueUrl};
@@ -88,14 +87,13 @@ impl NatsConsumer {
         topic: &str,
         group: &str,
         options: &ConsumerOptions,
-        settings: NatsSettings,
     ) -> Result<Self, ConnectError> {
         let member = Member {
             endpoint: Endpoint::new(url, access),
             topic: Topic::new(topic).map_err(|source| ConnectError::Name { what: "topic", source })?,
             consumer: names::consumer(group)
                 .map_err(|source| ConnectError::Name { what: "group", source })?,
-            settings,
+            settings: Arc::clone(&url.nats),
             options: *options,
         };
         Ok(Self {

@@ -3,6 +3,7 @@
 //! A pull asks for what is there and does not wait; where nothing is there, a second one waits for one message. So
 //! hardly anything is delivered that is not taken at once, and its time does not run unseen.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub(super) struct Member {
     pub(super) topic: Topic,
     /// Its group's durable consumer.
     pub(super) consumer: String,
-    pub(super) settings: NatsSettings,
+    pub(super) settings: Arc<NatsSettings>,
     pub(super) options: ConsumerOptions,
 }
 
