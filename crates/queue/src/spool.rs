@@ -8,16 +8,19 @@
 //! ```
 //!
 //! While the queue takes what comes, nothing is kept. A frame that it does not take, or that finds 32 before it, is
-//! kept; while the queue is away so is all that comes, and one kept frame is tried ever more rarely, at least every 30 s.
-//! When one is taken the queue is back: what comes goes to it directly, and beside that what was kept, oldest first.
+//! kept; while the queue is away so is all that comes, and one kept frame is tried ever more rarely, at least every 30 s, and
+//! each time one that comes. When one is taken the queue is back: what comes goes to it directly, and beside that what was
+//! kept, oldest first.
 //!
 //! **Refusals.** A frame that is too large for the queue is dropped, counted. Any other refusal may be meant for all, as that of
 //! a wrong token, or for this frame. The frame is a suspect then: those behind it are sent, and it is tried again every 15
 //! seconds. If the queue took another frame between two refusals of it, that is a strike; after eight strikes it is dropped,
-//! counted as refused. So a queue that refuses all costs no frame anything. It counts as away after two refusals, and beside the
-//! one kept frame one that comes is tried each time, for it may be wanted. At most 16 frames are suspects, held in memory even
-//! while they lie on the disk; once there are so many, what is kept waits until one of them is settled. After a restart
-//! they are frames like the others.
+//! counted as refused. So a queue that refuses all costs no frame anything. It counts as away after two refusals. At most 128
+//! frames or 4 MiB are suspects, held in memory even while they lie on the disk; once there are so many, what is kept waits until
+//! one of them is settled. After a restart they are frames like the others.
+//!
+//! **Misses.** A frame that only ever meets timeouts or failures, while others tried in between are taken, is a suspect after
+//! four of these. It is never given up for that: it is tried every 15 seconds until it is taken or the limit is reached.
 //!
 //! **Where.** With a directory in a log there, in its segments of up to 16 MiB; without one, or while its disk fails, in memory,
 //! at most [`MEMORY_MAX`]. Beyond the limit the oldest go, counted. One process has a directory.
@@ -30,7 +33,8 @@
 //! recognises what it had taken already. It remembers 128 numbers of a producer, so numbers must not come much later than those
 //! after them. Hence a producer id for what is kept before it is tried, and one for what is tried at once, which is
 //! replaced whenever that fails; and no frame is sent that is 64 or more ahead of one that is not settled. Only a suspect is
-//! left behind: it was not taken. A number that has become too old is replaced by one that is the same at every try.
+//! left behind: one that was refused was not taken, and one whose answer was lost four times may be stored twice. A number
+//! that has become too old is replaced by one that is the same at every try.
 //!
 //! Never waits: handing over, sampling and scraping go on however the queue and the disk are.
 

@@ -14,8 +14,10 @@ use super::suspects::{Refusal, Suspects, Taken};
 use super::{Amount, MEMORY_MAX, SpoolError, SpoolStats, record};
 use crate::frame::Frame;
 
-/// Frames that are kept at most: their places are in memory, some 5 MB of it.
+/// Frames that are kept at most: their places are in memory, some 10 MB of it.
 const FRAMES_MAX: u64 = 1 << 17;
+/// Misses after which a frame is set aside: a way that comes and goes hardly gets so far.
+const MISSES_MAX: u32 = 4;
 /// Frames that are written together at the end; fewer than may wait for the log.
 const LAST_TOGETHER: usize = 256;
 
@@ -44,9 +46,18 @@ pub(super) struct Backlog {
 
 pub(super) struct Entry {
     messages: u32,
-    bytes: u64,
+    pub(super) bytes: u64,
     pub(super) state: State,
+    misses: Misses,
     pub(super) body: Body,
+}
+
+/// Tries of a frame that was not taken then, between any two of which the queue took others.
+#[derive(Clone, Copy, Default)]
+struct Misses {
+    times: u32,
+    /// Frames that the queue had taken at the last one.
+    taken: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -176,7 +187,8 @@ impl Backlog {
         }
         self.bytes += bytes;
         self.kept.add(messages);
-        self.entries.push_back(Entry { messages, bytes, state: State::Waiting, body });
+        let (state, misses) = (State::Waiting, Misses::default());
+        self.entries.push_back(Entry { messages, bytes, state, misses, body });
     }
 
     fn entry(&mut self, number: u64) -> Option<&mut Entry> {
@@ -224,7 +236,7 @@ impl Backlog {
         Some((number, Stored::Frame(frame)))
     }
 
-    /// When a suspect is to be tried again beside the others.
+    /// When a suspect is to be tried again beside the others, if one may be.
     pub(super) fn suspect_at(&self) -> Option<Instant> {
         self.suspects.next_at()
     }
@@ -242,14 +254,35 @@ impl Backlog {
                 .refused(taken.now)
                 .unwrap_or_else(|| Refusal::GivenUp(self.settle(number).unwrap_or_default()));
         }
+        self.set_aside(number, frame, taken.now);
+        if taken.now > taken.before { Refusal::Despite } else { Refusal::Alone }
+    }
+
+    /// A frame that was under way was not taken, for a reason that need not be its own: it waits again. It becomes a suspect
+    /// if that happens again and again while the queue takes others, and says nothing of the queue then; answers whether it
+    /// does.
+    pub(super) fn miss(&mut self, number: u64, frame: Frame, taken: u64) -> bool {
+        let is_suspect = self.suspects.get_mut(number).is_some();
+        self.give_back(number);
+        let Some(entry) = self.entry(number).filter(|_| !is_suspect) else { return false };
+        let Misses { times, taken: before } = entry.misses;
+        let times = if times == 0 || taken > before { times + 1 } else { times };
+        entry.misses = Misses { times, taken };
+        if times >= MISSES_MAX {
+            self.set_aside(number, frame, taken);
+        }
+        times < MISSES_MAX
+    }
+
+    /// Makes a suspect of a frame, if there are not as many as may be; otherwise it waits again.
+    fn set_aside(&mut self, number: u64, frame: Frame, taken: u64) {
         if self.suspects.is_full() {
             self.give_back(number);
         } else if let Some(entry) = self.entry(number).filter(|entry| entry.state != State::Gone) {
             let entry = std::mem::replace(entry, Entry::GONE);
-            self.suspects.add(number, entry, frame, taken.now);
+            self.suspects.add(number, entry, frame, taken);
             self.pop_gone();
         }
-        if taken.now > taken.before { Refusal::Despite } else { Refusal::Alone }
     }
 
     /// A frame that was under way waits again.
@@ -462,7 +495,13 @@ impl Backlog {
 }
 
 impl Entry {
-    const GONE: Self = Self { messages: 0, bytes: 0, state: State::Gone, body: Body::None };
+    const GONE: Self = Self {
+        messages: 0,
+        bytes: 0,
+        state: State::Gone,
+        misses: Misses { times: 0, taken: 0 },
+        body: Body::None,
+    };
 }
 
 impl Body {

@@ -66,7 +66,7 @@ struct Absence {
     try_at: Instant,
     /// Frames that had been sent at the last failure: what becomes of these says nothing new.
     tries: u64,
-    /// The queue answers, and refuses: the next frame that comes is tried, for it may be taken.
+    /// A kept frame was tried: so is the next one that comes, for that may be taken where this one is not.
     tries_new: bool,
 }
 
@@ -95,7 +95,7 @@ enum Way {
 
 enum Trouble {
     /// The queue did not take it now.
-    Away(String),
+    Away(Box<Frame>, String),
     /// It refused this frame, or everything: who knows.
     Refused(Box<Frame>, String),
     /// It will never take it.
@@ -243,7 +243,7 @@ impl<P: Producer + 'static> Sending<P> {
     fn next_kept(&mut self) -> Option<(u64, Stored)> {
         let is_due = self.backlog.suspect_at().is_some_and(|at| at <= Instant::now());
         match self.absence {
-            None if is_due => self.backlog.take_suspect(),
+            None if is_due => self.backlog.take_suspect().or_else(|| self.backlog.take()),
             None => self.backlog.take(),
             Some(_) => self.backlog.take().or_else(|| self.backlog.take_suspect()),
         }
@@ -285,7 +285,7 @@ impl<P: Producer + 'static> Sending<P> {
                 let kept = self.keep(Frame::clone(&frame));
                 return self.refused(tried, kept, *frame, &reason);
             }
-            Err(Trouble::Away(reason) | Trouble::Unreadable(reason)) => {
+            Err(Trouble::Away(_, reason) | Trouble::Unreadable(reason)) => {
                 self.keep(frame);
                 if number > self.stamps_after {
                     (self.direct_stamps, self.stamps_after) = (Stamps::new(), self.sent);
@@ -302,10 +302,7 @@ impl<P: Producer + 'static> Sending<P> {
 
     fn settle_kept(&mut self, tried: Try, number: u64, result: Result<(), Trouble>) {
         let trouble = match result {
-            Err(Trouble::Away(reason)) => {
-                self.backlog.give_back(number);
-                return self.is_away(tried, &reason);
-            }
+            Err(Trouble::Away(frame, reason)) => return self.missed(tried, number, *frame, &reason),
             Err(Trouble::Refused(frame, reason)) => return self.refused(tried, number, *frame, &reason),
             Err(trouble) => Some(trouble),
             Ok(()) => None,
@@ -321,7 +318,7 @@ impl<P: Producer + 'static> Sending<P> {
                 self.stats.unreadable.add(messages);
                 return;
             }
-            Some(Trouble::Never(reason) | Trouble::Away(reason) | Trouble::Refused(_, reason)) => {
+            Some(Trouble::Never(reason) | Trouble::Away(_, reason) | Trouble::Refused(_, reason)) => {
                 self.give_up(messages, &reason);
             }
         }
@@ -345,6 +342,17 @@ impl<P: Producer + 'static> Sending<P> {
             self.is_away(tried, reason);
         }
         if let (Some(absence), Way::Kept(_)) = (&mut self.absence, tried.way) {
+            absence.tries_new = true;
+        }
+    }
+
+    /// A frame that is kept was not taken: the queue's fault, unless it takes others.
+    fn missed(&mut self, tried: Try, number: u64, frame: Frame, reason: &str) {
+        let says_so = self.backlog.miss(number, frame, self.stats.taken.frames);
+        if says_so || self.absence.is_some() {
+            self.is_away(tried, reason);
+        }
+        if let Some(absence) = &mut self.absence {
             absence.tries_new = true;
         }
     }
@@ -415,13 +423,15 @@ async fn publish<P: Producer>(producer: &P, frame: Frame, patience: Duration) ->
     let error = match timeout(patience, published).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => error,
-        Err(_) => return Err(Trouble::Away(format!("no answer within {patience:?}"))),
+        Err(_) => {
+            return Err(Trouble::Away(Box::new(frame), format!("no answer within {patience:?}")));
+        }
     };
     let reason = causes(&error);
     Err(match error {
         PublishError::TooLarge { .. } | PublishError::NoMessages => Trouble::Never(reason),
-        PublishError::Closed | PublishError::Cancelled => Trouble::Away(reason),
-        error if error.is_retryable() => Trouble::Away(reason),
+        PublishError::Closed | PublishError::Cancelled => Trouble::Away(Box::new(frame), reason),
+        error if error.is_retryable() => Trouble::Away(Box::new(frame), reason),
         // Perhaps a token or a topic: whoever runs the node puts it right, and nothing is lost until then.
         _ => Trouble::Refused(Box::new(frame), reason),
     })

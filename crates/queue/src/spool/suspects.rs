@@ -1,7 +1,8 @@
-//! Frames that the queue refuses, though it may take others: they do not hold up those behind them.
+//! Frames that the queue refuses, or never gets to take, though it takes others: they do not hold up those behind them.
 //!
 //! As long as the queue takes no other frame, a refusal says nothing of this one: a token is wrong, a topic not wanted. It counts
-//! as a strike only if another was taken since the frame was tried last, and after [`STRIKES_MAX`] of these the frame is given up.
+//! as a strike only if another was taken since the frame was tried last, and after [`STRIKES_MAX`] of these the frame is given up. That it did not get there, or that the queue failed, is no
+//! strike however often it happens.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +12,11 @@ use tokio::time::Instant;
 use super::backlog::{Body, Entry, State};
 use crate::frame::Frame;
 
-/// Most suspects. What is kept waits once there are so many, until one is settled.
-const SUSPECTS_MAX: usize = 16;
+/// Most suspects, and most bytes of them. What is kept waits once there are so many, until one is settled.
+const SUSPECTS_MAX: usize = 128;
+const SUSPECTS_BYTES_MAX: u64 = 4 << 20;
+/// Suspects that are under way beside others: a way where each of them hangs is not full of them.
+const UNDER_WAY_MAX: usize = 8;
 /// Strikes after which a frame is given up.
 const STRIKES_MAX: u32 = 8;
 /// Between two tries of one: eight strikes outlast a queue that restarts with other settings.
@@ -55,7 +59,8 @@ pub(super) struct Suspect {
 
 impl Suspects {
     pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= SUSPECTS_MAX
+        let bytes: u64 = self.entries().map(|entry| entry.bytes).sum();
+        self.0.len() >= SUSPECTS_MAX || bytes >= SUSPECTS_BYTES_MAX
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Suspect> {
@@ -75,7 +80,7 @@ impl Suspects {
         self.0.range(..number).map(|(number, _)| *number).collect()
     }
 
-    /// One more, which was refused for the first time.
+    /// One more, which was refused for the first time, or missed once too often.
     pub(super) fn add(&mut self, number: u64, mut entry: Entry, frame: Frame, taken: u64) {
         entry.state = State::Waiting;
         let try_at = Instant::now() + PAUSE;
@@ -86,8 +91,12 @@ impl Suspects {
         self.0.retain(|_, suspect| suspect.entry.state != State::Gone);
     }
 
-    /// When the next one is to be tried.
+    /// When the next one is to be tried; none as long as so many are under way as may be.
     pub(super) fn next_at(&self) -> Option<Instant> {
+        let under_way = self.entries().filter(|entry| entry.state == State::UnderWay).count();
+        if under_way >= UNDER_WAY_MAX {
+            return None;
+        }
         let waiting = self.0.values().filter(|suspect| suspect.entry.state == State::Waiting);
         waiting.map(|suspect| suspect.try_at).min()
     }

@@ -45,6 +45,8 @@ struct State {
     /// What it refuses whatever else it takes, and how often it did.
     unwanted: BTreeSet<u64>,
     unwanted_tries: u64,
+    /// What fares otherwise than the others, and how.
+    unlucky: BTreeMap<u64, Way>,
 }
 
 /// Under way as long as it lives.
@@ -65,9 +67,10 @@ impl Producer for Flaky {
             state.under_way_max = state.under_way_max.max(state.under_way);
             let is_unwanted = state.unwanted.contains(&number_of(&frame));
             state.unwanted_tries += u64::from(is_unwanted);
-            match state.way {
-                Way::Open if is_unwanted => Way::Refuses,
-                way => way,
+            match (state.way, state.unlucky.get(&number_of(&frame))) {
+                (Way::Open, Some(way)) => *way,
+                (Way::Open, None) if is_unwanted => Way::Refuses,
+                (way, _) => way,
             }
         };
         let _trying = Try(Arc::clone(&self.state));
@@ -100,6 +103,7 @@ impl Flaky {
             tries: 0,
             unwanted: BTreeSet::new(),
             unwanted_tries: 0,
+            unlucky: BTreeMap::new(),
         };
         Self { queue, state: Arc::new(Mutex::new(state)) }
     }
@@ -107,6 +111,11 @@ impl Flaky {
     /// Frames that it refuses from now on even while it takes others.
     pub(crate) fn set_unwanted(&self, numbers: impl IntoIterator<Item = u64>) {
         self.state.lock().unwrap().unwanted = numbers.into_iter().collect();
+    }
+
+    /// Frames that fare so from now on even while it takes others.
+    pub(crate) fn set_unlucky(&self, numbers: impl IntoIterator<Item = u64>, way: Way) {
+        self.state.lock().unwrap().unlucky = numbers.into_iter().map(|number| (number, way)).collect();
     }
 
     pub(crate) fn unwanted_tries(&self) -> u64 {

@@ -75,28 +75,54 @@ async fn a_frame_that_is_wanted_later_is_stored_once_though_its_number_is_old() 
     until(&spool, |stats| stats.taken.frames == 299).await;
     queue.set_unwanted([]);
     queue.set(Way::AnswerLost);
-    until(&spool, |stats| stats.away.is_some()).await;
     tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(spool.stats().taken.frames, 299);
     queue.set(Way::Open);
     until(&spool, |stats| stats.taken.frames == 300).await;
     queue.assert_stored(0..300).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_are_refused_are_given_up_a_few_at_a_time_while_what_is_new_is_sent() {
+async fn many_that_are_refused_are_given_up_together_while_what_is_new_is_sent() {
     let queue = Flaky::new(Way::Cut);
-    queue.set_unwanted(0..40);
+    queue.set_unwanted(0..100);
     let spool = queue.spool(None);
-    hand_over(&spool, 0..60).await;
-    until(&spool, |stats| stats.kept.frames == 60).await;
+    hand_over(&spool, 0..120).await;
+    until(&spool, |stats| stats.kept.frames == 120).await;
     queue.set(Way::Open);
-    sample(&spool, 60..70).await;
+    sample(&spool, 120..130).await;
     let stats = spool.stats();
-    assert!(stats.taken.frames >= 8 && stats.kept.frames >= 40, "what is new is taken: {stats:?}");
-    sample(&spool, 70..300).await;
+    assert!(stats.taken.frames >= 28 && stats.kept.frames >= 100, "what is wanted is taken: {stats:?}");
+    sample(&spool, 130..170).await;
     let stats = spool.stats();
-    assert_eq!((stats.kept.frames, stats.refused.frames, stats.taken.frames), (0, 40, 260));
-    queue.assert_stored(40..300).await;
+    assert_eq!((stats.kept.frames, stats.refused.frames, stats.taken.frames), (0, 100, 70));
+    queue.assert_stored(100..170).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_never_gets_there_holds_up_none_behind_it_and_is_never_given_up() {
+    for way in [Way::Cut, Way::Hangs] {
+        for first_is_new in [true, false] {
+            let queue = Flaky::new(if first_is_new { Way::Open } else { Way::Cut });
+            queue.set_unlucky(0..20, way);
+            let spool = queue.spool(None);
+            hand_over(&spool, 0..300).await;
+            if !first_is_new {
+                until(&spool, |stats| stats.kept.frames == 300).await;
+                queue.set(Way::Open);
+            }
+            sample(&spool, 300..500).await;
+            let stats = spool.stats();
+            assert_eq!((stats.kept.frames, stats.taken.frames), (20, 480), "{way:?} {first_is_new}");
+            assert_eq!(stats.away, None, "{way:?} {first_is_new}");
+            sample(&spool, 500..2_000).await;
+            let stats = spool.stats();
+            assert_eq!((stats.kept.frames, stats.refused.frames, stats.dropped.frames), (20, 0, 0));
+            queue.set_unlucky([], way);
+            until(&spool, |stats| stats.kept.frames == 0).await;
+            queue.assert_stored(0..2_000).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
