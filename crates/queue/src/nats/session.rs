@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -39,8 +40,6 @@ pub(super) struct Endpoint {
 /// What the connection said besides answers.
 #[derive(Clone, Debug, Default)]
 struct Notices {
-    /// How often it was made.
-    connections: u64,
     /// It was given up.
     over: bool,
     /// How often something was denied, and the last time's text.
@@ -99,10 +98,7 @@ impl Endpoint {
         }
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(ANSWERS_WITHIN);
-        let session = Session { client, jetstream, url: self.url.clone(), notices };
-        // The first connection is told of late, and must not pass for a second one.
-        session.made_again(0).await;
-        Ok(session)
+        Ok(Session { client, jetstream, url: self.url.clone(), notices })
     }
 
     /// What the connection is made with; a file of credentials is read anew each time.
@@ -135,7 +131,6 @@ impl Endpoint {
 impl Notices {
     fn take(&mut self, event: Event) {
         match event {
-            Event::Connected => self.connections += 1,
             Event::Closed | Event::ClientError(ClientError::MaxReconnects) => self.over = true,
             Event::ServerError(ServerError::Other(text)) if text.starts_with("Permissions Violation") => {
                 self.denials += 1;
@@ -166,16 +161,16 @@ impl Session {
         self.client.connection_state() == State::Connected
     }
 
-    /// How often the connection was made so far.
+    /// How often the connection was made so far. It is counted before anything is sent on it; the notices come later.
     pub(super) fn connections(&self) -> u64 {
-        self.notices.borrow().connections
+        self.client.statistics().connects.load(Ordering::SeqCst)
     }
 
     /// Waits until the connection was made more often than `so_far`, or was given up.
     pub(super) async fn made_again(&self, so_far: u64) {
         let mut notices = self.notices.clone();
         // A connection that sends no more notices is over.
-        if notices.wait_for(|notices| notices.over || notices.connections > so_far).await.is_err() {}
+        if notices.wait_for(|notices| notices.over || self.connections() > so_far).await.is_err() {}
     }
 
     /// Waits for an answer, or until the server says that `subject` is not permitted: then there will be none.

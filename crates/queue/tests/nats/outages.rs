@@ -183,3 +183,33 @@ async fn what_is_fetched_stays_within_the_credits_from_the_first_time_on() {
         assert_eq!(in_flight().await, fetched, "as much as the credits allow, and no more");
     }
 }
+
+#[tokio::test]
+async fn what_waits_for_credits_is_not_given_to_others_meanwhile() {
+    let server = Server::start().await;
+    let mut place = Nats::at(server.url());
+    Arc::make_mut(&mut place.url.nats).ack_timeout = Duration::from_secs(3);
+    let producer = place.producer("t");
+    producer.publish(frame(1)).await.unwrap();
+    let mut consumer = place.consumer("t", "g", &credits(10)).await;
+    let small = receive(&mut consumer).await.remove(0);
+    consumer.ack(&[small.id]).await.unwrap();
+    // It asks for ten such frames, and its credits are for one of these.
+    for _ in 0..2 {
+        producer.publish(frame(8)).await.unwrap();
+    }
+    let first = receive(&mut consumer).await.remove(0);
+    let mut other = place.consumer("t", "g", &credits(10)).await;
+    let works = async {
+        sleep(Duration::from_millis(500)).await;
+        consumer.extend(&[first.id], Duration::from_secs(3)).await.unwrap();
+        assert!(timeout(Duration::from_millis(2_900), consumer.receive()).await.is_err());
+    };
+    tokio::select! {
+        () = works => {}
+        received = other.receive() => panic!("{received:?}"),
+    }
+    assert_eq!(consumer.ack(&[first.id]).await, Ok(8));
+    let second = receive(&mut consumer).await.remove(0);
+    assert_eq!((second.attempt, consumer.ack(&[second.id]).await), (1, Ok(8)));
+}

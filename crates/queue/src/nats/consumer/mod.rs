@@ -31,6 +31,9 @@ use crate::service::{Clock, Consumer};
 /// Waits between two tries to get at the queue.
 const RETRY: Backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(5) };
 
+/// Part of a message's time after which it is given anew, while the message waits for credits.
+const WAITS_PART: u32 = 4;
+
 /// Most messages of one pull.
 const PULL_MAX: u64 = 256;
 
@@ -182,8 +185,11 @@ impl NatsConsumer {
         let (in_flight, next_end) = self.held().in_flight(Instant::now());
         let credits = u64::from(self.member.options.max_in_flight.get()).saturating_sub(in_flight);
         if credits == 0 || !self.waiting.is_empty() {
-            // Whatever is beyond the credits now: something is in flight.
-            let end = tokio::time::sleep_until(next_end.unwrap_or(self.looked_at));
+            // Whatever is beyond the credits now: something is in flight. What waits for them needs more time before that.
+            let needs_time =
+                self.waiting.iter().map(|(loan, since)| *since + loan.patience / WAITS_PART).min();
+            let next = next_end.into_iter().chain(needs_time).min();
+            let end = tokio::time::sleep_until(next.unwrap_or(self.looked_at));
             tokio::select! { () = self.freed.notified() => {}, () = end => {}, () = gone => {} }
             return Ok(Vec::new());
         }
@@ -226,7 +232,7 @@ impl NatsConsumer {
     /// Asks more time for what has been waiting for credits.
     async fn keep_waiting(&mut self) {
         let now = self.looked_at;
-        let is_old = |(loan, since): &(Loan, Instant)| now.duration_since(*since) > loan.patience / 4;
+        let is_old = |(loan, since): &(Loan, Instant)| now >= *since + loan.patience / WAITS_PART;
         let old: Vec<_> =
             self.waiting.iter().filter(|one| is_old(one)).map(|(loan, _)| loan.reply.clone()).collect();
         for reply in old {
@@ -252,9 +258,10 @@ impl NatsConsumer {
             if !has_credits || (granted > 0 && granted + count > max_batch) {
                 break;
             }
-            let Some((loan, _)) = self.waiting.pop_front() else { break };
+            let Some((loan, since)) = self.waiting.pop_front() else { break };
             (in_flight, granted) = (in_flight + count, granted + count);
-            let time = self.member.ack_timeout().min(loan.patience);
+            // The server's time runs since the message came.
+            let until = (now + self.member.ack_timeout()).min(since + loan.patience);
             deliveries.push(Delivery {
                 id: loan.id,
                 topic: Arc::clone(&self.member.topic.name),
@@ -262,9 +269,9 @@ impl NatsConsumer {
                 rows: loan.rows.clone(),
                 attempt: loan.attempt,
                 published_at: loan.published_at,
-                deadline: self.clock.now().after(time),
+                deadline: self.clock.now().after(until.saturating_duration_since(now)),
             });
-            held.lend(Arc::new(loan), now + time);
+            held.lend(Arc::new(loan), until);
         }
         deliveries
     }

@@ -30,20 +30,35 @@ impl NatsConsumer {
         }
     }
 
-    /// Tells the server about a delivery.
+    /// Tells the server about a delivery, once it is known that it is of the group that is there now.
     pub(super) async fn send(&self, reply: &Subject, kind: AckKind) -> Result<(), SettleError> {
-        let Some(seat) = &self.seat else { return Err(SettleError::ConnectionLost) };
-        let sent = seat.session.client.publish(reply.clone(), kind.into());
-        match tokio::time::timeout(SENDS_WITHIN, sent).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(SettleError::ConnectionLost),
+        self.publish(self.sure().await?, reply, kind).await
+    }
+
+    /// Tells the server about a delivery, if that is known; if it does not learn of it, the message comes again, which is
+    /// no harm.
+    pub(super) async fn tell(&self, reply: &Subject, kind: AckKind) {
+        let seat = self.seat.as_ref().filter(|seat| seat.watch.is_there_now(&seat.session));
+        let told = match seat {
+            Some(seat) => self.publish(seat, reply, kind).await.is_ok(),
+            None => false,
+        };
+        if !told {
+            tracing::debug!(%reply, "an answer to NATS did not get out");
         }
     }
 
-    /// Tells the server about a delivery; if it does not learn of it, the message comes again, which is no harm.
-    pub(super) async fn tell(&self, reply: &Subject, kind: AckKind) {
-        if self.send(reply, kind).await.is_err() {
-            tracing::debug!(%reply, "an answer to NATS did not get out");
+    async fn publish(&self, seat: &Seat, reply: &Subject, kind: AckKind) -> Result<(), SettleError> {
+        let is_settled = matches!(kind, AckKind::Ack | AckKind::Term);
+        let sent = seat.session.client.publish(reply.clone(), kind.into());
+        match tokio::time::timeout(SENDS_WITHIN, sent).await {
+            Ok(Ok(())) => {
+                if is_settled {
+                    seat.watch.acknowledged();
+                }
+                Ok(())
+            }
+            Ok(Err(_)) | Err(_) => Err(SettleError::ConnectionLost),
         }
     }
 
@@ -51,10 +66,7 @@ impl NatsConsumer {
     pub(super) async fn end(&self, ends: impl IntoIterator<Item = End>) -> Result<(), SettleError> {
         for end in ends {
             match end {
-                End::Acknowledge(loan) => {
-                    self.send(&loan.reply, AckKind::Ack).await?;
-                    self.noted();
-                }
+                End::Acknowledge(loan) => self.send(&loan.reply, AckKind::Ack).await?,
                 End::Again(loan) => self.send(&loan.reply, AckKind::Nak(Some(self.pause(&loan)))).await?,
             }
         }
@@ -88,7 +100,6 @@ impl NatsConsumer {
                 _ => AckKind::Nak(Some(self.pause(loan))),
             };
             self.send(&loan.reply, kind).await?;
-            self.noted();
         } else {
             let end = self.held().end_move(loan.id, has_arrived);
             self.end(end).await?;
@@ -108,13 +119,6 @@ impl NatsConsumer {
                 tracing::warn!(%error, topic, id = %loan.id, "a dead letter could not be kept; the message comes again");
                 self.tell(&loan.reply, AckKind::Nak(Some(self.pause(loan)))).await;
             }
-        }
-    }
-
-    /// Something was acknowledged.
-    fn noted(&self) {
-        if let Some(seat) = &self.seat {
-            seat.watch.acknowledged();
         }
     }
 

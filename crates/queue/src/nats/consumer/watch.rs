@@ -58,6 +58,14 @@ enum Sight {
     Gone(Gone),
 }
 
+impl Sight {
+    /// Whether it was there on the connection of now.
+    fn is_there(self, session: &Session) -> bool {
+        let Self::There(connection) = self else { return false };
+        session.is_connected() && connection >= session.connections()
+    }
+}
+
 /// How a group ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
@@ -139,12 +147,14 @@ impl Watch {
 
     /// Waits until it is known whether the group is still there on the connection of now.
     pub(super) async fn is_there(&self, session: &Session) -> bool {
-        let is_known = |sight: &Sight| match sight {
-            Sight::There(connection) => session.is_connected() && *connection >= session.connections(),
-            Sight::Gone(_) => true,
-        };
         let mut sight = self.sight.clone();
-        sight.wait_for(is_known).await.is_ok_and(|sight| matches!(*sight, Sight::There(_)))
+        let known = sight.wait_for(|sight| matches!(sight, Sight::Gone(_)) || sight.is_there(session)).await;
+        known.is_ok_and(|sight| matches!(*sight, Sight::There(_)))
+    }
+
+    /// Whether it is known to be.
+    pub(super) fn is_there_now(&self, session: &Session) -> bool {
+        self.sight.borrow().is_there(session)
     }
 }
 
@@ -169,10 +179,11 @@ impl Lookout {
         while !self.session.is_over() {
             self.hinted(due).await;
             match self.look().await {
-                Ok(Sight::There(_)) => {
+                Ok(sight @ Sight::There(_)) => {
                     self.is_troubled = false;
                     due = Instant::now() + LOOKS_EVERY;
-                    if let Some(trim) = &mut self.trim {
+                    // A purge that waits for a connection could hit what came with it.
+                    if let Some(trim) = self.trim.as_mut().filter(|_| sight.is_there(&self.session)) {
                         trim.run(&self.session, &self.stream).await;
                     }
                 }
