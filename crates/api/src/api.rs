@@ -14,7 +14,6 @@ use gpuvitals_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
 
 use crate::ask::{Ask, View};
 use crate::cache::{Cache, Key, Ready};
@@ -129,13 +128,13 @@ impl Api {
         let making = match state.cache.get(&key, version).await {
             Ok(ready) => {
                 state.meter.hit();
-                Span::current().record("gpuvitals.cache", "hit");
+                gpuvitals_trace::note("gpuvitals.cache", "hit");
                 return Ok(respond(&ready, "hit"));
             }
             Err(making) => making,
         };
         state.meter.miss();
-        Span::current().record("gpuvitals.cache", "miss");
+        gpuvitals_trace::note("gpuvitals.cache", "miss");
         let ready = self.make(key, version).await?;
         making.keep(&ready);
         Ok(respond(&ready, "miss"))

@@ -34,7 +34,7 @@ use crate::error::{ApiError, ErrorBody, ErrorCode};
 use crate::parameter::{self, Asked, Named};
 use crate::route::rows::GpuRows;
 use crate::route::stats::fresh;
-use crate::serve::{Bounded, ServeError, crashed};
+use crate::serve::{Bounded, ServeError, crashed, traced};
 
 /// Open connections at most; more wait to be accepted.
 const CONNECTIONS: usize = 256;
@@ -110,6 +110,7 @@ pub async fn serve(
         .fallback(nothing)
         .layer(CatchPanicLayer::custom(crashed))
         .layer(middleware::from_fn_with_state(limits.request_timeout, in_time))
+        .layer(middleware::from_fn(traced))
         .with_state(api.clone());
     let listener = Bounded::new(listener, Arc::clone(&api.0.connections));
     let begun = shutdown.clone();

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use crate::config::Clock;
 use crate::dto::{HealthStatus, Moment};
 use crate::error::ApiError;
 use crate::route::stats::fresh;
-use crate::serve::{Bounded, ServeError};
+use crate::serve::{Bounded, ServeError, traced};
 
 /// Open connections at most; more wait to be accepted.
 const CONNECTIONS: usize = 32;
@@ -54,7 +55,11 @@ pub async fn serve(
     figures: Figures,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let app = Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(figures);
+    let app = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/health", get(health))
+        .layer(middleware::from_fn(traced))
+        .with_state(figures);
     let listener = Bounded::new(listener, Arc::new(Semaphore::new(CONNECTIONS)));
     tokio::select! {
         done = axum::serve(listener, app).into_future() => done.map_err(ServeError::Io),

@@ -23,7 +23,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
-use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::api::Api;
@@ -113,7 +112,7 @@ async fn observe(
     let began = Instant::now();
     let method = request.method().clone();
     let uri = request.uri().clone();
-    let span = span(&request, path.as_ref());
+    let span = span(&request);
     let length =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let limit = api.config().limits.request_timeout;
@@ -125,11 +124,10 @@ async fn observe(
     };
     let took = began.elapsed();
     let status = response.status();
-    span.record("http.response.status_code", status.as_u16());
+    gpuvitals_trace::answered(&span, status);
     api.meter().answered(path.as_ref().map(MatchedPath::as_str), status.as_u16(), took);
     let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if status.is_server_error() {
-        span.record("otel.status_code", "ERROR");
         tracing::warn!(%method, %uri, status = status.as_u16(), took_us, "request");
     } else {
         tracing::debug!(%method, %uri, status = status.as_u16(), took_us, "request");
@@ -141,22 +139,17 @@ async fn observe(
     response
 }
 
-/// The span of a request, in the trace that it names.
-fn span(request: &Request, path: Option<&MatchedPath>) -> Span {
-    let (method, route) = (request.method(), path.map_or("", MatchedPath::as_str));
-    let span = tracing::info_span!(
-        "request",
-        otel.name = %format_args!("{method} {route}"),
-        otel.kind = "server",
-        otel.status_code = Empty,
-        http.request.method = %method,
-        http.route = route,
-        http.response.status_code = Empty,
-        url.path = request.uri().path(),
-        gpuvitals.cache = Empty,
-    );
-    gpuvitals_trace::follow(&span, request.headers());
-    span
+fn span(request: &Request) -> Span {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    gpuvitals_trace::served(request.method(), route, request.uri().path(), request.headers())
+}
+
+/// Around every request of a service that has no more than a few paths: its span.
+pub(crate) async fn traced(request: Request, next: Next) -> Response {
+    let span = span(&request);
+    let response = next.run(request).instrument(span.clone()).await;
+    gpuvitals_trace::answered(&span, response.status());
+    response
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]

@@ -20,7 +20,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("api", &["core", "store", "trace"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
-    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition"]),
+    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition", "trace"]),
 ];
 
 /// Licences compatible with Apache-2.0 that have come in so far.

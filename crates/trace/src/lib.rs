@@ -1,6 +1,10 @@
-//! How a trace crosses the network: in W3C's headers `traceparent` and `tracestate`.
+//! How a trace crosses the network: in W3C's headers `traceparent` and `tracestate`, and the span of a request that came.
 //!
-//! A span that nobody wants is not looked at, so both functions cost nothing where no traces are sent.
+//! A span that nobody wants is not looked at, so nothing here costs anything where no traces are sent.
+
+mod served;
+
+pub use served::{answered, note, served};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};

@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::access::{Access, Refusal};
 use super::node::Node;
@@ -180,7 +181,14 @@ impl Server {
     }
 
     async fn answer(&self, request: &Request<Incoming>, has_certificate: bool) -> Answer {
-        let mut answer = self.route(request, has_certificate).await;
+        let path = request.uri().path();
+        let terms = self.terms();
+        let route =
+            [&terms.metrics_path, "/healthz", "/readyz", "/"].into_iter().find(|known| *known == path);
+        let span =
+            gpuvitals_trace::served(request.method(), route.unwrap_or_default(), path, request.headers());
+        let mut answer = self.route(request, &terms, has_certificate).instrument(span.clone()).await;
+        gpuvitals_trace::answered(&span, answer.status());
         let len = answer.body().size_hint().exact().unwrap_or_default();
         let headers = answer.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -196,7 +204,7 @@ impl Server {
         answer
     }
 
-    async fn route(&self, request: &Request<Incoming>, has_certificate: bool) -> Answer {
+    async fn route(&self, request: &Request<Incoming>, terms: &Terms, has_certificate: bool) -> Answer {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -212,7 +220,6 @@ impl Server {
             "/readyz" => return self.readiness(),
             _ => {}
         }
-        let terms = self.terms();
         let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
         if let Err(refusal) = terms.access.check(has_certificate, authorization) {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);

@@ -12,8 +12,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::field::Empty;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use super::body::Budget;
 use super::metrics::Meter;
@@ -176,35 +175,15 @@ async fn unknown_method(method: Method, uri: Uri) -> Response {
 /// Around every request: statistics, the log, and what every answer has in common.
 async fn observe(State(served): State<Served>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let span = span(&request);
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let span = gpuvitals_trace::served(request.method(), route, &path, request.headers());
     let mut response = next.run(request).instrument(span.clone()).await;
+    gpuvitals_trace::answered(&span, response.status());
     let status = response.status().as_u16();
-    span.record("http.response.status_code", status);
-    if response.status().is_server_error() {
-        span.record("otel.status_code", "ERROR");
-    }
     served.meter().answered(status);
     tracing::debug!(%method, path, status, "request");
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// The span of a request, in the trace that it names.
-fn span(request: &Request) -> Span {
-    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let method = request.method();
-    let span = tracing::info_span!(
-        "request",
-        otel.name = %format_args!("{method} {route}"),
-        otel.kind = "server",
-        otel.status_code = Empty,
-        http.request.method = %method,
-        http.route = route,
-        http.response.status_code = Empty,
-        url.path = request.uri().path(),
-    );
-    gpuvitals_trace::follow(&span, request.headers());
-    span
 }
