@@ -80,6 +80,6 @@ pub(crate) fn exposition() -> String {
 /// Sends what is left, within a bound.
 pub(crate) fn finish() {
     if let Some(exporter) = EXPORTER.get() {
-        exporter.finish(LAST_PATIENCE);
+        exporter.finish();
     }
 }

@@ -158,7 +158,7 @@ fn empty(name: &str, family: &Family<'_>) -> Metric {
 }
 
 fn unit(family: &str) -> &'static str {
-    let stem = family.strip_suffix("_total").unwrap_or(family);
+    let stem = family.strip_suffix("_total").or_else(|| family.strip_suffix("_window")).unwrap_or(family);
     UNITS.iter().find(|(ending, _)| stem.ends_with(ending)).map_or("", |(_, unit)| unit)
 }
 
@@ -290,7 +290,7 @@ mod tests {
             lines,
             [
                 "gpu_power_average_watts W gauge: {uuid=GPU-1} 290",
-                "gpu_power_watts_window  gauge: {stat=max,uuid=GPU-1} 310",
+                "gpu_power_watts_window W gauge: {stat=max,uuid=GPU-1} 310",
                 "hw.gpu.io By counter: {hw.type=gpu,network.io.direction=receive,hw.id=GPU-1} 7",
                 "hw.gpu.memory.usage By up and down: {hw.type=gpu,hw.id=GPU-1} 1048576",
                 "hw.gpu.utilization 1 gauge: {hw.type=gpu,hw.gpu.task=general,gpu=0,hw.id=GPU-1,hw.vendor=nvidia} 0.5; \
@@ -331,6 +331,16 @@ mod tests {
         for (name, of_name) in families {
             let told = |family: &&str| TOLD_APART.iter().any(|(known, _, _)| known == family);
             assert!(of_name.iter().all(told), "{name:?}: {of_name:?}");
+        }
+    }
+
+    #[test]
+    fn all_rows_of_a_name_of_the_conventions_are_of_one_kind_and_unit() {
+        let names = Names::of_catalogue();
+        let mut kinds: HashMap<&str, (bool, &str)> = HashMap::new();
+        for row in names.0.values().flatten().filter(|row| !row.otel.is_empty()) {
+            let kind = (row.prometheus.ends_with("_total"), unit(row.prometheus));
+            assert_eq!(*kinds.entry(row.otel).or_insert(kind), kind, "{}: {}", row.otel, row.prometheus);
         }
     }
 }

@@ -23,7 +23,7 @@ enum Form {
     Same,
     /// A number without a unit.
     Milliseconds,
-    /// `none` switches a signal off.
+    /// Names of exporters; a signal goes out where `otlp` is among them.
     Exporter,
     /// `true` switches all off.
     Disabled,
@@ -50,7 +50,7 @@ impl Form {
         match self {
             Self::Same => Some(value),
             Self::Milliseconds => Some(format!("{}ms", value.trim())),
-            Self::Exporter => Some((value.trim() != "none").to_string()),
+            Self::Exporter => Some(value.split(',').any(|name| name.trim() == "otlp").to_string()),
             Self::Disabled => value.trim().eq_ignore_ascii_case("true").then(String::new),
         }
     }
@@ -67,7 +67,7 @@ mod tests {
             ("GPUVITALS_OTLP_ENDPOINT", "http://b:4318"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "1500"),
             ("OTEL_TRACES_EXPORTER", "none"),
-            ("OTEL_METRICS_EXPORTER", "otlp"),
+            ("OTEL_METRICS_EXPORTER", "prometheus, otlp"),
             ("OTEL_SERVICE_NAME", ""),
             ("PATH", "/bin"),
         ];
@@ -80,6 +80,15 @@ mod tests {
         assert_eq!(last("GPUVITALS_OTLP_METRICS"), Some("true"));
         assert_eq!(last("GPUVITALS_OTLP_SERVICE_NAME"), None);
         assert_eq!(last("PATH"), Some("/bin"));
+    }
+
+    #[test]
+    fn a_signal_that_is_to_go_another_way_does_not_go_this_way() {
+        for exporter in ["none", "prometheus", "console,zipkin"] {
+            let theirs = [("OTEL_METRICS_EXPORTER".to_owned(), exporter.to_owned())];
+            let ours: Vec<_> = environment(theirs.into_iter()).collect();
+            assert_eq!(ours[0], ("GPUVITALS_OTLP_METRICS".to_owned(), "false".to_owned()), "{exporter}");
+        }
     }
 
     #[test]

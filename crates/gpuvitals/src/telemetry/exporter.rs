@@ -17,10 +17,10 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 
 use super::convert::{Names, Times, metrics};
 use super::figures::{self, Counts};
-use super::sender::{Sender, Trouble};
+use super::sender::{Partial, Sender, Trouble};
 use super::settings::Otlp;
-use super::spans::Waiting;
-use super::{SCOPE, text};
+use super::spans::{BATCH, SPANS_MAX, Waiting};
+use super::{LAST_PATIENCE, SCOPE, text};
 use crate::clock;
 use crate::failure::Failure;
 
@@ -28,6 +28,10 @@ use crate::failure::Failure;
 const SPANS_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a first failure; it doubles up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Longest pause that a receiver may ask for.
+const ASKED_MAX: Duration = Duration::from_mins(5);
+/// Batches of spans that are sent before it is the turn of the metrics: all that can wait.
+const TURN: usize = SPANS_MAX / BATCH + 1;
 
 /// What is exported, and by whom.
 #[derive(Debug)]
@@ -57,7 +61,8 @@ impl Exporter {
             started_ns: nanoseconds(clock::now_ns()),
             interval: settings.metrics.then_some(settings.interval),
             timeout: settings.timeout,
-            backoff: None,
+            traces: Lane::new("traces"),
+            metrics: Lane::new("metrics"),
             kept: None,
         };
         std::thread::Builder::new()
@@ -82,11 +87,11 @@ impl Exporter {
         figures::families(&self.counts, &self.spans)
     }
 
-    /// Lets the thread send what is left, for so long at most.
-    pub(super) fn finish(&self, patience: Duration) {
+    /// Lets the thread send what is left, for [`LAST_PATIENCE`] at most.
+    pub(super) fn finish(&self) {
         self.spans.stop();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(patience).is_err() {
+        if ended.recv_timeout(LAST_PATIENCE).is_err() {
             tracing::warn!(
                 spans = self.spans.len(),
                 "the receiver of OTLP does not answer; what was left is not sent"
@@ -95,10 +100,48 @@ impl Exporter {
     }
 }
 
-/// Why nothing is sent now.
-struct Backoff {
-    pause: Duration,
+/// How one signal goes. A receiver may take metrics and no traces, or be short of room for one of them.
+struct Lane {
+    what: &'static str,
+    /// The last pause, while what is sent is not taken.
+    pause: Option<Duration>,
     until_ns: i64,
+}
+
+impl Lane {
+    fn new(what: &'static str) -> Self {
+        Self { what, pause: None, until_ns: i64::MIN }
+    }
+
+    /// Whether nothing is to be sent now.
+    fn is_resting(&self) -> bool {
+        monotonic_ns() < self.until_ns
+    }
+
+    fn taken(&mut self) {
+        self.until_ns = i64::MIN;
+        if self.pause.take().is_some() {
+            tracing::info!(signal = self.what, "the receiver of OTLP takes what is sent again");
+        }
+    }
+
+    /// Nothing is sent for a while. It is said once.
+    fn not_taken(&mut self, why: &str, asked: Option<Duration>) {
+        let pause = match self.pause {
+            None => {
+                tracing::warn!(
+                    signal = self.what,
+                    reason = why,
+                    "the receiver of OTLP does not take what is sent; it is tried again"
+                );
+                BACKOFF.0
+            }
+            Some(pause) => (pause * 2).min(BACKOFF.1),
+        };
+        self.pause = Some(pause);
+        let rest = pause.max(asked.unwrap_or_default().min(ASKED_MAX));
+        self.until_ns = monotonic_ns() + signed(rest);
+    }
 }
 
 struct Worker {
@@ -112,7 +155,8 @@ struct Worker {
     /// None: no metrics are sent.
     interval: Option<Duration>,
     timeout: Duration,
-    backoff: Option<Backoff>,
+    traces: Lane,
+    metrics: Lane,
     /// Spans that the receiver did not take yet, and how many.
     kept: Option<(ExportTraceServiceRequest, u64)>,
 }
@@ -124,55 +168,69 @@ impl Worker {
         loop {
             let next = metrics_at.map_or(spans_at, |at| at.min(spans_at));
             let wait = Duration::from_nanos(nanoseconds(next - monotonic_ns()));
-            if self.spans.wait(wait, !self.is_away()) {
+            if self.spans.wait(wait, !self.traces.is_resting()) {
                 break;
             }
+            self.send_spans(i64::MAX);
             let now = monotonic_ns();
-            self.send_spans();
-            spans_at = now + signed(SPANS_INTERVAL);
+            spans_at =
+                if self.traces.is_resting() { self.traces.until_ns } else { now + signed(SPANS_INTERVAL) };
             if let (Some(at), Some(interval)) = (&mut metrics_at, self.interval)
                 && *at <= now
             {
-                *at = now + signed(interval);
-                self.send_metrics();
+                let may_be_taken_soon = self.send_metrics(self.timeout);
+                let regular = now + signed(interval);
+                *at = if may_be_taken_soon { regular.min(self.metrics.until_ns) } else { regular };
             }
         }
-        // Whoever stops has a bound of its own; one that is away now is asked once more.
-        self.backoff = None;
-        if self.interval.is_some() {
-            self.send_metrics();
-        }
-        self.send_spans();
-        let left = self.spans.len() as u64 + self.kept.as_ref().map_or(0, |(_, count)| *count);
-        if left > 0 {
-            tracing::warn!(spans = left, "spans were left that the receiver of OTLP did not take");
-        }
+        self.last();
         let _gone = end.send(());
     }
 
-    fn is_away(&self) -> bool {
-        self.backoff.as_ref().is_some_and(|backoff| monotonic_ns() < backoff.until_ns)
+    /// What is left. Whoever stops waits no longer than that; a receiver that is away now is asked once more.
+    fn last(&mut self) {
+        let until_ns = monotonic_ns() + signed(LAST_PATIENCE);
+        (self.traces.until_ns, self.metrics.until_ns) = (i64::MIN, i64::MIN);
+        if self.interval.is_some() {
+            self.send_metrics(self.timeout.min(LAST_PATIENCE / 2));
+        }
+        self.send_spans(until_ns);
+        let spans = self.spans.len();
+        if spans > 0 {
+            tracing::warn!(spans, "spans were left that the receiver of OTLP did not take");
+        }
     }
 
-    /// Sends what waits, batch by batch, unless the receiver is away.
-    fn send_spans(&mut self) {
-        while !self.is_away() {
+    /// Sends what waits, batch by batch, unless the receiver takes none now, and not beyond that time.
+    fn send_spans(&mut self, until_ns: i64) {
+        for _ in 0..TURN {
+            let left = Duration::from_nanos(nanoseconds(until_ns - monotonic_ns()));
+            if left.is_zero() || self.traces.is_resting() {
+                return;
+            }
             let Some((request, count)) = self.kept.take().or_else(|| self.batch()) else { return };
-            match self.sender.spans(&request, self.timeout) {
-                Ok(refused) => {
-                    self.counts.spans_sent.fetch_add(count.saturating_sub(refused), Ordering::Relaxed);
-                    self.counts.spans_refused.fetch_add(refused, Ordering::Relaxed);
-                    self.is_back();
+            let refused = match self.sender.send(&request, self.timeout.min(left)) {
+                Ok(partial) => {
+                    partial.tell("spans");
+                    self.counts
+                        .spans_sent
+                        .fetch_add(count.saturating_sub(partial.refused), Ordering::Relaxed);
+                    self.traces.taken();
+                    partial.refused
                 }
-                Err(Trouble::Away(why)) => {
+                Err(Trouble::Away(why, asked)) => {
                     self.kept = Some((request, count));
-                    self.went_away(&why);
+                    self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                    return self.traces.not_taken(&why, asked);
                 }
                 Err(Trouble::Refused(why)) => {
-                    self.counts.spans_refused.fetch_add(count, Ordering::Relaxed);
-                    self.went_away(&why);
+                    self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                    self.traces.not_taken(&why, None);
+                    count
                 }
-            }
+            };
+            self.counts.spans_refused.fetch_add(refused, Ordering::Relaxed);
+            self.spans.settle();
         }
     }
 
@@ -188,10 +246,10 @@ impl Worker {
         (count > 0).then_some((ExportTraceServiceRequest { resource_spans }, count))
     }
 
-    /// Sends all metrics as they stand, unless the receiver is away: the next time they say more.
-    fn send_metrics(&mut self) {
+    /// Sends all metrics as they stand. Whether they were not taken and may be before the next time: as they stand then.
+    fn send_metrics(&mut self, patience: Duration) -> bool {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(figures) = figures.filter(|_| !self.is_away()) else { return };
+        let Some(figures) = figures.filter(|_| !self.metrics.is_resting()) else { return false };
         let shown = figures.text();
         let times = Times { start_ns: self.started_ns, now_ns: nanoseconds(clock::now_ns()) };
         let metrics = metrics(&text::families(&shown), &self.names, times);
@@ -201,38 +259,35 @@ impl Worker {
             scope_metrics,
             ..ResourceMetrics::default()
         }];
-        match self.sender.metrics(&ExportMetricsServiceRequest { resource_metrics }, self.timeout) {
-            Ok(refused) => {
-                self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
-                if refused > 0 {
-                    tracing::debug!(refused, "the receiver of OTLP refused some of the metrics");
+        let (why, asked, is_away) =
+            match self.sender.send(&ExportMetricsServiceRequest { resource_metrics }, patience) {
+                Ok(partial) => {
+                    partial.tell("data points");
+                    self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
+                    self.counts.points_refused.fetch_add(partial.refused, Ordering::Relaxed);
+                    self.metrics.taken();
+                    return false;
                 }
-                self.is_back();
-            }
-            Err(Trouble::Away(why) | Trouble::Refused(why)) => self.went_away(&why),
-        }
-    }
-
-    fn is_back(&mut self) {
-        if self.backoff.take().is_some() {
-            tracing::info!("the receiver of OTLP takes what is sent again");
-        }
-    }
-
-    /// Nothing is sent for a while. It is said once.
-    fn went_away(&mut self, why: &str) {
+                Err(Trouble::Away(why, asked)) => (why, asked, true),
+                Err(Trouble::Refused(why)) => (why, None, false),
+            };
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
-        let pause = match &self.backoff {
-            None => {
-                tracing::warn!(
-                    reason = why,
-                    "the receiver of OTLP does not take what is sent; it is tried again"
-                );
-                BACKOFF.0
-            }
-            Some(backoff) => (backoff.pause * 2).min(BACKOFF.1),
-        };
-        self.backoff = Some(Backoff { pause, until_ns: monotonic_ns() + signed(pause) });
+        self.metrics.not_taken(&why, asked);
+        is_away
+    }
+}
+
+impl Partial {
+    /// What a receiver took and still finds fault with; in the log of who looks for it, since it comes with every sending.
+    fn tell(&self, what: &str) {
+        if *self != Self::default() {
+            tracing::debug!(
+                refused = self.refused,
+                what,
+                reason = self.words,
+                "the receiver of OTLP took not all"
+            );
+        }
     }
 }
 

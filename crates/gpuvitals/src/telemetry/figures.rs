@@ -15,6 +15,8 @@ pub(super) struct Counts {
     pub(super) spans_refused: AtomicU64,
     /// Times that all metrics were taken.
     pub(super) metrics_sent: AtomicU64,
+    /// Data points that it refused of metrics it took.
+    pub(super) points_refused: AtomicU64,
     /// Requests that failed, of spans or of metrics.
     pub(super) failures: AtomicU64,
 }
@@ -52,6 +54,11 @@ pub(super) fn families(counts: &Counts, waiting: &Waiting) -> Vec<Family> {
             "gpuvitals_otlp_metrics_sent_total",
             "Times that the receiver of OTLP took all metrics.",
             read(&counts.metrics_sent),
+        ),
+        one(
+            "gpuvitals_otlp_points_refused_total",
+            "Data points of metrics that the receiver of OTLP refused.",
+            read(&counts.points_refused),
         ),
         one("gpuvitals_otlp_failures_total", "Requests by OTLP that failed.", read(&counts.failures)),
     ]

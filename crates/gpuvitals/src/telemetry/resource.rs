@@ -40,7 +40,7 @@ pub(super) fn of(settings: &Otlp, service: &str, host: &str) -> Resource {
     Resource { attributes, ..Resource::default() }
 }
 
-/// `key=value,key=value`, values percent-encoded.
+/// `key=value,key=value`, both percent-encoded.
 ///
 /// # Errors
 /// The first entry that is none.
@@ -53,7 +53,7 @@ pub(super) fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
             if key.is_empty() {
                 return Err(entry.to_owned());
             }
-            Ok((key.to_owned(), decoded(value.trim())))
+            Ok((decoded(key), decoded(value.trim())))
         })
         .collect()
 }
@@ -64,7 +64,9 @@ pub(super) fn decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
         let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let byte = hex.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        // A sign would be read as part of a number.
+        let hex = hex.filter(|hex| *first == b'%' && hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
     }
@@ -83,9 +85,9 @@ mod tests {
 
     #[test]
     fn attributes_are_pairs_and_percent_encoding_is_taken_off() {
-        let pairs = attributes("team=gpu, deployment.environment=a%2Cb%zz,").unwrap();
+        let pairs = attributes("team=gpu, deployment.environment=a%2Cb%zz,a%3Db=5%+1%").unwrap();
         let pairs: Vec<(&str, &str)> = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        assert_eq!(pairs, [("team", "gpu"), ("deployment.environment", "a,b%zz")]);
+        assert_eq!(pairs, [("team", "gpu"), ("deployment.environment", "a,b%zz"), ("a=b", "5%+1%")]);
         assert_eq!(attributes("team").unwrap_err(), "team");
         assert_eq!(attributes("=x").unwrap_err(), "=x");
     }

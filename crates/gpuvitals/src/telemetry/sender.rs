@@ -3,21 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use prost::Message;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
-use ureq::http::{HeaderName, HeaderValue};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::resource::decoded;
@@ -35,18 +34,56 @@ const ANSWER_MAX: u64 = 64 << 10;
 /// Why something was not taken.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It may be, later.
-    Away(String),
+    /// It may be, later: not before so long, where the receiver says when.
+    Away(String, Option<Duration>),
     /// It will never be.
     Refused(String),
 }
 
+/// What a receiver did not take of a request that it took.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Partial {
+    /// Spans, or data points.
+    pub(super) refused: u64,
+    /// Why, or a warning.
+    pub(super) words: String,
+}
+
+/// What is sent: where to, and what the answer says.
+pub(super) trait Signal: Message + Clone + 'static {
+    /// Behind the endpoint, by HTTP.
+    const PATH: &'static str;
+    /// The method of gRPC.
+    const METHOD: &'static str;
+    type Answer: Message + Default + 'static;
+
+    /// What was refused, and the receiver's words.
+    fn refused(answer: Self::Answer) -> Option<(i64, String)>;
+}
+
+impl Signal for ExportTraceServiceRequest {
+    const PATH: &'static str = "/v1/traces";
+    const METHOD: &'static str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+    type Answer = ExportTraceServiceResponse;
+
+    fn refused(answer: Self::Answer) -> Option<(i64, String)> {
+        answer.partial_success.map(|partial| (partial.rejected_spans, partial.error_message))
+    }
+}
+
+impl Signal for ExportMetricsServiceRequest {
+    const PATH: &'static str = "/v1/metrics";
+    const METHOD: &'static str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+    type Answer = ExportMetricsServiceResponse;
+
+    fn refused(answer: Self::Answer) -> Option<(i64, String)> {
+        answer.partial_success.map(|partial| (partial.rejected_data_points, partial.error_message))
+    }
+}
+
 /// Sends, one at a time. The thread that calls waits.
 #[derive(Debug)]
-pub(super) struct Sender {
-    way: Way,
-    timeout: Duration,
-}
+pub(super) struct Sender(Way);
 
 enum Way {
     Grpc { runtime: tokio::runtime::Runtime, channel: Channel, metadata: MetadataMap },
@@ -67,94 +104,75 @@ impl Sender {
     /// When headers or authorities cannot be read.
     pub(super) fn new(settings: &Otlp) -> Result<Self, Failure> {
         let headers = headers(settings)?;
-        let way = match settings.protocol {
-            Protocol::Grpc => grpc(settings, headers)?,
-            Protocol::Http => http(settings, headers)?,
-        };
-        Ok(Self { way, timeout: settings.timeout })
-    }
-
-    /// Sends spans, waiting so long at most. How many of them were refused.
-    ///
-    /// # Errors
-    /// When none was taken.
-    pub(super) fn spans(&self, request: &ExportTraceServiceRequest, wait: Duration) -> Result<u64, Trouble> {
-        let answer: ExportTraceServiceResponse = match &self.way {
-            Way::Grpc { runtime, channel, metadata } => {
-                let mut client = TraceServiceClient::new(channel.clone());
-                let request = self.request(request.clone(), metadata, wait);
-                runtime.block_on(in_time(wait, async { client.export(request).await }))?
-            }
-            Way::Http { agent, endpoint, headers } => {
-                self.post(agent, &format!("{endpoint}/v1/traces"), headers, request, wait)?
-            }
-        };
-        let refused = answer.partial_success.map_or(0, |partial| partial.rejected_spans);
-        Ok(u64::try_from(refused).unwrap_or(0))
-    }
-
-    /// Sends metrics, waiting so long at most. How many data points were refused.
-    ///
-    /// # Errors
-    /// When none was taken.
-    pub(super) fn metrics(
-        &self,
-        request: &ExportMetricsServiceRequest,
-        wait: Duration,
-    ) -> Result<u64, Trouble> {
-        let answer: ExportMetricsServiceResponse = match &self.way {
-            Way::Grpc { runtime, channel, metadata } => {
-                let mut client = MetricsServiceClient::new(channel.clone());
-                let request = self.request(request.clone(), metadata, wait);
-                runtime.block_on(in_time(wait, async { client.export(request).await }))?
-            }
-            Way::Http { agent, endpoint, headers } => {
-                self.post(agent, &format!("{endpoint}/v1/metrics"), headers, request, wait)?
-            }
-        };
-        let refused = answer.partial_success.map_or(0, |partial| partial.rejected_data_points);
-        Ok(u64::try_from(refused).unwrap_or(0))
-    }
-
-    fn request<T>(&self, message: T, metadata: &MetadataMap, wait: Duration) -> Request<T> {
-        let mut request = Request::new(message);
-        metadata.clone_into(request.metadata_mut());
-        request.set_timeout(wait.min(self.timeout));
-        request
-    }
-
-    fn post<A: Message + Default>(
-        &self,
-        agent: &ureq::Agent,
-        url: &str,
-        headers: &[(HeaderName, HeaderValue)],
-        message: &impl Message,
-        wait: Duration,
-    ) -> Result<A, Trouble> {
-        let request = agent.post(url).config().timeout_global(Some(wait.min(self.timeout))).build();
-        let request = request.header("content-type", "application/x-protobuf");
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
-        let away = |error: ureq::Error| Trouble::Away(error.to_string());
-        let mut response = request.send(message.encode_to_vec().as_slice()).map_err(away)?;
-        let status = response.status();
-        let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default();
-        match status.as_u16() {
-            // An answer that cannot be read says nothing of a refusal.
-            200..=299 => Ok(A::decode(body.as_slice()).unwrap_or_default()),
-            408 | 429 | 502..=504 => Err(Trouble::Away(status.to_string())),
-            _ => Err(Trouble::Refused(status.to_string())),
+        match settings.protocol {
+            Protocol::Grpc => grpc(settings, headers),
+            Protocol::Http => http(settings, headers),
         }
+        .map(Self)
+    }
+
+    /// Sends, waiting so long at most. What of it was refused.
+    ///
+    /// # Errors
+    /// When nothing was taken.
+    pub(super) fn send<S: Signal>(&self, message: &S, wait: Duration) -> Result<Partial, Trouble> {
+        let answer: S::Answer = match &self.0 {
+            Way::Grpc { runtime, channel, metadata } => {
+                let mut request = Request::new(message.clone());
+                metadata.clone_into(request.metadata_mut());
+                request.set_timeout(wait);
+                runtime.block_on(in_time(wait, call::<S>(channel.clone(), request)))?
+            }
+            Way::Http { agent, endpoint, headers } => {
+                post(agent, &format!("{endpoint}{}", S::PATH), headers, message, wait)?
+            }
+        };
+        let (refused, words) = S::refused(answer).unwrap_or_default();
+        let words = words.chars().take(ECHO_MAX).collect();
+        Ok(Partial { refused: u64::try_from(refused).unwrap_or(0), words })
     }
 }
 
-async fn in_time<A>(
+fn post<A: Message + Default>(
+    agent: &ureq::Agent,
+    url: &str,
+    headers: &[(HeaderName, HeaderValue)],
+    message: &impl Message,
     wait: Duration,
-    answer: impl Future<Output = Result<tonic::Response<A>, Status>>,
 ) -> Result<A, Trouble> {
+    let request = agent.post(url).config().timeout_global(Some(wait)).build();
+    let request = request.header("content-type", "application/x-protobuf");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+    let away = |error: ureq::Error| Trouble::Away(error.to_string(), None);
+    let mut response = request.send(message.encode_to_vec().as_slice()).map_err(away)?;
+    let status = response.status();
+    let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default();
+    match status.as_u16() {
+        // An answer that cannot be read says nothing of a refusal.
+        200..=299 => Ok(A::decode(body.as_slice()).unwrap_or_default()),
+        // These alone are to be tried again, says the specification.
+        429 | 502..=504 => Err(Trouble::Away(status.to_string(), retry_after(response.headers()))),
+        _ => Err(Trouble::Refused(status.to_string())),
+    }
+}
+
+/// Seconds of `Retry-After`; a date is not read.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get("retry-after")?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+async fn call<S: Signal>(channel: Channel, request: Request<S>) -> Result<S::Answer, Status> {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let codec = tonic_prost::ProstCodec::<S, S::Answer>::default();
+    let answer = client.unary(request, PathAndQuery::from_static(S::METHOD), codec).await?;
+    Ok(answer.into_inner())
+}
+
+async fn in_time<A>(wait: Duration, answer: impl Future<Output = Result<A, Status>>) -> Result<A, Trouble> {
     match tokio::time::timeout(wait, answer).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(trouble(&status)),
-        Err(_) => Err(Trouble::Away("no answer came in time".to_owned())),
+        Ok(answer) => answer.map_err(|status| trouble(&status)),
+        Err(_) => Err(Trouble::Away("no answer came in time".to_owned(), None)),
     }
 }
 
@@ -167,16 +185,59 @@ fn trouble(status: &Status) -> Trouble {
             format!("{}: {message}", code.description())
         }
     };
+    let after = retry_delay(status.details());
     match status.code() {
         Code::Cancelled
         | Code::DeadlineExceeded
         | Code::Aborted
         | Code::OutOfRange
         | Code::Unavailable
-        | Code::DataLoss
-        | Code::ResourceExhausted => Trouble::Away(words),
+        | Code::DataLoss => Trouble::Away(words, after),
+        // One that does not say when has no room for good.
+        Code::ResourceExhausted if after.is_some() => Trouble::Away(words, after),
         _ => Trouble::Refused(words),
     }
+}
+
+/// `google.rpc.Status`, as far as it is read.
+#[derive(Message)]
+struct Details {
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<Detail>,
+}
+
+/// `google.protobuf.Any`.
+#[derive(Message)]
+struct Detail {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<Delay>,
+}
+
+/// `google.protobuf.Duration`.
+#[derive(Message)]
+struct Delay {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+/// When a receiver wants to be tried again; none where it does not say.
+fn retry_delay(details: &[u8]) -> Option<Duration> {
+    let details = Details::decode(details).ok()?.details;
+    let info = details.iter().find(|detail| detail.type_url.ends_with("/google.rpc.RetryInfo"))?;
+    let delay = RetryInfo::decode(info.value.as_slice()).ok()?.retry_delay.unwrap_or_default();
+    let (seconds, nanos) = (u64::try_from(delay.seconds).ok()?, u32::try_from(delay.nanos).ok()?);
+    Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanos.into()))
 }
 
 fn grpc(settings: &Otlp, headers: Vec<(String, String)>) -> Result<Way, Failure> {
@@ -203,7 +264,10 @@ fn grpc(settings: &Otlp, headers: Vec<(String, String)>) -> Result<Way, Failure>
     } else {
         endpoint
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // With a thread of its own: between two sendings somebody must answer pings, and hear that the connection has ended.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("otlp-grpc")
         .enable_all()
         .build()
         .map_err(|e| Failure::io("cannot start the runtime of the exporter", e))?;
@@ -272,4 +336,35 @@ fn headers(settings: &Otlp) -> Result<Vec<(String, String)>, Failure> {
         headers.push((name, decoded(value.trim())));
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::codegen::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_receiver_without_room_is_tried_again_where_it_says_when() {
+        let delay = RetryInfo { retry_delay: Some(Delay { seconds: 7, nanos: 500_000_000 }) };
+        let type_url = "type.googleapis.com/google.rpc.RetryInfo".to_owned();
+        let details = Details { details: vec![Detail { type_url, value: delay.encode_to_vec() }] };
+        let details = Bytes::from(details.encode_to_vec());
+        let after = Some(Duration::from_millis(7_500));
+        for (code, details, expected) in [
+            (Code::ResourceExhausted, details.clone(), Some(after)),
+            (Code::ResourceExhausted, Bytes::new(), None),
+            (Code::Unavailable, details.clone(), Some(after)),
+            (Code::Unavailable, Bytes::new(), Some(None)),
+            (Code::Unavailable, Bytes::from_static(b"none"), Some(None)),
+            (Code::InvalidArgument, details, None),
+            (Code::Internal, Bytes::new(), None),
+        ] {
+            let came = match trouble(&Status::with_details(code, "words", details)) {
+                Trouble::Away(_, after) => Some(after),
+                Trouble::Refused(_) => None,
+            };
+            assert_eq!(came, expected, "{code:?}");
+        }
+    }
 }

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use opentelemetry::Context;
+use opentelemetry::{Context, Value};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 
 /// Spans that wait at most, as in OpenTelemetry's own processors; at some 500 bytes each about 1 MB.
-const SPANS_MAX: usize = 2048;
+pub(super) const SPANS_MAX: usize = 2048;
+/// Longest name or text of a span, bytes: a path that somebody asks for may have some 64 KiB.
+const TEXT_MAX: usize = 256;
 /// Spans that go together; as many wake the exporter before its time.
 pub(super) const BATCH: usize = 512;
 
@@ -26,13 +28,15 @@ pub(super) struct Waiting {
 #[derive(Debug, Default)]
 struct Inner {
     spans: VecDeque<SpanData>,
+    /// That were taken to be sent, and may have to be sent again.
+    under_way: usize,
     is_stopped: bool,
 }
 
 impl Waiting {
     fn add(&self, span: SpanData) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.spans.len() >= SPANS_MAX || inner.is_stopped {
+        if inner.spans.len() + inner.under_way >= SPANS_MAX || inner.is_stopped {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -50,16 +54,23 @@ impl Waiting {
         waited.unwrap_or_else(PoisonError::into_inner).0.is_stopped
     }
 
-    /// The oldest, a batch at most.
+    /// The oldest, a batch at most. They are still counted, and have their room, until they are settled.
     pub(super) fn take(&self) -> Vec<SpanData> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let count = inner.spans.len().min(BATCH);
+        inner.under_way += count;
         inner.spans.drain(..count).collect()
     }
 
-    /// How many there are.
+    /// What was taken is sent, or given up.
+    pub(super) fn settle(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).under_way = 0;
+    }
+
+    /// How many there are, those under way among them.
     pub(super) fn len(&self) -> usize {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).spans.len()
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.spans.len() + inner.under_way
     }
 
     /// No more are taken in.
@@ -80,11 +91,27 @@ impl Processor {
     }
 }
 
+/// Cuts what others may make as long as they like.
+fn shorten(span: &mut SpanData) {
+    let cut = |text: &str| text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default().to_owned();
+    if span.name.len() > TEXT_MAX {
+        span.name = cut(&span.name).into();
+    }
+    for attribute in &mut span.attributes {
+        if let Value::String(text) = &attribute.value
+            && text.as_str().len() > TEXT_MAX
+        {
+            attribute.value = Value::String(cut(text.as_str()).into());
+        }
+    }
+}
+
 impl SpanProcessor for Processor {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
-    fn on_end(&self, span: SpanData) {
+    fn on_end(&self, mut span: SpanData) {
         if span.span_context.is_sampled() {
+            shorten(&mut span);
             self.0.add(span);
         }
     }

@@ -7,6 +7,8 @@
     reason = "a test fails by panicking; what is compared went through no arithmetic"
 )]
 
+#[path = "../common/authority.rs"]
+mod authority;
 mod process;
 mod receiver;
 
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
+use authority::Authority;
 use process::{Service, agent, get, gpuvitals, value};
 use receiver::{Received, Receiver, attribute, points, span_names};
 
@@ -58,7 +61,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn a_brokers_metrics_are_those_of_its_page_and_its_spans_follow_the_publishers_trace() {
     let receiver = Receiver::start();
-    let mut environment = sending(&receiver.http);
+    let mut environment = sending(&receiver.url);
     environment.push(("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret,x-tenant=a"));
     environment.push(("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test"));
     let (mut broker, http) = broker(&environment);
@@ -113,7 +116,7 @@ fn fixture(path: &str) -> PathBuf {
 #[test]
 fn an_agents_gpus_go_out_by_grpc_under_the_names_of_the_conventions() {
     let receiver = Receiver::start();
-    let mut environment = sending(&receiver.grpc);
+    let mut environment = sending(&receiver.url);
     environment.push(("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"));
     environment.push(("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret"));
     let sysfs = fixture("amd/sysfs/vega56");
@@ -148,7 +151,7 @@ fn an_agents_gpus_go_out_by_grpc_under_the_names_of_the_conventions() {
 fn a_batch_is_followed_from_its_receipt_to_its_acknowledgement_and_a_request_to_its_query() {
     let receiver = Receiver::start();
     let folder = tempfile::tempdir().unwrap();
-    let mut environment = sending(&receiver.http);
+    let mut environment = sending(&receiver.url);
     environment.extend([("GPUVITALS_BROKER_PORT", "0"), ("GPUVITALS_BROKER_GRPC_PORT", "0")]);
     let data = folder.path().to_str().unwrap();
     let arguments =
@@ -185,12 +188,12 @@ fn a_batch_is_followed_from_its_receipt_to_its_acknowledgement_and_a_request_to_
 #[test]
 fn a_publishers_trace_goes_over_http_into_the_broker() {
     let receiver = Receiver::start();
-    let (mut broker, http) = broker(&sending(&receiver.http));
+    let (mut broker, http) = broker(&sending(&receiver.url));
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("data.csv");
     std::fs::write(&csv, "timestamp,gpu_id,power_draw\n2026-01-01T00:00:00Z,0,100\n").unwrap();
     let mut stream = Service::start(
-        &sending(&receiver.http),
+        &sending(&receiver.url),
         &["stream", "--csv", csv.to_str().unwrap(), "--once", "--mq-url", &http, "--metrics-port", "0"],
     );
     stream.says("sent 1 rows");
@@ -231,6 +234,102 @@ fn nothing_waits_for_a_receiver_that_is_away_or_hangs() {
 }
 
 #[test]
+fn over_tls_the_authority_of_the_settings_is_believed_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let ca = authority.file(folder.path().join("ca.pem"));
+    let other = stranger.file(folder.path().join("other.pem"));
+    let receiver = Receiver::behind_tls(&authority.sign("127.0.0.1", folder.path()));
+    for protocol in ["http/protobuf", "grpc"] {
+        let start = |ca: &Path| {
+            let mut environment = sending(&receiver.url);
+            environment.push(("OTEL_EXPORTER_OTLP_PROTOCOL", protocol));
+            environment.push(("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap()));
+            environment.push(("OTEL_SERVICE_NAME", protocol));
+            broker(&environment)
+        };
+        let (mut broker, _) = start(&ca);
+        receiver.until(protocol, |received| {
+            let resource = received.resource.as_ref().map(|resource| resource.attributes.as_slice());
+            resource.and_then(|attributes| attribute(attributes, "service.name")) == Some(protocol)
+        });
+        assert_eq!(broker.terminate(), Some(0));
+        let (mut broker, _) = start(&other);
+        broker.says("the receiver of OTLP does not take what is sent");
+        assert_eq!(broker.terminate(), Some(0));
+    }
+}
+
+#[test]
+fn a_receiver_without_traces_gets_the_metrics() {
+    let receiver = Receiver::start();
+    receiver.refuse("/v1/traces", 404, None, 1_000);
+    let (mut broker, http) = broker(&sending(&receiver.url));
+    broker.says("queue: grpc");
+    // A span waits whenever the metrics are due.
+    for round in 1..=20 {
+        publish(&http);
+        let name = "gpuvitals_queue_published_messages_total";
+        receiver.until("a new count", |received| figure(received, name) == Some(f64::from(round)));
+    }
+    assert_eq!(broker.terminate(), Some(0));
+    assert!(receiver.until("a try", |received| !received.requests.is_empty()).spans.is_empty());
+}
+
+#[test]
+fn what_was_not_taken_comes_again_when_the_receiver_wants_it() {
+    let receiver = Receiver::start();
+    receiver.refuse("/v1/metrics", 503, None, 1);
+    receiver.refuse("/v1/traces", 429, Some(4), 1);
+    let mut environment = sending(&receiver.url);
+    environment[1].1 = "5000";
+    let (mut broker, http) = broker(&environment);
+    publish(&http);
+    let received =
+        receiver.until("spans", |received| !received.spans.is_empty() && received.metrics.len() > 1);
+    let between = |path: &str| {
+        let times: Vec<_> =
+            received.requests.iter().filter(|(to, _)| *to == path).map(|(_, at)| *at).collect();
+        times[1] - times[0]
+    };
+    assert!(between("/v1/metrics") < Duration::from_millis(4_500), "not one interval later");
+    assert!(between("/v1/traces") >= Duration::from_secs(4), "it asked for so much");
+    assert!(span_names(&received).contains(&"publish t"), "nothing is lost");
+    assert_eq!(broker.terminate(), Some(0));
+}
+
+#[test]
+fn scrapes_and_the_collectors_requests_are_part_of_the_trace_they_name() {
+    let receiver = Receiver::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (sysfs, data) = (fixture("amd/sysfs/vega56"), folder.path().to_str().unwrap().to_owned());
+    let long = "x".repeat(2_000);
+    let nobody = "grpc://127.0.0.1:1";
+    let scraped = ["agent", "--port", "0", "--driver", "amd-sysfs", "--sysfs", sysfs.to_str().unwrap()];
+    let collector = ["collect", "--api-port", "0", "--mq-url", nobody, "--data-dir", &data];
+    for (arguments, beginning, path, name) in [
+        (&scraped, "metrics: ", "", "GET /metrics"),
+        (&collector, "collector API: ", "stats", "GET /stats"),
+        (&collector, "collector API: ", &long, "GET"),
+    ] {
+        let mut service = Service::start(&sending(&receiver.url), arguments);
+        let url = service.says(beginning) + path;
+        let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+        let status = agent().get(&url).header("traceparent", parent).call().unwrap().status().as_u16();
+        assert_eq!(service.terminate(), Some(0));
+        let received = receiver.until(name, |received| span_names(received).contains(&name));
+        let request = span(&received, name);
+        assert_eq!(
+            (hex(&request.trace_id), hex(&request.parent_span_id)),
+            (TRACE.into(), "b7ad6b7169203331".into())
+        );
+        let asked = attribute(&request.attributes, "url.path").unwrap();
+        assert!(asked.starts_with('/') && asked.len() <= 256, "{asked}");
+        assert_eq!(status, if name == "GET" { 404 } else { 200 });
+    }
+}
+
+#[test]
 fn spans_beyond_the_bound_are_dropped_and_counted() {
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", hanging.local_addr().unwrap());
@@ -248,14 +347,14 @@ fn spans_beyond_the_bound_are_dropped_and_counted() {
 fn nothing_is_sent_unless_asked_for() {
     let receiver = Receiver::start();
     for (name, text) in [("OTEL_SDK_DISABLED", "true"), ("GPUVITALS_OTLP_ENDPOINT", "")] {
-        let mut environment = sending(&receiver.http);
+        let mut environment = sending(&receiver.url);
         environment.push((name, text));
         let (mut broker, http) = broker(&environment);
         publish(&http);
         assert!(!get(&format!("{http}/metrics")).contains("otlp"), "{name}");
         assert_eq!(broker.terminate(), Some(0));
     }
-    let mut environment = sending(&receiver.http);
+    let mut environment = sending(&receiver.url);
     environment
         .extend([("OTEL_TRACES_SAMPLER", "always_off"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=q")]);
     let (mut broker, http) = broker(&environment);

@@ -1,8 +1,8 @@
-//! A receiver of OTLP as there are many: HTTP and gRPC, each on a free port.
+//! A receiver of OTLP as there are many: HTTP and gRPC on a free port.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -26,8 +26,12 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point}
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
+use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Request, Response, Status};
+
+use crate::authority::Pair;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -40,45 +44,73 @@ pub(crate) struct Received {
     pub(crate) resource: Option<Resource>,
     /// `authorization` of every request.
     pub(crate) authorizations: Vec<String>,
+    /// Paths of requests by HTTP and when they came, those that were refused among them.
+    pub(crate) requests: Vec<(&'static str, Instant)>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     received: Mutex<Received>,
+    refusals: Mutex<Vec<Refusal>>,
     came: Condvar,
+}
+
+#[derive(Debug, Clone)]
+struct Refusal {
+    path: &'static str,
+    status: StatusCode,
+    retry_after: Option<u32>,
 }
 
 /// The receiver; it ends with the test.
 pub(crate) struct Receiver {
     shared: Arc<Shared>,
-    /// `http://127.0.0.1:1234`.
-    pub(crate) http: String,
-    /// The same for gRPC.
-    pub(crate) grpc: String,
+    /// `http://127.0.0.1:1234`, for both ways.
+    pub(crate) url: String,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Receiver {
     pub(crate) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// One that shows a certificate and speaks nothing in the clear.
+    pub(crate) fn behind_tls(pair: &Pair) -> Self {
+        let read = |path| std::fs::read(path).unwrap();
+        let identity = Identity::from_pem(read(&pair.cert), read(&pair.key));
+        Self::start_with(Some(ServerTlsConfig::new().identity(identity)))
+    }
+
+    fn start_with(tls: Option<ServerTlsConfig>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let shared = Arc::new(Shared::default());
-        let (http, grpc) = runtime.block_on(async {
-            let http = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let grpc = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let urls = [&http, &grpc].map(|one| format!("http://{}", one.local_addr().unwrap()));
-            let app = axum::Router::new()
-                .route("/v1/traces", post(traces_by_http))
-                .route("/v1/metrics", post(metrics_by_http))
-                .with_state(Arc::clone(&shared));
-            tokio::spawn(async move { axum::serve(http, app).await });
-            let server = tonic::transport::Server::builder()
-                .add_service(TraceServiceServer::new(ByGrpc(Arc::clone(&shared))))
-                .add_service(MetricsServiceServer::new(ByGrpc(Arc::clone(&shared))));
-            tokio::spawn(server.serve_with_incoming(TcpIncoming::from(grpc)));
-            urls.into()
+        let app = axum::Router::new()
+            .route("/v1/traces", post(traces_by_http))
+            .route("/v1/metrics", post(metrics_by_http))
+            .with_state(Arc::clone(&shared));
+        let routes = Routes::from(app)
+            .add_service(TraceServiceServer::new(ByGrpc(Arc::clone(&shared))))
+            .add_service(MetricsServiceServer::new(ByGrpc(Arc::clone(&shared))));
+        let url = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+            let mut server = tonic::transport::Server::builder().accept_http1(true);
+            if let Some(tls) = tls {
+                server = server.tls_config(tls).unwrap();
+            }
+            tokio::spawn(server.add_routes(routes).serve_with_incoming(TcpIncoming::from(listener)));
+            url
         });
-        Self { shared, http, grpc, _runtime: runtime }
+        Self { shared, url, _runtime: runtime }
+    }
+
+    /// Answers the next requests of a path by HTTP with a status, so many times.
+    pub(crate) fn refuse(&self, path: &'static str, status: u16, retry_after: Option<u32>, times: usize) {
+        let refusal = Refusal { path, status: StatusCode::from_u16(status).unwrap(), retry_after };
+        self.shared.refusals.lock().unwrap().extend(std::iter::repeat_n(refusal, times));
     }
 
     /// What came, once it is so.
@@ -125,27 +157,38 @@ impl Shared {
     }
 }
 
-type HttpAnswer = Result<Vec<u8>, StatusCode>;
+type HttpAnswer = Result<Vec<u8>, (StatusCode, HeaderMap)>;
 
-fn by_http(shared: &Shared, headers: &HeaderMap) -> Result<(), StatusCode> {
+/// Notes a request, and reads it unless it is to be refused.
+fn by_http<M: Message + Default>(
+    shared: &Shared,
+    path: &'static str,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<M, (StatusCode, HeaderMap)> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
     shared.authorized(text("authorization"));
-    if text("content-type") == Some("application/x-protobuf") {
-        Ok(())
-    } else {
-        Err(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+    shared.received.lock().unwrap().requests.push((path, Instant::now()));
+    shared.came.notify_all();
+    let mut refusals = shared.refusals.lock().unwrap();
+    if let Some(at) = refusals.iter().position(|refusal| refusal.path == path) {
+        let refusal = refusals.remove(at);
+        let after = refusal.retry_after.map(|after| ("retry-after".parse().unwrap(), after.into()));
+        return Err((refusal.status, after.into_iter().collect()));
     }
+    if text("content-type") != Some("application/x-protobuf") {
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, HeaderMap::new()));
+    }
+    M::decode(body).map_err(|_| (StatusCode::BAD_REQUEST, HeaderMap::new()))
 }
 
 async fn traces_by_http(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> HttpAnswer {
-    by_http(&shared, &headers)?;
-    shared.traces(Message::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?);
+    shared.traces(by_http(&shared, "/v1/traces", &headers, body)?);
     Ok(ExportTraceServiceResponse::default().encode_to_vec())
 }
 
 async fn metrics_by_http(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> HttpAnswer {
-    by_http(&shared, &headers)?;
-    shared.metrics(Message::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?);
+    shared.metrics(by_http(&shared, "/v1/metrics", &headers, body)?);
     Ok(ExportMetricsServiceResponse::default().encode_to_vec())
 }
 
