@@ -26,7 +26,8 @@
 //! at most [`MEMORY_MAX`]. Beyond the limit the oldest go, counted. One process has a directory.
 //!
 //! **How safe.** A kept frame is written, and synced within five seconds: it outlives the death of the process at once, and a
-//! power cut after that. What was neither taken nor kept when the process was killed is lost: the frames under way. How far the
+//! power cut after that. A log whose sync failed is opened anew, within five minutes at most; what its disk lost then is counted as
+//! unreadable, and what memory held leaves it when it is synced. What was neither taken nor kept when the process was killed is lost: the frames under way. How far the
 //! queue has taken what was kept is noted every 64 frames, so that a few of them are sent again after a kill.
 //!
 //! **Repeats.** Every frame carries its producer's stamp, on the disk too, and is sent again with the same one: the queue

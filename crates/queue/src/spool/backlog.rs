@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_log::{Appended, Durability, Log, Place};
+use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
 use tokio::time::{Instant, timeout_at};
 
 use super::sending::SPAN;
-use super::shelf::{Found, QUEUE_LEN_MAX, RECORD_OVERHEAD, Shelf};
+use super::shelf::{Found, News, Places, QUEUE_LEN_MAX, RECORD_OVERHEAD, Shelf};
 use super::suspects::{Refusal, Suspects, Taken};
 use super::{Amount, MEMORY_MAX, SpoolError, SpoolStats, record};
 use crate::frame::Frame;
@@ -72,6 +72,8 @@ pub(super) enum Body {
     /// Still in memory, on its way to the disk.
     Writing(Box<Frame>),
     Disk(Appended),
+    /// It was on the disk, which lost it when a sync failed.
+    Lost,
     None,
 }
 
@@ -79,6 +81,7 @@ pub(super) enum Body {
 pub(super) enum Stored {
     Frame(Frame),
     Record(Arc<Log>, Place),
+    Lost,
 }
 
 impl Backlog {
@@ -171,8 +174,13 @@ impl Backlog {
             Some(shelf) => {
                 let payload = record::encode(&frame);
                 let bytes = payload.len() as u64 + RECORD_OVERHEAD;
-                shelf.write(number, payload, Durability::Written);
-                (bytes, Body::Writing(Box::new(frame)))
+                let frame = Box::new(frame);
+                if shelf.is_open() {
+                    shelf.write(number, payload, Durability::Written);
+                    (bytes, Body::Writing(frame))
+                } else {
+                    (bytes, Body::Memory(frame))
+                }
             }
         };
         self.add(messages, bytes, body);
@@ -222,6 +230,7 @@ impl Backlog {
             let stored = match (&entry.body, log) {
                 (Body::Memory(frame) | Body::Writing(frame), _) => Stored::Frame((**frame).clone()),
                 (Body::Disk(at), Some(log)) => Stored::Record(log, at.place),
+                (Body::Lost, _) => Stored::Lost,
                 _ => continue,
             };
             entry.state = State::UnderWay;
@@ -365,16 +374,56 @@ impl Backlog {
         }
     }
 
+    /// Waits until the disk has something to say: a frame is there or cannot be, or its log was opened anew. None if nothing
+    /// is to come.
+    pub(super) async fn news(&mut self) -> Option<()> {
+        match self.shelf.as_mut()?.news().await? {
+            News::Written(number, result) => self.note_written(number, result),
+            News::Reopened(places) => self.find_again(&places),
+        }
+        Some(())
+    }
+
     /// Waits until a frame is on the disk, or cannot be. None if none is on its way there.
     pub(super) async fn written(&mut self) -> Option<()> {
         let (number, result) = self.shelf.as_mut()?.written().await?;
+        self.note_written(number, result);
+        Some(())
+    }
+
+    /// What was on the disk is where its log has it now, or lost; what is in memory goes there.
+    fn find_again(&mut self, places: &Places) {
+        let place = |at: Appended| places.get(&at.sequence).map(|place| Appended { place: *place, ..at });
+        let mut in_memory = 0;
+        for (_, suspect) in self.suspects.iter_mut() {
+            suspect.is_moving = false;
+            if let Body::Disk(at) = suspect.entry.body {
+                suspect.entry.body = place(at).map_or_else(
+                    || {
+                        in_memory += suspect.entry.bytes;
+                        Body::Memory(Box::new(suspect.frame.clone()))
+                    },
+                    Body::Disk,
+                );
+            }
+        }
+        self.memory_bytes += in_memory;
+        for entry in &mut self.entries {
+            if let Body::Disk(at) = entry.body {
+                entry.body = place(at).map_or(Body::Lost, Body::Disk);
+            }
+        }
+        self.write_left();
+    }
+
+    fn note_written(&mut self, number: u64, result: Result<Appended, LogError>) {
         let Some(entry) = self.entry(number).filter(|entry| entry.state != State::Gone) else {
             // It was sent from memory meanwhile, and only now there is something to note.
             if let Some(shelf) = &mut self.shelf {
                 shelf.settle(0);
             }
             self.pop_gone();
-            return Some(());
+            return;
         };
         let bytes = entry.bytes;
         let is_written = result.is_ok();
@@ -397,7 +446,6 @@ impl Backlog {
         if self.is_left && is_written {
             self.write_left();
         }
-        Some(())
     }
 
     /// Writes the oldest of what the disk did not take before: it works again.
@@ -407,13 +455,14 @@ impl Backlog {
         self.is_left = numbers.into_iter().any(|number| self.write_again(number).is_some());
     }
 
-    /// Writes a frame that the disk did not take before, if it is one and the disk can have it. Gives its bytes.
+    /// Writes a frame that the disk did not take before, if it is one and the disk can have it. Gives its bytes. It stays in
+    /// memory until it is synced: the disk has failed once.
     fn write_again(&mut self, number: u64) -> Option<u64> {
         let mut shelf = self.shelf.take()?;
-        let entry = self.entry(number).filter(|entry| shelf.fits(entry.bytes));
+        let entry = self.entry(number).filter(|entry| shelf.is_open() && shelf.fits(entry.bytes));
         let written = entry.and_then(|entry| {
             let Body::Memory(frame) = &entry.body else { return None };
-            shelf.write(number, record::encode(frame), Durability::Written);
+            shelf.write(number, record::encode(frame), Durability::Synced);
             entry.body = Body::Writing(frame.clone());
             Some(entry.bytes)
         });
@@ -431,7 +480,7 @@ impl Backlog {
     /// Notes how far everything is settled.
     fn note(&mut self) {
         let oldest = Self::first_on_disk(self.entries.iter().chain(self.suspects.entries()));
-        if let Some(shelf) = &mut self.shelf {
+        if let Some(shelf) = self.shelf.as_mut().filter(|shelf| shelf.is_open()) {
             shelf.note(oldest);
         }
     }
@@ -449,7 +498,7 @@ impl Backlog {
     /// Writes suspects anew that lie before all others: what is settled behind them can neither be noted nor freed as long as
     /// they do. Synced, since their old place may go then.
     fn move_suspects(&mut self) {
-        let Some(shelf) = &mut self.shelf else { return };
+        let Some(shelf) = self.shelf.as_mut().filter(|shelf| shelf.is_open()) else { return };
         let others = Self::first_on_disk(self.entries.iter()).unwrap_or(u64::MAX);
         for (number, suspect) in self.suspects.iter_mut() {
             if suspect.rests_at().is_some_and(|at| at < others) {
@@ -462,6 +511,12 @@ impl Backlog {
     /// Brings to the disk what can be within so long, and counts the rest as dropped.
     pub(super) async fn close(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
+        if let Some(shelf) = &mut self.shelf {
+            shelf.hurry();
+        }
+        while self.shelf.as_ref().is_some_and(|shelf| !shelf.is_open())
+            && let Ok(Some(())) = timeout_at(deadline, self.news()).await
+        {}
         self.move_suspects();
         // What a disk that hangs has not taken by then counts as dropped, though it may lie there one day.
         let _late = timeout_at(deadline, self.write_rest()).await;

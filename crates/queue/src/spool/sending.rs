@@ -180,7 +180,7 @@ impl<P: Producer + 'static> Sending<P> {
         };
         tokio::select! {
             Some(outcome) = self.under_way.next() => self.settle(outcome),
-            Some(()) = self.backlog.written() => {}
+            Some(()) = self.backlog.news() => {}
             () = until(try_at) => {}
             () = until(self.sync_at) => {
                 self.sync_at = None;
@@ -401,6 +401,7 @@ impl<P: Producer + 'static> Sending<P> {
 async fn read(stored: Stored) -> Result<Frame, String> {
     match stored {
         Stored::Frame(frame) => Ok(frame),
+        Stored::Lost => Err("the disk lost it when a sync failed".to_owned()),
         Stored::Record(log, place) => {
             let read = tokio::task::spawn_blocking(move || log.read(place)).await.map_err(|e| causes(&e))?;
             let record = read.map_err(|e| causes(&e))?;

@@ -1,24 +1,32 @@
 //! What is kept on the disk: a log in a directory.
 //!
 //! It has two kinds of records: a frame, and the note that all before a sequence number is settled.
+//!
+//! A failed sync poisons a log: nobody knows what of it is on the disk. It is closed then and opened anew, ever more rarely
+//! as long as that fails, and what it holds after that is what counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use gpuvitals_core::causes;
-use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError, Recovery};
+use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError, Place, Recovery};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{LIMIT_MIN, SpoolError, record};
 use crate::frame::Frame;
+use crate::link::Backoff;
 
+/// Between two tries to open a poisoned log anew.
+const REOPENS: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_mins(5) };
 /// Settled frames after which that is noted.
 const NOTE_EVERY: u32 = 64;
 /// Segments of a spool at its limit, if that is not more than as many of the largest.
@@ -40,6 +48,8 @@ const KIND_SETTLED: u8 = 2;
 /// A log and what is known of it.
 pub(super) struct Shelf {
     log: Arc<Log>,
+    opener: Opener,
+    reopening: Reopening,
     /// In the order of their sequences: what still is here comes after all that came out.
     writing: FuturesOrdered<BoxFuture<'static, (u64, Result<Appended, LogError>)>>,
     /// The last sequence that was given.
@@ -52,6 +62,30 @@ pub(super) struct Shelf {
     noted: u64,
     is_failing: bool,
     lock: Option<File>,
+}
+
+/// Opens the log of the directory; blocks.
+type Opener = Arc<dyn Fn() -> Result<(Log, Recovery), LogError> + Send + Sync>;
+
+/// Where the frames of a log stand, by their sequences.
+pub(super) type Places = HashMap<u64, Place>;
+
+/// How a poisoned log stands.
+enum Reopening {
+    /// It is not poisoned.
+    Not,
+    /// It was tried so often, and is again then.
+    At(u32, Instant),
+    /// It is being opened, as often tried before.
+    UnderWay(u32, JoinHandle<Result<(Log, u64, Places), LogError>>),
+}
+
+/// What a disk has to say.
+pub(super) enum News {
+    /// A frame is there, or cannot be.
+    Written(u64, Result<Appended, LogError>),
+    /// The log was opened anew, with these frames.
+    Reopened(Places),
 }
 
 /// A frame that an earlier process left.
@@ -84,7 +118,7 @@ impl Shelf {
     }
 
     pub(super) fn open(
-        disk: impl Disk,
+        disk: impl Disk + Clone,
         limit: u64,
         lock: Option<File>,
     ) -> Result<(Self, Vec<Found>), LogError> {
@@ -97,12 +131,15 @@ impl Shelf {
             queue_len_max: QUEUE_LEN_MAX,
             ..LogConfig::default()
         };
-        let (log, recovery) = Log::open(disk, config)?;
+        let opener: Opener = Arc::new(move || Log::open(disk.clone(), config.clone()));
+        let (log, recovery) = opener()?;
         for damage in &recovery.damage {
             tracing::error!(?damage, "a part of what was spooled is damaged and lost");
         }
         let shelf = Self {
             log: Arc::new(log),
+            opener,
+            reopening: Reopening::Not,
             writing: FuturesOrdered::new(),
             last: recovery.next_sequence.saturating_sub(1),
             segment_len,
@@ -130,6 +167,11 @@ impl Shelf {
         bytes + SEGMENT_OVERHEAD <= self.segment_len
     }
 
+    /// Whether the log takes anything: it is not to be opened anew.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.reopening, Reopening::Not)
+    }
+
     pub(super) fn is_writing(&self) -> bool {
         !self.writing.is_empty()
     }
@@ -148,11 +190,39 @@ impl Shelf {
     /// Waits until a frame is on the disk, or cannot be: which one. None if none is on its way there.
     pub(super) async fn written(&mut self) -> Option<(u64, Result<Appended, LogError>)> {
         let (number, result) = self.writing.next().await?;
-        self.tell(result.as_ref().err());
-        if let Ok(appended) = &result {
-            self.last = self.last.max(appended.sequence);
-        }
+        self.take_note(&result);
         Some((number, result))
+    }
+
+    /// The same, or until a poisoned log was opened anew. None if neither is to come.
+    pub(super) async fn news(&mut self) -> Option<News> {
+        if !self.writing.is_empty() || self.is_open() {
+            return self.written().await.map(|(number, result)| News::Written(number, result));
+        }
+        let (log, next_sequence, places) = self.reopening.opened(&self.log, &self.opener).await;
+        tracing::info!("the log of the spool was opened anew");
+        self.reopening = Reopening::Not;
+        self.log = Arc::new(log);
+        (self.last, self.noted) = (next_sequence.saturating_sub(1), 0);
+        Some(News::Reopened(places))
+    }
+
+    /// Tries a poisoned log at once.
+    pub(super) fn hurry(&mut self) {
+        if let Reopening::At(_, at) = &mut self.reopening {
+            *at = Instant::now();
+        }
+    }
+
+    fn take_note(&mut self, result: &Result<Appended, LogError>) {
+        self.tell(result.as_ref().err());
+        match result {
+            Ok(appended) => self.last = self.last.max(appended.sequence),
+            Err(LogError::Poisoned { .. }) if self.is_open() => {
+                self.reopening = Reopening::At(0, Instant::now() + REOPENS.after(1));
+            }
+            Err(_) => {}
+        }
     }
 
     /// Logs when writing begins to fail and when it works again.
@@ -220,6 +290,53 @@ impl Shelf {
             ),
         }
     }
+}
+
+impl Reopening {
+    /// Waits until the log was opened anew, and tries as often as it takes. What is under way goes on if nobody waits.
+    async fn opened(&mut self, log: &Arc<Log>, opener: &Opener) -> (Log, u64, Places) {
+        loop {
+            match self {
+                Self::Not => std::future::pending().await,
+                Self::At(tries, at) => {
+                    sleep_until(*at).await;
+                    let (log, opener) = (Arc::clone(log), Arc::clone(opener));
+                    let opening = tokio::task::spawn_blocking(move || {
+                        // It is poisoned, which is known.
+                        log.close().ok();
+                        let (log, recovery) = opener()?;
+                        let next_sequence = recovery.next_sequence;
+                        Ok((log, next_sequence, places(recovery)?))
+                    });
+                    *self = Self::UnderWay(*tries, opening);
+                }
+                Self::UnderWay(tries, opening) => {
+                    let tries = *tries + 1;
+                    let error = match opening.await {
+                        Ok(Ok(opened)) => return opened,
+                        Ok(Err(error)) => causes(&error),
+                        Err(error) => causes(&error),
+                    };
+                    if tries == 1 {
+                        tracing::error!(error, "the log of the spool cannot be opened anew");
+                    }
+                    *self = Self::At(tries, Instant::now() + REOPENS.after(tries + 1));
+                }
+            }
+        }
+    }
+}
+
+/// Where the frames of a log stand.
+fn places(recovery: Recovery) -> Result<Places, LogError> {
+    let mut places = Places::new();
+    for record in recovery {
+        let record = record?;
+        if record.kind == KIND_FRAME {
+            places.insert(record.sequence, record.place);
+        }
+    }
+    Ok(places)
 }
 
 /// What the log holds and no note says is settled. Those of one producer in the order of its numbers: that of the log is

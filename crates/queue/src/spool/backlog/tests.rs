@@ -23,6 +23,10 @@ fn read_all(backlog: &mut Backlog) -> Vec<u32> {
         let frame = match stored {
             Stored::Frame(frame) => frame,
             Stored::Record(log, place) => record::decode(log.read(place).unwrap().payload).unwrap(),
+            Stored::Lost => {
+                backlog.settle(number);
+                continue;
+            }
         };
         assert_eq!(backlog.settle(number), Some(frame.count));
         read.push(frame.count);
@@ -237,4 +241,74 @@ async fn what_a_failing_disk_left_in_memory_goes_there_as_soon_as_it_works_again
     backlog.shelf.as_ref().map(Shelf::log).unwrap().sync().unwrap();
     let mut next = on_disk(disk.crashed(1), LIMIT_MIN);
     assert_eq!(read_all(&mut next), (1..=51).filter(|number| *number != 20).collect::<Vec<_>>());
+}
+
+/// A backlog whose log a failed sync has poisoned; 1 to 50 were written before, 51 to 60 could not be.
+async fn poisoned(disk: &FaultDisk) -> Backlog {
+    let mut backlog = on_disk(disk.clone(), LIMIT_MIN);
+    let push = |backlog: &mut Backlog, number: u32| {
+        backlog.push(frame(number, 100).stamped("life", number.into()));
+    };
+    for number in 1..=50 {
+        push(&mut backlog, number);
+    }
+    while backlog.written().await.is_some() {}
+    assert_eq!(backlog.memory_bytes, 0);
+    disk.fail_all(Op::SyncData, Some(ErrorKind::Other));
+    backlog.shelf.as_ref().map(Shelf::log).unwrap().sync().unwrap_err();
+    for number in 51..=60 {
+        push(&mut backlog, number);
+        while backlog.written().await.is_some() {}
+    }
+    assert!(backlog.memory_bytes > 0);
+    backlog
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_a_failed_sync_poisoned_is_opened_anew_and_takes_what_memory_holds() {
+    let disk = FaultDisk::new();
+    let mut backlog = poisoned(&disk).await;
+    let still_fails = tokio::time::timeout(LONG, async { while backlog.news().await.is_some() {} }).await;
+    assert!(still_fails.is_err() && backlog.memory_bytes > 0);
+    disk.fail_all(Op::SyncData, None);
+    while backlog.memory_bytes > 0 {
+        backlog.news().await.unwrap();
+    }
+    backlog.push(frame(61, 100).stamped("life", 61));
+    while backlog.written().await.is_some() {}
+    backlog.shelf.as_ref().map(Shelf::log).unwrap().sync().unwrap();
+    let mut next = on_disk(disk.crashed(1), LIMIT_MIN);
+    for backlog in [&mut backlog, &mut next] {
+        assert_eq!(read_all(backlog), (1..=61).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn a_poisoned_log_is_opened_anew_at_the_end_too() {
+    for (works_again, limit, dropped) in [(true, LONG, 0), (false, Duration::from_millis(50), 10)] {
+        let disk = FaultDisk::new();
+        let mut backlog = poisoned(&disk).await;
+        if works_again {
+            disk.fail_all(Op::SyncData, None);
+        }
+        backlog.close(limit).await;
+        assert_eq!(backlog.dropped.frames, dropped);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_lost_with_a_failed_sync_is_known_to_be_lost_and_the_rest_is_not() {
+    for seed in 0..30 {
+        let disk = FaultDisk::new();
+        let mut backlog = poisoned(&disk).await;
+        disk.crash(seed);
+        disk.fail_all(Op::SyncData, None);
+        while backlog.memory_bytes > 0 {
+            backlog.news().await.unwrap();
+        }
+        let read = read_all(&mut backlog);
+        assert!(read.ends_with(&(51..=60).collect::<Vec<_>>()), "{seed}: {read:?}");
+        assert!(read.is_sorted() && read.iter().all(|number| (1..=60).contains(number)), "{seed}: {read:?}");
+        assert_eq!((backlog.kept.frames, backlog.bytes), (0, 0), "{seed}");
+    }
 }
