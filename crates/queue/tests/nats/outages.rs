@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpuvitals_queue::link::{Backoff, publish_until};
-use gpuvitals_queue::{Consumer, ConsumerOptions, Producer, PublishError};
+use gpuvitals_queue::nats::{NatsConsumer, NatsProducer};
+use gpuvitals_queue::{Consumer, ConsumerOptions, Frame, Producer, PublishError, Receipt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -22,18 +23,30 @@ pub(crate) const BACKOFF: Backoff =
 /// How long servers may take to elect their leaders on a busy machine.
 const ELECTED: Duration = Duration::from_secs(90);
 
+/// A producer that says why it failed last.
+struct Telling(NatsProducer, Arc<Mutex<String>>);
+
+impl Producer for Telling {
+    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+        let outcome = self.0.publish(frame).await;
+        if let Err(error) = &outcome {
+            *self.1.lock().unwrap() = error.to_string();
+        }
+        outcome
+    }
+}
+
+/// How many frames were taken, and why one was not.
+#[derive(Clone, Default)]
+struct Taken(Arc<AtomicUsize>, Arc<Mutex<String>>);
+
 /// Publishes numbered frames until all of them are taken, a few at a time.
-fn publish(
-    place: &Nats,
-    topic: &str,
-    numbers: std::ops::Range<u64>,
-    taken: &Arc<AtomicUsize>,
-) -> JoinSet<()> {
+fn publish(place: &Nats, topic: &str, numbers: std::ops::Range<u64>, taken: &Taken) -> JoinSet<()> {
     let mut publishers = JoinSet::new();
-    let producer = Arc::new(place.producer(topic));
-    let next = Arc::new(std::sync::Mutex::new(numbers));
+    let producer = Arc::new(Telling(place.producer(topic), Arc::clone(&taken.1)));
+    let next = Arc::new(Mutex::new(numbers));
     for _ in 0..8 {
-        let (producer, next, taken) = (Arc::clone(&producer), Arc::clone(&next), Arc::clone(taken));
+        let (producer, next, taken) = (Arc::clone(&producer), Arc::clone(&next), Arc::clone(&taken.0));
         publishers.spawn(async move {
             loop {
                 let Some(number) = next.lock().unwrap().next() else { return };
@@ -47,10 +60,14 @@ fn publish(
 }
 
 /// Receives and acknowledges until it has seen all of `count` numbers.
-async fn consume(consumer: &mut impl Consumer, count: usize) -> BTreeSet<u64> {
+async fn consume(consumer: &mut NatsConsumer, count: usize) -> BTreeSet<u64> {
     let mut seen = BTreeSet::new();
+    let away = consumer.away();
     while seen.len() < count {
-        for delivery in timeout(ELECTED, consumer.receive()).await.expect("something comes").unwrap() {
+        let Ok(received) = timeout(ELECTED, consumer.receive()).await else {
+            panic!("nothing comes after {} of {count}: {:?}", seen.len(), *away.borrow());
+        };
+        for delivery in received.unwrap() {
             seen.insert(delivery.frame.producer.clone().unwrap().sequence);
             // Where an acknowledgement is lost the message comes again.
             let _settled = consumer.ack(&[delivery.id]).await;
@@ -59,10 +76,11 @@ async fn consume(consumer: &mut impl Consumer, count: usize) -> BTreeSet<u64> {
     seen
 }
 
-async fn wait_until(taken: &AtomicUsize, count: usize) {
+async fn wait_until(Taken(taken, why): &Taken, count: usize) {
     let deadline = Instant::now() + ELECTED;
     while taken.load(Ordering::Relaxed) < count {
-        assert!(Instant::now() < deadline, "{} of {count} are taken", taken.load(Ordering::Relaxed));
+        let so_far = taken.load(Ordering::Relaxed);
+        assert!(Instant::now() < deadline, "{so_far} of {count} are taken: {}", why.lock().unwrap());
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -72,7 +90,7 @@ async fn a_server_that_is_killed_and_started_again_has_all_it_acknowledged() {
     let mut server = Server::start().await;
     let place = Nats::at(server.url());
     let mut consumer = place.consumer("t", "g", &credits(200)).await;
-    let taken = Arc::new(AtomicUsize::new(0));
+    let taken = Taken::default();
     let publishers = publish(&place, "t", 0..3_000, &taken);
     let consumes = async {
         let seen = consume(&mut consumer, 3_000).await;
@@ -94,7 +112,7 @@ async fn three_servers_lose_nothing_when_one_of_them_is_killed() {
     let mut cluster = server::cluster().await;
     let servers = &mut cluster.servers;
     let place = Nats::at(servers[0].url());
-    let taken = Arc::new(AtomicUsize::new(0));
+    let taken = Taken::default();
     let publishers = publish(&place, "t", 0..1_500, &taken);
     wait_until(&taken, 400).await;
     // The one that the producer is connected to: it finds the others by itself.
@@ -113,7 +131,7 @@ async fn a_consumer_goes_on_when_one_of_three_servers_is_killed() {
     let mut cluster = server::cluster().await;
     let servers = &mut cluster.servers;
     let place = Nats::at(servers[0].url());
-    let taken = Arc::new(AtomicUsize::new(0));
+    let taken = Taken::default();
     let publishers = publish(&Nats::at(servers[2].url()), "t", 0..1_500, &taken);
     let mut consumer = place.member("t", "g", &credits(200));
     let consumes = async {
