@@ -188,6 +188,12 @@ fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer)
             "environment variable is the address of a Kubernetes service and is ignored; enableServiceLinks: false keeps it out"
         );
     }
+    for name in telemetry::unread(environment()) {
+        tracing::warn!(
+            name,
+            "environment variable is not read; otlp.endpoint (OTEL_EXPORTER_OTLP_ENDPOINT) is for traces and metrics, and nothing is compressed"
+        );
+    }
     Ok((config, announcer))
 }
 

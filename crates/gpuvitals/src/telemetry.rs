@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::series;
 use exporter::Exporter;
 
-pub(crate) use environment::environment;
+pub(crate) use environment::{environment, unread};
 pub(crate) use settings::Otlp;
 
 /// How long the end may take; what is not sent then is dropped and named.

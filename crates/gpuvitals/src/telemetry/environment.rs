@@ -45,11 +45,25 @@ pub(crate) fn environment(
     translated.into_iter().chain(variables)
 }
 
+/// Names of theirs that are set and mean something to others, but nothing here.
+pub(crate) fn unread(variables: impl Iterator<Item = (String, String)>) -> impl Iterator<Item = String> {
+    let is_unread = |name: &str| {
+        ["OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_METRICS_"].iter().any(|of| name.starts_with(of))
+            || name == "OTEL_EXPORTER_OTLP_COMPRESSION"
+    };
+    variables.filter_map(move |(name, value)| {
+        (is_unread(&name) && !["", "none"].contains(&value.trim())).then_some(name)
+    })
+}
+
 impl Form {
     fn ours(self, value: String) -> Option<String> {
         match self {
-            Self::Same => Some(value),
-            Self::Milliseconds => Some(format!("{}ms", value.trim())),
+            Self::Milliseconds if value.trim().bytes().all(|digit| digit.is_ascii_digit()) => {
+                Some(format!("{}ms", value.trim()))
+            }
+            // A duration with a unit says what it means; what is none is refused as it was written.
+            Self::Milliseconds | Self::Same => Some(value),
             Self::Exporter => Some(value.split(',').any(|name| name.trim() == "otlp").to_string()),
             Self::Disabled => value.trim().eq_ignore_ascii_case("true").then(String::new),
         }
@@ -66,6 +80,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318"),
             ("GPUVITALS_OTLP_ENDPOINT", "http://b:4318"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "1500"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "2s"),
             ("OTEL_TRACES_EXPORTER", "none"),
             ("OTEL_METRICS_EXPORTER", "prometheus, otlp"),
             ("OTEL_SERVICE_NAME", ""),
@@ -76,6 +91,7 @@ mod tests {
         let last = |name: &str| ours.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         assert_eq!(last("GPUVITALS_OTLP_ENDPOINT"), Some("http://b:4318"));
         assert_eq!(last("GPUVITALS_OTLP_INTERVAL"), Some("1500ms"));
+        assert_eq!(last("GPUVITALS_OTLP_TIMEOUT"), Some("2s"));
         assert_eq!(last("GPUVITALS_OTLP_TRACES"), Some("false"));
         assert_eq!(last("GPUVITALS_OTLP_METRICS"), Some("true"));
         assert_eq!(last("GPUVITALS_OTLP_SERVICE_NAME"), None);
