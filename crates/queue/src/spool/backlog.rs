@@ -394,20 +394,17 @@ impl Backlog {
     /// What was on the disk is where its log has it now, or lost; what is in memory goes there.
     fn find_again(&mut self, places: &Places) {
         let place = |at: Appended| places.get(&at.sequence).map(|place| Appended { place: *place, ..at });
-        let mut in_memory = 0;
-        for (_, suspect) in self.suspects.iter_mut() {
+        for (number, suspect) in self.suspects.iter_mut() {
             suspect.is_moving = false;
-            if let Body::Disk(at) = suspect.entry.body {
-                suspect.entry.body = place(at).map_or_else(
-                    || {
-                        in_memory += suspect.entry.bytes;
-                        Body::Memory(Box::new(suspect.frame.clone()))
-                    },
-                    Body::Disk,
-                );
-            }
+            let Body::Disk(at) = suspect.entry.body else { continue };
+            suspect.entry.body = if let Some(at) = place(at) {
+                Body::Disk(at)
+            } else {
+                self.in_memory.push_back(number);
+                self.memory_bytes += suspect.entry.bytes;
+                Body::Memory(Box::new(suspect.frame.clone()))
+            };
         }
-        self.memory_bytes += in_memory;
         for entry in &mut self.entries {
             if let Body::Disk(at) = entry.body {
                 entry.body = place(at).map_or(Body::Lost, Body::Disk);

@@ -51,7 +51,9 @@ pub(super) struct Shelf {
     opener: Opener,
     reopening: Reopening,
     /// In the order of their sequences: what still is here comes after all that came out.
-    writing: FuturesOrdered<BoxFuture<'static, (u64, Result<Appended, LogError>)>>,
+    writing: FuturesOrdered<BoxFuture<'static, Told>>,
+    /// How often the log was opened anew since a sync was known to work.
+    reopened: u32,
     /// The last sequence that was given.
     last: u64,
     segment_len: u64,
@@ -63,6 +65,9 @@ pub(super) struct Shelf {
     is_failing: bool,
     lock: Option<File>,
 }
+
+/// What became of a frame, by its number, that was to be so durable.
+type Told = (u64, Durability, Result<Appended, LogError>);
 
 /// Opens the log of the directory; blocks.
 type Opener = Arc<dyn Fn() -> Result<(Log, Recovery), LogError> + Send + Sync>;
@@ -141,6 +146,7 @@ impl Shelf {
             opener,
             reopening: Reopening::Not,
             writing: FuturesOrdered::new(),
+            reopened: 0,
             last: recovery.next_sequence.saturating_sub(1),
             segment_len,
             settled: 0,
@@ -183,14 +189,14 @@ impl Shelf {
             let _gone = done.send(result);
         };
         self.log.append_with(KIND_FRAME, payload, durability, Box::new(tell));
-        let written = async move { (number, written.await.unwrap_or(Err(LogError::Closed))) };
+        let written = async move { (number, durability, written.await.unwrap_or(Err(LogError::Closed))) };
         self.writing.push_back(Box::pin(written));
     }
 
     /// Waits until a frame is on the disk, or cannot be: which one. None if none is on its way there.
     pub(super) async fn written(&mut self) -> Option<(u64, Result<Appended, LogError>)> {
-        let (number, result) = self.writing.next().await?;
-        self.take_note(&result);
+        let (number, durability, result) = self.writing.next().await?;
+        self.take_note(durability, &result);
         Some((number, result))
     }
 
@@ -202,6 +208,7 @@ impl Shelf {
         let (log, next_sequence, places) = self.reopening.opened(&self.log, &self.opener).await;
         tracing::info!("the log of the spool was opened anew");
         self.reopening = Reopening::Not;
+        self.reopened += 1;
         self.log = Arc::new(log);
         (self.last, self.noted) = (next_sequence.saturating_sub(1), 0);
         Some(News::Reopened(places))
@@ -214,12 +221,18 @@ impl Shelf {
         }
     }
 
-    fn take_note(&mut self, result: &Result<Appended, LogError>) {
+    fn take_note(&mut self, durability: Durability, result: &Result<Appended, LogError>) {
         self.tell(result.as_ref().err());
         match result {
-            Ok(appended) => self.last = self.last.max(appended.sequence),
+            Ok(appended) => {
+                self.last = self.last.max(appended.sequence);
+                if durability == Durability::Synced {
+                    self.reopened = 0;
+                }
+            }
             Err(LogError::Poisoned { .. }) if self.is_open() => {
-                self.reopening = Reopening::At(0, Instant::now() + REOPENS.after(1));
+                let wait = REOPENS.after(self.reopened + 1);
+                self.reopening = Reopening::At(self.reopened, Instant::now() + wait);
             }
             Err(_) => {}
         }
@@ -318,6 +331,7 @@ impl Reopening {
                         Err(error) => causes(&error),
                     };
                     if tries == 1 {
+                        // The others would say the same.
                         tracing::error!(error, "the log of the spool cannot be opened anew");
                     }
                     *self = Self::At(tries, Instant::now() + REOPENS.after(tries + 1));

@@ -268,8 +268,11 @@ async fn poisoned(disk: &FaultDisk) -> Backlog {
 async fn a_log_that_a_failed_sync_poisoned_is_opened_anew_and_takes_what_memory_holds() {
     let disk = FaultDisk::new();
     let mut backlog = poisoned(&disk).await;
-    let still_fails = tokio::time::timeout(LONG, async { while backlog.news().await.is_some() {} }).await;
+    let before = disk.calls(Op::List);
+    let still_fails = tokio::time::timeout(10 * LONG, async { while backlog.news().await.is_some() {} }).await;
     assert!(still_fails.is_err() && backlog.memory_bytes > 0);
+    let tries = disk.calls(Op::List) - before;
+    assert!((3..=40).contains(&tries), "{tries} tries in ten minutes");
     disk.fail_all(Op::SyncData, None);
     while backlog.memory_bytes > 0 {
         backlog.news().await.unwrap();
