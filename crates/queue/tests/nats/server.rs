@@ -94,6 +94,15 @@ impl Server {
         async_nats::jetstream::new(async_nats::connect(self.url().to_string()).await.unwrap())
     }
 
+    /// Whether it is one of so many that know each other, with JetStream that answers.
+    async fn is_formed(&self, count: usize) -> bool {
+        let client = async_nats::connect(self.url().to_string()).await.unwrap();
+        let answer = client.request("$JS.API.INFO", "".into()).await;
+        let has_leader =
+            answer.is_ok_and(|answer| !answer.payload.windows(8).any(|part| part == b"\"error\":"));
+        has_leader && client.server_info().connect_urls.len() >= count
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -115,7 +124,11 @@ pub(crate) struct Cluster {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A cluster, as soon as no other test has one.
+/// How long servers may take to find each other and elect a leader on a busy machine.
+const FORMED: Duration = Duration::from_mins(3);
+
+/// A cluster, as soon as no other test has one, whose servers know each other and have a leader: how long that takes is
+/// no test's concern.
 pub(crate) async fn cluster() -> Cluster {
     static TURN: Mutex<()> = Mutex::const_new(());
     let turn = TURN.lock().await;
@@ -133,6 +146,13 @@ pub(crate) async fn cluster() -> Cluster {
     }
     for server in &mut servers {
         server.ready().await;
+    }
+    let deadline = Instant::now() + FORMED;
+    for server in &servers {
+        while !server.is_formed(routes.len()).await {
+            assert!(Instant::now() < deadline, "the servers have not become a cluster");
+            sleep(Duration::from_millis(100)).await;
+        }
     }
     Cluster { servers, _turn: turn }
 }

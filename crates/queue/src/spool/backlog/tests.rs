@@ -269,7 +269,8 @@ async fn a_log_that_a_failed_sync_poisoned_is_opened_anew_and_takes_what_memory_
     let disk = FaultDisk::new();
     let mut backlog = poisoned(&disk).await;
     let before = disk.calls(Op::List);
-    let still_fails = tokio::time::timeout(10 * LONG, async { while backlog.news().await.is_some() {} }).await;
+    let still_fails =
+        tokio::time::timeout(10 * LONG, async { while backlog.news().await.is_some() {} }).await;
     assert!(still_fails.is_err() && backlog.memory_bytes > 0);
     let tries = disk.calls(Op::List) - before;
     assert!((3..=40).contains(&tries), "{tries} tries in ten minutes");
