@@ -25,9 +25,9 @@
 //! strictly; they have gaps after a crash or damage, because a number that torn bytes may have borne is not given again.
 //!
 //! It is not a queue, an index or a database: it reads a record back from the [`Place`] that it told when the record
-//! was appended or replayed, and knows no other key. **It does not lock its directory**: one process owns a directory, and seeing to that is
-//! the caller's business. It knows no runtime, no clock and no metrics; it blocks on one thread of its own, and on a
-//! caller's where that is asked for ([`Log::commit`]).
+//! was appended or replayed, and knows no other key. **It does not lock its directory**: one process owns a
+//! directory, and seeing to that is the caller's business. It knows no runtime, no clock and no metrics; it blocks on
+//! one thread of its own, and on a caller's where that is asked for ([`Log::commit`]).
 //!
 //! # Where the rest is said
 //! The format, its limits, what opening does after a crash, and what is left to a person: `docs/log-format.md`. What a

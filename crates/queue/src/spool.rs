@@ -25,10 +25,11 @@
 //! **Where.** With a directory in a log there, in its segments of up to 16 MiB; without one, or while its disk fails, in memory,
 //! at most [`MEMORY_MAX`]. Beyond the limit the oldest go, counted. One process has a directory.
 //!
-//! **How safe.** A kept frame is written, and synced within five seconds: it outlives the death of the process at once, and a
-//! power cut after that. A log whose sync failed is opened anew, within five minutes at most; what its disk lost then is counted as
-//! unreadable, and what memory held leaves it when it is synced. What was neither taken nor kept when the process was killed is lost: the frames under way. How far the
-//! queue has taken what was kept is noted every 64 frames, so that a few of them are sent again after a kill.
+//! **How safe.** A kept frame is written, and synced within five seconds: it outlives the death of the process at
+//! once, and a power cut after that. A log whose sync failed is opened anew, within five minutes at most; what its
+//! disk lost then is counted as unreadable, and what memory held leaves it when it is synced. What was neither taken
+//! nor kept when the process was killed is lost: the frames under way. How far the queue has taken what was kept is
+//! noted every 64 frames, so that a few of them are sent again after a kill.
 //!
 //! **Repeats.** Every frame carries its producer's stamp, on the disk too, and is sent again with the same one: the queue
 //! recognises what it had taken already. It remembers 128 numbers of a producer, so numbers must not come much later than those

@@ -1,8 +1,9 @@
 //! Frames on their way to a queue elsewhere: several at a time, in the order in which they came.
 //!
-//! Over a network every frame takes a while, so the next ones are sent before the first is answered. What the queue does not take is
-//! sent again in the same order, one frame at a time and before anything new: so the rows of a GPU arrive in their order, but for
-//! frames that the queue took behind one that it refused for the moment. Every try carries the same stamp.
+//! Over a network every frame takes a while, so the next ones are sent before the first is answered. What the queue
+//! does not take is sent again in the same order, one frame at a time and before anything new: so the rows of a GPU
+//! arrive in their order, but for frames that the queue took behind one that it refused for the moment. Every try
+//! carries the same stamp.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

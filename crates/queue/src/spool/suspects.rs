@@ -1,8 +1,9 @@
 //! Frames that the queue refuses, or never gets to take, though it takes others: they do not hold up those behind them.
 //!
-//! As long as the queue takes no other frame, a refusal says nothing of this one: a token is wrong, a topic not wanted. It counts
-//! as a strike only if another was taken since the frame was tried last, and after [`STRIKES_MAX`] of these the frame is given up. That it did not get there, or that the queue failed, is no
-//! strike however often it happens.
+//! As long as the queue takes no other frame, a refusal says nothing of this one: a token is wrong, a topic not
+//! wanted. It counts as a strike only if another was taken since the frame was tried last, and after [`STRIKES_MAX`]
+//! of these the frame is given up. That it did not get there, or that the queue failed, is no strike however often it
+//! happens.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

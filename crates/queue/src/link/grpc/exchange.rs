@@ -17,7 +17,8 @@ impl<T> Answers<T> {
         Self(Mutex::new(stream))
     }
 
-    /// The next answer, for a caller who alone waits; an error if the stream ended: why, unless it ended in order. Dropping the future loses none.
+    /// The next answer, for a caller who alone waits; an error if the stream ended: why, unless it ended in order.
+    /// Dropping the future loses none.
     pub(super) async fn next(&self) -> Result<T, Option<Status>> {
         match self.0.lock().await.message().await {
             Ok(answer) => answer.ok_or(None),
