@@ -161,6 +161,7 @@ impl Image {
                 topic.fail(&group, offset, &PartImage { rows, failures, first_at });
             }
             What::Buried(letter) => {
+                topic.exhume(&letter);
                 topic.settle_rows(&letter.group, letter.offset, &letter.rows);
                 topic.next_letter = topic.next_letter.max(letter.id.saturating_add(1));
                 topic.letters.insert(letter.id, letter);
@@ -307,11 +308,78 @@ impl TopicImage {
         }
     }
 
+    /// A letter was put back as a frame that is not known: the fact was lost, and its rows are dead again. They are not to
+    /// be in two letters.
+    fn exhume(&mut self, dead: &Burial) {
+        if dead.offset == dead.source || self.held.contains_key(&dead.offset) {
+            return;
+        }
+        let is_same = |letter: &Burial| letter.source == dead.source && letter.group == dead.group;
+        for letter in self.letters.values_mut().filter(|letter| is_same(letter)) {
+            letter.rows = letter.rows.difference(&dead.rows);
+        }
+        self.letters.retain(|_, letter| !letter.rows.is_empty());
+    }
+
     fn replay(&mut self, letter: u64, offset: u64) {
         self.next_offset = self.next_offset.max(offset.saturating_add(1));
         let Some(letter) = self.letters.remove(&letter) else { return };
         let count = u32::try_from(letter.rows.len()).unwrap_or(u32::MAX);
         let replay = ReplayImage { source: letter.source, rows: letter.rows, only: letter.group };
         self.held.insert(offset, HeldImage { count, replay: Some(Box::new(replay)), sent: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Burial, Fact, HeldImage, Image, Rows, What};
+    use crate::broker::terms::Failure;
+    use crate::frame::Millis;
+
+    fn note(image: &mut Image, what: What) {
+        image.apply(Fact { topic: "t".into(), what });
+    }
+
+    fn buried(id: u64, offset: u64, rows: &[std::ops::Range<u32>]) -> What {
+        What::Buried(Burial {
+            id,
+            group: "g".into(),
+            offset,
+            source: 0,
+            rows: Rows::from_ranges(rows.iter().cloned()),
+            reason: Failure::Rejected("".into()),
+            attempts: 1,
+            first_at: Millis(0),
+            died_at: Millis(0),
+        })
+    }
+
+    fn letters(image: &Image) -> Vec<(u64, Rows)> {
+        let topic = image.topics.get("t");
+        let letters = topic.into_iter().flat_map(|topic| topic.letters.values());
+        letters.map(|letter| (letter.id, letter.rows.clone())).collect()
+    }
+
+    #[test]
+    fn a_letter_whose_putting_back_was_lost_does_not_have_the_rows_that_died_again() {
+        for putting_back_is_known in [false, true] {
+            let mut image = Image::default();
+            let topic: Arc<str> = "t".into();
+            image.publish(&topic, 0, HeldImage::published(6, None), 8);
+            note(&mut image, buried(0, 0, &[1..4]));
+            if putting_back_is_known {
+                note(&mut image, What::Replayed { letter: 0, offset: 5 });
+            }
+            note(&mut image, buried(1, 5, &[1..2, 3..4]));
+            let died_again = (1, Rows::from_ranges([1..2, 3..4]));
+            let left = (0, Rows::from_ranges([2..3]));
+            let expected = if putting_back_is_known { vec![died_again] } else { vec![left, died_again] };
+            assert_eq!(letters(&image), expected);
+            // A group of this name in another life may have given up on the same frame as it was published.
+            note(&mut image, buried(2, 0, &[0..6]));
+            assert_eq!(letters(&image).len(), expected.len() + 1);
+        }
     }
 }

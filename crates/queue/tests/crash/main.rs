@@ -83,7 +83,8 @@ fn what_was_moved_survives_any_crash() {
 #[test]
 fn every_crash_point_of_a_script_leaves_what_was_answered() {
     let calls = script::calls();
-    assert!(calls > 50, "{calls} calls to the disk");
+    // Appends that meet are written together: on a busy machine these are fewer calls.
+    assert!(calls > 30, "{calls} calls to the disk");
     for at in 0..calls {
         for seed in 0..3 {
             on_a_runtime(script::cut_off_at(at, seed));
