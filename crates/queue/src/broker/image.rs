@@ -308,8 +308,9 @@ impl TopicImage {
         }
     }
 
-    /// A letter was put back as a frame that is not known: the fact was lost, and its rows are dead again. They are not to
-    /// be in two letters.
+    /// Rows of a letter that was put back are dead again. If the frame as which it was put back is not known, facts were
+    /// lost, and the rows still stand where these had taken them from: in the letter, or further back. They are not to
+    /// come twice.
     fn exhume(&mut self, dead: &Burial) {
         if dead.offset == dead.source || self.held.contains_key(&dead.offset) {
             return;
@@ -319,6 +320,12 @@ impl TopicImage {
             letter.rows = letter.rows.difference(&dead.rows);
         }
         self.letters.retain(|_, letter| !letter.rows.is_empty());
+        let is_same =
+            |offset, frame: &HeldImage| frame.source(offset) == dead.source && frame.is_for(&dead.group);
+        let held = self.held.iter().filter(|(offset, frame)| is_same(**offset, frame));
+        for offset in held.map(|(offset, _)| *offset).collect::<Vec<_>>() {
+            self.settle_rows(&dead.group, offset, &dead.rows);
+        }
     }
 
     fn replay(&mut self, letter: u64, offset: u64) {
@@ -381,5 +388,20 @@ mod tests {
             note(&mut image, buried(2, 0, &[0, 1, 2, 3, 4, 5]));
             assert_eq!(letters(&image).len(), expected.len() + 1);
         }
+    }
+    #[test]
+    fn rows_of_which_only_the_second_death_is_known_do_not_wait_beside_it() {
+        let mut image = Image::default();
+        let (topic, group): (Arc<str>, Arc<str>) = ("t".into(), "g".into());
+        image.publish(&topic, 0, HeldImage::published(4, None), 8);
+        note(&mut image, What::GroupMade { group: group.clone(), is_new: true, start: 0, ttl: None });
+        note(&mut image, buried(1, 5, &[1, 3]));
+        let topic = image.topics.get(&topic).expect("topic");
+        let waiting = topic.groups.get(&group).and_then(|group| group.parts.get(&0)).expect("parts");
+        assert_eq!(
+            waiting.iter().map(|part| part.rows.clone()).collect::<Vec<_>>(),
+            [[0, 2].into_iter().collect()]
+        );
+        assert_eq!(letters(&image), [(1, [1, 3].into_iter().collect())]);
     }
 }
