@@ -400,7 +400,7 @@ pub(crate) async fn moving(seed: u64) -> Life {
 }
 
 /// A life, and then a bit that turns in the newest checkpoint, or in each of some files.
-pub(crate) async fn damaged(seed: u64) {
+pub(crate) async fn damaged(seed: u64) -> Life {
     let mut dice = Dice(seed ^ 0xda3a_6ed0);
     let config = config(&mut dice);
     let mut life = Life::begin(FaultDisk::new(), config).await.expect("a disk without faults");
@@ -415,7 +415,8 @@ pub(crate) async fn damaged(seed: u64) {
         // Where nothing behind it shows that it was synced, it looks like the torn end of the log.
         let is_seen = torn(&crashed) == torn_before;
         let harm = if is_seen { Harm::Checkpoint } else { Harm::Anywhere };
-        return life.begin_again(crashed, harm).await;
+        life.begin_again(crashed, harm).await;
+        return life;
     }
     for name in crashed.list().unwrap() {
         let len = crashed.contents(&name).map_or(0, |bytes| bytes.len() as u64);
@@ -424,6 +425,7 @@ pub(crate) async fn damaged(seed: u64) {
         }
     }
     life.begin_again(crashed, Harm::Anywhere).await;
+    life
 }
 
 /// What a crash seems to have left unfinished at the log's end.
