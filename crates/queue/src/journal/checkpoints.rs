@@ -43,6 +43,8 @@ pub(super) struct Checkpoints {
     kept: u64,
     /// The number of the first one that knows all facts that the log has lost.
     mends: u64,
+    /// One that knows them could not be written.
+    mending_has_failed: bool,
     /// The first sequences of the newest one on disk, and of the one before it.
     newest: Option<u64>,
     previous: Option<u64>,
@@ -58,6 +60,7 @@ impl Checkpoints {
             failures: 0,
             kept: 0,
             mends: 0,
+            mending_has_failed: false,
             newest,
             previous: None,
         }
@@ -80,6 +83,7 @@ impl Checkpoints {
     /// The log has lost facts: the next checkpoint has what they said.
     pub(super) fn facts_were_lost(&mut self, now: Millis) {
         self.mends = self.number + 1;
+        self.mending_has_failed = false;
         self.want(now.after(self.retry()));
     }
 
@@ -88,10 +92,10 @@ impl Checkpoints {
         self.kept >= self.mends
     }
 
-    /// Whether what nothing needs may go. Facts that were lost are to be mended first; but if that fails, room is needed
-    /// more: it is for want of room, as a rule.
+    /// Whether what nothing needs may go. Facts that were lost are to be mended first: they may be why nothing needs it.
+    /// If that fails, room is needed more: it is for want of room, as a rule.
     pub(super) fn may_let_go(&self) -> bool {
-        self.are_whole() || self.failures > 0
+        self.are_whole() || self.mending_has_failed
     }
 
     /// The sequence from which the log is needed: with the checkpoint before the newest, so that one can be damaged.
@@ -137,6 +141,7 @@ impl Checkpoints {
         let Some(first) = first else {
             self.want(now.after(self.retry()));
             self.failures = (self.failures + 1).min(RETRY_DOUBLINGS_MAX);
+            self.mending_has_failed = piece.number >= self.mends;
             return Some(Ended::Failed);
         };
         self.failures = 0;
@@ -211,5 +216,20 @@ mod tests {
         assert_eq!(checkpoints.begin(Millis(0)), Some(2));
         checkpoints.piece(Millis(0), piece(2, 0, 0), Some(2));
         assert!(checkpoints.are_whole());
+    }
+
+    #[test]
+    fn facts_that_were_lost_with_a_checkpoint_keep_the_log_until_their_mending_fails_too() {
+        let mut checkpoints = Checkpoints::new(None);
+        assert_eq!(checkpoints.begin(Millis(0)), Some(1));
+        checkpoints.facts_were_lost(Millis(0));
+        assert_eq!(checkpoints.piece(Millis(0), piece(1, 0, 0), None), Some(Ended::Failed));
+        assert!(!checkpoints.may_let_go(), "nobody has tried to mend them");
+        checkpoints.hurry(Millis(0));
+        assert_eq!(checkpoints.begin(Millis(0)), Some(2));
+        assert_eq!(checkpoints.piece(Millis(0), piece(2, 0, 0), None), Some(Ended::Failed));
+        assert!(checkpoints.may_let_go() && !checkpoints.are_whole(), "room is needed more");
+        checkpoints.facts_were_lost(Millis(0));
+        assert!(!checkpoints.may_let_go(), "others than those that could not be mended");
     }
 }
