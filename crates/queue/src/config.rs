@@ -19,7 +19,7 @@ pub enum WhenFull {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drain {
     /// Take no more, and go on delivering until every group has everything: for a queue in memory,
-    /// where what is left is lost.
+    /// where what is left is lost. One on disk does as with [`Drain::Return`].
     #[default]
     Deliver,
     /// Deliver no more, and wait only for the acknowledgements of what is out.

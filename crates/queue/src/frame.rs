@@ -7,6 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+/// Longest key of a frame, in bytes.
+pub(crate) const KEY_LEN_MAX: usize = 512;
+
 /// An instant in milliseconds since 1970-01-01 UTC, by a clock that never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

@@ -27,6 +27,9 @@ pub enum NameError {
         /// Its position in the name, in bytes.
         at: usize,
     },
+    /// `.` or `..`, which clients take out of a path before they send it.
+    #[error("name is \".\" or \"..\", which no URL can carry")]
+    Path,
     /// Ends in [`DEAD_SUFFIX`].
     #[error("names that end in \".dead\" belong to dead letters")]
     Reserved,
@@ -45,6 +48,9 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
     }
     if name.len() > NAME_LEN_MAX {
         return Err(NameError::TooLong { len: name.len() });
+    }
+    if matches!(name, "." | "..") {
+        return Err(NameError::Path);
     }
     let bad = name.char_indices().find(|(_, c)| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')));
     bad.map_or(Ok(()), |(at, character)| Err(NameError::BadCharacter { character, at }))
@@ -66,6 +72,9 @@ mod tests {
             ("a b", Err(NameError::BadCharacter { character: ' ', at: 1 })),
             ("grün", Err(NameError::BadCharacter { character: 'ü', at: 2 })),
             ("a.dead", Err(NameError::Reserved)),
+            (".", Err(NameError::Path)),
+            ("..", Err(NameError::Path)),
+            ("...", Ok(())),
         ];
         for (name, expected) in table {
             assert_eq!(check_topic(name), expected, "{name}");

@@ -18,7 +18,7 @@ use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
 use gpuvitals_queue::{
     Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
     Frame, HealthStatus, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue,
-    QueueConfig, Rows, SettleError, Start, SubscribeError, WhenFull,
+    QueueConfig, ReceiveError, Rows, SettleError, Start, SubscribeError, WhenFull,
 };
 use tokio::time::timeout;
 
@@ -31,6 +31,7 @@ fn config(change: impl FnOnce(&mut QueueConfig)) -> QueueConfig {
         spare_segments: 0,
         sync_every: Duration::from_millis(1),
         backoff_base: Duration::ZERO,
+        drain_timeout: Duration::ZERO,
         ..QueueConfig::default()
     };
     change(&mut config);
@@ -118,6 +119,29 @@ async fn what_was_published_and_settled_survives_a_restart_in_a_directory() {
     let mut numbers = settle(&mut consumer, 3).await;
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 2, 3]);
+    queue.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_delivers_nothing_more_and_waits_for_acknowledgements() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |config| config.drain_timeout = LIMIT).await;
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    let held = receive(&mut consumer).await;
+    queue.publish(TOPIC, frame(1)).await.unwrap();
+    let acknowledges = async {
+        let received = consumer.receive().await;
+        assert_eq!(received.unwrap_err(), ReceiveError::Closed);
+        consumer.ack(&[held[0].id]).await.unwrap();
+    };
+    let (report, ()) = tokio::join!(queue.shutdown(), acknowledges);
+    assert_eq!((report.unacknowledged, report.left), (0, vec![(TOPIC.to_owned(), 1)]));
+    drop((consumer, queue));
+
+    let (queue, opened) = open(&disk, |_| {}).await;
+    assert_eq!(opened.messages, 1);
+    assert_eq!(settle(&mut join(&queue, "g").await, 1).await, [1]);
     queue.shutdown().await;
 }
 

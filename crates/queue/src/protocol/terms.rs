@@ -9,11 +9,8 @@ use bytes::Bytes;
 
 use super::v1;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, NackKind, Start};
-use crate::frame::{ContentType, Encoding, Frame, Millis, ProducerStamp};
+use crate::frame::{ContentType, Encoding, Frame, KEY_LEN_MAX, Millis, ProducerStamp};
 use crate::rows::Rows;
-
-/// Longest key of a frame, in bytes.
-const KEY_LEN_MAX: usize = 512;
 
 /// A message that is well-formed protobuf and still says nothing that can be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

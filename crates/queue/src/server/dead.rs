@@ -226,7 +226,7 @@ fn messages(frame: &Frame, rows: &Rows) -> Option<Vec<Box<RawValue>>> {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct ReplayRequest {
     ids: Option<Vec<u64>>,
     oldest: Option<usize>,
@@ -290,7 +290,7 @@ fn selection(ids: Option<Vec<u64>>, oldest: Option<usize>) -> Result<DeadSelecti
             Err(Refusal::parameter("ids", &ids.len().to_string(), format!("at most {IDS_MAX} of them")))
         }
         (None, Some(oldest)) => Ok(DeadSelection::Oldest(oldest)),
-        _ => Err(Refusal::parameter("ids", "", "either ids or oldest, one of them")),
+        _ => Err(Refusal::Selection),
     }
 }
 

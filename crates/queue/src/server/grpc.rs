@@ -120,10 +120,7 @@ impl v1::queue_server::Queue for Grpc {
             caller,
             end: None,
         };
-        let mut response = Response::new(publishes);
-        let max = u64::try_from(self.limits.frame_bytes).unwrap_or(u64::MAX);
-        response.metadata_mut().insert(protocol::MAX_FRAME_BYTES, MetadataValue::from(max));
-        Ok(response)
+        Ok(self.limits.told(publishes))
     }
 
     async fn subscribe(
@@ -132,11 +129,19 @@ impl v1::queue_server::Queue for Grpc {
     ) -> Result<Response<Self::SubscribeStream>, Status> {
         let caller = caller(request.extensions())?;
         let stream = subscription::serve(self.queue.clone(), request.into_inner(), caller.stop);
-        Ok(Response::new(Box::pin(stream)))
+        Ok(self.limits.told(Box::pin(stream)))
     }
 }
 
 impl Limits {
+    /// The answer to a call, with what a frame may have in its metadata.
+    fn told<T>(self, stream: T) -> Response<T> {
+        let mut response = Response::new(stream);
+        let max = u64::try_from(self.frame_bytes).unwrap_or(u64::MAX);
+        response.metadata_mut().insert(protocol::MAX_FRAME_BYTES, MetadataValue::from(max));
+        response
+    }
+
     fn check(self, frame: Option<v1::Frame>) -> Result<Frame, PublishError> {
         let refused = |reason: String| PublishError::Refused { reason: reason.into() };
         if let Some(frame) = frame.as_ref().filter(|frame| frame.payload.len() > self.frame_bytes) {

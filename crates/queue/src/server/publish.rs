@@ -22,7 +22,7 @@ use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place,
 use super::metrics::Protocol;
 use super::refusal::{Refusal, echo};
 use crate::broker::{Durability, PublishError, Receipt};
-use crate::frame::ProducerStamp;
+use crate::frame::{KEY_LEN_MAX, ProducerStamp};
 use crate::name::{self, NAME_LEN_MAX};
 
 /// A longer body is read on a thread where it keeps nobody waiting.
@@ -142,6 +142,8 @@ async fn read(
 
 fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
     let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    // Names that are not UTF-8 would become one and the same.
+    let exactly = |name| headers.get(name).map(|value| str::from_utf8(value.as_bytes())).transpose();
     let content_type = text(CONTENT_TYPE).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let form = match essence.as_str() {
@@ -151,7 +153,8 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
         _ => return Err(Refusal::Type(echo(&content_type))),
     };
     let coding = Coding::parse(&text(CONTENT_ENCODING).unwrap_or_default())?;
-    let stamp = match (text(PRODUCER), text(SEQUENCE)) {
+    let producer = exactly(PRODUCER).map_err(|_| Refusal::Producer("x-gpuvitals-producer is not UTF-8"))?;
+    let stamp = match (producer, text(SEQUENCE)) {
         (None, None) => None,
         (Some(id), Some(sequence)) => {
             let sequence = sequence.trim().parse().map_err(|_| {
@@ -160,14 +163,22 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
             if id.is_empty() || id.len() > NAME_LEN_MAX {
                 return Err(Refusal::Producer("x-gpuvitals-producer has 1 to 128 bytes"));
             }
-            Some(ProducerStamp { id: id.as_ref().into(), sequence })
+            Some(ProducerStamp { id: id.into(), sequence })
         }
         _ => {
             return Err(Refusal::Producer("x-gpuvitals-producer and x-gpuvitals-sequence come together"));
         }
     };
-    let key = text(KEY).map(std::borrow::Cow::into_owned);
-    Ok(Heading { form, coding, stamp, key })
+    let key = exactly(KEY)
+        .map_err(|_| Refusal::parameter("x-gpuvitals-key", &text(KEY).unwrap_or_default(), "UTF-8"))?;
+    if let Some(key) = key.filter(|key| key.len() > KEY_LEN_MAX) {
+        return Err(Refusal::parameter(
+            "x-gpuvitals-key",
+            key,
+            format!("a text of at most {KEY_LEN_MAX} bytes"),
+        ));
+    }
+    Ok(Heading { form, coding, stamp, key: key.map(str::to_owned) })
 }
 
 fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {

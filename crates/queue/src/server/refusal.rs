@@ -98,7 +98,12 @@ pub(crate) enum Refusal {
     Unanswered(u64),
     #[error("too much is being received at once; try again later")]
     Overloaded,
-    #[error("{0}; GET /topics lists what there is")]
+    #[error("give either ids or oldest, one of them")]
+    Selection,
+    #[error("{0}; GET {there} lists what there is", there = match .0 {
+        AdminError::UnknownTopic => "/topics",
+        AdminError::UnknownGroup => "/topics/{topic}/groups",
+    })]
     Admin(#[from] AdminError),
     #[error("there is nothing at {0:?}; GET / lists what there is")]
     NotFound(String),
@@ -135,7 +140,7 @@ impl Refusal {
 
     fn told(&self) -> (StatusCode, ErrorCode) {
         match self {
-            Self::Parameter { .. } | Self::Parameters(_) | Self::Path(_) => {
+            Self::Parameter { .. } | Self::Parameters(_) | Self::Path(_) | Self::Selection => {
                 (StatusCode::BAD_REQUEST, ErrorCode::BadParameter)
             }
             Self::Topic(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadTopic),

@@ -340,16 +340,15 @@ impl Queue {
         let is_kept = shared.journal().is_some();
         let orderly = async {
             if is_kept {
+                // What is not delivered any more is there at the next start.
                 shared.wait(&drained, |broker, _| broker.is_idle().then_some(())).await;
-                return;
-            }
-            if drain == Drain::Deliver {
+            } else if drain == Drain::Deliver {
                 shared.wait(&drained, |broker, _| broker.is_drained().then_some(())).await;
             }
             shared.with(Broker::stop);
             shared.wait(&drained, |broker, _| broker.is_drained().then_some(())).await;
         };
-        let in_time = timeout(limit, orderly).await && !is_kept;
+        let in_time = timeout(limit, orderly).await;
         let report = shared.with(|broker, now| {
             broker.stop(now);
             let unacknowledged = if in_time { 0 } else { broker.recall(now) };

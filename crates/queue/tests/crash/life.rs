@@ -33,6 +33,8 @@ pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
         ack_timeout: Duration::from_hours(1),
         max_lease: Duration::from_hours(2),
         max_retries: 2,
+        // The consumers end with the queue.
+        drain_timeout: Duration::ZERO,
         ..QueueConfig::default()
     };
     config.topic_durability.insert("written".to_owned(), Durability::Written);

@@ -126,7 +126,9 @@ async fn a_request_with_a_number_is_answered_and_one_without_only_if_it_is_wrong
     let (topic, group) = (TOPIC.to_owned(), "g".to_owned());
     let join = v1::Join { topic, group, max_in_flight: 9, ..v1::Join::default() };
     requests.send(ask(0, Ask::Join(join))).await.unwrap();
-    let mut answers = client.subscribe(body).await.unwrap().into_inner();
+    let response = client.subscribe(body).await.unwrap();
+    assert_eq!(response.metadata().get("max-frame-bytes").unwrap(), "4194304");
+    let mut answers = response.into_inner();
     let unknown = v1::DeliveryId { offset: 77, part: 0, token: 1 };
     let ack = |ids: Vec<_>| Ask::Ack(v1::Ack { ids });
     for (request, what) in [

@@ -135,6 +135,7 @@ async fn letters_are_given_back_by_id_or_the_oldest_first() {
         (json!({"ids": [1], "oldest": 1}), "either ids or oldest"),
         (json!({"id": 1}), "unknown field"),
         (json!({"oldest": -1}), "oldest"),
+        (json!("oldest"), "expected an object"),
         (json!({"oldest": 1, "messages_per_second": 0}), "above 0"),
         (json!({"ids": vec![0; 10_001]}), "10000"),
     ] {

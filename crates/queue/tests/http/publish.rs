@@ -7,7 +7,7 @@ use gpuvitals_queue::{ContentType, Encoding, QueueConfig};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::client::{JSON, LINES, post};
+use crate::client::{JSON, LINES, post, say};
 use crate::world::{World, array, message, messages};
 
 #[tokio::test]
@@ -188,6 +188,29 @@ async fn a_repeat_is_recognised_and_said_to_be_one() {
         let answer = post(world.at, "/publish/t", &headers, message(0).as_bytes()).await;
         assert!(answer.refused(400, "bad_producer").contains(says));
     }
+}
+
+#[tokio::test]
+async fn a_name_or_key_that_no_frame_can_carry_is_refused() {
+    let world = World::new().await;
+    let body = message(0);
+    let stamp: &[u8] = b"x-gpuvitals-sequence: 1\r\nx-gpuvitals-producer: importer-\xe4\r\n";
+    let long = format!("x-gpuvitals-key: {}\r\n", "k".repeat(513));
+    for (headers, code, says) in [
+        // Two that are not UTF-8 would become one, and the other's messages repeats.
+        (stamp, "bad_producer", "not UTF-8"),
+        (b"x-gpuvitals-key: rack-\xe4\r\n", "bad_parameter", "UTF-8"),
+        (long.as_bytes(), "bad_parameter", "at most 512 bytes"),
+    ] {
+        let head = format!(
+            "POST /publish/t HTTP/1.1\r\nhost: queue\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        let answer = say(world.at, &[head.as_bytes(), headers, b"\r\n", body.as_bytes()].concat()).await;
+        assert!(answer.refused(400, code).contains(says), "{answer:?}");
+    }
+    assert_eq!(world.queue.topics().len(), 0, "nothing of it was taken");
 }
 
 #[tokio::test]
