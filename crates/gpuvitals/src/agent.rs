@@ -28,7 +28,7 @@ use gpuvitals_sources::registry::{Finding, Found, Verdict};
 use gpuvitals_sources::sampler::{Moment, Sampler, SamplerConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
@@ -106,7 +106,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     crate::telemetry::show(Figures::new(move || handle.block_on(shown.exposition())));
     let hangups = {
         let _inside = runtime.enter();
-        signal(SignalKind::hangup()).map_err(|e| Failure::io("cannot wait for SIGHUP", e))?
+        crate::signal::hangups()?
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
@@ -285,7 +285,7 @@ impl Running {
             tracing::info!("other series are shown; windows and totals begin anew");
         }
         self.accept(&new, access);
-        tracing::info!("the configuration was reloaded");
+        tracing::info!("the configuration was reloaded: series, certificates and logins");
         *config = new;
     }
 

@@ -1,7 +1,8 @@
 //! `gpuvitals broker`: the queue as a service of its own.
 //!
 //! It ends in order: nothing new is taken, what consumers have is acknowledged (a queue in memory is emptied first, as
-//! far as anyone takes from it), then the connections close. All of it within the grace; what was left is named.
+//! far as anyone takes from it), then the connections close. All of it within the grace; what was left is named. SIGHUP is no
+//! end: tokens are read anew.
 
 mod access;
 mod flags;
@@ -60,6 +61,7 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
     // Before the directory is read, so that a port that is taken is said at once.
     let admin = listen(settings, settings.port, "--port").await?;
     let grpc = listen(settings, settings.grpc_port, "--grpc-port").await?;
+    let mut hangups = crate::signal::hangups()?;
     let address = |listener: &TcpListener| {
         listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))
     };
@@ -68,16 +70,22 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
 
     access.warn(admin_address);
     let tls = if access.tls.is_some() { "s" } else { "" };
+    let tokens = access.tokens.clone();
     let meter = Arc::new(Meter::beside(crate::telemetry::exposition));
     let terms = ServerConfig { meter, ..server_config(config, access) };
     let mut serving = Serving::start(queue.clone(), (Some(admin), Some(grpc)), terms);
     crate::telemetry::show(serving.figures());
     announcer.tell(&format!("queue: http{tls}://{admin_address}"));
     announcer.tell(&format!("queue: grpc{tls}://{grpc_address}"));
-    let failure = tokio::select! {
-        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
-        failure = serving.failed() => Some(failure),
-        reason = queue.failed() => Some(cannot_store(&reason, &settings.persistence_path)),
+    // One future for all rounds, so that no signal falls between two.
+    let mut terminated = std::pin::pin!(crate::signal::terminated());
+    let failure = loop {
+        tokio::select! {
+            signal = &mut terminated => { tracing::info!(signal, "stopping"); break None }
+            Some(()) = hangups.recv() => access::renew(tokens.as_ref(), settings),
+            failure = serving.failed() => break Some(failure),
+            reason = queue.failed() => break Some(cannot_store(&reason, settings.directory())),
+        }
     };
     end(&queue, config).await;
     serving.stop().await;
@@ -86,8 +94,8 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
 }
 
 /// What a supervisor is told, who starts the queue again.
-fn cannot_store(reason: &str, path: &std::path::Path) -> Failure {
-    let path = path.display();
+fn cannot_store(reason: &str, path: Option<&std::path::Path>) -> Failure {
+    let path = path.unwrap_or(std::path::Path::new("memory")).display();
     Failure::new(
         Exit::Io,
         format!(

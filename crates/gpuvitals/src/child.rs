@@ -44,10 +44,9 @@ impl Signals {
         let failed = |error| Failure::caused(Exit::Io, "cannot catch signals", error);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let entered = runtime.enter();
-        let ignored = ignored();
         let streams = FORWARDED
             .iter()
-            .filter(|(kind, _)| ignored >> (kind.as_raw() - 1) & 1 == 0)
+            .filter(|(kind, _)| !is_ignored(SignalKind::from_raw(kind.as_raw())))
             .map(|&(kind, is_of_terminal)| {
                 Ok((kind, is_of_terminal, signal(SignalKind::from_raw(kind.as_raw()))?))
             })
@@ -139,11 +138,12 @@ impl Signals {
     }
 }
 
-/// Signals that are ignored, a bit each from that of signal 1 on: `SigIgn` of `/proc/self/status`.
-fn ignored() -> u64 {
+/// Whether a signal is ignored: `SigIgn` of `/proc/self/status` has a bit for each, from that of signal 1 on.
+pub(crate) fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (kind.as_raw_value() - 1) & 1 == 1
 }
 
 /// What ends a wait, or interrupts it.

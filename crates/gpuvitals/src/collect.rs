@@ -85,7 +85,7 @@ async fn serve(
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 
     let mut failure = tokio::select! {
-        signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); None }
+        signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); None }
         Some(ended) = workers.join_next() => Some(ended_early(ended, queue)),
         ended = &mut server => Some(match ended {
             Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),

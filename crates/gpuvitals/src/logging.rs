@@ -1,6 +1,7 @@
-//! Log lines: JSON where a machine reads, coloured text where a person does.
+//! Log lines: JSON where a machine reads, coloured text where a person does. Whoever reads them may go away: nothing ends for
+//! that.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_sdk::trace::SdkTracer;
@@ -41,9 +42,11 @@ pub(crate) fn start(
             .with_writer(std::io::stderr)
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false)
+            .log_internal_errors(false)
             .boxed()
     } else {
-        tracing_subscriber::fmt::layer().event_format(JsonLines { service }).boxed()
+        let lines = tracing_subscriber::fmt::layer().event_format(JsonLines { service });
+        lines.log_internal_errors(false).boxed()
     };
     let spans = tracer.map(|tracer| {
         let ours = |metadata: &Metadata<'_>| metadata.is_span() && metadata.target().starts_with("gpuvitals");
@@ -86,12 +89,13 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     /// Tells it.
-    #[expect(clippy::print_stdout, reason = "the answer to the command")]
     pub(crate) fn tell(self, message: &str) {
-        match self.service {
-            None => println!("{message}"),
-            Some(service) => println!("{}", serde_json::Value::Object(head("info", service, Some(message)))),
-        }
+        let line = match self.service {
+            None => message.to_owned(),
+            Some(service) => serde_json::Value::Object(head("info", service, Some(message))).to_string(),
+        };
+        // Nobody is left to tell when this cannot be printed.
+        let _unprinted = writeln!(std::io::stdout(), "{line}");
     }
 }
 

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Switch;
 use crate::failure::Failure;
 use crate::quantity::deserialize_word;
 
@@ -41,18 +42,6 @@ pub(crate) struct Attribution {
     /// Whether to look for batch jobs.
     #[serde(deserialize_with = "deserialize_word")]
     slurm: Switch,
-}
-
-/// On, off, or where it makes sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Switch {
-    /// Where there is something to find.
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
 }
 
 /// What each teller said last.

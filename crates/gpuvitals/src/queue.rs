@@ -201,7 +201,7 @@ fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> 
         .map_err(|e| Failure::io("cannot start the runtime", e))?;
     let clear = if std::io::stdout().is_terminal() { HOME } else { "" };
     runtime.block_on(async {
-        let mut ended = std::pin::pin!(crate::signal::terminated());
+        let mut ended = std::pin::pin!(crate::signal::ended());
         loop {
             crate::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
             tokio::select! {

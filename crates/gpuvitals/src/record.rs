@@ -223,7 +223,7 @@ pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
             repaired.torn_bytes
         ),
     };
-    io::stdout().write_all(text.as_bytes()).map_err(|e| Failure::io("cannot write to standard output", e))
+    crate::print(&text)
 }
 
 /// Sets a mark in the recording that this program is part of.

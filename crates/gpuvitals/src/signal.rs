@@ -1,8 +1,37 @@
 //! Signals that end the program.
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+
+/// SIGHUP, where it is no end: from now on.
+///
+/// # Errors
+/// When the handler cannot be had.
+pub(crate) fn hangups() -> Result<Signal, Failure> {
+    signal(SignalKind::hangup()).map_err(|e| Failure::io("cannot wait for SIGHUP", e))
+}
+
+/// Waits for SIGINT, SIGTERM or SIGHUP and says which, for what has nothing to read anew. Where SIGHUP was ignored from the
+/// start, as under `nohup`, it stays so.
+pub(crate) async fn ended() -> &'static str {
+    let hung_up = async {
+        let is_ignored = crate::child::is_ignored(SignalKind::hangup());
+        match if is_ignored { None } else { hangups().ok() } {
+            Some(mut stream) => {
+                stream.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        signal = terminated() => signal,
+        () = hung_up => "SIGHUP",
+    }
+}
+
 /// Waits for SIGINT or SIGTERM and says which.
 pub(crate) async fn terminated() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
     let wait = |kind: SignalKind| async move {
         match signal(kind) {
             Ok(mut stream) => {
@@ -25,7 +54,6 @@ pub(crate) async fn terminated() -> &'static str {
 pub(crate) fn watched() -> std::io::Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use tokio::signal::unix::{SignalKind, signal};
     let come = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let inside = runtime.enter();

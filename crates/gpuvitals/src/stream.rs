@@ -130,7 +130,7 @@ async fn serve(
     let mut line = Line::new();
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut signalled = pin!(crate::signal::terminated());
+    let mut signalled = pin!(crate::signal::ended());
     let (mut failure, mut was_signalled) = (None, false);
     // After a signal, or when the time is over: until when what was read may be sent.
     let mut deadline = None;
@@ -146,7 +146,7 @@ async fn serve(
                 }
             }
             signal = &mut signalled => {
-                signalled.set(crate::signal::terminated());
+                signalled.set(crate::signal::ended());
                 tracing::info!(signal, "stopping");
                 if was_signalled {
                     give_up.cancel();

@@ -76,7 +76,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
 
     let mut failure = loop {
         tokio::select! {
-            signal = crate::signal::terminated() => { tracing::info!(signal, "stopping"); break None }
+            signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); break None }
             broken = source_thread.failed(), if !source_broken => match broken {
                 Broken::Panicked => break Some(Failure::new(Exit::Bug, "the source's thread panicked")),
                 // What was read is worth serving.

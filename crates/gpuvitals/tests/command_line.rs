@@ -88,6 +88,22 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
 }
 
 #[test]
+fn nobody_who_reads_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("rows.csv");
+    std::fs::write(&csv, "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    let stream =
+        ["stream", "--metrics-port", "0", "--mq-url", "http://127.0.0.1:1", "--duration", "100ms", "--csv"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.args(stream).arg(&csv).env("GPUVITALS_SHUTDOWN_GRACE", "100ms");
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    // The row that nobody took is what it ends with.
+    assert_eq!(command.status().unwrap().code(), Some(69));
+}
+
+#[test]
 fn the_catalogue_prints_in_three_forms() {
     assert_eq!(said(&["metrics", "--format", "markdown"]), file("docs/metrics.md"));
     let json: serde_json::Value = serde_json::from_str(&said(&["metrics", "--json"])).unwrap();

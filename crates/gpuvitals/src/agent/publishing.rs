@@ -3,21 +3,21 @@
 //! Rows wait until a frame of them is worth its way, or for the publishing interval at most, and go through a spool: a queue
 //! that is away or hangs holds up neither sampling nor scrapes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_exposition::{Family, Kind, Labels};
-use gpuvitals_queue::link::{self, AnyProducer, Scheme};
+use gpuvitals_queue::link::{self, Access, AnyProducer, Scheme};
 use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
 use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
 use gpuvitals_sources::sampler::Moment;
 use tokio::runtime::Handle;
 
 use super::own::{family, flag, whole};
-use crate::config::Config;
+use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
 
 /// Rows that make a frame; more of them compress hardly better.
@@ -43,11 +43,9 @@ impl Publisher {
             return Ok(None);
         }
         let _inside = runtime.enter();
-        let producer = link::producer(&queue.address, &queue.access()?, queue.topic.as_str())
-            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
+        let producer = Guided::new(queue)?;
         let directory = config.agent.spool_dir().map(std::path::Path::to_path_buf);
         let settings = SpoolConfig { directory, limit: config.agent.spool_max, ..SpoolConfig::default() };
-        let producer = Guided { producer, way_in: queue.way_in() };
         let spool = Spool::open(producer, &settings, Clock::system()).map_err(refused)?;
         tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
         Ok(Some(Self {
@@ -140,20 +138,57 @@ impl Publisher {
     }
 }
 
-/// A producer that says what to do where the queue denies access. What is sampled is kept until somebody has done it.
+/// A producer that says what to do where the queue denies access, and sees when somebody has done it: whenever it is denied,
+/// the token's file is read again. What is sampled is kept until then.
 struct Guided {
-    producer: AnyProducer,
-    way_in: String,
+    queue: MessageQueue,
+    /// What the producer brings, and the producer.
+    current: Mutex<(Access, Arc<AnyProducer>)>,
+}
+
+impl Guided {
+    fn new(queue: &MessageQueue) -> Result<Self, Failure> {
+        let access = queue.access()?;
+        let producer = Arc::new(Self::producer(queue, &access)?);
+        Ok(Self { queue: queue.clone(), current: Mutex::new((access, producer)) })
+    }
+
+    fn producer(queue: &MessageQueue, access: &Access) -> Result<AnyProducer, Failure> {
+        link::producer(&queue.address, access, queue.topic.as_str())
+            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))
+    }
+
+    fn current(&self) -> MutexGuard<'_, (Access, Arc<AnyProducer>)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A producer with another token than the one that was denied, if there is one by now.
+    fn renewed(&self, denied: &Arc<AnyProducer>) -> Result<Option<Arc<AnyProducer>>, Failure> {
+        let token = self.queue.token()?;
+        let mut current = self.current();
+        let (access, producer) = &mut *current;
+        if access.token != token {
+            *access = Access { token, ..access.clone() };
+            *producer = Arc::new(Self::producer(&self.queue, access)?);
+            tracing::info!(queue = %self.queue.address, "the token was read anew");
+        }
+        Ok(Some(Arc::clone(producer)).filter(|producer| !Arc::ptr_eq(producer, denied)))
+    }
 }
 
 impl Producer for Guided {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
-        self.producer.publish(frame).await.map_err(|error| match error {
-            PublishError::Denied { reason } => {
-                PublishError::Denied { reason: format!("{reason}; {}", self.way_in).into() }
-            }
-            other => other,
-        })
+        let producer = Arc::clone(&self.current().1);
+        let outcome = producer.publish(frame.clone()).await;
+        let Err(PublishError::Denied { reason }) = outcome else { return outcome };
+        let denied = |reason: &str, way_in: String| PublishError::Denied {
+            reason: format!("{reason}; {way_in}").into(),
+        };
+        match self.renewed(&producer) {
+            Ok(None) => Err(denied(&reason, self.queue.way_in())),
+            Ok(Some(producer)) => producer.publish(frame).await,
+            Err(failure) => Err(denied(&reason, failure.to_string())),
+        }
     }
 }
 

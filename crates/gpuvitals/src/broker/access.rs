@@ -1,5 +1,7 @@
 //! Who may use the queue: its certificate, and the tokens of its clients.
 
+use std::path::Path;
+
 use gpuvitals_core::causes;
 use gpuvitals_queue::link::Token;
 use gpuvitals_queue::server::{Tokens, tls_config};
@@ -34,13 +36,7 @@ impl Access {
         let tls = files.as_ref().map(tls_config).transpose().map_err(|error| {
             Failure::new(Exit::Config, format!("configuration: broker.tls_cert: {}", causes(&error)))
         })?;
-        let tokens = settings.token_file().map(|path| {
-            let text = crate::secret::read(path, "broker.token_file")?;
-            parse(&text).map_err(|wrong| {
-                let text = format!("configuration: broker.token_file: {}: {wrong}", path.display());
-                Failure::new(Exit::Config, text)
-            })
-        });
+        let tokens = settings.token_file().map(read);
         let certificate = files.is_some_and(|files| files.client_ca.is_some());
         Ok(Self { tls, certificate, tokens: tokens.transpose()? })
     }
@@ -59,6 +55,35 @@ impl Access {
             tracing::warn!(%address, "tokens and messages go over the network in the clear; see broker.tls_cert");
         }
     }
+}
+
+/// Reads the tokens anew, for every request from now on; a stream that was let in goes on. When they cannot be read, the old
+/// ones stay.
+pub(super) fn renew(tokens: Option<&Tokens>, settings: &Broker) {
+    let (Some(tokens), Some(path)) = (tokens, settings.token_file()) else {
+        tracing::info!(
+            "there is nothing to read anew: broker.token_file names no file; other settings take a restart"
+        );
+        return;
+    };
+    let file = path.display();
+    match read(path) {
+        Ok(new) => {
+            tokens.renew(new);
+            tracing::info!(%file, "the tokens were read anew; other settings and certificates take a restart");
+        }
+        Err(failure) => {
+            tracing::error!(reason = %failure, "the tokens were not read anew; the old ones stay in force");
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Tokens, Failure> {
+    let text = crate::secret::read(path, "broker.token_file")?;
+    parse(&text).map_err(|wrong| {
+        let text = format!("configuration: broker.token_file: {}: {wrong}", path.display());
+        Failure::new(Exit::Config, text)
+    })
 }
 
 /// Lines of a token for everything, or of what a token is for and the token: `publish,subscribe TOKEN`. Empty lines and

@@ -32,7 +32,7 @@ pub(crate) struct BrokerFlags {
     /// Where they are kept; naming a directory turns persistence on [default: /data/mq]
     #[arg(long, value_name = "DIR")]
     persistence_path: Option<PathBuf>,
-    /// With persistence: when a publish is answered [default: synced]
+    /// When a publish is answered; written and synced need persistence [default: synced with it, memory without]
     #[arg(long, value_enum, value_name = "WHEN")]
     durability: Option<Durability>,
     /// Time to acknowledge before a message is delivered again: 5s, 500ms [default: 5s]

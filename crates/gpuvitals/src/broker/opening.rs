@@ -14,10 +14,16 @@ const QUEUE_SHARE: u32 = 2;
 /// When the directory cannot be used, or what lies in it cannot be read.
 pub(crate) async fn open(config: &Config) -> Result<Queue, Failure> {
     let terms = queue_config(config);
-    if !config.broker.persistence {
-        return Ok(Queue::in_process(terms, Clock::system()));
+    for what in config.broker.in_vain() {
+        tracing::warn!(
+            what,
+            "nothing is kept on disk; broker.persistence_path (--persistence-path) names a directory"
+        );
     }
-    let path = &config.broker.persistence_path;
+    let Some(path) = config.broker.directory() else {
+        tracing::info!("the queue is in memory and ends with this process");
+        return Ok(Queue::in_process(terms, Clock::system()));
+    };
     let (queue, opened) = Queue::open(path, terms, Clock::system()).await.map_err(|error| {
         let exit = match &error {
             OpenError::Locked { .. } => Exit::Unavailable,
@@ -60,14 +66,14 @@ fn queue_config(config: &Config) -> QueueConfig {
             config::WhenFull::Refuse => WhenFull::Refuse,
             config::WhenFull::DropOldest => WhenFull::DropOldest,
         },
-        durability: durability(settings.durability),
+        durability: durability(settings.durability()),
         topic_durability: settings
             .topics
             .iter()
             .filter_map(|(name, terms)| Some((name.clone(), durability(terms.durability?))))
             .collect(),
         memory_max: settings.memory_max,
-        drain: if settings.persistence { Drain::Return } else { Drain::Deliver },
+        drain: if settings.directory().is_some() { Drain::Return } else { Drain::Deliver },
         drain_timeout: config.shutdown.grace / QUEUE_SHARE,
         ..QueueConfig::default()
     }

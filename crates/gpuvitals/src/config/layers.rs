@@ -287,6 +287,31 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_turns_persistence_on_wherever_it_is_named() {
+        let directory = |text: &str, environment: &[(&str, &str)], flags| {
+            let config = load(&format!("broker:\n  max_retries: 3\n{text}"), environment, flags).unwrap();
+            let in_vain = config.broker.in_vain().len();
+            (config.broker.directory().map(|path| path.display().to_string()), in_vain)
+        };
+        let (named, kept) = ("  persistence_path: mq\n", (Some("mq".to_owned()), 0));
+        let variable = [("GPUVITALS_BROKER_PERSISTENCE_PATH", "mq")];
+        assert_eq!(directory("", &[], vec![]), (None, 0));
+        assert_eq!(directory(named, &[], vec![]), kept);
+        assert_eq!(directory("", &variable, vec![]), kept);
+        assert_eq!(directory("", &[], vec![("broker.persistence_path", "mq".into())]), kept);
+        assert_eq!(directory("  persistence: true\n", &[], vec![]), (Some("/data/mq".to_owned()), 0));
+        let environment = [("GPUVITALS_BROKER_PERSISTENCE", "true")];
+        assert_eq!(directory(named, &environment, vec![]), kept);
+        // What is asked for and not had is said.
+        assert_eq!(directory("  persistence: false\n", &variable, vec![]), (None, 1));
+        assert_eq!(directory("  durability: written\n", &[], vec![]), (None, 1));
+        assert_eq!(directory("  topics: { a: { durability: synced } }\n", &[], vec![]), (None, 1));
+        assert_eq!(directory("  durability: memory\n", &[], vec![]), (None, 0));
+        assert!(load("broker:\n  persistence: maybe\n", &[], vec![]).unwrap_err().contains("maybe"));
+        assert!(load("broker:\n  durability: safe\n", &[], vec![]).unwrap_err().contains("safe"));
+    }
+
+    #[test]
     fn the_queue_is_named_by_a_url_without_secrets() {
         let address = |url: &str| load(&format!("message_queue:\n  address: {url}\n"), &[], vec![]);
         assert_eq!(address("nats://n").unwrap().message_queue.address.port, 4222);

@@ -78,6 +78,20 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// On, off, or where it makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Switch {
+    /// Where there is reason to.
+    Auto,
+    /// Always.
+    #[serde(alias = "true")]
+    On,
+    /// Never.
+    #[serde(alias = "false")]
+    Off,
+}
+
 /// Kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

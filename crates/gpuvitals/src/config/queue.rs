@@ -10,11 +10,15 @@ use gpuvitals_queue::link::{Access, QueueUrl, Scheme, Token};
 use gpuvitals_queue::server::TlsFiles;
 use serde::{Deserialize, Deserializer};
 
+use super::Switch;
 use crate::failure::{Exit, Failure};
-use crate::quantity::{deserialize_bytes, deserialize_duration};
+use crate::quantity::{deserialize_bytes, deserialize_duration, deserialize_word};
 
 /// Largest `broker.frame_bytes_max`: half a segment of the log.
 const FRAME_BYTES_MOST: u64 = 32 << 20;
+
+/// Where messages are kept, where no other directory is named.
+const DIRECTORY: &str = "/data/mq";
 
 /// How the queue is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -61,12 +65,20 @@ impl MessageQueue {
         }
     }
 
+    /// The token as its file has it now.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or others can read it.
+    pub(crate) fn token(&self) -> Result<Option<Token>, Failure> {
+        set(&self.token_file).map(|path| token(path, "message_queue.token_file")).transpose()
+    }
+
     /// What a client brings, read from its files.
     ///
     /// # Errors
     /// When the file of the token or of the credentials cannot be read, or others can read it.
     pub(crate) fn access(&self) -> Result<Access, Failure> {
-        let token = set(&self.token_file).map(|path| token(path, "message_queue.token_file")).transpose()?;
+        let token = self.token()?;
         let url = &self.address;
         if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.host) {
             tracing::warn!(queue = %url, "the token goes over the network in the clear; https, grpcs and tls do not show it");
@@ -129,12 +141,14 @@ pub(crate) struct Broker {
     pub port: u16,
     /// Port of gRPC; 0 takes a free one and prints it.
     pub grpc_port: u16,
-    /// Whether messages outlive the process.
-    pub persistence: bool,
-    /// Where they are kept then.
-    pub persistence_path: PathBuf,
-    /// When a publish is answered, with persistence.
-    pub durability: Durability,
+    /// Whether messages outlive the process: where a directory is named, unless told otherwise.
+    #[serde(deserialize_with = "deserialize_word")]
+    persistence: Switch,
+    /// Where they are kept then; empty: [`DIRECTORY`].
+    persistence_path: PathBuf,
+    /// When a publish is answered; none: as safe as can be.
+    #[serde(deserialize_with = "deserialize_durability")]
+    durability: Option<Durability>,
     /// What other terms hold for some topics, by name.
     pub topics: BTreeMap<String, TopicTerms>,
     /// Time to acknowledge, unless a consumer asks for another.
@@ -170,10 +184,41 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// Where messages are kept; none: in memory.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        let named = set(&self.persistence_path);
+        match self.persistence {
+            Switch::Auto => named,
+            Switch::On => Some(named.unwrap_or(Path::new(DIRECTORY))),
+            Switch::Off => None,
+        }
+    }
+
+    /// When a publish is answered, in topics without terms of their own.
+    pub(crate) fn durability(&self) -> Durability {
+        let best = if self.directory().is_some() { Durability::Synced } else { Durability::Memory };
+        self.durability.unwrap_or(best)
+    }
+
     /// Whether messages of a topic outlive the process.
     pub(crate) fn keeps(&self, topic: &str) -> bool {
         let own = self.topics.get(topic).and_then(|terms| terms.durability);
-        self.persistence && own.unwrap_or(self.durability) != Durability::Memory
+        self.directory().is_some() && own.unwrap_or(self.durability()) != Durability::Memory
+    }
+
+    /// What is asked for and not had, since nothing is kept.
+    pub(crate) fn in_vain(&self) -> Vec<String> {
+        if self.directory().is_some() {
+            return Vec::new();
+        }
+        let path = set(&self.persistence_path).map(|path| {
+            format!("broker.persistence_path is {}, but broker.persistence is false", path.display())
+        });
+        let asked = |durability: Option<Durability>| durability.is_some_and(|it| it != Durability::Memory);
+        let own = self.topics.iter().filter(|(_, terms)| asked(terms.durability));
+        let own = own.map(|(topic, _)| format!("broker.topics gives {topic} a durability"));
+        let all = asked(self.durability).then(|| "broker.durability is set".to_owned());
+        path.into_iter().chain(all).chain(own).collect()
     }
 
     /// The files of TLS, where it is on.
@@ -243,6 +288,18 @@ fn token(path: &Path, setting: &str) -> Result<Token, Failure> {
 
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn deserialize_durability<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Durability>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    if word == "auto" {
+        return Ok(None);
+    }
+    Durability::from_str(&word, false)
+        .map(Some)
+        .map_err(|_| serde::de::Error::custom(format!("{word:?} is none of auto, memory, written, synced")))
 }
 
 fn deserialize_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueUrl, D::Error> {

@@ -84,7 +84,7 @@ async fn print(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Fail
     let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
     let mut printer = tokio::task::spawn_blocking(move || write(to_print));
     let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
-    let mut ended = std::pin::pin!(crate::signal::terminated());
+    let mut ended = std::pin::pin!(crate::signal::ended());
     let outcome = loop {
         let deliveries = tokio::select! {
             _ = &mut ended => break Ok(()),

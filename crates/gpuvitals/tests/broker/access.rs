@@ -106,13 +106,56 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
 
     // The agent keeps what it samples until somebody has put it right, and says what is wrong.
     let mut agent = gpuvitals();
+    agent.env("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", &wrong);
     agent.env("GPUVITALS_AGENT_PUBLISH_INTERVAL", "100ms").args(["agent", "--port", "0", "--sysfs"]);
     agent.arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56"));
     agent.args(["--driver", "amd-sysfs", "--queue", &broker.grpc]);
     let agent = Process::start(&mut agent);
     let line = agent.says("the queue takes nothing");
-    assert!(line.contains("message_queue.token_file") && line.contains("names no file"), "{line}");
+    assert!(line.contains("message_queue.token_file is") && line.contains(&wrong), "{line}");
+    std::fs::write(&wrong, RIGHT).unwrap();
+    agent.says("the token was read anew");
+    agent.says("the queue takes frames again");
     assert_eq!(agent.terminated().0, Some(0));
+}
+
+#[test]
+fn tokens_are_read_anew_at_sighup_and_wrong_ones_are_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    secret(&file, RIGHT);
+    let broker = Broker::start(&["--token-file", file.to_str().unwrap()]);
+    let answers = || {
+        [RIGHT, READER].map(|token| {
+            let request = agent().get(format!("{}/stats", broker.http));
+            answer(request.header("authorization", format!("Bearer {token}")).call().unwrap()).0
+        })
+    };
+    assert_eq!(answers(), [200, 401]);
+    std::fs::write(&file, READER).unwrap();
+    broker.process.signal("HUP");
+    broker.process.says("the tokens were read anew");
+    assert_eq!(answers(), [401, 200]);
+    std::fs::write(&file, "publish,everything a-secret").unwrap();
+    broker.process.signal("HUP");
+    assert!(broker.process.says("the tokens were not read anew").contains("line 1: rights are"));
+    assert_eq!(answers(), [401, 200]);
+    assert_eq!(broker.terminate(), Some(0));
+}
+
+#[test]
+fn what_has_nothing_to_read_anew_ends_in_order_at_sighup() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut collect = gpuvitals();
+    collect
+        .args(["collect", "--api-port", "0", "--mq-url", "grpc://127.0.0.1:1", "--data-dir"])
+        .arg(folder.path());
+    let collect = Process::start(&mut collect);
+    collect.says("not subscribed");
+    collect.signal("HUP");
+    let (code, log) = collect.ended();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("SIGHUP") && log.contains("stopped"), "{log}");
 }
 
 #[test]

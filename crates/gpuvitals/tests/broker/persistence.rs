@@ -51,6 +51,25 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
 }
 
 #[tokio::test]
+async fn a_directory_in_the_settings_file_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, kept) = (folder.path().join("gpuvitals.yaml"), folder.path().join("mq"));
+    let started = |settings: String| {
+        std::fs::write(&file, settings).unwrap();
+        Broker::start(&["--config", file.to_str().unwrap()])
+    };
+    let broker = started(format!("broker:\n  persistence_path: {}\n", kept.display()));
+    let frame = || Frame::new(ContentType::Json, 1, message(0, 1));
+    assert_eq!(broker.publish("t", frame()).await.durability, Durability::Synced);
+    assert!(broker.log().contains("the queue is open"));
+
+    let broker = started("broker:\n  durability: written\n".to_owned());
+    assert_eq!(broker.publish("t", frame()).await.durability, Durability::Memory);
+    let log = broker.log();
+    assert!(log.contains("nothing is kept on disk") && log.contains("the queue is in memory"), "{log}");
+}
+
+#[tokio::test]
 async fn a_receipt_says_how_safe_the_frame_is() {
     for (level, given) in
         [("memory", Durability::Memory), ("written", Durability::Written), ("synced", Durability::Synced)]

@@ -1,5 +1,7 @@
 //! Who may do what.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use subtle::{Choice, ConstantTimeEq};
@@ -31,7 +33,13 @@ pub struct Tokens {
     pub subscribe: Vec<Token>,
     /// May administer.
     pub administer: Vec<Token>,
+    /// What holds in place of all these and of their copies, once there is something.
+    pub renewal: Renewal,
 }
+
+/// Tokens that came later.
+#[derive(Clone, Debug, Default)]
+pub struct Renewal(Arc<RwLock<Option<Arc<Tokens>>>>);
 
 /// Why a request is not let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,8 +53,19 @@ pub(super) enum Denied {
 }
 
 impl Tokens {
+    /// Puts others in place of these and of their copies: each request from now on is held to them. A stream that was let in
+    /// goes on.
+    pub fn renew(&self, tokens: Self) {
+        *self.renewal.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tokens));
+    }
+
     /// Whether a request with these headers may do this.
     pub(super) fn check(&self, headers: &HeaderMap, permission: Permission) -> Result<(), Denied> {
+        let renewed = self.renewal.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        renewed.as_deref().unwrap_or(self).compare(headers, permission)
+    }
+
+    fn compare(&self, headers: &HeaderMap, permission: Permission) -> Result<(), Denied> {
         let header = headers.get(AUTHORIZATION).ok_or(Denied::NoToken)?.as_bytes();
         let (scheme, token) = header.split_at_checked(7).ok_or(Denied::NoToken)?;
         if !scheme.eq_ignore_ascii_case(b"Bearer ") {
@@ -89,7 +108,9 @@ mod tests {
             publish: vec![Token::new("p")],
             subscribe: vec![Token::new("s"), Token::new("both")],
             administer: vec![Token::new("both")],
+            ..Tokens::default()
         };
+        let copy = tokens.clone();
         let check = |header: &str, permission| {
             let value = header.parse().unwrap();
             tokens.check(&HeaderMap::from_iter([(AUTHORIZATION, value)]), permission)
@@ -107,5 +128,8 @@ mod tests {
         assert_eq!(check("Bearer ", Permission::Publish), Err(Denied::Unknown));
         assert_eq!(check("Basic cDpw", Permission::Publish), Err(Denied::NoToken));
         assert_eq!(tokens.check(&HeaderMap::new(), Permission::Publish), Err(Denied::NoToken));
+        copy.renew(Tokens { publish: vec![Token::new("q")], ..Tokens::default() });
+        assert_eq!(check("Bearer q", Permission::Publish), Ok(()));
+        assert_eq!(check("Bearer p", Permission::Publish), Err(Denied::Unknown));
     }
 }

@@ -98,7 +98,7 @@ async fn a_token_lets_in_for_what_it_is_and_is_never_shown() {
     let tokens = Tokens {
         publish: vec![Token::new("secret-p")],
         subscribe: vec![Token::new("secret-s")],
-        administer: Vec::new(),
+        ..Tokens::default()
     };
     let rig = Rig::with(|_| {}, |config| config.tokens = Some(tokens));
     let access = |token: Option<&str>| Access { token: token.map(Token::new), ..Access::default() };
