@@ -42,6 +42,8 @@ pub(super) struct Endpoint {
 struct Notices {
     /// It was given up.
     over: bool,
+    /// It was lost, and is being made again.
+    lost: bool,
     /// How often something was denied, and the last time's text.
     denials: u64,
     denied: Option<Arc<str>>,
@@ -132,6 +134,8 @@ impl Notices {
     fn take(&mut self, event: Event) {
         match event {
             Event::Closed | Event::ClientError(ClientError::MaxReconnects) => self.over = true,
+            Event::Disconnected => self.lost = true,
+            Event::Connected => self.lost = false,
             Event::ServerError(ServerError::Other(text)) if text.starts_with("Permissions Violation") => {
                 self.denials += 1;
                 self.denied = Some(text.into());
@@ -159,6 +163,21 @@ impl Session {
     /// Whether there is a connection now. What is sent without one waits in the client, unseen.
     pub(super) fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// Whether it was lost, as far as it was told.
+    pub(super) fn is_lost(&self) -> bool {
+        self.notices.borrow().lost
+    }
+
+    /// Waits until it is lost, or not any more, whichever it `was` not.
+    pub(super) fn turned(&self, was: bool) -> impl Future<Output = ()> + Send + use<> {
+        let mut notices = self.notices.clone();
+        async move {
+            if notices.wait_for(|notices| notices.lost != was).await.is_err() {
+                // It sends no more notices: it is over.
+            }
+        }
     }
 
     /// How often the connection was made so far. It is counted before anything is sent on it; the notices come later.

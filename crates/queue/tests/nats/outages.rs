@@ -167,6 +167,37 @@ async fn a_publish_without_a_server_fails_in_time_and_goes_on_with_the_same_stam
 }
 
 #[tokio::test]
+async fn a_consumer_that_waits_says_that_its_server_went_away_and_came_back() {
+    let mut server = Server::start().await;
+    let mut place = Nats::at(server.url());
+    Arc::make_mut(&mut place.url.nats).ack_timeout = Duration::from_mins(5);
+    // One waits for messages, one for credits.
+    let (mut idle, mut busy) =
+        (place.consumer("t", "g", &credits(1)).await, place.consumer("t", "h", &credits(1)).await);
+    place.producer("t").publish(frame(1)).await.unwrap();
+    let held = receive(&mut busy).await;
+    let got = receive(&mut idle).await;
+    idle.ack(&[got[0].id]).await.unwrap();
+    let mut ways = [idle.away(), busy.away()];
+    let outage = async {
+        server.kill();
+        for way in &mut ways {
+            let told = timeout(Duration::from_secs(4), way.wait_for(Option::is_some)).await;
+            assert!(told.unwrap().unwrap().as_ref().unwrap().contains("connection was lost"));
+        }
+        server.run().await;
+        for way in &mut ways {
+            timeout(ELECTED, way.wait_for(Option::is_none)).await.unwrap().unwrap();
+        }
+    };
+    tokio::select! {
+        () = outage => {}
+        received = idle.receive() => panic!("{received:?}"),
+        received = async { busy.receive().await } => panic!("{received:?} beside {held:?}"),
+    }
+}
+
+#[tokio::test]
 async fn a_consumer_waits_for_a_server_that_is_away() {
     let mut server = Server::start().await;
     let place = Nats::at(server.url());

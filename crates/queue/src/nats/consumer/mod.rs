@@ -62,6 +62,8 @@ pub struct NatsConsumer {
     rows_per_frame: u64,
     failures: u32,
     away: channel::Sender<Away>,
+    /// The connection is lost, and `away` says so.
+    is_parted: bool,
     /// When it was seen last what has come.
     looked_at: Instant,
 }
@@ -112,6 +114,7 @@ impl NatsConsumer {
             rows_per_frame: 0,
             failures: 0,
             away: channel::Sender::default(),
+            is_parted: false,
             looked_at: Instant::now(),
         })
     }
@@ -119,6 +122,16 @@ impl NatsConsumer {
     /// Why the queue is not reached, while it is not.
     pub fn away(&self) -> channel::Receiver<Away> {
         self.away.subscribe()
+    }
+
+    /// Tells whether the queue is reached, after a step that did not fail.
+    fn tell_whether_away(&mut self) {
+        let is_parted = self.seat.as_ref().is_some_and(|seat| seat.session.is_lost());
+        if is_parted != self.is_parted || self.failures > 0 {
+            let why = is_parted.then(|| "the connection was lost and is being made again".into());
+            self.away.send_replace(why);
+        }
+        (self.is_parted, self.failures) = (is_parted, 0);
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -190,12 +203,18 @@ impl NatsConsumer {
                 self.waiting.iter().map(|(loan, since)| *since + loan.patience / WAITS_PART).min();
             let next = next_end.into_iter().chain(needs_time).min();
             let end = tokio::time::sleep_until(next.unwrap_or(self.looked_at));
-            tokio::select! { () = self.freed.notified() => {}, () = end => {}, () = gone => {} }
+            let turned = seat.session.turned(self.is_parted);
+            tokio::select! { () = self.freed.notified() => {}, () = end => {}, () = gone => {}, () = turned => {} }
             return Ok(Vec::new());
         }
         let frames = self.frames_for(credits);
         let Some(seat) = &mut self.seat else { return Ok(Vec::new()) };
-        let came = tokio::select! { came = seat.wait(frames) => came?, () = gone => Came::Nothing };
+        let turned = seat.session.turned(self.is_parted);
+        let came = tokio::select! {
+            came = seat.wait(frames) => came?,
+            () = gone => Came::Nothing,
+            () = turned => Came::Nothing,
+        };
         self.looked_at = Instant::now();
         self.take_in(came, self.looked_at).await?;
         Ok(Vec::new())
@@ -338,10 +357,7 @@ impl Consumer for NatsConsumer {
         loop {
             match self.step().await {
                 Ok(deliveries) => {
-                    if self.failures > 0 {
-                        self.failures = 0;
-                        self.away.send_replace(None);
-                    }
+                    self.tell_whether_away();
                     if !deliveries.is_empty() {
                         return Ok(deliveries);
                     }
