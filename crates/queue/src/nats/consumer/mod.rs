@@ -127,6 +127,12 @@ impl NatsConsumer {
     /// Tells whether the queue is reached, after a step that did not fail.
     fn tell_whether_away(&mut self) {
         let is_parted = self.seat.as_ref().is_some_and(|seat| seat.session.is_lost());
+        let topic = &*self.member.topic.name;
+        match (self.is_parted, is_parted) {
+            (false, true) => tracing::warn!(topic, "the connection to NATS was lost; it is being made again"),
+            (true, false) => tracing::info!(topic, "NATS is reached again"),
+            _ => {}
+        }
         if is_parted != self.is_parted || self.failures > 0 {
             let why = is_parted.then(|| "the connection was lost and is being made again".into());
             self.away.send_replace(why);

@@ -189,7 +189,8 @@ impl Lookout {
                 }
                 Ok(Sight::Gone(_)) => return,
                 Err(error) => {
-                    if !std::mem::replace(&mut self.is_troubled, true) {
+                    // A connection that was lost is told of by who receives.
+                    if !self.session.is_lost() && !std::mem::replace(&mut self.is_troubled, true) {
                         tracing::warn!(%error, "the group cannot be looked after; trying again");
                     }
                     tokio::time::sleep(PAUSE).await;
