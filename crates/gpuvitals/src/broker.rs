@@ -8,6 +8,7 @@ mod access;
 mod flags;
 mod opening;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+use crate::queue::TAIL_PREFIX;
 use access::Access;
 
 pub(crate) use flags::BrokerFlags;
@@ -108,13 +110,13 @@ fn cannot_store(reason: &str, path: Option<&std::path::Path>) -> Failure {
 pub(crate) async fn end(queue: &Queue, config: &Config) {
     let limit = config.shutdown.grace.saturating_sub(config.shutdown.grace / CONNECTIONS_SHARE);
     if let Ok(drained) = tokio::time::timeout(limit, queue.shutdown()).await {
-        report(&drained, &config.broker);
+        report(queue, &drained, &config.broker);
     } else {
         tracing::error!("the queue's disk does not answer; the queue ends without closing its log");
     }
 }
 
-fn report(drained: &DrainReport, settings: &config::Broker) {
+fn report(queue: &Queue, drained: &DrainReport, settings: &config::Broker) {
     if drained.unacknowledged > 0 {
         let messages = drained.unacknowledged;
         tracing::warn!(messages, "consumers still had messages that they had not acknowledged");
@@ -123,7 +125,15 @@ fn report(drained: &DrainReport, settings: &config::Broker) {
         if settings.keeps(topic) {
             tracing::info!(topic, messages, "kept for the next start");
         } else {
-            tracing::warn!(topic, messages, "messages were left in memory and are gone");
+            let groups = queue.topic_stats(topic).map_or_else(|_| BTreeMap::new(), |topic| topic.groups);
+            let behind = groups.iter().filter(|(_, group)| group.lag > 0);
+            let groups: Vec<&str> = behind.map(|(name, _)| name.as_str()).collect();
+            if !groups.is_empty() && groups.iter().all(|group| group.starts_with(TAIL_PREFIX)) {
+                tracing::info!(topic, messages, "held for tails alone, and gone");
+            } else {
+                let groups = groups.join(", ");
+                tracing::warn!(topic, messages, groups, "messages were left in memory and are gone");
+            }
         }
     }
 }

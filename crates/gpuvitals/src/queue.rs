@@ -2,23 +2,28 @@
 
 mod admin;
 mod dead;
+mod group;
 mod http;
 mod messages;
 mod nats;
 mod print;
 mod tail;
 
-use std::io::IsTerminal;
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
+use gpuvitals_queue::link::{Access, QueueUrl};
 
 use crate::config::{Config, Override, overrides};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use admin::Admin;
 
+/// What all groups of tails begin with.
+pub(crate) const TAIL_PREFIX: &str = "tail-";
 /// Between two looks of `stats --watch`.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// Goes to the upper left corner and clears what is below.
@@ -98,6 +103,16 @@ enum What {
         #[arg(long)]
         yes: bool,
     },
+    /// End a group that nobody reads for any more: what only it waited for goes
+    RemoveGroup {
+        /// Its topic
+        topic: String,
+        /// The group
+        group: String,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// Which dead letters.
@@ -106,6 +121,51 @@ struct Which {
     /// Only these letters [default: all]
     #[arg(long = "id", value_name = "ID", value_delimiter = ',')]
     ids: Vec<u64>,
+}
+
+impl Which {
+    /// Each once.
+    fn ids(&self) -> Vec<u64> {
+        let ids: BTreeSet<u64> = self.ids.iter().copied().collect();
+        ids.into_iter().collect()
+    }
+}
+
+/// The queue that is asked.
+#[derive(Clone)]
+struct Place {
+    url: QueueUrl,
+    access: Access,
+    /// What to do where it denies access.
+    way_in: String,
+}
+
+impl Place {
+    /// It denied access.
+    fn denied(&self, why: &str) -> Failure {
+        let text = format!("{why}; {} (the flag is --token-file)", self.way_in);
+        Failure::new(Exit::Permission, text)
+    }
+}
+
+/// Asks whether to do what cannot be undone.
+fn confirm(question: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(Exit::Usage, format!("{question} Nobody is here to ask; --yes says so")));
+    }
+    let unasked = |e| Failure::io("cannot ask", e);
+    write!(std::io::stderr(), "{question} [y/N] ").map_err(unasked)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(unasked)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, "nothing was done"))
+}
+
+/// A number with what it counts.
+fn count(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 /// `gpuvitals queue tail`
@@ -117,7 +177,7 @@ struct Tail {
     #[arg(long, value_enum, default_value_t = From::Newest)]
     from: From,
     /// End after so many messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Also where no group takes from the topic yet: what is printed is then gone from the queue
     #[arg(long)]
@@ -161,8 +221,8 @@ impl QueueCommand {
 /// When the queue cannot be reached, or refuses.
 pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure> {
     let settings = config.queue_elsewhere();
-    let (url, access) = (settings.address.clone(), settings.access()?);
-    let admin = || Admin::new(&url, &access);
+    let place = Place { access: settings.access()?, way_in: settings.way_in(), url: settings.address };
+    let (json, admin) = (command.json, || Admin::new(&place));
     match &command.what {
         What::Stats { topic, watch: false } => {
             let text = stats(&admin()?, topic.as_deref(), command.json)?;
@@ -173,11 +233,12 @@ pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure
             let answer = admin()?.topics()?;
             crate::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
         }
-        What::Tail(flags) => tail::run(flags, &url, &access),
+        What::Tail(flags) => tail::run(flags, &place),
         What::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, command.json),
         What::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
-        What::Replay { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids, *rate),
-        What::Purge { topic, which, yes } => dead::purge(&admin()?, topic, &which.ids, *yes),
+        What::Replay { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids(), *rate, json),
+        What::Purge { topic, which, yes } => dead::purge(&admin()?, topic, &which.ids(), *yes, json),
+        What::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, json),
     }
 }
 

@@ -66,6 +66,11 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
         (&["broker", "--bytes-max", "5QB"], "5QB"),
         (&["collect", "--workers", "0"], "worker_count"),
         (&["stream", "--csv", "x", "--duration", "soon"], "soon"),
+        (&["stream", "--csv", "x", "--topic", "bad topic"], "message_queue.topic"),
+        (&["collect", "--topic", "x.dead"], "belong to dead letters"),
+        (&["collect", "--group", "a b"], "collector.group"),
+        (&["queue", "tail", "bad name"], "bad name"),
+        (&["queue", "tail", "t", "--count", "0"], "--count"),
         (&["queue", "stats", "--url", "nowhere"], "nowhere"),
         (&["queue", "stats", "--mq-url", "nowhere"], "nowhere"),
         (&["query", "gpus", "--url", "nowhere"], "nowhere"),
@@ -83,6 +88,7 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
     }
     // The same from elsewhere is not the command line's fault, also where that is fine.
     check(&["agent", "--port", "0"], &[("GPUVITALS_SAMPLING_RATE", "5000")], 78, "sampling.rate");
+    check(&["collect"], &[("GPUVITALS_COLLECTOR_GROUP", "a b")], 78, "collector.group");
     check(&["config", "check"], &[("GPUVITALS_LOG_LEVEL", "loud")], 78, "\"loud\" is no level");
     assert!(run(&["config", "check"], &[("GPUVITALS_LOG_LEVEL", "info,h2=off")]).status.success());
 }

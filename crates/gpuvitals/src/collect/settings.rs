@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gpuvitals_queue::ConsumerOptions;
+use gpuvitals_queue::link::check_group;
 use gpuvitals_store::StoreConfig;
 use serde::Deserialize;
 use serde_json::Value;
@@ -51,6 +52,7 @@ impl Collector {
         if let Some((name, _)) = above_zero.into_iter().find(|(_, is)| !is) {
             return refuse(&format!("{name} is 0, it must be above 0"));
         }
+        check_group(&self.group).or_else(|error| refuse(&format!("group: {error}")))?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use gpuvitals_queue::link::{Access, QueueUrl, Scheme, Token};
+use gpuvitals_queue::link::{Access, QueueUrl, Scheme, Token, check_topic};
 use gpuvitals_queue::server::TlsFiles;
 use serde::{Deserialize, Deserializer};
 
@@ -44,6 +44,8 @@ pub(crate) struct MessageQueue {
 impl MessageQueue {
     /// Refuses what cannot be.
     pub(crate) fn check(&self) -> Result<(), Failure> {
+        check_topic(&self.topic)
+            .map_err(|e| Failure::new(Exit::Config, format!("configuration: message_queue.topic: {e}")))?;
         together("message_queue", ("client_cert", &self.client_cert), ("client_key", &self.client_key))
     }
 

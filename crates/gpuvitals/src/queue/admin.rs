@@ -1,8 +1,10 @@
 //! What a person asks of a queue, whichever it is.
 
-use gpuvitals_queue::link::{Access, QueueUrl, Scheme};
+use gpuvitals_queue::link::Scheme;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Place;
 use super::http::Http;
 use super::nats::Nats;
 use crate::failure::{Exit, Failure};
@@ -11,13 +13,13 @@ use crate::query::escaped;
 /// A queue that can be asked.
 pub(super) enum Admin {
     /// `gpuvitals broker`, or the queue inside `up`.
-    Broker(Http),
+    Broker(Box<Http>),
     /// NATS JetStream.
     Nats(Box<Nats>),
 }
 
 /// What became of dead letters that were to be given back.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Given {
     /// Given back.
     pub letters: u64,
@@ -34,14 +36,17 @@ impl Admin {
     ///
     /// # Errors
     /// When it is asked in another way, or a file of the access cannot be read.
-    pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, Failure> {
+    pub(super) fn new(place: &Place) -> Result<Self, Failure> {
+        let url = &place.url;
         match url.scheme {
-            Scheme::Http | Scheme::InProcess => Ok(Self::Broker(Http::new(url, access)?)),
-            Scheme::Nats => Ok(Self::Nats(Box::new(Nats::new(url, access)?))),
+            Scheme::Http | Scheme::InProcess => Ok(Self::Broker(Box::new(Http::new(place)?))),
+            Scheme::Nats => Ok(Self::Nats(Box::new(Nats::new(place)?))),
             Scheme::Grpc => Err(Failure::new(
                 Exit::Usage,
                 format!(
-                    "{url} is the queue's port for messages; statistics and dead letters are on its HTTP port: --url http://{}:9090",
+                    "{url} is the queue's port for messages; statistics and dead letters are on its HTTP port (--port, 9090 by \
+                     default): --url {}://{}:PORT",
+                    if url.tls { "https" } else { "http" },
                     url.host
                 ),
             )),

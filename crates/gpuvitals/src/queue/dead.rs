@@ -1,15 +1,13 @@
 //! Dead letters: to see, to give back, to throw away.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
-use std::io::{IsTerminal, Write};
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gpuvitals_queue::{ContentType, Encoding, Frame, Rows};
 use serde_json::Value;
 
 use super::admin::{Admin, Given};
-use super::{messages, print};
+use super::{confirm, count, messages, print};
 use crate::failure::{Exit, Failure};
 
 /// Letters asked for at a time.
@@ -117,9 +115,21 @@ fn opened(letter: &Value) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// When the queue cannot be reached, or refuses.
-pub(super) fn replay(admin: &Admin, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<(), Failure> {
-    let Given { letters, without_group, without_room, left } = admin.replay(topic, ids, rate)?;
-    let mut lines = vec![format!("{letters} letters given back")];
+pub(super) fn replay(
+    admin: &Admin,
+    topic: &str,
+    ids: &[u64],
+    rate: Option<f64>,
+    json: bool,
+) -> Result<(), Failure> {
+    let given = admin.replay(topic, ids, rate)?;
+    let Given { letters, without_group, without_room, left } = given;
+    let missing = missing(topic, ids, letters + without_group + without_room + left)?;
+    if json {
+        return crate::print(&format!("{:#}\n", serde_json::json!(given)));
+    }
+    let mut lines = vec![format!("{} given back", count(letters, "letter"))];
+    lines.extend(missing);
     if without_group > 0 {
         lines.push(format!("{without_group} stay: the group that gave up on them is gone"));
     }
@@ -136,30 +146,45 @@ pub(super) fn replay(admin: &Admin, topic: &str, ids: &[u64], rate: Option<f64>)
 ///
 /// # Errors
 /// When nobody can be asked, or says no; when the queue cannot be reached, or refuses.
-pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool) -> Result<(), Failure> {
+pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bool) -> Result<(), Failure> {
     if !yes {
         let held = admin.topic(topic)?;
         let what = match ids.len() {
-            0 => format!("all dead letters of {topic} ({} messages)", held["dead_letters"]),
+            0 => {
+                let messages = count(held["dead_letters"].as_u64().unwrap_or(0), "message");
+                format!("all dead letters of {topic} ({messages})")
+            }
             1 => format!("1 dead letter of {topic}"),
             many => format!("{many} dead letters of {topic}"),
         };
         confirm(&format!("throw away {what} for good?"))?;
     }
     let letters = admin.purge(topic, ids)?;
-    crate::print(&format!("{letters} letters thrown away\n"))
+    let missing = missing(topic, ids, letters)?;
+    if json {
+        return crate::print(&format!("{:#}\n", serde_json::json!({ "letters": letters })));
+    }
+    let mut lines = vec![format!("{} thrown away", count(letters, "letter"))];
+    lines.extend(missing);
+    crate::print(&(lines.join("\n") + "\n"))
 }
 
-fn confirm(question: &str) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Exit::Usage, format!("{question} Nobody is here to ask; --yes says so")));
+/// Says how many of the letters that were named are not there.
+///
+/// # Errors
+/// When none of them is.
+fn missing(topic: &str, ids: &[u64], found: u64) -> Result<Option<String>, Failure> {
+    let named = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+    match named.saturating_sub(found) {
+        0 => Ok(None),
+        missing if found > 0 => Ok(Some(format!("{missing} of those that were named are not there"))),
+        _ => {
+            let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+            let ids = ids.join(", ");
+            Err(Failure::new(
+                Exit::Data,
+                format!("{topic} has no dead letter {ids}; gpuvitals queue dead {topic} lists them"),
+            ))
+        }
     }
-    let unasked = |e| Failure::io("cannot ask", e);
-    write!(std::io::stderr(), "{question} [y/N] ").map_err(unasked)?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(unasked)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Usage, "nothing was thrown away"))
 }

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_queue::link::{Access, QueueUrl};
+use gpuvitals_queue::link::Access;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
+use super::Place;
 use super::admin::Given;
 use crate::failure::{Exit, Failure};
 use crate::query::escaped;
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A broker that is asked.
 pub(super) struct Http {
     agent: ureq::Agent,
-    url: QueueUrl,
+    place: Place,
     authorization: Option<String>,
 }
 
@@ -32,7 +33,8 @@ impl Http {
     ///
     /// # Errors
     /// When a file of the access cannot be read.
-    pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, Failure> {
+    pub(super) fn new(place: &Place) -> Result<Self, Failure> {
+        let Place { url, access, .. } = place;
         let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -41,7 +43,7 @@ impl Http {
             config = config.tls_config(tls(access)?);
         }
         let authorization = access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-        Ok(Self { agent: config.build().into(), url: url.clone(), authorization })
+        Ok(Self { agent: config.build().into(), place: place.clone(), authorization })
     }
 
     /// What is at a path.
@@ -89,8 +91,17 @@ impl Http {
         Ok(answer["letters"].as_u64().unwrap_or(0))
     }
 
+    /// Ends a group of a topic.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or refuses.
+    pub(super) fn remove_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
+        let path = self.at(&format!("/topics/{}/groups/{}", escaped(topic), escaped(group)));
+        self.answer(self.with_token(self.agent.delete(path)).call()).map(drop)
+    }
+
     fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
+        format!("{}{path}", self.place.url)
     }
 
     fn with_token<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
@@ -104,11 +115,14 @@ impl Http {
         &self,
         response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<Value, Failure> {
-        let url = &self.url;
+        let url = &self.place.url;
         let unreachable = |error: ureq::Error| {
-            let text = format!(
-                "no queue answers at {url}; start one with `gpuvitals broker` or name another with --url"
-            );
+            let text = match other_speech(&error) {
+                Some(speech) => format!("{url} is no HTTP port of a queue: {speech}"),
+                None => format!(
+                    "no queue answers at {url}; start one with `gpuvitals broker` or name another with --url"
+                ),
+            };
             Failure::caused(Exit::Unavailable, text, error)
         };
         let mut response = response.map_err(unreachable)?;
@@ -118,19 +132,40 @@ impl Http {
         let answer: Result<Value, _> = serde_json::from_slice(&body);
         if !status.is_success() {
             let message = answer.as_ref().ok().and_then(|answer| answer["message"].as_str());
-            let message = message.unwrap_or("no reason given");
-            let (exit, hint) = match status.as_u16() {
-                401 => (Exit::Permission, "; --token-file names the file that holds the token"),
-                403 => (Exit::Permission, ""),
-                404 => (Exit::Data, ""),
-                500.. => (Exit::Unavailable, ""),
-                _ => (Exit::Usage, ""),
+            let is_unknown = answer.as_ref().is_ok_and(|answer| answer["code"] == "unknown_topic");
+            let message = match message {
+                _ if is_unknown => "there is no such topic; gpuvitals queue topics lists what there is",
+                None if status == 415 => {
+                    "this port speaks gRPC only; the queue's HTTP port is --port, 9090 by default"
+                }
+                message => message.unwrap_or("no reason given"),
             };
-            return Err(Failure::new(exit, format!("{url} answers {status}: {message}{hint}")));
+            let text = format!("{url} answers {status}: {message}");
+            let exit = match status.as_u16() {
+                401 | 403 => return Err(self.place.denied(&text)),
+                404 => Exit::Data,
+                500.. => Exit::Unavailable,
+                _ => Exit::Usage,
+            };
+            return Err(Failure::new(exit, text));
+        }
+        if body.is_empty() {
+            return Ok(Value::Null);
         }
         answer.map_err(|e| {
             Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals broker?"), e)
         })
+    }
+}
+
+/// What is spoken at a port that speaks no HTTP, or not in the way that was tried, where the error tells.
+fn other_speech(error: &ureq::Error) -> Option<&'static str> {
+    match error {
+        ureq::Error::Protocol(_) => Some("where it speaks TLS, https:// reaches it"),
+        ureq::Error::Io(error) if error.to_string().contains("InvalidContentType") => {
+            Some("it speaks no TLS, http:// reaches it")
+        }
+        _ => None,
     }
 }
 

@@ -11,19 +11,17 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
-use gpuvitals_queue::link::{self, Access, QueueUrl, Scheme};
-use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId};
+use gpuvitals_queue::link::{self, Scheme};
+use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, ReceiveError};
 use tokio::sync::mpsc;
 
 use super::admin::Admin;
-use super::{Tail, messages};
+use super::{Place, TAIL_PREFIX, Tail, messages};
 use crate::clock;
 use crate::failure::{Exit, Failure};
 
 /// How long the group of a tail outlives it.
 const GROUP_TTL: Duration = Duration::from_secs(10);
-/// What all groups of tails begin with.
-const GROUP_PREFIX: &str = "tail-";
 /// How long the queue waits for an acknowledgement: a tail whose process is stopped for a while buries nothing.
 const ACK_TIMEOUT: Duration = Duration::from_mins(10);
 /// Longest wait for whoever reads the output.
@@ -37,39 +35,56 @@ const CREDITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 ///
 /// # Errors
 /// When the queue refuses, or nobody else takes from the topic.
-pub(super) fn run(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
-    if !flags.take {
-        refuse_to_take(flags, url, access)?;
-    }
+pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
+    let named = |e| Failure::new(Exit::Usage, format!("topic {:?}: {e}", flags.topic));
+    link::check_topic(&flags.topic).map_err(named)?;
+    look_first(flags, place)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    runtime.block_on(print(flags, url, access))
+    runtime.block_on(print(flags, place))
 }
 
-/// Looks whether somebody else takes from the topic.
-fn refuse_to_take(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
-    let topic = &flags.topic;
+/// Looks whether the topic is there, and whether somebody else takes from it.
+fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
+    let (topic, url) = (&flags.topic, &place.url);
     let why = if url.scheme == Scheme::Grpc {
         "whether any group takes from it is seen over HTTP"
     } else {
-        let stats = Admin::new(url, access)?.stats()?;
+        let stats = Admin::new(place).and_then(|admin| admin.stats());
+        // A queue that does not answer is waited for by whoever takes anyway.
+        let stats = if flags.take { stats.unwrap_or_default() } else { stats? };
         let groups = stats["topics"][topic]["groups"].as_object();
-        if groups.is_some_and(|groups| groups.keys().any(|group| !group.starts_with(GROUP_PREFIX))) {
+        if groups.is_some_and(|groups| groups.keys().any(|group| !group.starts_with(TAIL_PREFIX))) {
             return Ok(());
+        }
+        let is_unknown = stats["topics"].as_object().is_some_and(|topics| !topics.contains_key(topic));
+        if is_unknown && flags.take {
+            complain(&format!(
+                "there is no topic {topic} at {url} yet; it is made, and what comes is printed"
+            ));
+        } else if is_unknown {
+            let text = format!(
+                "there is no topic {topic} at {url}; gpuvitals queue topics lists what there is, --take makes it and waits"
+            );
+            return Err(Failure::new(Exit::Data, text));
         }
         "no group takes from it yet"
     };
+    if flags.take {
+        return Ok(());
+    }
     let text = format!(
         "{topic} at {url}: {why}; what is printed here may then be gone for those that come later: --take takes it"
     );
     Err(Failure::new(Exit::Usage, text))
 }
 
-async fn print(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Failure> {
-    let group = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), clock::now_ns());
+async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
+    let Place { url, access, .. } = place;
+    let group = format!("{TAIL_PREFIX}{}-{:x}", std::process::id(), clock::now_ns());
     let options = ConsumerOptions {
         start: flags.from.start(),
         group_ttl: Some(GROUP_TTL),
@@ -84,14 +99,14 @@ async fn print(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Fail
     let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
     let mut printer = tokio::task::spawn_blocking(move || write(to_print));
     let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
-    let mut ended = std::pin::pin!(crate::signal::ended());
+    let mut signalled = std::pin::pin!(crate::signal::ended());
     let outcome = loop {
         let deliveries = tokio::select! {
-            _ = &mut ended => break Ok(()),
+            _ = &mut signalled => break Ok(()),
             _ = &mut printer => return Ok(()), // nobody reads any more
             received = consumer.receive() => match received {
                 Ok(deliveries) => deliveries,
-                Err(error) => break Err(Failure::new(Exit::Unavailable, format!("{url}: {}", causes(&error)))),
+                Err(error) => break Err(ended(place, &error)),
             },
         };
         for delivery in &deliveries {
@@ -119,6 +134,14 @@ async fn print(flags: &Tail, url: &QueueUrl, access: &Access) -> Result<(), Fail
         let _printed = printer.await;
     }
     outcome
+}
+
+fn ended(place: &Place, error: &ReceiveError) -> Failure {
+    let text = format!("{}: {}", place.url, causes(error));
+    match error {
+        ReceiveError::Denied { .. } => place.denied(&text),
+        _ => Failure::new(Exit::Unavailable, text),
+    }
 }
 
 /// What goes to the printer.

@@ -56,6 +56,21 @@ fn what_is_lost_with_a_queue_in_memory_is_named() {
     assert_eq!((&lost["topic"], &lost["messages"]), (&"held".into(), &1.into()));
 }
 
+#[tokio::test]
+async fn what_only_a_tail_had_before_it_is_no_loss() {
+    let broker = Broker::start(&[]);
+    let (mut reader, mut tail) = (broker.consumer("t", "store"), broker.consumer("t", "tail-1"));
+    assert!(broker.post("t", &message(0, 1)).0 < 300);
+    let _held = receive(&mut tail).await;
+    let ids = [receive(&mut reader).await[0].id];
+    assert_eq!(reader.ack(&ids).await.unwrap(), 1);
+    tail.leave().await;
+    broker.process.signal("TERM");
+    let (code, log) = broker.process.ended();
+    assert_eq!(code, Some(0));
+    assert!(!log.contains("left in memory") && log.contains("held for tails alone"), "{log}");
+}
+
 #[test]
 fn a_port_that_is_taken_is_named_with_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -58,7 +58,7 @@ async fn statistics_and_topics_are_tables_or_json() {
     assert_eq!(json["topics"]["b.topic"]["groups"]["readers"]["in_flight"], 2);
     let unknown = broker.queue(&["stats", "none"]);
     let (code, _, errors) = outcome(&unknown);
-    assert_eq!(code, Some(65), "{errors}");
+    assert!(code == Some(65) && errors.contains("gpuvitals queue topics"), "{errors}");
 }
 
 #[test]
@@ -70,7 +70,10 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
         assert!(errors.contains(words), "{errors}");
     };
     check("http://127.0.0.1:1", 69, "gpuvitals broker");
-    check("grpc://127.0.0.1:1", 64, "http://127.0.0.1:9090");
+    check("grpc://127.0.0.1:1", 64, "http://127.0.0.1:PORT");
+    let broker = Broker::start(&[]);
+    check(&broker.grpc.replace("grpc:", "http:"), 64, "speaks gRPC only");
+    check(&broker.http.replace("http:", "https:"), 69, "http:// reaches it");
     check("nats://127.0.0.1:1", 69, "nats://127.0.0.1:1");
     check("http://user:word@host", 64, "credentials belong in a file");
 }
@@ -78,7 +81,11 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
     let broker = Broker::start(&[]);
-    let alone = broker.queue(&["tail", "t"]);
+    let unknown = broker.queue(&["tail", "nope"]);
+    let (code, _, errors) = outcome(&unknown);
+    assert!(code == Some(65) && errors.contains("there is no topic nope"), "{errors}");
+    broker.publish("alone", batch()).await;
+    let alone = broker.queue(&["tail", "alone"]);
     let (code, _, errors) = outcome(&alone);
     assert_eq!(code, Some(64));
     assert!(errors.contains("--take"), "{errors}");
@@ -138,13 +145,47 @@ async fn dead_letters_are_listed_shown_given_back_and_thrown_away() {
     assert_eq!(told(&broker, &["dead", "t", "--show", id]), format!("{SECOND_ROW}\n"));
     assert_eq!(outcome(&broker.queue(&["dead", "t", "--show", "999"])).0, Some(65));
 
-    assert_eq!(told(&broker, &["replay", "t", "--id", id]), "1 letters given back\n");
+    let none = |command: &[&str]| {
+        let output = broker.queue(command);
+        let (code, _, errors) = outcome(&output);
+        assert!(code == Some(65) && errors.contains("t has no dead letter 999"), "{errors}");
+    };
+    none(&["replay", "t", "--id", "999"]);
+    none(&["purge", "t", "--id", "999", "--yes"]);
+    let both = format!("{id},999");
+    let given = told(&broker, &["replay", "t", "--id", &both]);
+    assert_eq!(given, "1 letter given back\n1 of those that were named are not there\n");
     assert_eq!(told(&broker, &["dead", "t"]), "no dead letters\n");
     bury(&mut reader, None).await;
     let unasked = broker.queue(&["purge", "t"]);
     let (code, _, errors) = outcome(&unasked);
     assert_eq!(code, Some(64));
-    assert!(errors.contains("all dead letters of t (1 messages)") && errors.contains("--yes"), "{errors}");
-    assert_eq!(told(&broker, &["purge", "t", "--yes"]), "1 letters thrown away\n");
+    assert!(errors.contains("all dead letters of t (1 message)") && errors.contains("--yes"), "{errors}");
+    let parsed = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
+    let given = parsed(&told(&broker, &["replay", "t", "--json"]));
+    assert_eq!(given, serde_json::json!({"letters": 1, "without_group": 0, "without_room": 0, "left": 0}));
+    bury(&mut reader, None).await;
+    assert_eq!(parsed(&told(&broker, &["purge", "t", "--yes", "--json"])), serde_json::json!({"letters": 1}));
     assert_eq!(told(&broker, &["dead", "t", "--json"]), "[]\n");
+}
+
+#[tokio::test]
+async fn a_group_that_nobody_reads_for_is_ended() {
+    let broker = Broker::start(&[]);
+    let mut reader = broker.consumer("t", "old");
+    broker.publish("t", batch()).await;
+    let _held = receive(&mut reader).await;
+    reader.leave().await;
+    let output = broker.queue(&["remove-group", "t", "none", "--yes"]);
+    let (code, _, errors) = outcome(&output);
+    assert!(code == Some(65) && errors.contains("t has no group none"), "{errors}");
+    let output = broker.queue(&["remove-group", "t", "old"]);
+    let (code, _, errors) = outcome(&output);
+    assert!(
+        code == Some(64) && errors.contains("end group old of t") && errors.contains("--yes"),
+        "{errors}"
+    );
+    assert!(errors.contains("2 messages"), "{errors}");
+    assert_eq!(told(&broker, &["remove-group", "t", "old", "--yes"]), "group old of t is gone\n");
+    assert!(broker.get("/stats/t").1["groups"].as_object().unwrap().is_empty());
 }

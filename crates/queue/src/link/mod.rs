@@ -81,6 +81,24 @@ pub enum ConnectError {
     Token,
 }
 
+/// Whether a topic can be called so.
+///
+/// # Errors
+///
+/// What is wrong with the name.
+pub fn check_topic(name: &str) -> Result<(), NameError> {
+    crate::name::check_topic(name)
+}
+
+/// Whether a group can be called so.
+///
+/// # Errors
+///
+/// What is wrong with the name.
+pub fn check_group(name: &str) -> Result<(), NameError> {
+    crate::name::check(name)
+}
+
 /// A producer of a topic for the queue at a URL.
 ///
 /// # Errors
