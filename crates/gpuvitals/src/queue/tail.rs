@@ -11,9 +11,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
-use gpuvitals_queue::link::{self, Scheme};
+use gpuvitals_queue::link::{self, Away, Scheme};
 use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, ReceiveError};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::admin::Admin;
 use super::{Place, TAIL_PREFIX, Tail, messages};
@@ -96,6 +96,9 @@ async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
         link::consumer(url, access, flags.topic.as_str(), group.as_str(), &options).map_err(|e| {
             Failure::new(Exit::Config, format!("cannot subscribe to {}: {}", flags.topic, causes(&e)))
         })?;
+    if let Some(away) = consumer.away() {
+        tokio::spawn(tell_when_away(url.to_string(), away));
+    }
     let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
     let mut printer = tokio::task::spawn_blocking(move || write(to_print));
     let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
@@ -134,6 +137,22 @@ async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
         let _printed = printer.await;
     }
     outcome
+}
+
+/// Says when the queue is not reached, once each time, and when it is again.
+async fn tell_when_away(url: String, mut away: watch::Receiver<Away>) {
+    let mut was_away = false;
+    while away.changed().await.is_ok() {
+        let why = away.borrow_and_update().clone();
+        match &why {
+            Some(why) if !was_away => {
+                complain(&format!("the queue at {url} is not reached: {why}; trying until it is"));
+            }
+            None if was_away => complain(&format!("the queue at {url} is reached")),
+            _ => {}
+        }
+        was_away = why.is_some();
+    }
 }
 
 fn ended(place: &Place, error: &ReceiveError) -> Failure {

@@ -10,7 +10,7 @@ use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, wire
 use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind, Rows};
 
 use crate::process::{Broker, message, outcome, receive};
-use crate::program::{PATIENCE, gpuvitals};
+use crate::program::{PATIENCE, Process, gpuvitals};
 
 /// Two rows of a GPU in the binary form.
 fn batch() -> Frame {
@@ -76,6 +76,15 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     check(&broker.http.replace("http:", "https:"), 69, "http:// reaches it");
     check("nats://127.0.0.1:1", 69, "nats://127.0.0.1:1");
     check("http://user:word@host", 64, "credentials belong in a file");
+}
+
+#[test]
+fn a_tail_that_waits_for_its_queue_says_so() {
+    let mut tail = gpuvitals();
+    tail.args(["queue", "tail", "t", "--take", "--url", "grpc://127.0.0.1:1"]).stderr(Stdio::piped());
+    let tail = Process::start(&mut tail);
+    tail.says("the queue at grpc://127.0.0.1:1 is not reached");
+    assert_eq!(tail.terminated().0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
