@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
+use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 use tracing::field::Empty;
@@ -21,7 +22,7 @@ use crate::service::{Consumer, InProcessConsumer, Queue};
 const JOIN_LIMIT: Duration = Duration::from_secs(10);
 /// Most messages taken from the queue at once for a consumer that does not say how many it wants.
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(1_023);
-/// A Deliveries is not made longer than this; one frame that is longer goes alone.
+/// Bytes of a Deliveries as it is sent; one delivery that is longer goes alone.
 const DELIVERIES_BYTES: usize = 1 << 20;
 
 /// Serves one consumer.
@@ -150,12 +151,13 @@ impl Subscription {
         let (mut bytes, mut messages) = (0, 0);
         let mut deliveries = Vec::new();
         while let Some(next) = self.granted.front() {
-            bytes += next.frame.payload.len();
+            let delivery = protocol::delivery(next, now);
+            bytes += delivery.encoded_len();
             if bytes > DELIVERIES_BYTES && !deliveries.is_empty() {
                 break;
             }
             messages += next.frame.count;
-            deliveries.push(protocol::delivery(next, now));
+            deliveries.push(delivery);
             self.granted.pop_front();
         }
         span.record("messaging.batch.message_count", messages);

@@ -1,8 +1,10 @@
 //! What a client of another make may send.
 
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::protocol::v1::subscribe_request::What as Ask;
+use gpuvitals_queue::{ContentType, Frame};
+use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::away::json;
@@ -114,6 +116,33 @@ async fn subscribe_until_the_end(rig: &Rig, asked: Vec<Option<Ask>>) -> Result<(
     let mut answers = rig.raw().await.subscribe(stream::iter(requests)).await?.into_inner();
     while in_time(answers.message()).await?.is_some() {}
     Ok(())
+}
+
+#[tokio::test]
+async fn what_comes_at_once_is_bounded_with_all_that_goes_with_it() {
+    const COUNT: u32 = 4_000;
+    let rig = Rig::new();
+    for number in 0..COUNT {
+        let mut frame = Frame::new(ContentType::Json, 1, "{}").stamped("p".repeat(100), number.into());
+        frame.key = Some("k".repeat(500).into());
+        rig.queue.publish(TOPIC, frame).await.unwrap();
+    }
+    let (topic, group) = (TOPIC.to_owned(), "g".to_owned());
+    let join = v1::Join { topic, group, max_in_flight: COUNT, max_batch: COUNT, ..v1::Join::default() };
+    let ask = v1::SubscribeRequest { request: 0, what: Some(Ask::Join(join)) };
+    let requests = stream::iter([ask]).chain(stream::pending());
+    let mut client = rig.raw().await;
+    let mut answers = client.subscribe(requests).await.unwrap().into_inner();
+    let mut came = 0;
+    while came < COUNT as usize {
+        let reply = in_time(answers.message()).await.unwrap().unwrap();
+        if let Some(v1::subscribe_reply::What::Deliveries(deliveries)) = reply.what {
+            assert!(deliveries.encoded_len() < (1 << 20) + (64 << 10), "{}", deliveries.encoded_len());
+            came += deliveries.deliveries.len();
+        }
+    }
+    drop((answers, client));
+    rig.stop().await;
 }
 
 #[tokio::test]
