@@ -121,7 +121,7 @@ fn what_cannot_be_streamed_ends_with_its_code() {
         (vec!["stream", "--csv", empty], 65, "empty"),
         (vec!["stream", "--csv", file, "--mq-url", "kafka://x"], 64, "kafka://x"),
         (vec!["stream", "--csv", file, "--mq-url", "http://user:secret@x"], 64, "credentials"),
-        (vec!["stream", "--csv", file, "--topic", "no such topic"], 78, "topic"),
+        (vec!["stream", "--csv", file, "--topic", "no such topic"], 64, "topic"),
         (vec!["stream", "--csv", file, "--times", "now", "--rate", "5"], 64, "--speed"),
         (vec!["stream", "--csv", file, "--workers", "0"], 64, "workers"),
         (vec!["collect", "--max-entries", "0"], 64, "max_entries"),
