@@ -31,6 +31,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::config::{Clock, Limits};
 use crate::dto::{HealthStatus, Moment, RowMetrics};
 use crate::error::{ApiError, ErrorBody, ErrorCode};
+use crate::figures;
 use crate::parameter::{self, Asked, Named};
 use crate::route::rows::GpuRows;
 use crate::route::stats::fresh;
@@ -130,15 +131,6 @@ async fn in_time(Shared(limit): Shared<Duration>, request: Request, next: Next) 
     answered.unwrap_or_else(|_| ApiError::Timeout(limit.as_secs()).into_response())
 }
 
-#[derive(Serialize)]
-struct HealthAnswer {
-    status: HealthStatus,
-    timestamp: Moment,
-    /// Why it is not healthy.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-}
-
 async fn health(Shared(api): Shared<CollectorApi>) -> Result<Response, ApiError> {
     let (collector, store) = (api.0.view.health(), api.0.store.health());
     let worst = if HealthStatus::from(store.status) > HealthStatus::from(collector.status) {
@@ -146,10 +138,7 @@ async fn health(Shared(api): Shared<CollectorApi>) -> Result<Response, ApiError>
     } else {
         collector
     };
-    let status = HealthStatus::from(worst.status);
-    let code =
-        if status == HealthStatus::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    fresh(code, &HealthAnswer { status, timestamp: Moment(api.0.clock.now_ns()), reason: worst.reason })
+    figures::told(worst, api.0.clock.now_ns())
 }
 
 #[derive(Serialize)]

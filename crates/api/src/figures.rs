@@ -10,6 +10,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use gpuvitals_core::Health;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -46,20 +47,26 @@ impl fmt::Debug for Figures {
     }
 }
 
-/// Serves them until the shutdown. Who still asks then is left.
+/// How a service is, whenever that is asked.
+type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
+
+/// Serves them and how the service is until the shutdown. Who still asks then is left.
 ///
 /// # Errors
 /// When the socket fails.
 pub async fn serve(
     listener: TcpListener,
     figures: Figures,
+    judge: impl Fn() -> Health + Send + Sync + 'static,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
+    let judge: Judge = Arc::new(judge);
     let app = Router::new()
         .route("/metrics", get(metrics))
+        .with_state(figures)
         .route("/health", get(health))
         .layer(middleware::from_fn(traced))
-        .with_state(figures);
+        .with_state(judge);
     let listener = Bounded::new(listener, Arc::new(Semaphore::new(CONNECTIONS)));
     tokio::select! {
         done = axum::serve(listener, app).into_future() => done.map_err(ServeError::Io),
@@ -72,13 +79,23 @@ async fn metrics(State(figures): State<Figures>) -> Response {
     (headers, figures.text()).into_response()
 }
 
-#[derive(Serialize)]
-struct Alive {
-    status: HealthStatus,
-    timestamp: Moment,
+async fn health(State(judge): State<Judge>) -> Result<Response, ApiError> {
+    told(judge(), Clock::system().now_ns())
 }
 
-async fn health() -> Result<Response, ApiError> {
-    let timestamp = Moment(Clock::system().now_ns());
-    fresh(StatusCode::OK, &Alive { status: HealthStatus::Healthy, timestamp })
+#[derive(Serialize)]
+struct HealthAnswer {
+    status: HealthStatus,
+    timestamp: Moment,
+    /// Why it is not healthy.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+/// The answer to who asks how a service is.
+pub(crate) fn told(health: Health, now_ns: i64) -> Result<Response, ApiError> {
+    let status = HealthStatus::from(health.status);
+    let code =
+        if status == HealthStatus::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    fresh(code, &HealthAnswer { status, timestamp: Moment(now_ns), reason: health.reason })
 }

@@ -122,7 +122,7 @@ async fn serve(
         workers.spawn(publisher::publish(batches, outlet, terms.clone()));
     }
     let read = Arc::new(pipe::Progress::silent());
-    let _shown = show(config, counted(&terms.progress, &read, config), announcer).await;
+    let _shown = show(config, &terms.progress, counted(&terms.progress, &read, config), announcer).await;
     let mut end = read_on_a_thread(source, lanes, Arc::clone(&read), &terms);
 
     let (began, duration) = (Instant::now(), config.stream.duration);
@@ -180,7 +180,12 @@ fn counted(progress: &Arc<progress::Progress>, read: &Arc<pipe::Progress>, confi
 }
 
 /// Serves them until the guard is dropped. A port that is taken is done without: several may run on one machine.
-async fn show(config: &Config, figures: Figures, announcer: Announcer) -> DropGuard {
+async fn show(
+    config: &Config,
+    progress: &Arc<progress::Progress>,
+    figures: Figures,
+    announcer: Announcer,
+) -> DropGuard {
     crate::telemetry::show(figures.clone());
     let stop = CancellationToken::new();
     let (address, port) = (config.stream.listen, config.stream.metrics_port);
@@ -189,7 +194,8 @@ async fn show(config: &Config, figures: Figures, announcer: Announcer) -> DropGu
             if let Ok(address) = listener.local_addr() {
                 announcer.tell(&format!("metrics: http://{address}/metrics"));
             }
-            tokio::spawn(figures::serve(listener, figures, stop.clone()));
+            let progress = Arc::clone(progress);
+            tokio::spawn(figures::serve(listener, figures, move || progress.health(), stop.clone()));
         }
         Err(failure) => tracing::warn!(reason = %failure, "the metrics are not served"),
     }

@@ -2,11 +2,12 @@
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::Histogram;
+use gpuvitals_core::{Health, Histogram, Status};
 
-use crate::series;
+use crate::{clock, series};
 
 /// Between two looks.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -22,6 +23,8 @@ pub(super) struct Progress {
     retries: AtomicU64,
     left: AtomicU64,
     latency: Histogram,
+    /// Why the last frame that was tried was not taken; empty: it was.
+    trouble: Mutex<String>,
 }
 
 /// Counts at one moment.
@@ -44,15 +47,31 @@ pub(super) struct Counts {
 impl Progress {
     /// The queue has one more frame, after so long.
     pub(super) fn taken(&self, rows: u32, bytes: usize, took: Duration) {
+        self.trouble().clear();
         self.latency.observe(took);
         self.rows.fetch_add(rows.into(), Ordering::Relaxed);
         self.frames.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The queue did not take a frame; it will be sent again.
-    pub(super) fn not_taken(&self) {
+    /// The queue did not take a frame, for this reason; it will be sent again.
+    pub(super) fn not_taken(&self, reason: String) {
         self.retries.fetch_add(1, Ordering::Relaxed);
+        *self.trouble() = reason;
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the queue takes rows.
+    pub(super) fn health(&self) -> Health {
+        let mut health = Health::healthy(clock::now_ns());
+        let trouble = self.trouble();
+        if !trouble.is_empty() {
+            health.observe(Status::Degraded, format!("the queue takes no rows: {trouble}"), clock::now_ns());
+        }
+        health
     }
 
     /// Rows were read and are not sent.
@@ -167,7 +186,9 @@ mod tests {
         let progress = Progress::default();
         progress.taken(100, 2_000, Duration::from_millis(3));
         progress.taken(50, 1_000, Duration::from_millis(3));
-        progress.not_taken();
+        assert_eq!(progress.health().status, Status::Healthy);
+        progress.not_taken("it is away".to_owned());
+        assert_eq!(progress.health().reason, "the queue takes no rows: it is away");
         progress.left(7);
         let counts = progress.counts(3);
         assert_eq!(counts, Counts { rows: 150, frames: 2, bytes: 3_000, retries: 1, left: 7, bad: 3 });

@@ -77,7 +77,7 @@ pub(super) async fn publish(
         }
         let frame = pack(&batch, rows, terms.format)?;
         let (len, sent) = (frame.payload.len(), Instant::now());
-        match outlet.publish(frame, &terms.give_up, |_| terms.progress.not_taken()).await {
+        match outlet.publish(frame, &terms.give_up, |error| terms.progress.not_taken(causes(error))).await {
             Ok(_) => terms.progress.taken(rows, len, sent.elapsed()),
             Err(PublishError::Cancelled) => terms.progress.left(rows),
             Err(error) => {

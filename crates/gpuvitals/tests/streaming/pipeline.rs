@@ -144,6 +144,23 @@ fn a_collector_says_that_its_queue_is_away_and_that_it_is_back() {
 }
 
 #[test]
+fn a_streamer_says_that_its_queue_takes_nothing_and_that_it_does_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 3_000);
+    let (port, grpc, shown) = (free_port(), free_port(), free_port());
+    let url = format!("grpc://127.0.0.1:{grpc}");
+    let csv = file.to_str().unwrap();
+    let streamer =
+        start(&["stream", "--csv", csv, "--mq-url", &url, "--metrics-port", &shown, "--rate", "100"]);
+    let health = until(&shown, "/health", "a queue that is away", |health| health["status"] == "degraded");
+    assert!(health["reason"].as_str().unwrap().contains("the queue takes no rows"), "{health}");
+    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    until(&shown, "/health", "a queue that is back", |health| health["status"] == "healthy");
+    ends_well(streamer);
+    ends_well(broker);
+}
+
+#[test]
 fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
