@@ -8,7 +8,6 @@ mod access;
 mod flags;
 mod opening;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,12 +95,12 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
 }
 
 /// What a supervisor is told, who starts the queue again.
-fn cannot_store(reason: &str, path: Option<&std::path::Path>) -> Failure {
-    let path = path.unwrap_or(std::path::Path::new("memory")).display();
+fn cannot_store(reason: &str, directory: Option<&std::path::Path>) -> Failure {
+    let place = directory.map(|path| format!(" in {}", path.display())).unwrap_or_default();
     Failure::new(
         Exit::Io,
         format!(
-            "the queue can store nothing more in {path}: {reason}; what was acknowledged is there at the next start"
+            "the queue can store nothing more{place}: {reason}; what was acknowledged is there at the next start"
         ),
     )
 }
@@ -125,7 +124,7 @@ fn report(queue: &Queue, drained: &DrainReport, settings: &config::Broker) {
         if settings.keeps(topic) {
             tracing::info!(topic, messages, "kept for the next start");
         } else {
-            let groups = queue.topic_stats(topic).map_or_else(|_| BTreeMap::new(), |topic| topic.groups);
+            let groups = queue.topic_stats(topic).map(|topic| topic.groups).unwrap_or_default();
             let behind = groups.iter().filter(|(_, group)| group.lag > 0);
             let groups: Vec<&str> = behind.map(|(name, _)| name.as_str()).collect();
             if !groups.is_empty() && groups.iter().all(|group| group.starts_with(TAIL_PREFIX)) {

@@ -16,12 +16,10 @@ pub(crate) fn hangups() -> Result<Signal, Failure> {
 /// start, as under `nohup`, it stays so.
 pub(crate) async fn ended() -> &'static str {
     let hung_up = async {
-        let is_ignored = crate::child::is_ignored(SignalKind::hangup());
-        match if is_ignored { None } else { hangups().ok() } {
-            Some(mut stream) => {
-                stream.recv().await;
-            }
-            None => std::future::pending().await,
+        if crate::child::is_ignored(SignalKind::hangup()) {
+            std::future::pending::<()>().await;
+        } else {
+            come(SignalKind::hangup()).await;
         }
     };
     tokio::select! {
@@ -32,18 +30,19 @@ pub(crate) async fn ended() -> &'static str {
 
 /// Waits for SIGINT or SIGTERM and says which.
 pub(crate) async fn terminated() -> &'static str {
-    let wait = |kind: SignalKind| async move {
-        match signal(kind) {
-            Ok(mut stream) => {
-                stream.recv().await;
-            }
-            // Without a handler the signal ends the process by itself.
-            Err(_) => std::future::pending().await,
-        }
-    };
     tokio::select! {
-        () = wait(SignalKind::interrupt()) => "SIGINT",
-        () = wait(SignalKind::terminate()) => "SIGTERM",
+        () = come(SignalKind::interrupt()) => "SIGINT",
+        () = come(SignalKind::terminate()) => "SIGTERM",
+    }
+}
+
+async fn come(kind: SignalKind) {
+    match signal(kind) {
+        Ok(mut stream) => {
+            stream.recv().await;
+        }
+        // Without a handler the signal ends the process by itself.
+        Err(_) => std::future::pending().await,
     }
 }
 

@@ -36,13 +36,21 @@ pub enum NameError {
 }
 
 /// Checks the name of a topic.
-pub(crate) fn check_topic(name: &str) -> Result<(), NameError> {
-    check(name)?;
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_topic(name: &str) -> Result<(), NameError> {
+    check_group(name)?;
     if name.ends_with(DEAD_SUFFIX) { Err(NameError::Reserved) } else { Ok(()) }
 }
 
 /// Checks the name of a group.
-pub(crate) fn check(name: &str) -> Result<(), NameError> {
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_group(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }

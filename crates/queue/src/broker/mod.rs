@@ -189,7 +189,7 @@ impl Broker {
         if self.env.phase != Phase::Open {
             return Err(SubscribeError::Closed);
         }
-        name::check(group).map_err(SubscribeError::Group)?;
+        name::check_group(group).map_err(SubscribeError::Group)?;
         let consumer = ConsumerId(self.next_consumer);
         let (env, next_group, topic) = self.open(topic).map_err(|refused| match refused {
             TopicRefused::Name(name) => SubscribeError::Topic(name),

@@ -35,6 +35,7 @@ use crate::broker::{
 };
 use crate::frame::Frame;
 use crate::name::NameError;
+pub use crate::name::{check_group, check_topic};
 use crate::nats::{NatsConsumer, NatsProducer};
 use crate::rows::Rows;
 use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer};
@@ -79,24 +80,6 @@ pub enum ConnectError {
     /// A token that is no text for a header.
     #[error("the token has characters that no header can carry")]
     Token,
-}
-
-/// Whether a topic can be called so.
-///
-/// # Errors
-///
-/// What is wrong with the name.
-pub fn check_topic(name: &str) -> Result<(), NameError> {
-    crate::name::check_topic(name)
-}
-
-/// Whether a group can be called so.
-///
-/// # Errors
-///
-/// What is wrong with the name.
-pub fn check_group(name: &str) -> Result<(), NameError> {
-    crate::name::check(name)
 }
 
 /// A producer of a topic for the queue at a URL.

@@ -37,7 +37,7 @@ impl Topic {
 
 /// What a group's durable consumer is called.
 pub(super) fn consumer(group: &str) -> Result<String, NameError> {
-    name::check(group)?;
+    name::check_group(group)?;
     Ok(token(group))
 }
 

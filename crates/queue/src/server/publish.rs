@@ -169,14 +169,13 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
             return Err(Refusal::Producer("x-gpuvitals-producer and x-gpuvitals-sequence come together"));
         }
     };
-    let key = exactly(KEY)
-        .map_err(|_| Refusal::parameter("x-gpuvitals-key", &text(KEY).unwrap_or_default(), "UTF-8"))?;
-    if let Some(key) = key.filter(|key| key.len() > KEY_LEN_MAX) {
-        return Err(Refusal::parameter(
-            "x-gpuvitals-key",
-            key,
-            format!("a text of at most {KEY_LEN_MAX} bytes"),
-        ));
+    let bad_key = || {
+        let allowed = format!("UTF-8 of at most {KEY_LEN_MAX} bytes");
+        Refusal::parameter("x-gpuvitals-key", &text(KEY).unwrap_or_default(), allowed)
+    };
+    let key = exactly(KEY).map_err(|_| bad_key())?;
+    if key.is_some_and(|key| key.len() > KEY_LEN_MAX) {
+        return Err(bad_key());
     }
     Ok(Heading { form, coding, stamp, key: key.map(str::to_owned) })
 }

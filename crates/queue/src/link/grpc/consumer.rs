@@ -108,7 +108,7 @@ impl GrpcConsumer {
     ) -> Result<Self, ConnectError> {
         let (topic, group) = (topic.into(), group.into());
         crate::name::check_topic(&topic).map_err(|source| ConnectError::Name { what: "topic", source })?;
-        crate::name::check(&group).map_err(|source| ConnectError::Name { what: "group", source })?;
+        crate::name::check_group(&group).map_err(|source| ConnectError::Name { what: "group", source })?;
         let ask = Arc::new(Subscribing { topic, group, options: *options, clock: Clock::system() });
         let dial = Arc::new(Dial::new(url, access)?);
         Ok(Self {
