@@ -4,10 +4,10 @@ CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
 SAMPLE := samples/fleet.csv.gz
 
-.PHONY: help build dashboard run demo test check lint fmt generate bench clean
+.PHONY: help build dashboard run demo test test-long check lint fmt generate bench clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: dashboard ## Build the release binary with the dashboard in it
 	cargo build --release --locked -p gpuvitals
@@ -26,6 +26,9 @@ demo: build ## Build, then show a simulated fleet of 64 GPUs
 
 test: ## Install what the tests need and run all of them
 	@scripts/test
+
+test-long: ## The same with many more rounds, and the soak runs; hours
+	@scripts/test-long
 
 check: lint test ## What CI runs
 
