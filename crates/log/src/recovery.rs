@@ -103,6 +103,9 @@ pub struct Recovery {
     pub bytes: u64,
     /// The least sequence that the next append can get.
     pub next_sequence: u64,
+    /// Sequence at which everything before the first segment ended: all below it was truncated away, or its segments
+    /// are gone.
+    pub follows: u64,
     /// Acknowledged records that are gone.
     pub damage: Vec<Damage>,
     /// What the last crash left unfinished.
@@ -126,6 +129,7 @@ impl std::fmt::Debug for Recovery {
             .field("records", &self.records)
             .field("bytes", &self.bytes)
             .field("next_sequence", &self.next_sequence)
+            .field("follows", &self.follows)
             .field("damage", &self.damage)
             .field("torn", &self.torn)
             .field("ignored", &self.ignored)
@@ -198,6 +202,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogErr
         records: 0,
         bytes: 0,
         next_sequence: 1,
+        follows: 1,
         damage: Vec::new(),
         torn: None,
         ignored: Vec::new(),
@@ -212,8 +217,11 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogErr
         limits.push(Some(read_follows(&**disk, *base)?));
     }
     limits.push(None);
-    for (base, limit) in bases.into_iter().zip(limits) {
+    for (at, (base, limit)) in bases.into_iter().zip(limits).enumerate() {
         let found = examine(&**disk, base, limit, &mut recovery.damage)?;
+        if at == 0 {
+            recovery.follows = found.follows;
+        }
         if limit.is_none() {
             found.resume(&mut resume, &mut recovery);
         } else {

@@ -71,7 +71,7 @@ pub(crate) fn due(
         .filter(|(hour, files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))
         .min_by_key(|(hour, _)| (Some(*hour) == failed_hour, *hour))?;
     let mut found: Vec<_> = found.into_iter().cloned().collect();
-    found.sort_by_key(|file| (file.order, file.level));
+    found.sort_by_key(|file| file.order);
     Some(found)
 }
 
@@ -106,9 +106,8 @@ fn try_merge(
         .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
         .collect();
     let schema = Arc::clone(Merge::plan(&frames, Order::GpuTime)?.schema());
-    let order = inputs.iter().map(|input| input.order).max().unwrap_or(0);
     let hour = inputs.first().map_or(0, |input| input.hour());
-    let place = Place { root: root.to_owned(), level: 1, number, order, hour };
+    let place = Place { root: root.to_owned(), level: 1, number, hour };
     let properties = file::properties(&schema, place.level, config.page_rows);
     let mut writer = TableWriter::create(place, schema, properties, steps)?;
     let mut joined = 0;

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use crate::error::StoreError;
 use crate::step::{Step, Steps};
 
-/// Version of the layout.
-const FORMAT: &str = "gpuvitals-store 1\n";
+/// Folder of files that were set aside.
+pub(crate) const QUARANTINE: &str = "quarantine";
 
 /// An owned directory. The lock goes with it, or before.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Directory {
     /// Takes (or makes) a directory.
     ///
     /// # Errors
-    /// When it cannot be made, is in use, or has another format.
+    /// When it cannot be made or is in use.
     pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
         make(root).map_err(|e| StoreError::io("creating", root, e))?;
         let path = root.join("LOCK");
@@ -39,31 +39,12 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Err(StoreError::Locked(root.to_owned())),
             Err(errno) => return Err(StoreError::io("locking", &path, errno.into())),
         }
-        let directory = Self { root: root.to_owned(), lock };
-        directory.check_format()?;
-        for name in ["raw", "quarantine"] {
+        for name in ["raw", QUARANTINE] {
             let path = root.join(name);
             fs::create_dir_all(&path).map_err(|e| StoreError::io("creating", &path, e))?;
         }
         sync_dir(root).map_err(|e| StoreError::io("syncing", root, e))?;
-        Ok(directory)
-    }
-
-    fn check_format(&self) -> Result<(), StoreError> {
-        let path = self.root.join("FORMAT");
-        match fs::read_to_string(&path) {
-            Ok(found) if found == FORMAT => Ok(()),
-            Ok(found) => {
-                Err(StoreError::Format { path, found: found.trim().to_owned(), known: FORMAT.trim() })
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                if self.root.join("CURRENT").exists() {
-                    return Err(StoreError::Format { path, found: String::new(), known: FORMAT.trim() });
-                }
-                replace(&path, FORMAT.as_bytes()).map_err(|e| StoreError::io("writing", &path, e))
-            }
-            Err(e) => Err(StoreError::io("reading", &path, e)),
-        }
+        Ok(Self { root: root.to_owned(), lock })
     }
 
     /// The directory itself.
@@ -82,17 +63,42 @@ impl Directory {
         self.root.join("wal")
     }
 
-    /// Moves a file aside, keeping its name.
+    /// Where a file of that name lies in `quarantine/`.
+    pub(crate) fn aside(&self, name: &str) -> PathBuf {
+        self.root.join(QUARANTINE).join(name.replace('/', "_"))
+    }
+
+    /// Moves a file to `quarantine/`. Its name there is the one in the directory, with `_` for `/`.
     ///
     /// # Errors
-    /// What the system says.
-    pub(crate) fn quarantine(&self, path: &Path) -> io::Result<PathBuf> {
-        let relative = path.strip_prefix(&self.root).unwrap_or(path);
-        let flat = relative.to_string_lossy().replace('/', "_");
-        let target = self.root.join("quarantine").join(flat);
-        fs::rename(path, &target)?;
+    /// The system's, or that a file of this name is there already.
+    pub(crate) fn quarantine(&self, name: &str) -> io::Result<PathBuf> {
+        let target = self.aside(name);
+        rename_new(&self.root.join(name), &target)?;
         Ok(target)
     }
+
+    /// Moves a file of that name back from `quarantine/`.
+    ///
+    /// # Errors
+    /// The system's, or that a file of this name is there already.
+    pub(crate) fn bring_back(&self, name: &str) -> io::Result<PathBuf> {
+        let target = self.root.join(name);
+        if let Some(day) = target.parent() {
+            make(day)?;
+        }
+        rename_new(&self.aside(name), &target)?;
+        target.parent().map_or(Ok(()), sync_dir)?;
+        Ok(target)
+    }
+}
+
+/// Renames a file and never replaces another. The caller owns the directory, so nothing comes between.
+fn rename_new(path: &Path, target: &Path) -> io::Result<()> {
+    if target.symlink_metadata().is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", target.display())));
+    }
+    fs::rename(path, target)
 }
 
 /// Makes a directory that is not there, durably, with those it lies in.
@@ -113,39 +119,23 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a file whole: under another name, synced, renamed, the directory synced.
+/// Writes a file whole: under its `.tmp` name, synced, renamed, the directory synced. The rename is the step `last`.
 ///
 /// # Errors
-/// What the system says; then the file is what it was.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// What the system says; unless the last sync failed, the file is as it was.
+pub(crate) fn write(path: &Path, bytes: &[u8], steps: &Steps, last: Step) -> io::Result<()> {
     let fresh = path.with_extension("tmp");
     let written = (|| {
+        steps.take(Step::Create, &fresh)?;
         let mut file = File::create(&fresh)?;
         file.write_all(bytes)?;
+        steps.take(Step::Sync, &fresh)?;
         file.sync_all()?;
+        steps.take(last, path)?;
         fs::rename(&fresh, path)
     })();
     if written.is_err() {
         let _removed = fs::remove_file(&fresh);
-    }
-    written?;
-    path.parent().map_or(Ok(()), sync_dir)
-}
-
-/// Writes a new file that nothing names yet, and syncs it and its directory.
-///
-/// # Errors
-/// What the system says; then there is no such file.
-pub(crate) fn create(path: &Path, bytes: &[u8], steps: &Steps) -> io::Result<()> {
-    let written = (|| {
-        steps.take(Step::Create, path)?;
-        let mut file = File::create(path)?;
-        file.write_all(bytes)?;
-        steps.take(Step::Sync, path)?;
-        file.sync_all()
-    })();
-    if written.is_err() {
-        let _removed = fs::remove_file(path);
     }
     written?;
     path.parent().map_or(Ok(()), sync_dir)

@@ -7,7 +7,6 @@ use gpuvitals_core::{Table, wire};
 use gpuvitals_log::LogError;
 
 use crate::file::FileError;
-use crate::manifest::ManifestError;
 use crate::merge::MergeError;
 
 /// Why the store cannot be opened, flushed or closed.
@@ -27,21 +26,29 @@ pub enum StoreError {
     /// Another process has the store open.
     #[error("{0} is in use by another process")]
     Locked(PathBuf),
-    /// The directory holds a store of a version this program does not know.
-    #[error("{path} says format {found:?}; this program knows {known:?}")]
+    /// The manifest is of a version that this program does not know.
+    #[error("{path} has format {found}; this program knows {known}")]
     Format {
-        /// The FORMAT file.
+        /// The manifest.
         path: PathBuf,
-        /// What it says.
-        found: String,
-        /// What is known.
-        known: &'static str,
+        /// Its format.
+        found: u32,
+        /// The format of this program.
+        known: u32,
     },
-    /// The list of files.
-    #[error("the list of files")]
-    Manifest(#[from] ManifestError),
+    /// There are files, but no manifest that verifies. Nothing was opened or changed; [`crate::repair`] rebuilds it.
+    #[error("there are {tables} table files but no manifest that verifies{}", named(.damaged))]
+    NoManifest {
+        /// Table files in their places.
+        tables: usize,
+        /// The manifests that do not verify, each with its fault. Empty: there is none.
+        damaged: Vec<String>,
+    },
+    /// There is nothing to repair.
+    #[error("{0} holds no store")]
+    NoStore(PathBuf),
     /// A table file.
-    #[error("writing table files")]
+    #[error("a table file")]
     File(#[from] FileError),
     /// The latest values.
     #[error("spelling the fleet for {path}")]
@@ -64,6 +71,10 @@ pub enum StoreError {
     /// The store has been closed, or its thread ended.
     #[error("the store is closed")]
     Closed,
+}
+
+fn named(damaged: &[String]) -> String {
+    if damaged.is_empty() { String::new() } else { format!(" ({})", damaged.join("; ")) }
 }
 
 impl StoreError {

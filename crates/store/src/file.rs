@@ -5,17 +5,19 @@
 //! CRC32C of the footer. So every byte of a file is under a checksum, and a query checks what it reads, once.
 
 mod columns;
+mod describe;
 mod writing;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use columns::properties;
+pub(crate) use describe::{Footer, describe, record};
 pub(crate) use writing::{Place, TableWriter, discard};
 
 use crate::manifest::FileEntry;
@@ -123,11 +125,16 @@ pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
     if crc32c::crc32c(&footer) != entry.footer_crc32c {
         return Err(damaged("checksum of the footer"));
     }
+    parse(file, &entry.path)
+}
+
+/// Parses the footer of a file, which nothing has proven yet or the caller has checked.
+fn parse(file: File, path: &Path) -> Result<TableFile, FileError> {
     let options = parquet::arrow::arrow_reader::ArrowReaderOptions::new()
         .with_page_index_policy(parquet::file::metadata::PageIndexPolicy::Optional);
     let metadata = ArrowReaderMetadata::load(&file, options).map_err(|source| FileError::Parquet {
         action: "parsing the footer of",
-        path: entry.path.clone(),
+        path: path.to_owned(),
         source,
     })?;
     let row_groups = metadata
@@ -138,8 +145,11 @@ pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
         .and_then(|pair| pair.value.as_deref())
         .and_then(|json| serde_json::from_str::<Vec<RowGroupFacts>>(json).ok())
         .filter(|groups| groups.len() == metadata.metadata().num_row_groups())
-        .ok_or_else(|| damaged("its row groups are not described"))?;
-    Ok(TableFile { file: Some(Arc::new(file)), metadata, row_groups, path: entry.path.clone() })
+        .ok_or_else(|| FileError::Damaged {
+            path: path.to_owned(),
+            what: "its row groups are not described",
+        })?;
+    Ok(TableFile { file: Some(Arc::new(file)), metadata, row_groups, path: path.to_owned() })
 }
 
 impl TableFile {

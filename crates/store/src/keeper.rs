@@ -1,8 +1,9 @@
 //! The thread that keeps the files: it writes frozen tails, lists and unlists files, sets damaged ones aside and has
 //! small ones merged. It alone changes the manifest.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::io;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -76,8 +77,9 @@ pub(crate) struct Keeper {
     pub(crate) events: SyncSender<Event>,
     /// The keeper's own queue, for merges to report to.
     pub(crate) jobs: SyncSender<Job>,
-    /// Files that a failed try may have left listed: they go when a later list is in force.
-    orphans: Vec<PathBuf>,
+    /// Names of files that a failed try may have left listed, and of those that could not be removed: they go when a
+    /// later list is in force.
+    orphans: BTreeSet<String>,
     merging: Option<JoinHandle<()>>,
     /// A merge failed: none is begun before a flush has shown that the disk takes files again.
     merging_rests: bool,
@@ -110,7 +112,7 @@ impl Keeper {
         events: SyncSender<Event>,
         jobs: SyncSender<Job>,
     ) -> Self {
-        let (orphans, merging, merging_rests, pending) = (Vec::new(), None, false, None);
+        let (orphans, merging, merging_rests, pending) = (BTreeSet::new(), None, false, None);
         Self {
             shared,
             directory,
@@ -154,6 +156,12 @@ impl Keeper {
             && merging.join().is_err()
         {
             tracing::error!("merging files ended with a panic");
+        }
+        // A merge that was done by then is listed: no table is left that no list names.
+        for job in jobs.try_iter() {
+            if let Job::Merged { inputs, outcome } = job {
+                self.merged(&inputs, outcome);
+            }
         }
     }
 
@@ -206,8 +214,8 @@ impl Keeper {
         let order = self.manifest.next_order;
         self.manifest.next_order += 1;
         let records = flush::write(tail, &root, order, &self.shared.config, &self.steps)?;
-        let mut next = self.manifest.clone();
-        next.flushed_through = next.flushed_through.max(tail.last_sequence);
+        let mut next = self.manifest.successor(&self.directory);
+        next.flushed_through = next.flushed_through.max(Some(tail.last_sequence));
         next.files.extend(records.iter().map(|record| Arc::new(FileEntry::new(&root, record.clone()))));
         if let Err(error) = self.write_fleet(&mut next) {
             // No list names them yet. On a full disk they would take what room there is, try by try.
@@ -217,16 +225,9 @@ impl Keeper {
             return Err(error);
         }
         let recent = self.recall(tail);
-        match self.switch(next, Some(Flushed { recent })) {
-            Ok(()) => {
-                self.truncate_log();
-                Ok(())
-            }
-            Err(error) => {
-                self.orphans.extend(records.iter().map(|record: &FileRecord| root.join(&record.name)));
-                Err(error)
-            }
-        }
+        self.switch(next, Some(Flushed { recent }))?;
+        self.truncate_log();
+        Ok(())
     }
 
     /// What memory keeps of the files when this tail is in them.
@@ -248,61 +249,60 @@ impl Keeper {
 
     /// Writes the latest values beside the manifest that will name them.
     fn write_fleet(&mut self, next: &mut Manifest) -> Result<(), StoreError> {
+        next.replaced.extend(next.fleet.take().map(|fleet| fleet.name));
         if !self.shared.config.checkpoint {
-            next.fleet = None;
             return Ok(());
         }
         let fleet = self.shared.fleet.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
-        let name = format!("fleet-{:010}", self.manifest.number + 1);
+        let name = format!("fleet-{:010}", next.number);
         let path = self.directory.root().join(&name);
         let bytes = match checkpoint::write(&fleet) {
             Ok(bytes) => bytes,
             Err(source) => return Err(StoreError::Fleet { path, source }),
         };
-        directory::create(&path, &bytes, &self.steps).map_err(|e| StoreError::io("writing", &path, e))?;
+        directory::write(&path, &bytes, &self.steps, Step::Rename)
+            .map_err(|e| StoreError::io("writing", &path, e))?;
         next.fleet = Some(FleetRecord { name, crc32c: crc32c::crc32c(&bytes) });
         Ok(())
     }
 
     /// Puts a list in force and makes it visible.
     fn switch(&mut self, mut next: Manifest, flushed: Option<Flushed>) -> Result<(), StoreError> {
-        next.number = self.manifest.number + 1;
-        next.files.sort_by_key(|file| (file.order, file.level));
-        // Even a list that failed may be the one that CURRENT names: the number is used up.
-        self.manifest.number = next.number;
-        next.store(&self.directory, &self.steps)?;
-        self.manifest = next;
+        next.files.sort_by_key(|file| file.order);
+        next.replaced.extend(self.orphans.iter().cloned());
+        // Even a list that failed may be in force after a crash: the number is used up.
+        self.manifest.highest = next.highest;
+        if let Err(error) = next.store(&self.directory, &self.steps) {
+            let before = self.manifest.names();
+            self.orphans.extend(next.names().into_iter().filter(|name| !before.contains(name)));
+            return Err(error);
+        }
+        let before = std::mem::replace(&mut self.manifest, next);
         let files: Arc<[Arc<FileEntry>]> = Arc::from(self.manifest.files.as_slice());
         let _told = self.events.send(Event::Files { files, flushed });
-        for orphan in std::mem::take(&mut self.orphans) {
-            if !self.manifest.files.iter().any(|file| file.path == orphan) {
-                let _removed = fs::remove_file(orphan);
-            }
-        }
-        self.tidy();
+        // Merged tables stay as long as a snapshot names them.
+        let lists = [Some(before.name()), before.fleet.map(|fleet| fleet.name)].into_iter().flatten();
+        self.orphans.extend(lists.filter(|name| self.manifest.replaced.contains(name)));
+        let orphans = std::mem::take(&mut self.orphans);
+        self.orphans = orphans.into_iter().filter(|name| !self.remove(name)).collect();
         Ok(())
     }
 
-    /// Removes lists and fleets that are no longer in force.
-    fn tidy(&self) {
-        let keep = [Some(self.manifest.name()), self.manifest.fleet.as_ref().map(|fleet| fleet.name.clone())];
-        let Ok(entries) = fs::read_dir(self.directory.root()) else { return };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let ours = name.starts_with("MANIFEST-") || name.starts_with("fleet-");
-            if ours && !keep.iter().flatten().any(|kept| *kept == name) {
-                let removed =
-                    self.steps.take(Step::Remove, &entry.path()).and_then(|()| fs::remove_file(entry.path()));
-                if let Err(error) = removed {
-                    tracing::debug!(name, %error, "an old list stays until the next flush or start");
-                }
+    /// Whether a file that no list names any more is gone.
+    fn remove(&self, name: &str) -> bool {
+        let path = self.directory.root().join(name);
+        match self.steps.take(Step::Remove, &path).and_then(|()| fs::remove_file(&path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(name, %error, "a file that is no longer of use stays until the next flush or start");
+                false
             }
+            _ => true,
         }
     }
 
     /// Lets go of log records that are in files. What stays is skipped at the next start and goes with a later flush.
     fn truncate_log(&self) {
-        let through = self.manifest.flushed_through;
+        let through = self.manifest.flushed_through.unwrap_or(0);
         let asked = self.steps.take(Step::Truncate, &self.directory.wal());
         if asked.is_ok()
             && let Err(error) = self.port.truncate_before(through.saturating_add(1))
@@ -318,7 +318,7 @@ impl Keeper {
         if bad.is_empty() {
             return;
         }
-        let mut next = self.manifest.clone();
+        let mut next = self.manifest.successor(&self.directory);
         next.files = good;
         if let Err(error) = self.switch(next, None) {
             tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
@@ -326,7 +326,7 @@ impl Keeper {
         }
         for file in bad {
             let reason = file.damage().map_or("", AsRef::as_ref).to_owned();
-            let moved = self.directory.quarantine(&file.path);
+            let moved = self.directory.quarantine(&file.name);
             let place = moved.map_or_else(|error| error.to_string(), |path| path.display().to_string());
             let rows = file.rows;
             self.shared.board.set(
@@ -399,9 +399,9 @@ impl Keeper {
             file::discard(root, &record);
             return;
         }
-        let path = root.join(&record.name);
-        let mut next = self.manifest.clone();
+        let mut next = self.manifest.successor(&self.directory);
         next.files.retain(|file| !is_input(file));
+        next.replaced.extend(inputs.iter().map(|input| input.name.clone()));
         next.files.push(Arc::new(FileEntry::new(root, record)));
         match self.switch(next, None) {
             Ok(()) => {
@@ -414,7 +414,6 @@ impl Keeper {
             }
             Err(error) => {
                 self.merging_rests = true;
-                self.orphans.push(path);
                 self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
             }
         }

@@ -3,14 +3,12 @@
 //!
 //! ```text
 //! DIR/
-//!   FORMAT                        version of this layout, written once
 //!   LOCK                          advisory lock: one writer
-//!   CURRENT                       name of the manifest in force; replaced by rename
-//!   MANIFEST-0000000042           live files, and up to which log record they reach
+//!   MANIFEST-0000000042           live files, and up to which log record they reach; the newest that verifies counts
 //!   fleet-0000000042              latest value of every column of every GPU at that moment
 //!   wal/                          the log: the acknowledgement point
 //!   raw/2026-11-20/10h-L1-42.parquet   rows of one UTC hour, sorted by GPU key and time
-//!   quarantine/                   files that failed a checksum or did not parse
+//!   quarantine/                   files that failed a checksum, or that no manifest lists
 //! ```
 //!
 //! One thread (`writer`) changes what is visible; readers take an `Arc` of a `Snapshot` and never wait for a disk
@@ -26,6 +24,7 @@ mod error;
 mod file;
 mod fleet;
 mod flush;
+mod inventory;
 mod keeper;
 mod machine;
 mod manifest;
@@ -35,6 +34,7 @@ mod query;
 mod reader;
 mod recent;
 mod recover;
+mod repair;
 mod shared;
 mod snapshot;
 mod stats;
@@ -51,10 +51,10 @@ pub use error::{AppendError, StoreError};
 pub use file::FileError;
 pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue};
 pub use machine::Machine;
-pub use manifest::ManifestError;
 pub use merge::MergeError;
 pub use query::{BUCKETS_MAX, POINTS_MAX, ROWS_MAX, VALUES_MAX};
 pub use recover::Recovered;
+pub use repair::{RepairProgress, Repaired, SetAside, repair};
 pub use stats::{LevelStats, StoreStats};
 pub use step::{Step, StepHook};
 pub use store::{Appended, Ingest, Store};

@@ -1,19 +1,25 @@
 //! Which files are live, and up to which log record they reach.
 //!
-//! `MANIFEST-n` is a line of JSON and a line with its CRC32C in hexadecimal. A new one is written and synced before
-//! `CURRENT`, a file with its name, is replaced by rename: at every instant one whole list is in force.
+//! `MANIFEST-n` is a line of JSON and a line with its CRC32C in hexadecimal. It appears whole, by rename; the newest
+//! one that verifies is in force. It also names the files that it made useless: these, and `.tmp` files, are all that
+//! an opening ever removes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{self, Directory};
+use crate::error::StoreError;
+use crate::inventory::{Inventory, Kind};
 use crate::step::{Step, Steps};
 
+/// Version of the directory's layout.
+const FORMAT: u32 = 2;
 /// Nanoseconds of an hour: what one table file spans at most.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -26,7 +32,8 @@ pub(crate) struct FileEntry {
     pub(crate) name: String,
     /// 0: as flushed; 1: merged.
     pub(crate) level: u8,
-    /// Arrival: of two files with the same key, the one of the higher order wins.
+    /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
+    /// all files of an hour, so its number is above theirs and below those of all later flushes.
     pub(crate) order: u64,
     /// Rows.
     pub(crate) rows: u64,
@@ -110,7 +117,7 @@ impl FileEntry {
 impl Drop for FileEntry {
     fn drop(&mut self) {
         if self.doomed.load(Ordering::Acquire) {
-            // A file that stays is unlisted: the next start removes it.
+            // A file that stays is named as replaced: the next start removes it.
             let _removed = fs::remove_file(&self.path);
         }
     }
@@ -144,99 +151,115 @@ pub(crate) struct FleetRecord {
 /// A list of live files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manifest {
-    /// Its number; the next one has the next.
+    /// Its number.
     pub(crate) number: u64,
+    /// Highest number that a manifest or a file of latest values ever had; the next one has the next.
+    pub(crate) highest: u64,
     /// Number of the next flush or merge.
     pub(crate) next_order: u64,
-    /// Log records up to and with this one are in the files.
-    pub(crate) flushed_through: u64,
+    /// Log records up to and with this one are in the files. None: not known, since [`crate::repair`] made the list or
+    /// a table is lost; then all records of the log are taken in again, which changes nothing for rows in files.
+    pub(crate) flushed_through: Option<u64>,
     /// Latest values as of that record or later.
     pub(crate) fleet: Option<FleetRecord>,
     /// Live files by order.
     pub(crate) files: Vec<Arc<FileEntry>>,
+    /// Names of files that this list made useless and that may still be there.
+    pub(crate) replaced: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Spelled {
+    format: u32,
     number: u64,
     next_order: u64,
-    flushed_through: u64,
+    flushed_through: Option<u64>,
     fleet: Option<FleetRecord>,
     files: Vec<FileRecord>,
+    replaced: BTreeSet<String>,
 }
 
-/// Why the manifest cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    /// A system call failed.
-    #[error("{action} {path}")]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Cause.
-        #[source]
-        source: io::Error,
-    },
-    /// It is cut off or changed.
-    #[error("{path} is damaged: {what}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// In what way.
-        what: &'static str,
-    },
+/// The part that every format has.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// Why a manifest is not taken.
+enum Refused {
+    Format(u32),
+    Damaged(&'static str),
 }
 
 impl Manifest {
-    /// Reads the list in force; an empty one where there has never been any.
+    /// Reads the newest manifest that verifies; makes the first one in a new directory. `damaged` gets newer ones that
+    /// do not verify.
     ///
     /// # Errors
-    /// When it cannot be read or is damaged.
-    pub(crate) fn load(directory: &Directory) -> Result<Self, ManifestError> {
-        let current = directory.root().join("CURRENT");
-        let name = match fs::read_to_string(&current) {
-            Ok(name) => name,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { number: 0, next_order: 1, ..Self::default() });
+    /// When none verifies although there are files, or one has a format that is not known, or the system refuses.
+    pub(crate) fn load(
+        directory: &Directory,
+        inventory: &Inventory,
+        steps: &Steps,
+        damaged: &mut Vec<String>,
+    ) -> Result<Self, StoreError> {
+        for (number, name) in inventory.manifests() {
+            let path = directory.root().join(name);
+            let bytes = fs::read(&path).map_err(|e| StoreError::io("reading", &path, e))?;
+            match Self::parse(directory.root(), number, &bytes) {
+                Ok(manifest) => {
+                    let highest = inventory.highest();
+                    let next_order = manifest.next_order.max(inventory.highest_table() + 1);
+                    return Ok(Self { highest, next_order, ..manifest });
+                }
+                Err(Refused::Format(found)) => {
+                    return Err(StoreError::Format { path, found, known: FORMAT });
+                }
+                Err(Refused::Damaged(fault)) => damaged.push(format!("{name}: {fault}")),
             }
-            Err(source) => return Err(ManifestError::Io { action: "reading", path: current, source }),
-        };
-        let name = name.trim_end();
-        let digits =
-            name.strip_prefix("MANIFEST-").filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-        if digits.is_none_or(str::is_empty) {
-            return Err(ManifestError::Damaged { path: current, what: "it names no manifest" });
         }
-        let path = directory.root().join(name);
-        let bytes = fs::read(&path).map_err(|source| ManifestError::Io {
-            action: "reading",
-            path: path.clone(),
-            source,
-        })?;
-        Self::parse(directory.root(), &bytes).map_err(|what| ManifestError::Damaged { path, what })
+        if inventory.has_store() {
+            let damaged = std::mem::take(damaged);
+            return Err(StoreError::NoManifest { tables: inventory.tables(), damaged });
+        }
+        let first =
+            Self { number: 1, highest: 1, next_order: 1, flushed_through: Some(0), ..Self::default() };
+        first.store(directory, steps)?;
+        Ok(first)
     }
 
-    fn parse(root: &Path, bytes: &[u8]) -> Result<Self, &'static str> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
-        let (json, crc) = text.split_once('\n').ok_or("it is cut off")?;
+    fn parse(root: &Path, number: u64, bytes: &[u8]) -> Result<Self, Refused> {
+        let damaged = |fault| move |_| Refused::Damaged(fault);
+        let text = std::str::from_utf8(bytes).map_err(|_| Refused::Damaged("it is not text"))?;
+        let (json, crc) = text.split_once('\n').ok_or(Refused::Damaged("it is cut off"))?;
         if u32::from_str_radix(crc.trim_end(), 16).ok() != Some(crc32c::crc32c(json.as_bytes())) {
-            return Err("its checksum");
+            return Err(Refused::Damaged("its checksum is wrong"));
         }
-        let spelled: Spelled = serde_json::from_str(json).map_err(|_| "it is not a list of files")?;
-        let plain =
-            |name: &str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-        if !spelled.files.iter().all(|file| plain(&file.name) && file.name.starts_with("raw/")) {
-            return Err("it names a file outside the store");
+        let Version { format } = serde_json::from_str(json).map_err(damaged("it has no format"))?;
+        if format != FORMAT {
+            return Err(Refused::Format(format));
+        }
+        let spelled: Spelled = serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
+        let is_table = |file: &FileRecord| matches!(Kind::of(&file.name), Some(Kind::Table { .. }));
+        let is_fleet = |fleet: &FleetRecord| matches!(Kind::of(&fleet.name), Some(Kind::Fleet(_)));
+        if !spelled.files.iter().all(is_table)
+            || !spelled.fleet.iter().all(is_fleet)
+            || !spelled.replaced.iter().all(|name| Kind::of(name).is_some())
+        {
+            return Err(Refused::Damaged("it names a file that is not the store's"));
+        }
+        if spelled.number != number {
+            return Err(Refused::Damaged("it is another manifest under this name"));
         }
         let files = spelled.files.into_iter().map(|record| Arc::new(FileEntry::new(root, record))).collect();
         Ok(Self {
-            number: spelled.number,
+            number,
+            highest: number,
             next_order: spelled.next_order,
             flushed_through: spelled.flushed_through,
-            fleet: spelled.fleet.filter(|fleet| plain(&fleet.name)),
+            fleet: spelled.fleet,
             files,
+            replaced: spelled.replaced,
         })
     }
 
@@ -245,28 +268,41 @@ impl Manifest {
         format!("MANIFEST-{:010}", self.number)
     }
 
+    /// Names of the files that this list keeps: its own, that of the latest values, the tables.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let tables = self.files.iter().map(|file| file.name.clone());
+        let fleet = self.fleet.iter().map(|fleet| fleet.name.clone());
+        tables.chain(fleet).chain([self.name()]).collect()
+    }
+
+    /// The list that follows this one, to be changed and stored.
+    pub(crate) fn successor(&self, directory: &Directory) -> Self {
+        let mut next = self.clone();
+        next.number = self.highest + 1;
+        next.highest = next.number;
+        next.replaced.retain(|name| directory.root().join(name).exists());
+        next.replaced.insert(self.name());
+        next
+    }
+
     /// Puts this list in force. The files it names must be synced, with their directories.
     ///
     /// # Errors
     /// What the system says; then the list before it may still be in force, or already this one.
-    pub(crate) fn store(&self, directory: &Directory, steps: &Steps) -> Result<(), ManifestError> {
+    pub(crate) fn store(&self, directory: &Directory, steps: &Steps) -> Result<(), StoreError> {
         let path = directory.root().join(self.name());
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ManifestError::Io { action: "writing", path, source }
-        };
+        let io = |e| StoreError::io("writing", &path, e);
         let spelled = Spelled {
+            format: FORMAT,
             number: self.number,
             next_order: self.next_order,
             flushed_through: self.flushed_through,
             fleet: self.fleet.clone(),
             files: self.files.iter().map(|file| file.record()).collect(),
+            replaced: self.replaced.clone(),
         };
-        let json = serde_json::to_string(&spelled).map_err(io::Error::other).map_err(io(&path))?;
+        let json = serde_json::to_string(&spelled).map_err(io::Error::other).map_err(io)?;
         let text = format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()));
-        directory::create(&path, text.as_bytes(), steps).map_err(io(&path))?;
-        let current = directory.root().join("CURRENT");
-        steps.take(Step::Switch, &current).map_err(io(&current))?;
-        directory::replace(&current, format!("{}\n", self.name()).as_bytes()).map_err(io(&current))
+        directory::write(&path, text.as_bytes(), steps, Step::Switch).map_err(io)
     }
 }

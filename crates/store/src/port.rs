@@ -17,10 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::board::Part;
 use crate::clock;
-use crate::directory::Directory;
+use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::AppendError;
 use crate::machine::Machine;
 use crate::shared::Shared;
+use crate::step::{Step, Steps};
 use crate::writer::{Arrival, Event};
 use gpuvitals_core::causes;
 
@@ -243,8 +244,8 @@ pub(crate) fn replay(record: &Record, directory: &Directory) -> Result<(u64, Arr
     } else {
         format!("kind {} is not known", record.kind)
     };
-    let path = directory.root().join("quarantine").join(format!("record-{}.bin", record.sequence));
-    let kept = crate::directory::replace(&path, &record.payload);
+    let path = directory.root().join(QUARANTINE).join(format!("record-{}.bin", record.sequence));
+    let kept = directory::write(&path, &record.payload, &Steps::default(), Step::Rename);
     let place = kept.map_or_else(|error| error.to_string(), |()| path.display().to_string());
     Err(format!("log record {} holds no rows ({reason}), kept in {place}", record.sequence))
 }

@@ -1,10 +1,9 @@
 //! What a store finds when it is opened.
 
-use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpuvitals_core::{Batch, Origin, Table};
@@ -14,15 +13,20 @@ use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::file;
 use crate::fleet::{LiveFleet, checkpoint};
+use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileEntry, Manifest};
 use crate::merge::RowKeys;
 use crate::port;
 use crate::shared::PERMIT_BYTES;
+use crate::step::Steps;
 use crate::tail::Tail;
 use gpuvitals_core::causes;
 
 /// Newest files whose footers are read when the store is opened; the others are checked when they are first read.
 const FOOTERS: usize = 64;
+
+/// What to do when files are missing from the list.
+const REPAIR: &str = "with the store stopped run `gpuvitals store repair`";
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,117 +43,118 @@ pub struct Recovered {
     pub torn_bytes: u64,
     /// GPUs known.
     pub gpus: usize,
-    /// Remains of unfinished writes that were removed.
+    /// Files that were removed: remains of unfinished writes, and files that the manifest names as replaced.
     pub removed: Vec<PathBuf>,
+    /// Files of the store that the manifest does not name, in `quarantine/` now. [`crate::repair`] lists them again.
+    pub unlisted: Vec<PathBuf>,
     /// Files that are not the store's and were left alone.
     pub foreign: Vec<PathBuf>,
     /// What is lost or set aside, in words; empty after an ordinary crash.
     pub damage: Vec<String>,
 }
 
-/// Checks the listed files and removes what is not listed.
+/// Reads the manifest in force and checks the files that it lists.
+///
+/// # Errors
+/// As [`Manifest::load`], and when a file cannot be inspected or removed.
 pub(crate) fn files(
     directory: &Directory,
-    manifest: &mut Manifest,
+    steps: &Steps,
     found: &mut Recovered,
-) -> Result<(), StoreError> {
+) -> Result<Manifest, StoreError> {
+    let inventory = Inventory::take(directory)?;
+    let mut damaged = Vec::new();
+    let mut manifest = Manifest::load(directory, &inventory, steps, &mut damaged)?;
+    if !damaged.is_empty() {
+        let (damaged, opened) = (damaged.join("; "), manifest.name());
+        let text = format!("{damaged}; opened with {opened}, which may lack files: {REPAIR}");
+        found.damage.push(text);
+    }
+    let listed: BTreeSet<String> = manifest.files.iter().map(|file| file.name.clone()).collect();
     let skip_footers = manifest.files.len().saturating_sub(FOOTERS);
     let mut good = Vec::with_capacity(manifest.files.len());
-    let mut stayed = HashSet::new();
     for (position, entry) in manifest.files.iter().enumerate() {
         match check(entry, position >= skip_footers)? {
             None => good.push(Arc::clone(entry)),
-            Some(reason) => {
-                let place = match directory.quarantine(&entry.path) {
+            Some(Fault::Missing) => {
+                let (name, rows) = (&entry.name, entry.rows);
+                found.damage.push(format!("{name} with {rows} rows is missing; put it back, and {REPAIR}"));
+            }
+            Some(Fault::Damaged(reason)) => {
+                let place = match directory.quarantine(&entry.name) {
                     Ok(path) => format!("now in {}", path.display()),
-                    Err(error) => {
-                        stayed.insert(entry.path.clone());
-                        format!("not set aside: {error}")
-                    }
+                    Err(error) => format!("not set aside: {error}"),
                 };
-                found.damage.push(format!("{reason}, {} rows, {place}", entry.rows));
+                let rows = entry.rows;
+                found
+                    .damage
+                    .push(format!("{reason}, {rows} rows, {place}; put a good copy back, and {REPAIR}"));
             }
         }
     }
     manifest.files = good;
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
-    sweep(directory, manifest, stayed, found)
+    sweep(directory, &inventory, &manifest, &listed, found)?;
+    Ok(manifest)
+}
+
+/// What is wrong with a listed file.
+enum Fault {
+    Missing,
+    Damaged(String),
 }
 
 /// What is wrong with a file, if anything is.
-fn check(entry: &FileEntry, footer: bool) -> Result<Option<String>, StoreError> {
+fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
     match fs::metadata(&entry.path) {
         Ok(facts) if facts.len() == entry.bytes => {}
         Ok(facts) => {
-            return Ok(Some(format!("{} has {} bytes, not {}", entry.name, facts.len(), entry.bytes)));
+            let reason = format!("{} has {} bytes, not {}", entry.name, facts.len(), entry.bytes);
+            return Ok(Some(Fault::Damaged(reason)));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Some(format!("{}: {error}", entry.name)));
+            return Ok(Some(Fault::Missing));
         }
         // It may be whole: a store without it would be less than what was acknowledged.
         Err(error) => return Err(StoreError::io("inspecting", &entry.path, error)),
     }
     match footer.then(|| file::open(entry)) {
-        Some(Err(error)) if error.is_damage() => Ok(Some(causes(&error))),
+        Some(Err(error)) if error.is_damage() => Ok(Some(Fault::Damaged(causes(&error)))),
         _ => Ok(None),
     }
 }
 
-/// Removes leftovers of writes that did not come to be; names what is not the store's. What is `stayed` stays: it was
-/// to be set aside and could not be.
+/// Removes what is certainly of no use, and sets aside every other file that the manifest does not list. Where anything
+/// listed is damaged or missing, a replaced file may hold its rows: then it is set aside, too.
 fn sweep(
     directory: &Directory,
+    inventory: &Inventory,
     manifest: &Manifest,
-    stayed: HashSet<PathBuf>,
+    listed: &BTreeSet<String>,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
-    let root = directory.root();
-    let mut listed = stayed;
-    listed.extend(manifest.files.iter().map(|file| file.path.clone()));
-    let fleet = manifest.fleet.as_ref().map(|fleet| fleet.name.clone());
-    listed.extend([root.join(manifest.name())]);
-    listed.extend(fleet.map(|name| root.join(name)));
-    listed.extend(["FORMAT", "LOCK", "CURRENT", "wal", "raw", "quarantine"].map(|name| root.join(name)));
-    let mut days = vec![root.to_owned()];
-    days.extend(entries(&root.join("raw"))?.into_iter().filter(|path| path.is_dir()));
-    for folder in days {
-        for path in entries(&folder)? {
-            if listed.contains(&path) {
-                continue;
+    let is_whole = found.damage.is_empty();
+    let kept = manifest.names();
+    let of_no_list = |name: &String| !kept.contains(name) && !listed.contains(name);
+    for (name, kind) in inventory.files.iter().filter(|(name, _)| of_no_list(name)) {
+        let path = directory.root().join(name);
+        if *kind == Kind::Unfinished || is_whole && manifest.replaced.contains(name) {
+            match fs::remove_file(&path) {
+                Ok(()) => found.removed.push(path),
+                // The first manifest has just taken the place of an unfinished one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::io("removing", &path, error)),
             }
-            if is_ours(&path) {
-                fs::remove_file(&path).map_err(|e| StoreError::io("removing", &path, e))?;
-                found.removed.push(path);
-            } else {
-                found.foreign.push(path);
-            }
+            continue;
+        }
+        match directory.quarantine(name) {
+            Ok(place) => found.unlisted.push(place),
+            Err(error) => tracing::warn!(name, %error, "a file that the manifest does not list stays"),
         }
     }
+    found.foreign.clone_from(&inventory.foreign);
     Ok(())
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let io = |e| StoreError::io("listing", folder, e);
-    fs::read_dir(folder).map_err(io)?.map(|entry| entry.map(|entry| entry.path()).map_err(io)).collect()
-}
-
-/// Whether the name is one that this program gives.
-fn is_ours(path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|_| path.is_file()) else {
-        return false;
-    };
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let table = |stem: &str| {
-        let mut parts = stem.split('-');
-        let hour = parts.next().and_then(|hour| hour.strip_suffix('h')).is_some_and(digits);
-        let level = parts.next().and_then(|level| level.strip_prefix('L')).is_some_and(digits);
-        hour && level && parts.next().is_some_and(digits) && parts.next().is_none()
-    };
-    name.strip_prefix("MANIFEST-").is_some_and(digits)
-        || name.strip_prefix("fleet-").is_some_and(digits)
-        || matches!(name, "CURRENT.tmp" | "FORMAT.tmp")
-        || name.strip_suffix(".parquet").or(name.strip_suffix(".tmp")).is_some_and(table)
 }
 
 /// Latest values as of the manifest; from all files if they have no file of their own, or it is damaged.
@@ -164,9 +169,10 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
         checkpoint::read(&bytes, &mut fleet).map_err(|error| causes(&error))
     });
     let Err(reason) = read else { return fleet };
-    found
-        .damage
-        .push(format!("{} is damaged ({reason}); latest values are taken from the files", record.name));
+    found.damage.push(format!(
+        "{} is damaged ({reason}); latest values are taken from the files, the next flush writes it anew",
+        record.name
+    ));
     fleet_of_files(manifest, found)
 }
 
@@ -198,6 +204,38 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
     Ok(())
 }
 
+/// Compares where the log begins and ends with how far the files reach.
+///
+/// # Errors
+/// When a manifest has to be written and cannot be.
+pub(crate) fn align(
+    recovery: &Recovery,
+    directory: &Directory,
+    steps: &Steps,
+    manifest: &mut Manifest,
+    found: &mut Recovered,
+) -> Result<(), StoreError> {
+    let Some(flushed) = manifest.flushed_through else { return Ok(()) };
+    if recovery.next_sequence <= flushed {
+        let end = recovery.next_sequence.saturating_sub(1);
+        found.damage.push(format!(
+            "the log ends at record {end}, the files reach to record {flushed}: its end is gone, with all rows that \
+             were not in files yet"
+        ));
+        // Records to come must not be taken for old ones.
+        let mut next = manifest.successor(directory);
+        next.flushed_through = Some(end);
+        next.store(directory, steps)?;
+        *manifest = next;
+    } else if recovery.follows > flushed.saturating_add(1) {
+        let (from, to, name) = (flushed + 1, recovery.follows - 1, manifest.name());
+        found.damage.push(format!(
+            "records {from} to {to} are neither in the log nor in files that {name} lists; if it is an older copy, {REPAIR}"
+        ));
+    }
+    Ok(())
+}
+
 /// Takes in the log's records that are not in files.
 pub(crate) fn log(
     recovery: Recovery,
@@ -206,10 +244,11 @@ pub(crate) fn log(
     fleet: &mut LiveFleet,
     found: &mut Recovered,
 ) -> Result<Tail, StoreError> {
+    let flushed = manifest.flushed_through.unwrap_or(0);
     found.torn_bytes = recovery.torn.as_ref().map_or(0, |torn| torn.len);
     for damage in &recovery.damage {
         // What was in files before it was damaged is not lost.
-        if damage.sequences.end > manifest.flushed_through.saturating_add(1) {
+        if damage.sequences.end > flushed.saturating_add(1) {
             let (from, to) = (damage.sequences.start, damage.sequences.end.saturating_sub(1));
             found.damage.push(format!("log {} lost records {from} to {to}", damage.segment));
         }
@@ -217,7 +256,7 @@ pub(crate) fn log(
     let mut tail = Tail::default();
     for record in recovery {
         let record = record?;
-        if record.sequence <= manifest.flushed_through {
+        if record.sequence <= flushed {
             continue;
         }
         tail.last_sequence = record.sequence;

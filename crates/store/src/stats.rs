@@ -60,7 +60,7 @@ pub struct StoreStats {
     pub failed_flushes: u64,
     /// Merges of small files.
     pub merges: u64,
-    /// Files set aside as damaged.
+    /// Files set aside: found damaged by a query, or not listed by the manifest at the start.
     pub quarantined: u64,
 }
 

@@ -13,7 +13,7 @@ pub enum Step {
     Sync,
     /// Given its final name.
     Rename,
-    /// Named by `CURRENT`: from here on the new list of files counts.
+    /// A manifest is given its final name: from here on its list of files counts.
     Switch,
     /// The log's records that are now in files are about to go.
     Truncate,

@@ -20,7 +20,7 @@ use crate::error::{AppendError, StoreError};
 use crate::fleet::Fleet;
 use crate::keeper::{JOBS, Job, Keeper};
 use crate::machine::Machine;
-use crate::manifest::{FileEntry, Manifest};
+use crate::manifest::FileEntry;
 use crate::port::Port;
 use crate::query;
 use crate::recent::Recent;
@@ -91,28 +91,28 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_on(config: StoreConfig, machine: Machine) -> Result<(Self, Recovered), StoreError> {
         let directory = Arc::new(Directory::open(&config.dir)?);
-        let mut manifest = Manifest::load(&directory)?;
+        let steps = machine.steps();
         let mut found = Recovered::default();
-        recover::files(&directory, &mut manifest, &mut found)?;
+        let mut manifest = recover::files(&directory, &steps, &mut found)?;
+        let has_all_tables = found.damage.is_empty();
         let damaged = found.damage.len();
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
         // Where not all latest values are known, memory cannot know of which GPUs it lacks rows.
         let recalls = config.recent_rows > 0 && found.damage.len() == damaged;
         let recent = recalls.then(|| Arc::new(Recent::of(&fleet.snapshot())));
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
-        let steps = machine.steps();
         let (log, recovery) = machine.open_log(log_config.clone())?;
-        if recovery.next_sequence <= manifest.flushed_through {
-            // The log begins anew: its records must not be taken for old ones.
-            manifest.flushed_through = recovery.next_sequence.saturating_sub(1);
-            manifest.number += 1;
-            manifest.store(&directory, &steps)?;
-            found.damage.push("the log was gone; rows that were not in files are lost".to_owned());
+        recover::align(&recovery, &directory, &steps, &mut manifest, &mut found)?;
+        if !has_all_tables {
+            // The log may still have rows of a table that is lost, and would let go of them with the next flush.
+            manifest.flushed_through = None;
         }
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
         found.gpus = fleet.len();
         let shared = Arc::new(Shared::new(config, fleet));
-        shared.last_applied.store(tail.last_sequence.max(manifest.flushed_through), Ordering::Release);
+        shared
+            .last_applied
+            .store(tail.last_sequence.max(manifest.flushed_through.unwrap_or(0)), Ordering::Release);
         for chunk in tail.chunks() {
             for field in chunk.records.schema_ref().fields().iter().filter(|field| is_unknown(field.name())) {
                 // It was taken once.
@@ -121,6 +121,7 @@ impl Store {
         }
         // Held as far as there are any; no more than that is given back.
         tail.permits = shared.room.forget_permits(tail.permits);
+        count(&shared.counters.quarantined, found.unlisted.len() as u64);
         if let Some(first) = found.damage.first() {
             let more = found.damage.len() - 1;
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };

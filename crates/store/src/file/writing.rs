@@ -10,7 +10,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
+use super::{FileError, Footer, ROW_GROUPS_KEY, RowGroupFacts, record};
 use crate::directory::sync_dir;
 use crate::error::StoreError;
 use crate::manifest::{FileRecord, HOUR_NS};
@@ -47,8 +47,6 @@ pub(crate) struct Place {
     pub(crate) level: u8,
     /// Number of the flush or merge; never given twice, so no file is ever written over.
     pub(crate) number: u64,
-    /// Arrival of its rows: that of the flush, or of the newest input of the merge.
-    pub(crate) order: u64,
     /// Hours since 1970.
     pub(crate) hour: i64,
 }
@@ -82,7 +80,7 @@ struct Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         if !self.kept {
-            // What stays is unlisted: the next start removes it.
+            // The next start removes a file that stays.
             let _removed = fs::remove_file(&self.path);
         }
     }
@@ -216,29 +214,13 @@ impl<'a> TableWriter<'a> {
             path: path.clone(),
             source,
         })?;
-        Ok(self.record(bytes, footer_offset, footer_crc32c))
-    }
-
-    fn record(&self, bytes: u64, footer_offset: u64, footer_crc32c: u32) -> FileRecord {
-        let groups = || self.groups.iter();
-        FileRecord {
-            name: self.name.clone(),
-            level: self.place.level,
-            order: self.place.order,
-            rows: groups().map(|group| group.rows).sum(),
-            bytes,
-            min_timestamp_ns: groups().map(|group| group.min_timestamp_ns).min().unwrap_or(0),
-            max_timestamp_ns: groups().map(|group| group.max_timestamp_ns).max().unwrap_or(0),
-            min_key: groups().map(|group| group.min_key.clone()).min().unwrap_or_default(),
-            max_key: groups().map(|group| group.max_key.clone()).max().unwrap_or_default(),
-            footer_offset,
-            footer_crc32c,
-        }
+        let footer = Footer { offset: footer_offset, bytes, crc32c: footer_crc32c };
+        Ok(record(self.name.clone(), self.place.level, self.place.number, &self.groups, footer))
     }
 }
 
 /// Removes a file that was finished but will not be listed after all.
 pub(crate) fn discard(root: &Path, record: &FileRecord) {
-    // What stays is unlisted: the next start removes it.
+    // The next start moves a file that stays to quarantine, since no manifest names it.
     let _removed = fs::remove_file(root.join(&record.name));
 }

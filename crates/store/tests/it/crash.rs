@@ -4,26 +4,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet};
+use crate::support::{HOUR, Model, SECOND, assert_is, copy, grid, ingest, quiet, wait_for};
 use gpuvitals_store::{Machine, Step, Store, StoreConfig};
 use tempfile::TempDir;
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            // A file may go while the directory is read.
-            match std::fs::copy(&path, &target) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                copied => assert!(copied.is_ok(), "{copied:?}"),
-            }
-        }
-    }
-}
 
 /// Copies of the directory as it was before each step.
 #[derive(Clone, Default)]
@@ -35,7 +18,8 @@ impl Moments {
         let wal = dir.join("wal");
         Machine::new(wal).before_steps(Arc::new(move |step, path| {
             let kept = tempfile::tempdir().unwrap();
-            copy(&dir, kept.path());
+            // A file may go while the directory is read.
+            let _is_whole = copy(&dir, kept.path());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             moments.0.lock().unwrap().push((step, name, kept));
             Ok(())
@@ -47,6 +31,7 @@ impl Moments {
     }
 }
 
+/// Opens the store as it was before each step: all rows are there, and no table file was removed but merged ones.
 fn check(moments: &Moments, model: &Model, config: impl Fn(&Path) -> StoreConfig) -> Vec<Step> {
     let mut steps = Vec::new();
     for (step, name, dir) in moments.all() {
@@ -68,6 +53,7 @@ async fn between_any_two_steps_of_a_flush() {
     let moments = Moments::default();
     let (store, _) = Store::open_on(quiet(dir.path()), moments.watch(dir.path())).unwrap();
     let mut model = Model::default();
+    assert_eq!(check(&moments, &model, quiet), [Step::Create, Step::Sync, Step::Switch]);
     for flush in 0..3 {
         // Two hours, and rows that were flushed before come again.
         let rows = grid(4, HOUR - 5 * SECOND, flush * 5..flush * 5 + 10);
@@ -107,18 +93,11 @@ async fn between_any_two_steps_of_a_merge() {
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
-/// Every change of what is visible is looked at.
-async fn wait_for(store: &Store, done: impl Fn(&Store) -> bool) {
-    while !done(store) {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
     for failing in [Step::Create, Step::Sync, Step::Rename, Step::Switch] {
         let dir = tempfile::tempdir().unwrap();
-        let full = Arc::new(Mutex::new(true));
+        let full = Arc::new(Mutex::new(false));
         let disk = Arc::clone(&full);
         let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, _| {
             if step == failing && *disk.lock().unwrap() {
@@ -127,6 +106,7 @@ async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
             Ok(())
         }));
         let (store, _) = Store::open_on(quiet(dir.path()), machine).unwrap();
+        *full.lock().unwrap() = true;
         let rows = grid(3, HOUR, 0..10);
         let mut model = Model::default();
         model.add(&rows);
@@ -150,7 +130,7 @@ async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
         assert_is(&store, &model);
         drop(store);
         let (store, found) = Store::open(quiet(dir.path())).unwrap();
-        assert_eq!((found.damage, found.removed), (Vec::new(), Vec::new()));
+        assert_eq!((found.damage, found.removed, found.unlisted), (Vec::new(), Vec::new(), Vec::new()));
         assert_is(&store, &model);
     }
 }
@@ -158,7 +138,7 @@ async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
 #[tokio::test]
 async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
-    let full = Arc::new(Mutex::new(true));
+    let full = Arc::new(Mutex::new(false));
     let disk = Arc::clone(&full);
     let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, _| {
         if step == Step::Create && *disk.lock().unwrap() {
@@ -168,6 +148,7 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
     }));
     let config = StoreConfig { flush_bytes: 16 << 10, ..quiet(dir.path()) };
     let (store, _) = Store::open_on(config, machine).unwrap();
+    *full.lock().unwrap() = true;
     let mut model = Model::default();
     let mut refused = None;
     for second in 0..10_000 {
@@ -189,4 +170,21 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
     store.append(vec![ingest(&rows)]).await.unwrap();
     model.add(&rows);
     assert_is(&store, &model);
+}
+
+#[tokio::test]
+async fn a_store_that_is_closed_while_it_merges_leaves_no_unlisted_table() {
+    for _ in 0..8 {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) =
+            Store::open(StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) }).unwrap();
+        for flush in 0..2 {
+            store.append(vec![ingest(&grid(3, HOUR, flush * 10..flush * 10 + 10))]).await.unwrap();
+            store.flush().await.unwrap();
+        }
+        store.close().await.unwrap();
+        drop(store);
+        let (_, found) = Store::open(quiet(dir.path())).unwrap();
+        assert_eq!((found.unlisted, found.damage), (Vec::new(), Vec::new()));
+    }
 }

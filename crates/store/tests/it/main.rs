@@ -7,8 +7,10 @@
     reason = "what fails in a helper fails its test; numbers of tests are small"
 )]
 
+mod backup;
 mod crash;
 mod disk;
+mod faults;
 mod fleet;
 mod limits;
 mod model;

@@ -93,10 +93,11 @@ async fn a_damaged_file_that_cannot_be_set_aside_stays_where_it_is() {
     std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(100).unwrap();
     let name = files[0].file_name().unwrap().to_string_lossy();
     let taken = dir.path().join("quarantine").join(format!("raw_2026-11-20_{name}"));
-    std::fs::create_dir_all(taken.join("by something else")).unwrap();
+    std::fs::write(&taken, "an earlier one").unwrap();
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert!(found.damage[0].contains("not set aside"), "{found:?}");
     assert!(files[0].exists(), "what a person may want to look at was removed");
+    assert_eq!(std::fs::read(&taken).unwrap(), b"an earlier one");
     let rows = store.range(&everything()).unwrap();
     assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet, row};
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_store::{AppendError, Store, StoreError};
+use gpuvitals_store::{AppendError, Store, StoreConfig, StoreError};
 
 #[tokio::test]
 async fn rows_are_visible_once_they_are_acknowledged() {
@@ -125,6 +125,26 @@ async fn a_lost_log_does_not_swallow_what_comes_after() {
 }
 
 #[tokio::test]
+async fn a_log_without_its_first_segment_is_not_taken_for_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = || StoreConfig { segment_bytes: 4 << 10, ..quiet(dir.path()) };
+    let (store, _) = Store::open(config()).unwrap();
+    for second in 0..20 {
+        store.append(vec![ingest(&grid(2, HOUR, second..second + 1))]).await.unwrap();
+    }
+    drop(store);
+    std::fs::remove_file(dir.path().join("wal/0000000000000001.wal")).unwrap();
+    let (store, found) = Store::open(config()).unwrap();
+    assert_eq!(found.damage.len(), 1, "{found:?}");
+    assert!(found.damage[0].contains("neither in the log nor in files"), "{found:?}");
+    assert_eq!(store.health().status, gpuvitals_core::Status::Degraded);
+    // It is told once: later rows reach beyond the gap.
+    store.flush().await.unwrap();
+    drop(store);
+    assert_eq!(Store::open(config()).unwrap().1.damage, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn one_store_one_writer() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
@@ -138,13 +158,16 @@ async fn one_store_one_writer() {
 #[tokio::test]
 async fn a_store_of_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("FORMAT"), "gpuvitals-store 9\n").unwrap();
+    drop(Store::open(quiet(dir.path())).unwrap());
+    let json = r#"{"format":9,"whatever":"comes then"}"#;
+    let text = format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()));
+    std::fs::write(dir.path().join("MANIFEST-0000000009"), text).unwrap();
     let error = Store::open(quiet(dir.path())).unwrap_err();
-    assert!(error.to_string().contains("gpuvitals-store 9"), "{error}");
+    assert!(error.to_string().contains("MANIFEST-0000000009 has format 9"), "{error}");
 }
 
 #[tokio::test]
-async fn leftovers_go_and_foreign_files_stay() {
+async fn unfinished_files_go_and_others_are_set_aside_or_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     let rows = grid(2, HOUR, 0..2);
@@ -155,11 +178,23 @@ async fn leftovers_go_and_foreign_files_stay() {
     for name in ["09h-L0-77.tmp", "09h-L1-78.parquet", "notes.txt"] {
         std::fs::write(day.join(name), b"x").unwrap();
     }
-    std::fs::write(dir.path().join("MANIFEST-0000000099"), b"x").unwrap();
+    std::fs::write(dir.path().join("fleet-0000000099"), b"x").unwrap();
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
-    assert_eq!(found.removed.len(), 3, "{found:?}");
+    assert_eq!(found.removed, [day.join("09h-L0-77.tmp")]);
+    assert_eq!(found.unlisted.len(), 2, "{found:?}");
+    for name in ["raw_2026-11-20_09h-L1-78.parquet", "fleet-0000000099"] {
+        assert_eq!(std::fs::read(dir.path().join("quarantine").join(name)).unwrap(), b"x");
+    }
     assert_eq!(found.foreign, [day.join("notes.txt")]);
+    assert_eq!((store.stats().quarantined, found.damage), (2, Vec::new()));
+    assert_eq!(store.health().status, gpuvitals_core::Status::Healthy);
     let mut model = Model::default();
     model.add(&rows);
     assert_is(&store, &model);
+    // The numbers of files that were set aside are not given again.
+    let more = grid(2, HOUR, 2..4);
+    store.append(vec![ingest(&more)]).await.unwrap();
+    store.flush().await.unwrap();
+    assert!(day.join("10h-L0-79.parquet").exists());
+    assert!(dir.path().join("MANIFEST-0000000100").exists());
 }

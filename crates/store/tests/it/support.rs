@@ -195,3 +195,29 @@ pub(crate) fn grid(gpus: usize, start: i64, seconds: std::ops::Range<i64>) -> Ve
     }
     rows
 }
+
+/// Copies a directory. Answers whether every file was still there when its turn came.
+pub(crate) fn copy(from: &Path, to: &Path) -> bool {
+    std::fs::create_dir_all(to).unwrap();
+    let mut is_whole = true;
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            is_whole &= copy(&path, &target);
+        } else {
+            match std::fs::copy(&path, &target) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => is_whole = false,
+                copied => assert!(copied.is_ok(), "{copied:?}"),
+            }
+        }
+    }
+    is_whole
+}
+
+/// Looks at every change of what is visible.
+pub(crate) async fn wait_for(store: &Store, done: impl Fn(&Store) -> bool) {
+    while !done(store) {
+        tokio::task::yield_now().await;
+    }
+}

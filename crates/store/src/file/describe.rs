@@ -1,0 +1,82 @@
+//! The facts about a table file that a manifest has: known when the file is written, or read from it again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use parquet::errors::ParquetError;
+
+use super::{FileError, RowGroupFacts, parse};
+use crate::manifest::FileRecord;
+
+/// Where a footer lies and its checksum.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Footer {
+    /// First byte in the file.
+    pub(crate) offset: u64,
+    /// Bytes of the whole file: where the footer ends.
+    pub(crate) bytes: u64,
+    /// CRC32C of the footer.
+    pub(crate) crc32c: u32,
+}
+
+/// The manifest's entry for a file with these row groups.
+pub(crate) fn record(
+    name: String,
+    level: u8,
+    order: u64,
+    groups: &[RowGroupFacts],
+    footer: Footer,
+) -> FileRecord {
+    let groups = || groups.iter();
+    FileRecord {
+        name,
+        level,
+        order,
+        rows: groups().map(|group| group.rows).sum(),
+        bytes: footer.bytes,
+        min_timestamp_ns: groups().map(|group| group.min_timestamp_ns).min().unwrap_or(0),
+        max_timestamp_ns: groups().map(|group| group.max_timestamp_ns).max().unwrap_or(0),
+        min_key: groups().map(|group| group.min_key.clone()).min().unwrap_or_default(),
+        max_key: groups().map(|group| group.max_key.clone()).max().unwrap_or_default(),
+        footer_offset: footer.offset,
+        footer_crc32c: footer.crc32c,
+    }
+}
+
+/// Reads the entry of a file that no manifest describes from its footer, and checks every row group.
+///
+/// # Errors
+/// [`FileError::is_damage`] when the file is not whole; otherwise it could not be read now.
+pub(crate) fn describe(path: &Path, name: &str, level: u8, order: u64) -> Result<FileRecord, FileError> {
+    let io = |action, source| FileError::Io { action, path: path.to_owned(), source };
+    let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
+    let file = File::open(path).map_err(|e| io("opening", e))?;
+    let bytes = file.metadata().map_err(|e| io("inspecting", e))?.len();
+    let table = parse(file, path).map_err(|error| match error {
+        FileError::Parquet { source: ParquetError::External(inner), .. } => {
+            match inner.downcast::<io::Error>() {
+                Ok(inner) => io("reading", *inner),
+                Err(_) => damaged("its footer does not parse"),
+            }
+        }
+        FileError::Parquet { .. } => damaged("its footer does not parse"),
+        error => error,
+    })?;
+    let mut offset = 0;
+    for (group, facts) in table.row_groups.iter().enumerate() {
+        let rows = table.metadata.metadata().row_group(group).num_rows();
+        if facts.offset != offset || u64::try_from(rows) != Ok(facts.rows) {
+            return Err(damaged("its row groups are not those described"));
+        }
+        table.verify(group)?;
+        offset += facts.len;
+    }
+    let len = bytes.checked_sub(offset).and_then(|len| usize::try_from(len).ok());
+    let mut footer = vec![0; len.ok_or_else(|| damaged("its footer lies outside"))?];
+    let handle = table.handle().map_err(|e| io("opening", e))?;
+    handle.read_exact_at(&mut footer, offset).map_err(|e| io("reading", e))?;
+    let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };
+    Ok(record(name.to_owned(), level, order, &table.row_groups, footer))
+}

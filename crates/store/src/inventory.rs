@@ -1,0 +1,193 @@
+//! The files of a store's directory, by name.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::directory::{Directory, QUARANTINE};
+use crate::error::StoreError;
+
+/// What a file is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `MANIFEST-0000000042`
+    Manifest(u64),
+    /// `fleet-0000000042`
+    Fleet(u64),
+    /// `raw/2026-11-20/10h-L1-42.parquet`
+    Table {
+        /// 0: as flushed; 1: merged.
+        level: u8,
+        /// Number of the flush or merge.
+        number: u64,
+    },
+    /// One of these that was being written, under its `.tmp` name.
+    Unfinished,
+}
+
+impl Kind {
+    /// The kind of a file by its name in the store's directory, with `/`; none if this program gives no such name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let finished = name.strip_suffix(".tmp");
+        let kind = match name.split_once('/') {
+            None => list(finished.unwrap_or(name)),
+            Some(("raw", rest)) => {
+                let (day, file) = rest.split_once('/')?;
+                let is_day = !day.is_empty() && day.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+                table(file.strip_suffix(".parquet").or(file.strip_suffix(".tmp"))?).filter(|_| is_day)
+            }
+            Some(_) => None,
+        }?;
+        Some(if finished.is_some() { Self::Unfinished } else { kind })
+    }
+}
+
+/// `MANIFEST-42` or `fleet-42`
+fn list(stem: &str) -> Option<Kind> {
+    let manifest = stem.strip_prefix("MANIFEST-").map(|number| digits(number).map(Kind::Manifest));
+    let fleet = || stem.strip_prefix("fleet-").map(|number| digits(number).map(Kind::Fleet));
+    manifest.or_else(fleet).flatten()
+}
+
+/// `10h-L1-42`
+fn table(stem: &str) -> Option<Kind> {
+    let (hour, rest) = stem.split_once("h-L")?;
+    let (level, number) = rest.split_once('-')?;
+    digits(hour)?;
+    Some(Kind::Table { level: u8::try_from(digits(level)?).ok()?, number: digits(number)? })
+}
+
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// The files of a store's directory. The log's own are not among them.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    /// Name in the directory and kind.
+    pub(crate) files: Vec<(String, Kind)>,
+    /// The same for files in `quarantine/`, under the names they had before.
+    pub(crate) aside: Vec<(String, Kind)>,
+    /// Files under names that this program does not give.
+    pub(crate) foreign: Vec<PathBuf>,
+    /// Whether the log has a file.
+    has_log: bool,
+}
+
+impl Inventory {
+    /// Lists the directory.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed.
+    pub(crate) fn take(directory: &Directory) -> Result<Self, StoreError> {
+        let has_log = directory.wal().exists() && !entries(directory.wal())?.is_empty();
+        let mut found = Self { has_log, ..Self::default() };
+        for (path, name) in entries(directory.root().to_owned())? {
+            if !["LOCK", "wal", "raw", QUARANTINE].contains(&name.as_str()) {
+                found.add(path, name);
+            }
+        }
+        for (path, name) in entries(directory.root().join("raw"))? {
+            if !path.is_dir() {
+                found.foreign.push(path);
+                continue;
+            }
+            for (path, file) in entries(path)? {
+                found.add(path, format!("raw/{name}/{file}"));
+            }
+        }
+        for (_, name) in entries(directory.root().join(QUARANTINE))? {
+            let name = name.replace('_', "/");
+            found.aside.extend(Kind::of(&name).map(|kind| (name, kind)));
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, path: PathBuf, name: String) {
+        match Kind::of(&name).filter(|_| path.is_file()) {
+            Some(kind) => self.files.push((name, kind)),
+            None => self.foreign.push(path),
+        }
+    }
+
+    /// Whether a store has ever been in this directory.
+    pub(crate) fn has_store(&self) -> bool {
+        self.has_log || self.files.iter().any(|(_, kind)| *kind != Kind::Unfinished)
+    }
+
+    /// The numbers of the manifests with their names, newest first.
+    pub(crate) fn manifests(&self) -> Vec<(u64, &str)> {
+        let mut manifests: Vec<_> = self
+            .files
+            .iter()
+            .filter_map(|(name, kind)| match kind {
+                Kind::Manifest(number) => Some((*number, name.as_str())),
+                _ => None,
+            })
+            .collect();
+        manifests.sort_unstable_by(|one, other| other.cmp(one));
+        manifests
+    }
+
+    /// The tables in their places.
+    pub(crate) fn tables(&self) -> usize {
+        self.files.iter().filter(|(_, kind)| matches!(kind, Kind::Table { .. })).count()
+    }
+
+    /// Highest number of a manifest or of a file of latest values; 0 without any.
+    pub(crate) fn highest(&self) -> u64 {
+        self.numbers(|kind| match kind {
+            Kind::Manifest(number) | Kind::Fleet(number) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Highest number of a table; 0 without any.
+    pub(crate) fn highest_table(&self) -> u64 {
+        self.numbers(|kind| match kind {
+            Kind::Table { number, .. } => Some(number),
+            _ => None,
+        })
+    }
+
+    fn numbers(&self, number: impl Fn(Kind) -> Option<u64>) -> u64 {
+        self.files.iter().chain(&self.aside).filter_map(|(_, kind)| number(*kind)).max().unwrap_or(0)
+    }
+}
+
+/// Path and name of each entry of a folder. A name that is not text is none that this program gives.
+fn entries(folder: PathBuf) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let io = |e| StoreError::io("listing", &folder, e);
+    fs::read_dir(&folder)
+        .map_err(io)?
+        .map(|entry| {
+            entry.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned())).map_err(io)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_program_have_a_kind() {
+        for (name, kind) in [
+            ("MANIFEST-0000000042", Some(Kind::Manifest(42))),
+            ("fleet-0000000007", Some(Kind::Fleet(7))),
+            ("MANIFEST-0000000042.tmp", Some(Kind::Unfinished)),
+            ("raw/2026-11-20/10h-L1-42.parquet", Some(Kind::Table { level: 1, number: 42 })),
+            ("raw/2026-11-20/10h-L1-42.tmp", Some(Kind::Unfinished)),
+            ("raw/../10h-L1-42.parquet", None),
+            ("raw/2026-11-20/notes.txt", None),
+            ("raw/2026-11-20/10h-L1-42", None),
+            ("raw/2026-11-20/10h-L1-.parquet", None),
+            ("raw/2026-11-20/10h-L300-1.parquet", None),
+            ("MANIFEST-", None),
+            ("MANIFEST-12x", None),
+            ("notes.tmp", None),
+            ("wal/2026-11-20/10h-L1-42.parquet", None),
+        ] {
+            assert_eq!(Kind::of(name), kind, "{name}");
+        }
+    }
+}

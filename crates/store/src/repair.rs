@@ -1,0 +1,157 @@
+//! A manifest made anew from the table files themselves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::causes;
+
+use crate::directory::Directory;
+use crate::error::StoreError;
+use crate::file::{self, FileError};
+use crate::inventory::{Inventory, Kind};
+use crate::manifest::{FileEntry, FileRecord, Manifest};
+use crate::step::Steps;
+
+/// How far a repair has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairProgress {
+    /// Table files that were checked.
+    pub files: usize,
+    /// All of them.
+    pub files_total: usize,
+    /// Bytes of the files that were checked.
+    pub bytes: u64,
+    /// Bytes of all.
+    pub bytes_total: u64,
+}
+
+/// A table file that is not listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// Where it is now.
+    pub path: PathBuf,
+    /// Why it is not listed.
+    pub reason: String,
+}
+
+/// The outcome of a repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repaired {
+    /// The new manifest.
+    pub manifest: PathBuf,
+    /// Table files that it lists.
+    pub files: usize,
+    /// Rows in them. A row may lie in several files; queries show it once.
+    pub rows: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Those of them that were in `quarantine/`.
+    pub brought_back: Vec<PathBuf>,
+    /// Table files that are not listed.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// Makes a new manifest of a closed store from the footers of its table files, after reading and checking all of them.
+/// Whole files in `quarantine/` are brought back, damaged ones go there; nothing is deleted. The next opening reads the
+/// latest values from the files, and takes in all of the log: rows that are in files already stay single.
+///
+/// # Errors
+/// When there is no store, another process has it open, or the disk refuses.
+pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Repaired, StoreError> {
+    // A directory that is missing is not made.
+    fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
+    let directory = Directory::open(dir)?;
+    let inventory = Inventory::take(&directory)?;
+    let tables = tables(&directory, &inventory)?;
+    if !inventory.has_store() && tables.is_empty() {
+        return Err(StoreError::NoStore(dir.to_owned()));
+    }
+    let bytes_total = tables.iter().map(|table| table.bytes).sum();
+    let mut done = RepairProgress { files: 0, files_total: tables.len(), bytes: 0, bytes_total };
+    let mut checked = Vec::with_capacity(tables.len());
+    for table in tables {
+        progress(done);
+        done = RepairProgress { files: done.files + 1, bytes: done.bytes + table.bytes, ..done };
+        match file::describe(&table.path, table.name, table.level, table.number) {
+            Err(error) if !error.is_damage() => return Err(error.into()),
+            outcome => checked.push((table, outcome)),
+        }
+    }
+    progress(done);
+    let (records, brought_back, set_aside) = sort(&directory, checked);
+    let number = inventory.highest() + 1;
+    let manifest = Manifest {
+        number,
+        highest: number,
+        next_order: inventory.highest_table() + 1,
+        files: records.into_iter().map(|record| Arc::new(FileEntry::new(dir, record))).collect(),
+        ..Manifest::default()
+    };
+    manifest.store(&directory, &Steps::default())?;
+    for (name, kind) in &inventory.files {
+        if matches!(kind, Kind::Manifest(_) | Kind::Fleet(_))
+            && let Err(error) = directory.quarantine(name)
+        {
+            tracing::debug!(name, %error, "an older list stays until the next start");
+        }
+    }
+    Ok(Repaired {
+        manifest: dir.join(manifest.name()),
+        files: manifest.files.len(),
+        rows: manifest.files.iter().map(|file| file.rows).sum(),
+        bytes: manifest.files.iter().map(|file| file.bytes).sum(),
+        brought_back,
+        set_aside,
+    })
+}
+
+/// A table file and what its name says.
+struct Candidate<'a> {
+    name: &'a str,
+    path: PathBuf,
+    level: u8,
+    number: u64,
+    bytes: u64,
+    is_aside: bool,
+}
+
+/// The table files in their places and in quarantine, by number.
+fn tables<'a>(directory: &Directory, inventory: &'a Inventory) -> Result<Vec<Candidate<'a>>, StoreError> {
+    let mut tables = Vec::new();
+    for (files, is_aside) in [(&inventory.files, false), (&inventory.aside, true)] {
+        for (name, kind) in files {
+            let Kind::Table { level, number } = *kind else { continue };
+            let path = if is_aside { directory.aside(name) } else { directory.root().join(name) };
+            let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, e))?.len();
+            tables.push(Candidate { name, path, level, number, bytes, is_aside });
+        }
+    }
+    tables.sort_by(|one, other| (one.number, one.name).cmp(&(other.number, other.name)));
+    Ok(tables)
+}
+
+/// Moves whole files to their places and damaged ones to quarantine.
+fn sort(
+    directory: &Directory,
+    checked: Vec<(Candidate<'_>, Result<FileRecord, FileError>)>,
+) -> (Vec<FileRecord>, Vec<PathBuf>, Vec<SetAside>) {
+    let (mut records, mut brought_back, mut set_aside) = (Vec::new(), Vec::new(), Vec::new());
+    for (table, outcome) in checked {
+        match (outcome, table.is_aside) {
+            (Ok(record), false) => records.push(record),
+            (Ok(record), true) => match directory.bring_back(table.name) {
+                Ok(path) => {
+                    brought_back.push(path);
+                    records.push(record);
+                }
+                Err(error) => set_aside.push(SetAside { path: table.path, reason: error.to_string() }),
+            },
+            (Err(error), is_aside) => {
+                let moved = if is_aside { None } else { directory.quarantine(table.name).ok() };
+                set_aside.push(SetAside { path: moved.unwrap_or(table.path), reason: causes(&error) });
+            }
+        }
+    }
+    (records, brought_back, set_aside)
+}

@@ -1,0 +1,138 @@
+//! A copy of a store, made as `docs/store.md` says, has every row that was acknowledged before it was begun.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::support::{HOUR, Model, SECOND, assert_is, contents, copy, grid, ingest, quiet};
+use gpuvitals_store::{Store, StoreConfig, StoreError, repair};
+use tempfile::TempDir;
+
+/// Copies a store that is open: the log, then the tables; again if a file went meanwhile.
+fn back_up(dir: &Path) -> TempDir {
+    loop {
+        let backup = tempfile::tempdir().unwrap();
+        let parts = ["wal", "raw"];
+        if parts.iter().all(|part| copy(&dir.join(part), &backup.path().join(part))) {
+            return backup;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_an_open_store_has_every_row_acknowledged_before_it() {
+    let rounds = if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 200 } else { 5 };
+    let dir = tempfile::tempdir().unwrap();
+    // Flushes, merges and segments of the log follow each other closely.
+    let config = StoreConfig {
+        segment_bytes: 8 << 10,
+        flush_rows: 60,
+        merge: true,
+        merge_files: 2,
+        ..quiet(dir.path())
+    };
+    let (store, _) = Store::open(config).unwrap();
+    let acknowledged = Arc::new(Mutex::new(Model::default()));
+    let ended = Arc::new(tokio::sync::Notify::new());
+    let writer = tokio::spawn({
+        let (store, acknowledged, ended) = (store.clone(), Arc::clone(&acknowledged), Arc::clone(&ended));
+        async move {
+            let mut second = 0;
+            loop {
+                let rows = grid(3, HOUR + second % 3 * 3_600 * SECOND, second..second + 1);
+                second += 1;
+                tokio::select! {
+                    biased;
+                    () = ended.notified() => break,
+                    appended = store.append(vec![ingest(&rows)]) => drop(appended.unwrap()),
+                }
+                acknowledged.lock().unwrap().add(&rows);
+            }
+        }
+    });
+    for round in 0..rounds {
+        let merges = store.stats().merges;
+        while store.stats().merges < merges + 2 {
+            tokio::task::yield_now().await;
+        }
+        let before = acknowledged.lock().unwrap().clone();
+        let backup = back_up(dir.path());
+        repair(backup.path(), |_| ()).unwrap();
+        let (copied, found) = Store::open(quiet(backup.path())).unwrap();
+        assert_eq!(found.damage, Vec::<String>::new());
+        let rows = contents(&copied);
+        for (key, values) in &before.0 {
+            assert_eq!(rows.0.get(key), Some(values), "round {round}: {key:?}");
+        }
+    }
+    ended.notify_one();
+    writer.await.unwrap();
+}
+
+/// A closed store with rows in tables, merged and not.
+async fn closed() -> (TempDir, Model) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = Model::default();
+    let (store, _) = Store::open(StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) }).unwrap();
+    for hour in 0..3 {
+        let rows = grid(3, HOUR + hour / 2 * 3_600 * SECOND, hour * 10..hour * 10 + 10);
+        store.append(vec![ingest(&rows)]).await.unwrap();
+        model.add(&rows);
+        store.flush().await.unwrap();
+    }
+    store.close().await.unwrap();
+    (dir, model)
+}
+
+#[tokio::test]
+async fn a_copy_of_a_closed_store_is_that_store() {
+    let (dir, model) = closed().await;
+    let backup = tempfile::tempdir().unwrap();
+    assert!(copy(dir.path(), backup.path()));
+    let (store, found) = Store::open(quiet(backup.path())).unwrap();
+    assert_eq!((found.damage, found.unlisted), (Vec::new(), Vec::new()));
+    assert_is(&store, &model);
+}
+
+#[tokio::test]
+async fn a_repair_lists_whole_files_wherever_they_are_and_sets_damaged_ones_aside() {
+    let (dir, model) = closed().await;
+    let whole = repair(dir.path(), |_| ()).unwrap();
+    assert_eq!((whole.brought_back.len(), whole.set_aside.len()), (0, 0));
+    assert!(whole.files >= 2 && whole.manifest.exists(), "{whole:?}");
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.damage, found.removed, found.unlisted), (Vec::new(), Vec::new(), Vec::new()));
+    assert_is(&store, &model);
+
+    // Its directory belongs to that store.
+    assert!(matches!(repair(dir.path(), |_| ()), Err(StoreError::Locked(_))));
+    drop(store);
+
+    // One file with a changed value, another set aside although it is whole.
+    let day = dir.path().join("raw/2026-11-20");
+    let mut tables: Vec<_> = std::fs::read_dir(&day).unwrap().map(|entry| entry.unwrap().path()).collect();
+    tables.sort();
+    let name = |at: usize| tables[at].file_name().unwrap().to_string_lossy().into_owned();
+    let mut bytes = std::fs::read(&tables[0]).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&tables[0], bytes).unwrap();
+    let aside = |at: usize| dir.path().join("quarantine").join(format!("raw_2026-11-20_{}", name(at)));
+    std::fs::rename(&tables[1], aside(1)).unwrap();
+    let mut steps = Vec::new();
+    let repaired = repair(dir.path(), |progress| steps.push(progress)).unwrap();
+    assert_eq!(repaired.files, whole.files - 1);
+    assert_eq!(repaired.brought_back, [tables[1].clone()]);
+    assert_eq!(repaired.set_aside.len(), 1);
+    assert_eq!(repaired.set_aside[0].path, aside(0));
+    assert!(repaired.set_aside[0].reason.contains("checksum of a row group"), "{repaired:?}");
+    let last = steps.last().unwrap();
+    assert_eq!((last.files, last.bytes), (last.files_total, last.bytes_total));
+    assert_eq!((steps[0].files, steps[0].bytes, last.files_total), (0, 0, whole.files));
+}
+
+#[test]
+fn a_repair_makes_no_store_where_none_is() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(repair(dir.path(), |_| ()), Err(StoreError::NoStore(_))));
+    assert!(matches!(repair(&dir.path().join("nowhere"), |_| ()), Err(StoreError::Io { .. })));
+    assert!(!dir.path().join("nowhere").exists());
+}
