@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Broker(crate::broker::BrokerFlags),
     /// Look into a queue: statistics, topics, messages as they come, dead letters
     Queue(crate::queue::QueueCommand),
+    /// Repair the history that `up` and `collect` keep
+    Store(crate::store::StoreCommand),
     /// Show, lock and give back the clocks of GPUs
     Clocks(crate::clocks::Clocks),
     /// Ask a running gpuvitals about GPUs and their history

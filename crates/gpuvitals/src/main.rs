@@ -24,6 +24,7 @@ mod secret;
 mod series;
 mod signal;
 mod simulate;
+mod store;
 mod stream;
 mod table;
 mod telemetry;
@@ -99,6 +100,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Broker(flags) => serve("broker", flags.overrides(), broker::run),
         Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
+        Command::Store(command) => store::run(&command, &layers(command.overrides())?.check()?),
         Command::Clocks(flags) => {
             return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);
         }

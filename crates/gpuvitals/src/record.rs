@@ -25,6 +25,7 @@ use crate::ownership::{Attribution, Following};
 use crate::quantity;
 use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
 use report::Report;
+pub(crate) use report::{bytes, count};
 
 /// `gpuvitals record`
 #[derive(Debug, Args)]

@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use gpuvitals_core::causes;
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 use tokio::net::TcpListener;
 
 use crate::failure::{Exit, Failure};
+use crate::store::exit;
 
 /// Takes a port.
 ///
@@ -33,12 +35,14 @@ pub(crate) async fn listen(address: IpAddr, port: u16, flag: &str) -> Result<Tcp
 pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
     let dir = config.dir.clone();
     let (store, recovered) = Store::open(config).map_err(|error| {
-        let exit = match &error {
-            StoreError::Locked(_) => Exit::Unavailable,
-            StoreError::Io { source, .. } => Exit::of(source),
-            _ => Exit::Io,
+        let dir = dir.display();
+        let hint = match &error {
+            StoreError::NoManifest { .. } => format!(
+                "; nothing was changed: `gpuvitals store repair --data-dir {dir}` rebuilds the manifest from the files"
+            ),
+            _ => String::new(),
         };
-        Failure::caused(exit, format!("cannot open the data directory {}", dir.display()), error)
+        Failure::new(exit(&error), format!("cannot open the data directory {dir}: {}{hint}", causes(&error)))
     })?;
     tracing::info!(
         dir = %dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
@@ -46,6 +50,14 @@ pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
     );
     for damage in &recovered.damage {
         tracing::error!(damage, "something stored is damaged; the rest is served");
+    }
+    if !recovered.unlisted.is_empty() {
+        tracing::warn!(
+            count = recovered.unlisted.len(),
+            first = %recovered.unlisted.first().map(|path| path.display().to_string()).unwrap_or_default(),
+            "files that the manifest does not list are in quarantine/ now, such as a crash leaves; if the store was \
+             restored from a backup, stop it and run `gpuvitals store repair`"
+        );
     }
     Ok(store)
 }

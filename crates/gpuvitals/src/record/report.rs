@@ -245,7 +245,7 @@ fn host_line(host: &HostSummary) -> String {
 }
 
 /// `12,345`
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -259,7 +259,7 @@ pub(super) fn count(number: u64) -> String {
 
 /// `1.2 MB`
 #[expect(clippy::cast_precision_loss, reason = "for people, to one decimal")]
-pub(super) fn bytes(number: u64) -> String {
+pub(crate) fn bytes(number: u64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let unit = units.into_iter().find(|(size, _)| number as f64 >= *size);
     unit.map_or_else(|| format!("{number} B"), |(size, name)| format!("{:.1} {name}", number as f64 / size))

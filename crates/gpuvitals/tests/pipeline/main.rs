@@ -11,4 +11,5 @@ mod capture;
 mod disk;
 mod live;
 mod machine;
+mod restore;
 mod server;

@@ -1,0 +1,132 @@
+//! `gpuvitals store`: work on a store that no process has open.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gpuvitals_store::{RepairProgress, Repaired, StoreError, repair};
+use serde_json::json;
+
+use crate::config::{Config, Override, overrides};
+use crate::failure::{Exit, Failure};
+use crate::record::{bytes, count};
+
+/// `gpuvitals store`
+#[derive(Debug, Args)]
+pub(crate) struct StoreCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What `store` can do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make the list of files anew from the files themselves
+    ///
+    /// For a store that does not open because its manifest is gone or damaged, after a restore, and to list files in
+    /// quarantine/ again. Every table file is read and checked. Whole ones are listed, damaged ones are moved to
+    /// quarantine/; nothing is deleted. The store must be stopped.
+    #[command(after_help = "Examples:
+  gpuvitals store repair                       the store in ./data, or in store.dir of the configuration
+  gpuvitals store repair --data-dir restored")]
+    Repair(Repair),
+}
+
+/// `gpuvitals store repair`
+#[derive(Debug, Args)]
+struct Repair {
+    /// Directory of the store [default: data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl StoreCommand {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        let What::Repair(flags) = &self.what;
+        overrides([("store.dir", &flags.data_dir)])
+    }
+}
+
+/// Does the work.
+///
+/// # Errors
+/// When there is no store, another process has it open, or the disk refuses.
+pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure> {
+    let What::Repair(flags) = &command.what;
+    let dir = &config.store.dir;
+    let shows = stderr().is_terminal();
+    let outcome = repair(dir, |progress| {
+        if shows {
+            // Nobody is left to tell when not even this can be written.
+            let _unwritten = write!(stderr(), "\r\x1b[K{}", line(progress));
+        }
+    });
+    if shows {
+        let _unwritten = write!(stderr(), "\r\x1b[K");
+    }
+    let repaired = outcome.map_err(|error| {
+        let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
+        Failure::caused(exit, "cannot repair the store", error)
+    })?;
+    if flags.json {
+        return crate::print(&format!("{:#}\n", as_json(&repaired)));
+    }
+    crate::print(&text(&repaired))
+}
+
+/// The exit code of what the store refuses.
+pub(crate) fn exit(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Locked(_) => Exit::Unavailable,
+        StoreError::Io { source, .. } => Exit::of(source),
+        _ => Exit::Io,
+    }
+}
+
+fn line(progress: RepairProgress) -> String {
+    let RepairProgress { files, files_total, bytes: done, bytes_total } = progress;
+    format!("checked {files} of {files_total} files, {} of {}", bytes(done), bytes(bytes_total))
+}
+
+fn text(repaired: &Repaired) -> String {
+    let mut text = format!(
+        "{} lists {} with {} rows ({})\n",
+        repaired.manifest.display(),
+        files(repaired.files),
+        count(repaired.rows),
+        bytes(repaired.bytes)
+    );
+    if !repaired.brought_back.is_empty() {
+        let _written = writeln!(text, "brought back from quarantine: {}", files(repaired.brought_back.len()));
+    }
+    for aside in &repaired.set_aside {
+        let _written = writeln!(text, "not listed: {}: {}", aside.path.display(), aside.reason);
+    }
+    text.push_str("nothing was deleted; rows that only the log has come back when the store is opened\n");
+    text
+}
+
+fn files(number: usize) -> String {
+    if number == 1 { "1 file".to_owned() } else { format!("{} files", count(number as u64)) }
+}
+
+fn as_json(repaired: &Repaired) -> serde_json::Value {
+    let text = |path: &PathBuf| path.display().to_string();
+    json!({
+        "manifest": text(&repaired.manifest),
+        "files": repaired.files,
+        "rows": repaired.rows,
+        "bytes": repaired.bytes,
+        "brought_back": repaired.brought_back.iter().map(text).collect::<Vec<_>>(),
+        "set_aside": repaired
+            .set_aside
+            .iter()
+            .map(|aside| json!({ "path": text(&aside.path), "reason": aside.reason }))
+            .collect::<Vec<_>>(),
+    })
+}
