@@ -173,18 +173,40 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
 }
 
 #[tokio::test]
-async fn a_store_that_is_closed_while_it_merges_leaves_no_unlisted_table() {
-    for _ in 0..8 {
-        let dir = tempfile::tempdir().unwrap();
-        let (store, _) =
-            Store::open(StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) }).unwrap();
-        for flush in 0..2 {
-            store.append(vec![ingest(&grid(3, HOUR, flush * 10..flush * 10 + 10))]).await.unwrap();
-            store.flush().await.unwrap();
+async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reached, merging) = std::sync::mpsc::sync_channel(1);
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+    let released = Mutex::new(released);
+    let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, path| {
+        if step == Step::Rename && path.to_string_lossy().contains("-L1-") {
+            reached.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
         }
-        store.close().await.unwrap();
-        drop(store);
-        let (_, found) = Store::open(quiet(dir.path())).unwrap();
-        assert_eq!((found.unlisted, found.damage), (Vec::new(), Vec::new()));
+        Ok(())
+    }));
+    let config = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
+    let (store, _) = Store::open_on(config, machine).unwrap();
+    let mut model = Model::default();
+    for flush in 0..2 {
+        let rows = grid(3, HOUR, flush * 10..flush * 10 + 10);
+        store.append(vec![ingest(&rows)]).await.unwrap();
+        model.add(&rows);
+        store.flush().await.unwrap();
     }
+    merging.recv().unwrap();
+    let closing = tokio::spawn({
+        let store = store.clone();
+        async move { store.close().await }
+    });
+    // Once a flush is refused, the thread that would list the merge has been asked to end.
+    while store.flush().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    release.send(()).unwrap();
+    closing.await.unwrap().unwrap();
+    drop(store);
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.unlisted, found.damage, found.files), (Vec::new(), Vec::new(), 1));
+    assert_is(&store, &model);
 }
