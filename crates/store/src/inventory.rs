@@ -1,7 +1,7 @@
 //! The files of a store's directory, by name.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::directory::{Directory, QUARANTINE};
 use crate::error::StoreError;
@@ -79,31 +79,31 @@ impl Inventory {
     /// # Errors
     /// When a folder cannot be listed.
     pub(crate) fn take(directory: &Directory) -> Result<Self, StoreError> {
-        let has_log = directory.wal().exists() && !entries(directory.wal())?.is_empty();
+        let has_log = directory.wal().exists() && !entries(&directory.wal())?.is_empty();
         let mut found = Self { has_log, ..Self::default() };
-        for (path, name) in entries(directory.root().to_owned())? {
+        for Entry { path, name, is_dir } in entries(directory.root())? {
             if !["LOCK", "wal", "raw", QUARANTINE].contains(&name.as_str()) {
-                found.add(path, name);
+                found.add(path, name, is_dir);
             }
         }
-        for (path, name) in entries(directory.root().join("raw"))? {
-            if !path.is_dir() {
+        for Entry { path, name, is_dir } in entries(&directory.root().join("raw"))? {
+            if !is_dir {
                 found.foreign.push(path);
                 continue;
             }
-            for (path, file) in entries(path)? {
-                found.add(path, format!("raw/{name}/{file}"));
+            for file in entries(&path)? {
+                found.add(file.path, format!("raw/{name}/{}", file.name), file.is_dir);
             }
         }
-        for (_, name) in entries(directory.root().join(QUARANTINE))? {
+        for Entry { name, .. } in entries(&directory.root().join(QUARANTINE))? {
             let name = name.replace('_', "/");
             found.aside.extend(Kind::of(&name).map(|kind| (name, kind)));
         }
         Ok(found)
     }
 
-    fn add(&mut self, path: PathBuf, name: String) {
-        match Kind::of(&name).filter(|_| path.is_file()) {
+    fn add(&mut self, path: PathBuf, name: String, is_dir: bool) {
+        match Kind::of(&name).filter(|_| !is_dir) {
             Some(kind) => self.files.push((name, kind)),
             None => self.foreign.push(path),
         }
@@ -154,13 +154,22 @@ impl Inventory {
     }
 }
 
-/// Path and name of each entry of a folder. A name that is not text is none that this program gives.
-fn entries(folder: PathBuf) -> Result<Vec<(PathBuf, String)>, StoreError> {
-    let io = |e| StoreError::io("listing", &folder, e);
-    fs::read_dir(&folder)
+struct Entry {
+    path: PathBuf,
+    /// A name that is not text becomes one that this program does not give.
+    name: String,
+    is_dir: bool,
+}
+
+fn entries(folder: &Path) -> Result<Vec<Entry>, StoreError> {
+    let io = |e| StoreError::io("listing", folder, e);
+    fs::read_dir(folder)
         .map_err(io)?
         .map(|entry| {
-            entry.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned())).map_err(io)
+            let entry = entry.map_err(io)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(io)?);
+            let is_dir = kind.is_dir() || kind.is_symlink() && path.is_dir();
+            Ok(Entry { path, name: entry.file_name().to_string_lossy().into_owned(), is_dir })
         })
         .collect()
 }

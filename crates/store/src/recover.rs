@@ -1,6 +1,6 @@
 //! What a store finds when it is opened.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -70,12 +70,11 @@ pub(crate) fn files(
         let text = format!("{damaged}; opened with {opened}, which may lack files: {REPAIR}");
         found.damage.push(text);
     }
-    let listed: BTreeSet<String> = manifest.files.iter().map(|file| file.name.clone()).collect();
-    let skip_footers = manifest.files.len().saturating_sub(FOOTERS);
-    let mut good = Vec::with_capacity(manifest.files.len());
-    for (position, entry) in manifest.files.iter().enumerate() {
+    let listed = std::mem::take(&mut manifest.files);
+    let skip_footers = listed.len().saturating_sub(FOOTERS);
+    for (position, entry) in listed.iter().enumerate() {
         match check(entry, position >= skip_footers)? {
-            None => good.push(Arc::clone(entry)),
+            None => manifest.files.push(Arc::clone(entry)),
             Some(Fault::Missing) => {
                 let (name, rows) = (&entry.name, entry.rows);
                 found.damage.push(format!("{name} with {rows} rows is missing; put it back, and {REPAIR}"));
@@ -92,7 +91,6 @@ pub(crate) fn files(
             }
         }
     }
-    manifest.files = good;
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
     sweep(directory, &inventory, &manifest, &listed, found)?;
@@ -131,13 +129,14 @@ fn sweep(
     directory: &Directory,
     inventory: &Inventory,
     manifest: &Manifest,
-    listed: &BTreeSet<String>,
+    listed: &[Arc<FileEntry>],
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
     let is_whole = found.damage.is_empty();
-    let kept = manifest.names();
-    let of_no_list = |name: &String| !kept.contains(name) && !listed.contains(name);
-    for (name, kind) in inventory.files.iter().filter(|(name, _)| of_no_list(name)) {
+    let mut kept: HashSet<&str> = listed.iter().map(|file| file.name.as_str()).collect();
+    let own = manifest.name();
+    kept.extend(manifest.fleet.iter().map(|fleet| fleet.name.as_str()).chain([own.as_str()]));
+    for (name, kind) in inventory.files.iter().filter(|(name, _)| !kept.contains(name.as_str())) {
         let path = directory.root().join(name);
         if *kind == Kind::Unfinished || is_whole && manifest.replaced.contains(name) {
             match fs::remove_file(&path) {

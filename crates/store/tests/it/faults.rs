@@ -103,7 +103,7 @@ fn harm(dir: &Path, name: &Path, fault: Fault, older: &Path) -> bool {
     match fault {
         Fault::Removed => std::fs::remove_file(&path).unwrap(),
         Fault::Emptied => std::fs::write(&path, b"").unwrap(),
-        Fault::Cut => std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap(),
+        Fault::Cut => std::fs::write(&path, bytes.get(..bytes.len() / 2).unwrap()).unwrap(),
         Fault::Older => {
             // A list has another name at each moment: the newest one gives way to the newest one of before.
             let kind = name.to_string_lossy().split_once('-').map(|(kind, _)| kind.to_owned());

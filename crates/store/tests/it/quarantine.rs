@@ -7,17 +7,18 @@ use gpuvitals_core::Status;
 use gpuvitals_store::{Store, StoreError};
 use tempfile::TempDir;
 
-/// A closed store with one file per hour, and the rows of each.
+/// A closed store with one file per hour, and the rows of each. Its log has let go of the first hour.
 async fn two_hours() -> (TempDir, Vec<PathBuf>, [Model; 2]) {
     let dir = tempfile::tempdir().unwrap();
-    let (store, _) = Store::open(quiet(dir.path())).unwrap();
     let mut models = [Model::default(), Model::default()];
     for (hour, model) in models.iter_mut().enumerate() {
+        // Each opening begins a segment of the log.
+        let (store, _) = Store::open(quiet(dir.path())).unwrap();
         let rows = grid(3, HOUR + hour as i64 * 3_600 * SECOND, 0..20);
         model.add(&rows);
         store.append(vec![ingest(&rows)]).await.unwrap();
+        store.close().await.unwrap();
     }
-    store.close().await.unwrap();
     let mut files: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -46,7 +47,7 @@ async fn cut_off_or_gone_it_is_found_when_the_store_opens() {
         assert_eq!(set_aside(&dir), usize::from(cut.is_some()));
         assert_eq!(store.health().status, Status::Degraded);
         let rows = store.range(&everything()).unwrap();
-        assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
+        assert!(model_of(rows.batch.as_ref().unwrap()) == models[1]);
     }
 }
 
@@ -59,8 +60,11 @@ async fn a_changed_footer_is_found_when_the_store_opens() {
     std::fs::write(&files[1], bytes).unwrap();
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!((found.damage.len(), set_aside(&dir)), (1, 1), "{found:?}");
+    // The log still has the rows of the last file, and gives them back.
     let rows = store.range(&everything()).unwrap();
-    assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[0]);
+    let mut model = models[0].clone();
+    model.0.extend(models[1].0.clone());
+    assert!(model_of(rows.batch.as_ref().unwrap()) == model);
 }
 
 #[tokio::test]
@@ -73,7 +77,7 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
     assert_eq!(found.damage, Vec::<String>::new());
     let rows = store.range(&everything()).unwrap();
     assert_eq!(rows.partial.len(), 1, "{:?}", rows.partial);
-    assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
+    assert!(model_of(rows.batch.as_ref().unwrap()) == models[1]);
     while store.stats().quarantined == 0 || store.stats().flushed.files != 1 {
         tokio::task::yield_now().await;
     }
@@ -99,7 +103,7 @@ async fn a_damaged_file_that_cannot_be_set_aside_stays_where_it_is() {
     assert!(files[0].exists(), "what a person may want to look at was removed");
     assert_eq!(std::fs::read(&taken).unwrap(), b"an earlier one");
     let rows = store.range(&everything()).unwrap();
-    assert_eq!(model_of(rows.batch.as_ref().unwrap()), models[1]);
+    assert!(model_of(rows.batch.as_ref().unwrap()) == models[1]);
 }
 
 #[tokio::test]
