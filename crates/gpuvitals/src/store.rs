@@ -28,8 +28,8 @@ enum What {
     /// quarantine/ again. Every table file is read and checked. Whole ones are listed, damaged ones are moved to
     /// quarantine/; nothing is deleted. The store must be stopped.
     #[command(after_help = "Examples:
-  gpuvitals store repair                       the store in ./data, or in store.dir of the configuration
-  gpuvitals store repair --data-dir restored")]
+  gpuvitals store repair                    the store in store.dir of the configuration, or ./data
+  gpuvitals store repair --data-dir copy    another one")]
     Repair(Repair),
 }
 
@@ -107,7 +107,10 @@ fn text(repaired: &Repaired) -> String {
     for aside in &repaired.set_aside {
         let _written = writeln!(text, "not listed: {}: {}", aside.path.display(), aside.reason);
     }
-    text.push_str("nothing was deleted; rows that only the log has come back when the store is opened\n");
+    text.push_str(
+        "nothing was deleted; a row in two files shows once, and rows that only the log has come back at the next \
+         start\n",
+    );
     text
 }
 

@@ -85,9 +85,9 @@ pub(crate) fn files(
                     Err(error) => format!("not set aside: {error}"),
                 };
                 let rows = entry.rows;
-                found
-                    .damage
-                    .push(format!("{reason}, {rows} rows, {place}; put a good copy back, and {REPAIR}"));
+                found.damage.push(format!(
+                    "{reason}; it had {rows} rows, {place}; put a good copy back, and {REPAIR}"
+                ));
             }
         }
     }

@@ -59,8 +59,11 @@ pub struct Repaired {
 /// # Errors
 /// When there is no store, another process has it open, or the disk refuses.
 pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Repaired, StoreError> {
-    // A directory that is missing is not made.
+    // Neither a directory nor a store is made.
     fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
+    if !["raw", "wal"].iter().any(|name| dir.join(name).exists()) {
+        return Err(StoreError::NoStore(dir.to_owned()));
+    }
     let directory = Directory::open(dir)?;
     let inventory = Inventory::take(&directory)?;
     let tables = tables(&directory, &inventory)?;
@@ -149,7 +152,11 @@ fn sort(
             },
             (Err(error), is_aside) => {
                 let moved = if is_aside { None } else { directory.quarantine(table.name).ok() };
-                set_aside.push(SetAside { path: moved.unwrap_or(table.path), reason: causes(&error) });
+                let reason = match error {
+                    FileError::Damaged { what, .. } => what.to_owned(),
+                    error => causes(&error),
+                };
+                set_aside.push(SetAside { path: moved.unwrap_or(table.path), reason });
             }
         }
     }

@@ -20,7 +20,7 @@ fn back_up(dir: &Path) -> TempDir {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_an_open_store_has_every_row_acknowledged_before_it() {
-    let rounds = if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 200 } else { 5 };
+    let rounds = if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 40 } else { 5 };
     let dir = tempfile::tempdir().unwrap();
     // Flushes, merges and segments of the log follow each other closely.
     let config = StoreConfig {
@@ -132,6 +132,11 @@ async fn a_repair_lists_whole_files_wherever_they_are_and_sets_damaged_ones_asid
 #[test]
 fn a_repair_makes_no_store_where_none_is() {
     let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(repair(dir.path(), |_| ()), Err(StoreError::NoStore(_))));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    for name in ["raw", "wal"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
     assert!(matches!(repair(dir.path(), |_| ()), Err(StoreError::NoStore(_))));
     assert!(matches!(repair(&dir.path().join("nowhere"), |_| ()), Err(StoreError::Io { .. })));
     assert!(!dir.path().join("nowhere").exists());
