@@ -2,33 +2,19 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::Path;
 use std::process::Command;
 
 use crate::server::Server;
+use crate::small_disk::SmallDisk;
 
 /// More than the log has zero-filled ahead.
 const ROWS: u64 = 260_000;
-
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        drop(Command::new("umount").arg("-l").arg(self.0).status());
-    }
-}
 
 #[test]
 fn a_full_disk_degrades_and_recovers_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
-    std::fs::create_dir(&disk).unwrap();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(&disk).output();
-    if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this machine lets nobody mount a small disk: {mounted:?}");
-        return;
-    }
-    let mount = Mounted(&disk);
+    let Some(mount) = SmallDisk::mount(&disk, "96m") else { return };
     // The header is needed before anything is opened.
     let header = b"timestamp,uuid,power_w,noise_a,noise_b,noise_c\n";
     let mut server = Server::start_fed(&disk.join("data"), &["--csv", "-"], header);

@@ -13,3 +13,5 @@ mod live;
 mod machine;
 mod restore;
 mod server;
+#[path = "../common/small_disk.rs"]
+mod small_disk;

@@ -6,8 +6,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod losses;
 mod pipeline;
 mod process;
 #[path = "../common/program.rs"]
 mod program;
+#[path = "../common/small_disk.rs"]
+mod small_disk;
 mod streamer;

@@ -106,7 +106,7 @@ pub struct Burial {
     pub rows: Rows,
     /// The last failure.
     pub reason: Failure,
-    /// How often the rows were tried.
+    /// How often the rows were tried; if their consumer was lost once too often, how often that was.
     pub attempts: u32,
     /// When they were delivered first.
     pub first_at: Millis,

@@ -99,8 +99,8 @@ impl Group {
                 let (key, rows) = ((offset, entry.first_part), entry.rows.clone());
                 self.cursor = offset + 1;
                 member.owes_new = false;
-                let part =
-                    Part { rows, token: 1, failures: 0, first_at: env.now, state: PartState::Leased(lease) };
+                let (first_at, state) = (env.now, PartState::Leased(lease));
+                let part = Part { rows, token: 1, failures: 0, losses: 0, first_at, state };
                 self.parts.insert(key, part);
                 key
             }

@@ -20,6 +20,9 @@ use crate::rows::Rows;
 
 /// Longest reason that is kept with a failure, in bytes.
 const REASON_LEN_MAX: usize = 512;
+/// Consumers that may be lost while they hold rows; then these are a dead letter. Far more than kills and lost
+/// connections reach, and few enough that rows which crash every foreign consumer come to an end.
+const LOSSES_MAX: u32 = 100;
 
 /// A part of a frame: (offset, part). The lowest is the frame.
 pub(super) type PartKey = (u64, u32);
@@ -32,6 +35,8 @@ pub(super) struct Part {
     pub(super) token: u32,
     /// Deliveries that failed and count.
     pub(super) failures: u32,
+    /// Deliveries whose consumer was lost since the queue was opened. They do not count as failures.
+    pub(super) losses: u32,
     pub(super) first_at: Millis,
     pub(super) state: PartState,
 }
@@ -270,6 +275,7 @@ impl Group {
                 rows: named.clone(),
                 token: part.token,
                 failures: part.failures,
+                losses: part.losses,
                 first_at: part.first_at,
                 state: PartState::Ready(env.now),
             };
@@ -395,13 +401,16 @@ impl Group {
             self.settled(env, shelf, key.0, part.rows.len());
             return;
         }
-        if *failure != Failure::Released {
-            part.failures += 1;
-        }
         let given_up = match failure {
             Failure::Released => false,
-            Failure::Rejected(_) => true,
-            _ => part.failures > env.config.max_retries,
+            Failure::ConsumerGone => {
+                part.losses += 1;
+                part.losses >= LOSSES_MAX
+            }
+            _ => {
+                part.failures += 1;
+                matches!(failure, Failure::Rejected(_)) || part.failures > env.config.max_retries
+            }
         };
         if given_up {
             let count = part.rows.len();
@@ -409,15 +418,15 @@ impl Group {
             self.settled(env, shelf, key.0, count);
             return;
         }
-        if *failure != Failure::Released {
+        let wait = match failure {
+            Failure::Released => Duration::ZERO,
+            _ => env.backoff(part.failures.saturating_add(part.losses)),
+        };
+        if !matches!(failure, Failure::Released | Failure::ConsumerGone) {
             let (group, rows) = (Arc::clone(&self.name), part.rows.clone());
             let (failures, first_at) = (part.failures, part.first_at);
             shelf.note(env, What::Failed { group, offset: key.0, rows, failures, first_at });
         }
-        let wait = match failure {
-            Failure::Released | Failure::ConsumerGone => Duration::ZERO,
-            _ => env.backoff(part.failures),
-        };
         self.deliver_again(env, key, part, wait);
     }
 
@@ -439,6 +448,7 @@ impl Group {
     fn bury(&self, env: &mut Env, shelf: &mut Shelf, offset: u64, part: Part, failure: &Failure) {
         let id = shelf.take_letter_id();
         let Some(entry) = shelf.entries.get(&offset) else { return };
+        let attempts = if *failure == Failure::ConsumerGone { part.losses } else { part.failures };
         if let Some(home) = &entry.stored.home {
             let burial = Burial {
                 id,
@@ -447,7 +457,7 @@ impl Group {
                 source: home.source,
                 rows: part.rows.clone(),
                 reason: failure.clone(),
-                attempts: part.failures,
+                attempts,
                 first_at: part.first_at,
                 died_at: env.now,
             };
@@ -460,7 +470,7 @@ impl Group {
             offset,
             frame: entry.stored.blank_or_only(),
             reason: failure.clone(),
-            attempts: part.failures,
+            attempts,
             published_at: entry.published_at,
             first_delivered_at: part.first_at,
             died_at: env.now,

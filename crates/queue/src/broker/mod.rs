@@ -11,9 +11,10 @@
 //! - A lease runs from the delivery. At its deadline the rows fail and are delivered again after a backoff
 //!   (exponential, full jitter), to any member of the group, at most `max_retries` times. Then they are dead
 //!   letters, with the reason.
-//! - An attempt counts when it is delivered, because a consumer that crashes says nothing: rows of a member
-//!   that dies come back at once, and counted. Only what a member gives back on purpose ([`NackKind::Release`],
-//!   [`Broker::leave`], the drain) does not count.
+//! - Rows that a member refuses or does not settle in time count an attempt. Rows of a member that dies count none,
+//!   because a lost connection says nothing about the rows: they come back after the backoff, and are a dead letter
+//!   after 100 lost members. What a member gives back on purpose ([`NackKind::Release`], [`Broker::leave`], the
+//!   drain) counts as neither and comes back at once.
 //! - An acknowledgement of a delivery that is over counts if nobody settled the rows since. Repeating one is
 //!   fine. One for something that was never delivered is an error, and the rest of the call is applied.
 //! - Redeliveries do not block what is new: they take at most half of a consumer's credits, and wait outside
@@ -350,7 +351,7 @@ impl Broker {
         self.unseat(now, consumer, &Failure::Released);
     }
 
-    /// A consumer vanished: what it has not settled goes to others at once, and counts as tried.
+    /// A consumer vanished: what it has not settled is delivered again after the backoff, and does not count as tried.
     pub fn kill(&mut self, now: Millis, consumer: ConsumerId) {
         self.unseat(now, consumer, &Failure::ConsumerGone);
     }

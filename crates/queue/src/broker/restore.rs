@@ -7,7 +7,7 @@ use super::Broker;
 use super::env::Env;
 use super::facts::Burial;
 use super::group::{Group, Part, PartState};
-use super::image::{GroupImage, Image, TopicImage};
+use super::image::{GroupImage, Image, PartImage, TopicImage};
 use super::shelf::{Entry, Letter};
 use super::stored::{Home, Stored};
 use super::terms::{DeadLetter, GroupId, TopicId};
@@ -153,9 +153,9 @@ fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, 
             group.lag += part.rows.len();
             entry.next_part = entry.next_part.max(number + 1);
             group.ready.insert((env.now, (offset, number)));
+            let PartImage { rows, failures, first_at } = part;
             let state = PartState::Ready(env.now);
-            let part =
-                Part { rows: part.rows, token: 0, failures: part.failures, first_at: part.first_at, state };
+            let part = Part { rows, token: 0, failures, losses: 0, first_at, state };
             group.parts.insert((offset, number), part);
         }
     }

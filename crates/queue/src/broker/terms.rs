@@ -73,7 +73,7 @@ pub struct Delivery {
     pub frame: Arc<Frame>,
     /// Which of its rows are meant: all of them unless some were settled before.
     pub rows: Rows,
-    /// The how-manieth try this is, from 1. Deliveries that were given back unused do not count.
+    /// Attempt, counted from 1. Deliveries that were given back unused, or whose consumer was lost, do not count.
     pub attempt: u32,
     /// When the frame was published.
     pub published_at: Millis,
@@ -227,7 +227,7 @@ pub struct DeadLetter {
     pub rows: Rows,
     /// The last failure.
     pub reason: Failure,
-    /// How often the rows were tried.
+    /// How often the rows were tried; if their consumer was lost once too often, how often that was.
     pub attempts: u32,
     /// When the frame was published.
     pub published_at: Millis,

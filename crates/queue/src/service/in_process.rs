@@ -231,7 +231,7 @@ impl Consumer for InProcessConsumer {
 }
 
 impl Drop for InProcessConsumer {
-    /// Without [`Consumer::leave`] before, this is a crash.
+    /// Without [`Consumer::leave`] before, the consumer counts as lost.
     fn drop(&mut self) {
         let shared = self.queue.shared();
         shared.with(|broker, now| broker.kill(now, self.id));

@@ -34,7 +34,7 @@ pub trait Producer: Send + Sync {
 /// Receives the frames of one topic as a member of one group.
 ///
 /// Everything received is to be acknowledged, refused or extended before its deadline. A consumer that is
-/// dropped counts as crashed; [`Consumer::leave`] is the way out that blames no message.
+/// dropped is a lost one: what it held comes again after a wait. After [`Consumer::leave`] it comes at once.
 pub trait Consumer: Send {
     /// Waits until there is something, and takes as many frames as the credits allow: at least one.
     /// Dropping the future loses nothing.

@@ -32,6 +32,8 @@ pub(crate) struct Row {
     /// The last delivery of it. A row refused apart from its fellows belongs to none until it comes again.
     pub(crate) id: Option<DeliveryId>,
     pub(crate) failures: u32,
+    /// Consumers that were lost with it since the last restart.
+    pub(crate) losses: u32,
 }
 
 impl Row {
@@ -81,7 +83,7 @@ pub(crate) struct GroupRows {
 
 impl GroupRows {
     pub(crate) fn add(&mut self, offset: u64, rows: &Rows) {
-        let new = Row { place: Place::New, id: None, failures: 0 };
+        let new = Row { place: Place::New, id: None, failures: 0, losses: 0 };
         self.rows.extend(rows.iter().map(|row| ((offset, row), new.clone())));
     }
 
@@ -126,13 +128,16 @@ impl GroupRows {
             row.place = Place::Dropped;
             return;
         }
-        let counts = !matches!(fault, Fault::Nack(NackKind::Release));
+        let is_lost = matches!(fault, Fault::Gone);
+        let counts = !is_lost && !matches!(fault, Fault::Nack(NackKind::Release));
         row.failures += u32::from(counts);
+        row.losses += u32::from(is_lost);
         let rejected = matches!(fault, Fault::Nack(NackKind::Reject));
-        row.place = if rejected || (counts && row.failures > config.max_retries) {
+        let tried_out = counts && row.failures > config.max_retries;
+        row.place = if rejected || tried_out || (is_lost && row.losses >= 100) {
             Place::Dead
-        } else if counts && !matches!(fault, Fault::Gone) {
-            let longest = config.backoff_base.as_millis() << (row.failures - 1);
+        } else if counts || is_lost {
+            let longest = config.backoff_base.as_millis() << (row.failures + row.losses - 1).min(20);
             let longest = longest.min(config.backoff_cap.as_millis());
             Place::Back { by: now + u64::try_from(longest).unwrap_or(u64::MAX) }
         } else {

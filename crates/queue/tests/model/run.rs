@@ -228,6 +228,7 @@ impl Run {
             group.history.clear();
             for ((offset, _), row) in &mut group.rows {
                 row.id = None;
+                row.losses = 0;
                 if row.is_open() {
                     row.place = match self.held.contains_key(offset) {
                         false => Place::Dropped,

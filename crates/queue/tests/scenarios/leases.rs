@@ -109,27 +109,60 @@ fn rows_can_be_acknowledged_bit_by_bit() {
 }
 
 #[test]
-fn a_consumer_that_dies_gives_its_leases_back_and_they_count() {
+fn a_lost_consumer_is_no_attempt_and_its_rows_come_again_after_the_backoff() {
     let mut story = Story::new(|_| {});
     let (dying, other) = (story.join("g"), story.join("g"));
     story.publish(1).unwrap();
     story.only(dying);
     story.broker.kill(Millis(1), dying);
-    assert_eq!(story.at(1).only(other).attempt, 2);
+    assert!(story.at(1).receive(other).is_empty(), "not at once");
+    assert_eq!(story.at(501).only(other).attempt, 1);
     assert_eq!(story.broker.receive(Millis(1), dying).unwrap_err(), ReceiveError::NotSubscribed);
 }
 
+/// Every connection of a process ends when it does, one after the other.
 #[test]
-fn a_message_that_kills_every_consumer_ends_as_a_dead_letter() {
+fn a_process_that_dies_with_many_connections_buries_nothing() {
+    for workers in [1, 4, 8, 16] {
+        let mut story = Story::new(|_| {});
+        for round in 0..50 {
+            let dying: Vec<_> = (0..workers).map(|_| story.join("g")).collect();
+            (0..20).for_each(|_| drop(story.publish(1).unwrap()));
+            for who in &dying {
+                story.receive(*who);
+            }
+            for (at, who) in dying.iter().enumerate() {
+                story.broker.kill(Millis(story.now), *who);
+                dying[at + 1..].iter().for_each(|who| drop(story.receive(*who)));
+            }
+            let survivor = story.join_with("g", |options| options.max_in_flight = credits(1_000));
+            let mut received = 0;
+            while received < 20 {
+                story.now += 500;
+                let ids: Vec<_> = story.receive(survivor).iter().map(|delivery| delivery.id).collect();
+                received += story.ack(survivor, &ids).unwrap();
+            }
+            story.broker.leave(Millis(story.now), survivor);
+            let stats = story.stats();
+            assert_eq!((stats.dead, stats.messages), (0, 0), "{workers} workers, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_message_whose_consumer_is_lost_a_hundred_times_ends_as_a_dead_letter() {
     let mut story = Story::new(|_| {});
     story.publish(1).unwrap();
-    for _ in 0..4 {
+    for loss in 1..=100 {
+        assert_eq!(story.stats().dead, 0, "after {} losses", loss - 1);
         let victim = story.join("g");
-        story.only(victim);
+        story.now += 30_000;
+        assert_eq!(story.only(victim).attempt, 1);
         story.broker.kill(Millis(story.now), victim);
     }
     let letters = story.broker.dead_letters(TOPIC, 0, 10).unwrap();
-    assert_eq!((letters.len(), &letters[0].reason), (1, &Failure::ConsumerGone));
+    assert_eq!(letters.len(), 1);
+    assert_eq!((&letters[0].reason, letters[0].attempts), (&Failure::ConsumerGone, 100));
 }
 
 #[test]

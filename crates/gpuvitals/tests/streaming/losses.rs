@@ -1,0 +1,138 @@
+//! A collector that is killed with all its connections, again and again: what it held is no dead letter, and not lost.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::{Keys, free_port, get, start, start_with, stored, until};
+use crate::program::{PATIENCE, Process};
+use crate::small_disk::SmallDisk;
+
+/// Frames published in a round, and rows in each.
+const FRAMES: u64 = 20;
+const ROWS: u64 = 20;
+const STATS: &str = "/stats/gpu-telemetry";
+
+/// Worker counts and rounds of each.
+fn extent() -> (&'static [&'static str], u64) {
+    if std::env::var_os("GPUVITALS_TEST_LONG").is_some() {
+        (&["1", "4", "8", "16"], 50)
+    } else {
+        (&["1", "8"], 2)
+    }
+}
+
+struct Pipeline {
+    broker: Process,
+    port: String,
+    workers: &'static str,
+    data: String,
+    keys: Keys,
+}
+
+impl Pipeline {
+    fn new(workers: &'static str, data: &Path) -> Self {
+        let port = free_port();
+        let broker = start(&["broker", "--port", &port, "--grpc-port", "0"]);
+        broker.says("queue: grpc");
+        Self { broker, port, workers, data: data.to_str().unwrap().to_owned(), keys: Keys::new() }
+    }
+
+    /// A collector, once all its workers have joined.
+    fn collector(&self) -> Process {
+        let collector = start_with(
+            &[
+                "collect",
+                "--workers",
+                self.workers,
+                "--api-port",
+                "0",
+                "--broker-port",
+                &self.port,
+                "--data-dir",
+                &self.data,
+            ],
+            // The rows of all rounds may be out at once.
+            &[("GPUVITALS_COLLECTOR_MAX_IN_FLIGHT", "1000000")],
+        );
+        until(&self.port, STATS, "all workers", |stats| {
+            stats["groups"]["store"]["members"] == workers(self.workers)
+        });
+        collector
+    }
+
+    /// Publishes rows that were never published before.
+    fn publish(&mut self) {
+        let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
+        for _ in 0..FRAMES {
+            let rows = (0..ROWS).map(|_| {
+                let number = self.keys.len() as u64;
+                let (second, milli) = (1_767_225_600 + number / 1_000, number % 1_000);
+                self.keys
+                    .insert(("GPU-0".to_owned(), i64::try_from(second * 1_000 + milli).unwrap() * 1_000_000));
+                let (minute, second) = (number / 60_000, number / 1_000 % 60);
+                let at = format!("2026-01-01T00:{minute:02}:{second:02}.{milli:03}Z");
+                format!(r#"{{"timestamp":"{at}","fields":{{"uuid":"GPU-0","power_w":{}}}}}"#, number % 500)
+            });
+            let body = format!("[{}]", rows.collect::<Vec<_>>().join(","));
+            let url = format!("http://127.0.0.1:{}/publish/gpu-telemetry", self.port);
+            agent.post(url).header("content-type", "application/json").send(body).unwrap();
+        }
+    }
+
+    /// Waits until the queue is empty; everything is in the store, once, and nothing is a dead letter.
+    fn check(self, collector: Process) {
+        until(&self.port, STATS, "an empty queue", |stats| stats["messages"] == 0);
+        let stats = get(&self.port, STATS);
+        assert_eq!((&stats["dead"], &stats["dropped"]), (&0.into(), &0.into()), "{stats}");
+        let (code, said) = collector.terminated();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(stored(Path::new(&self.data)) == self.keys, "every row that was published is there");
+        assert_eq!(self.broker.terminated().0, Some(0));
+    }
+}
+
+fn workers(count: &str) -> u64 {
+    count.parse().unwrap()
+}
+
+#[test]
+fn rows_of_a_collector_that_is_stopped_and_killed_are_no_dead_letters() {
+    let (counts, rounds) = extent();
+    for count in counts {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pipeline = Pipeline::new(count, &folder.path().join("data"));
+        let mut collector = pipeline.collector();
+        for _ in 0..rounds {
+            until(&pipeline.port, STATS, "an empty queue", |stats| stats["messages"] == 0);
+            collector.signal("STOP");
+            pipeline.publish();
+            until(&pipeline.port, STATS, "rows with the collector", |stats| {
+                stats["groups"]["store"]["in_flight"] == FRAMES * ROWS
+            });
+            collector.kill();
+            collector = pipeline.collector();
+        }
+        pipeline.check(collector);
+    }
+}
+
+#[test]
+fn rows_of_a_collector_whose_disk_is_full_and_that_is_killed_are_no_dead_letters() {
+    let (counts, rounds) = extent();
+    for count in counts {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        let Some(_mounted) = SmallDisk::mount(&disk, "8k") else { return };
+        let mut pipeline = Pipeline::new(count, &disk.join("data"));
+        for _ in 0..rounds {
+            let collector = pipeline.collector();
+            pipeline.publish();
+            collector.says("rows cannot be stored");
+            collector.kill();
+        }
+        let larger = Command::new("mount").args(["-o", "remount,size=256m"]).arg(&disk).status();
+        assert!(larger.unwrap().success());
+        let collector = pipeline.collector();
+        pipeline.check(collector);
+    }
+}
