@@ -3,11 +3,12 @@
 //! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
 //! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
 //! fills and the source slows down; after some minutes it gives back what it has. What can never be stored goes to the
-//! dead letters with its reason.
+//! dead letters with its reason, and so does a frame that makes decoding or storing panic.
 //!
 //! It ends in order: workers receive nothing more, finish what they hold and leave their group, the store flushes and
 //! closes, the API closes last. What is not finished within the grace goes back to the queue.
 
+mod defect;
 mod meter;
 mod opening;
 mod progress;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use super::{Collector, Member, Progress, opening};
+use super::{Collector, Member, Progress, defect, opening};
 use crate::clock;
 use crate::failure::Failure;
 
@@ -162,7 +162,8 @@ impl Holding {
         );
         tracing::info_span!(parent: batch.id(), "decode", frames = deliveries.len()).in_scope(|| {
             for delivery in deliveries {
-                match opening::open(delivery, latest_ns, &terms.progress) {
+                let open = || opening::open(delivery, latest_ns, &terms.progress);
+                match defect::caught("decoding", open) {
                     Ok(item) => self.next.push((delivery.id, item)),
                     Err(reason) => rejected.push(reject(delivery.id, reason, &terms.progress)),
                 }
@@ -298,8 +299,13 @@ enum Persisted {
     Closed,
 }
 
-/// Tries until the rows are durable, or can never be.
+/// Tries until the rows are durable, or can never be: that they panic is for ever.
 async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persisted {
+    let persisted = defect::caught_later("storing", try_to_persist(store, items, progress)).await;
+    persisted.unwrap_or_else(Persisted::Refused)
+}
+
+async fn try_to_persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persisted {
     if items.is_empty() {
         return Persisted::Durable;
     }
@@ -332,11 +338,17 @@ mod tests {
     use super::*;
     use crate::collect::Way;
 
-    /// What became of frames that one worker took until the queue was empty.
-    async fn collected(frames: Vec<Frame>) -> (Store, Arc<Progress>, Vec<String>, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
+    /// A queue with these frames in it, before anybody takes from it.
+    async fn queue_with(frames: Vec<Frame>) -> Queue {
         let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+        for frame in frames {
+            queue.publish("gpus", frame).await.unwrap();
+        }
+        queue
+    }
+
+    /// What became of a queue's frames that one worker took until the queue was empty.
+    async fn collected_from(queue: &Queue, store: &Store, progress: Arc<Progress>) -> Vec<String> {
         let member = Member {
             way: Way::Here(queue.clone()),
             topic: "gpus".into(),
@@ -344,26 +356,31 @@ mod tests {
             options: ConsumerOptions::default(),
         };
         let consumer = member.join().await.unwrap();
-        let progress = Arc::new(Progress::new());
-        let worker = tokio::spawn(work(
-            consumer,
-            member,
-            Terms {
-                store: store.clone(),
-                progress: Arc::clone(&progress),
-                ack_timeout: Duration::from_secs(5),
-                stop: CancellationToken::new(),
-                abandon: CancellationToken::new(),
-            },
-        ));
-        for frame in frames {
-            queue.publish("gpus", frame).await.unwrap();
+        let terms = Terms {
+            store: store.clone(),
+            progress,
+            ack_timeout: Duration::from_secs(5),
+            stop: CancellationToken::new(),
+            abandon: CancellationToken::new(),
+        };
+        let worker = tokio::spawn(work(consumer, member, terms));
+        while queue.topic_stats("gpus").unwrap().messages > 0 {
+            assert!(!worker.is_finished(), "the worker ended before the queue was empty");
+            tokio::task::yield_now().await;
         }
         let drained = queue.shutdown().await;
         assert!(matches!(worker.await.unwrap(), Ended::Queue(ReceiveError::Closed)));
         assert!(drained.left.is_empty(), "everything was settled: {drained:?}");
         let dead = queue.dead_letters("gpus", 0, 10).await.unwrap();
-        (store, progress, dead.iter().map(|letter| letter.reason.to_string()).collect(), folder)
+        dead.iter().map(|letter| letter.reason.to_string()).collect()
+    }
+
+    async fn collected(frames: Vec<Frame>) -> (Store, Arc<Progress>, Vec<String>, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
+        let progress = Arc::new(Progress::new());
+        let reasons = collected_from(&queue_with(frames).await, &store, Arc::clone(&progress)).await;
+        (store, progress, reasons, folder)
     }
 
     fn power(store: &Store, gpu: &str) -> Option<f64> {
@@ -416,6 +433,111 @@ mod tests {
         assert!(reasons[0].contains("unpacks to more than 4194304 bytes"), "{reasons:?}");
         assert!(reasons[1].contains("does not unpack"), "{reasons:?}");
         assert_eq!(reasons.len(), 2);
+        store.close().await.unwrap();
+    }
+
+    /// Makes the code that logs these words panic, so many times: a defect at that place, met by whoever comes by.
+    struct Trap(&'static str, AtomicU64);
+
+    impl tracing::field::Visit for Trap {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            let is_here = field.name() == "message" && format!("{value:?}") == self.0;
+            if is_here
+                && self
+                    .1
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                    .is_ok()
+            {
+                panic!("index out of bounds");
+            }
+        }
+    }
+
+    struct Trapped(std::sync::Mutex<Trap>);
+
+    impl tracing::Subscriber for Trapped {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
+            tracing::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        }
+        fn enter(&self, _: &tracing::Id) {}
+        fn exit(&self, _: &tracing::Id) {}
+    }
+
+    /// A defect where these words are logged, on this thread.
+    fn trap(words: &'static str, times: u64) -> tracing::subscriber::DefaultGuard {
+        tracing::subscriber::set_default(Trapped(std::sync::Mutex::new(Trap(words, AtomicU64::new(times)))))
+    }
+
+    fn row(uuid: &str) -> Frame {
+        let text = format!(
+            r#"{{"timestamp": "2026-01-01T00:00:00Z", "fields": {{"uuid": "{uuid}", "power_w": 7}}}}"#
+        );
+        Frame::new(ContentType::Json, 1, text)
+    }
+
+    /// A row, and one that is refused with a line in the log.
+    fn poison() -> Frame {
+        let text = r#"[{"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-2", "power_w": 7}},
+                       {"timestamp": "yesterday", "fields": {"uuid": "GPU-2", "power_w": 1}}]"#;
+        Frame::new(ContentType::Json, 2, text)
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_makes_decoding_panic_is_a_dead_letter_at_once_and_after_a_restart_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [mq, data] = ["mq", "data"].map(|name| folder.path().join(name));
+        let open = async || {
+            let (queue, opened) = Queue::open(&mq, QueueConfig::default(), Clock::system()).await.unwrap();
+            (queue, opened, Store::open(StoreConfig::new(&data)).unwrap().0)
+        };
+        let (queue, _, store) = open().await;
+        for frame in [row("GPU-1"), poison(), row("GPU-3")] {
+            queue.publish("gpus", frame).await.unwrap();
+        }
+        queue.shutdown().await;
+        store.close().await.unwrap();
+        drop((queue, store));
+
+        for life in 0..2 {
+            let _defect = trap("message refused", u64::MAX);
+            let (queue, opened, store) = open().await;
+            assert_eq!((opened.messages, opened.dead_letters), if life == 0 { (4, 0) } else { (0, 1) });
+            let progress = Arc::new(Progress::new());
+            let reasons = collected_from(&queue, &store, Arc::clone(&progress)).await;
+            assert_eq!(reasons.len(), 1, "{reasons:?}");
+            assert!(
+                reasons[0].contains("panicked while decoding the frame: index out of bounds"),
+                "{reasons:?}"
+            );
+            assert_eq!(queue.topic_stats("gpus").unwrap().redelivered, 0, "at once");
+            let powers = ["GPU-1", "GPU-2", "GPU-3"].map(|gpu| power(&store, gpu));
+            assert_eq!(powers, [Some(7.0), None, Some(7.0)]);
+            assert_eq!(count(&progress.rows_stored), if life == 0 { 2 } else { 0 });
+            store.close().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_makes_storing_panic_is_a_dead_letter_and_the_others_are_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
+        let progress = Arc::new(Progress::new());
+        // Where storing goes on after a failure it says so. It panics with both frames, and then with the first alone.
+        progress.not_stored("a full disk");
+        let _defect = trap("the store takes rows again", 2);
+        let queue = queue_with(vec![row("GPU-1"), row("GPU-2")]).await;
+        let reasons = collected_from(&queue, &store, Arc::clone(&progress)).await;
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        assert!(reasons[0].contains("panicked while storing the frame: index out of bounds"), "{reasons:?}");
+        assert_eq!(power(&store, "GPU-2"), Some(7.0));
         store.close().await.unwrap();
     }
 }
