@@ -55,6 +55,7 @@ pub mod server;
 pub mod service;
 pub mod spool;
 mod stats;
+mod trouble;
 
 pub use broker::{
     AdminError, Broker, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId,

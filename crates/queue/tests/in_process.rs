@@ -6,8 +6,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Drain, DrainReport, Durability, Frame, HealthStatus,
-    InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueConfig, ReceiveError,
+    Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Drain, DrainReport, Durability, Frame,
+    HealthStatus, InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
+    ReceiveError,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -175,6 +176,40 @@ async fn backpressure_lets_everything_through_once() {
     let done = consumers.join_all().await;
     let of = |name| done.iter().filter(|(group, _)| *group == name).map(|(_, rows)| rows).sum::<u64>();
     assert_eq!((of("a"), of("b")), (5_000, 5_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_well_shows_in_the_health_with_its_count_until_it_is_over() {
+    let queue = queue(|config| config.max_messages = 5);
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(5)).await.unwrap();
+    for _ in 0..3 {
+        assert!(queue.publish(TOPIC, frame(2)).await.is_err());
+    }
+    let health = queue.health();
+    assert_eq!(health.status, HealthStatus::Degraded);
+    assert!(health.reasons[0].contains("is full (5 messages)"), "{health:?}");
+    assert!(health.reasons[0].ends_with("6 messages refused"), "{health:?}");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(queue.health().status, HealthStatus::Healthy, "nobody was refused lately");
+
+    let reject = async |consumer: &mut InProcessConsumer| {
+        let id = consumer.receive().await.unwrap()[0].id;
+        let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+        consumer.nack(&[nack]).await.unwrap();
+    };
+    for ends in ["replay", "purge"] {
+        reject(&mut consumer).await;
+        tokio::time::advance(LONG).await;
+        let health = queue.health();
+        assert_eq!(health.status, HealthStatus::Degraded, "before the {ends}");
+        assert!(health.reasons[0].contains("has dead letters: 5 messages"), "{health:?}");
+        match ends {
+            "replay" => assert_eq!(queue.replay_dead(TOPIC, &DeadSelection::Oldest(9)).unwrap().letters, 1),
+            _ => assert_eq!(queue.purge_dead(TOPIC, &DeadSelection::Oldest(9)), Ok(1)),
+        }
+        assert_eq!(queue.health().status, HealthStatus::Healthy, "after the {ends}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,4 +11,6 @@ mod process;
 #[path = "../common/program.rs"]
 mod program;
 mod serving;
+#[path = "../common/small_disk.rs"]
+mod small_disk;
 mod tool;

@@ -47,7 +47,12 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
     assert_eq!(offsets, [3]);
     let (_, dead) = broker.get("/topics/t/dead");
     assert_eq!(dead["dead"][0]["reason"], "rejected by consumer: unreadable");
-    assert_eq!(broker.get("/health").1["status"], "healthy");
+    let health = broker.get("/health").1;
+    assert_eq!(health["status"], "degraded");
+    assert!(
+        health["reasons"][0].as_str().unwrap().contains("topic t has dead letters: 1 message;"),
+        "{health}"
+    );
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Publishing and subscribing, limits, and the end.
 
-use std::net::TcpListener;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 
-use gpuvitals_queue::{Consumer, Durability};
+use gpuvitals_queue::{Consumer, Durability, Nack, NackKind};
 use serde_json::Value;
 
 use crate::process::{Broker, consumer, message, outcome, receive};
 use crate::program::gpuvitals;
+use crate::small_disk::SmallDisk;
 
 #[tokio::test]
 async fn what_is_published_by_http_is_received_by_grpc_on_either_port() {
@@ -104,4 +106,59 @@ async fn without_persistence_a_receipt_says_so() {
     let broker = Broker::start(&[]);
     let frame = gpuvitals_queue::Frame::new(gpuvitals_queue::ContentType::Json, 1, message(0, 1));
     assert_eq!(broker.publish("t", frame).await.durability, Durability::Memory);
+}
+
+/// Warnings in the log that contain these words.
+fn warnings(broker: &Broker, words: &str) -> usize {
+    let of = |line: &&Value| {
+        line["level"] == "warn" && line["message"].as_str().is_some_and(|text| text.contains(words))
+    };
+    broker.logged(words, |lines| Some(lines.iter().filter(of).count()).filter(|count| *count > 0))
+}
+
+#[tokio::test]
+async fn dead_letters_and_refused_publishers_and_connections_are_logged_once_with_their_count() {
+    let broker = Broker::start(&["--messages-max", "2", "--connections-max", "4"]);
+    assert!(broker.post("t", &format!("[{},{}]", message(0, 1), message(1, 1))).0 < 300);
+    for _ in 0..20 {
+        assert_eq!(broker.post("t", &message(2, 1)).0, 429);
+    }
+    assert_eq!(warnings(&broker, "topic t is full (2 messages) and refuses publishers"), 1);
+
+    let mut reader = broker.consumer("t", "g");
+    let id = receive(&mut reader).await[0].id;
+    let reject = Nack { id, rows: None, kind: NackKind::Reject, reason: "unreadable".into() };
+    assert_eq!(reader.nack(&[reject]).await.unwrap(), 2);
+    reader.leave().await;
+    assert_eq!(warnings(&broker, "topic t has dead letters: 2 messages"), 1);
+
+    let address = broker.http.strip_prefix("http://").unwrap();
+    let connections: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for mut refused in &connections[4..] {
+        assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0, "closed at once");
+    }
+    drop(connections);
+    assert_eq!(warnings(&broker, "refused: all 4 are taken"), 1);
+    let health = broker.queue(&["purge", "t", "--yes"]);
+    assert_eq!(outcome(&health).0, Some(0));
+    let (_, health) = broker.get("/health");
+    assert_eq!(health["status"], "degraded");
+    let reasons = health["reasons"].to_string();
+    assert!(reasons.contains("refused: all 4") && !reasons.contains("dead letters"), "{reasons}");
+}
+
+#[test]
+fn a_full_disk_is_logged_and_shows_in_the_health() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    let Some(_mounted) = SmallDisk::mount(&disk, "64k") else { return };
+    let broker = Broker::start(&["--persistence-path", disk.join("mq").to_str().unwrap()]);
+    let body = format!("[{}]", (0..200).map(|n| message(n, n)).collect::<Vec<_>>().join(","));
+    while broker.post("t", &body).0 < 300 {}
+    let (_, health) = broker.get("/health");
+    assert_eq!(health["status"], "degraded", "{health}");
+    let reason = health["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("queue cannot store") && reason.contains("No space left"), "{health}");
+    assert!(reason.contains(" time"), "{health}");
+    assert_eq!(warnings(&broker, "queue cannot store"), 1);
 }

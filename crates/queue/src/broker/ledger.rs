@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::frame::Millis;
+use crate::trouble::Recent;
 
 /// Seconds over which a rate is taken.
 const WINDOW_SECONDS: u64 = 10;
@@ -58,7 +59,8 @@ pub(super) struct Ledger {
     pub(super) dead_dropped: u64,
     pub(super) published_rate: Rate,
     pub(super) acked_rate: Rate,
-    pub(super) refused_at: Option<Millis>,
+    /// Messages refused at the bound lately.
+    pub(super) refused_lately: Recent,
 }
 
 impl Ledger {
@@ -74,7 +76,7 @@ impl Ledger {
             dead_dropped: 0,
             published_rate: Rate::new(now),
             acked_rate: Rate::new(now),
-            refused_at: None,
+            refused_lately: Recent::default(),
         }
     }
 }

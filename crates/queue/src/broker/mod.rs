@@ -65,10 +65,8 @@ use crate::config::QueueConfig;
 use crate::frame::{Frame, Millis};
 use crate::name::{self, NAME_LEN_MAX, NameError};
 use crate::rows::Rows;
-use crate::stats::{Health, HealthStatus, QueueStats, TopicStats};
-
-/// How long a refusal at the bound shows in the health.
-const REFUSAL_SHOWS: Duration = Duration::from_secs(10);
+use crate::stats::{Health, QueueStats, TopicStats};
+use crate::trouble::{self, Cause, Trouble};
 
 /// Why there is no such topic and none is created.
 enum TopicRefused {
@@ -127,7 +125,7 @@ impl Broker {
     pub fn count_refused(&mut self, topic: &str, frame: &Frame) {
         if let Some(topic) = self.by_name.get(topic).and_then(|id| self.topics.get_mut(id.0)) {
             topic.shelf.ledger.refused += u64::from(frame.count);
-            topic.shelf.ledger.refused_at = Some(self.env.now);
+            topic.shelf.ledger.refused_lately.note(self.env.now, frame.count.into());
         }
     }
 
@@ -504,23 +502,21 @@ impl Broker {
         }
     }
 
-    /// How the queue is: degraded while a topic is at its bound and refuses, unhealthy once it shuts down.
+    /// How the queue is: degraded while a topic refuses publishers at its bound or has dead letters, unhealthy once it
+    /// shuts down.
     pub fn health(&mut self, now: Millis) -> Health {
+        trouble::health(self.troubles(now))
+    }
+
+    /// What is not well: topics that refuse publishers at their bound, or have dead letters; that the queue shuts down.
+    pub(crate) fn troubles(&mut self, now: Millis) -> Vec<Trouble> {
         self.advance(now);
-        let refuses =
-            |shelf: &&Shelf| shelf.ledger.refused_at.is_some_and(|at| self.env.now.since(at) < REFUSAL_SHOWS);
-        let refusing = self.topics.iter().map(|topic| &topic.shelf).filter(refuses);
-        let mut reasons: Vec<_> = refusing
-            .map(|shelf| {
-                format!("topic {} is full ({} messages) and refuses publishers", shelf.name, shelf.messages)
-            })
-            .collect();
-        if self.env.phase == Phase::Open {
-            let status = if reasons.is_empty() { HealthStatus::Healthy } else { HealthStatus::Degraded };
-            return Health { status, reasons };
+        let shelves = self.topics.iter().map(|topic| &topic.shelf);
+        let mut troubles: Vec<_> = shelves.flat_map(|shelf| shelf.troubles(self.env.now)).collect();
+        if self.env.phase != Phase::Open {
+            troubles.push(Trouble::new(Cause::Closing, "queue is shutting down".to_owned()));
         }
-        reasons.push("queue is shutting down".to_owned());
-        Health { status: HealthStatus::Unhealthy, reasons }
+        troubles
     }
 
     fn enter(&mut self, now: Millis, phase: Phase) {

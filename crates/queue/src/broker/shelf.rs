@@ -11,6 +11,7 @@ use super::stored::{Home, Lent, Stored};
 use super::terms::{DeadLetter, DeadSelection, Durability, GroupId, TopicId, Wake};
 use crate::frame::{Frame, Millis, ProducerStamp};
 use crate::rows::Rows;
+use crate::trouble::{Cause, Trouble, counted};
 
 /// A frame that is held.
 #[derive(Clone, Debug)]
@@ -289,5 +290,23 @@ impl Shelf {
     fn uncount_letter(&mut self, letter: &Letter) {
         self.letter_messages -= letter.head.rows.len();
         self.letter_bytes -= letter.cost;
+    }
+
+    /// What is not well: the topic refused publishers at its bound lately, or has dead letters.
+    pub(super) fn troubles(&self, now: Millis) -> impl Iterator<Item = Trouble> {
+        let name = &self.name;
+        let full = self.ledger.refused_lately.lately(now).map(|refused| {
+            let (held, refused) = (counted(self.messages, "message"), counted(refused, "message"));
+            (Cause::Full, format!("topic {name} is full ({held}) and refuses publishers: {refused} refused"))
+        });
+        let dead = Some(self.letter_messages).filter(|count| *count > 0).map(|count| {
+            let dead = counted(count, "message");
+            (
+                Cause::DeadLetters,
+                format!("topic {name} has dead letters: {dead}; gpuvitals queue dead {name} says why"),
+            )
+        });
+        let of_topic = |(cause, words)| Trouble { cause, topic: Some(Arc::clone(name)), words };
+        full.into_iter().chain(dead).map(of_topic)
     }
 }

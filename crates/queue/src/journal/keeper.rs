@@ -16,10 +16,8 @@ use super::{CHECKPOINT, FACTS, MOVED, in_words};
 use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, Snapshot, Tenant, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
-use crate::stats::{Health, HealthStatus};
+use crate::trouble::{Cause, Recent, Trouble, counted};
 
-/// How long a write or a read that failed shows in the health.
-const TROUBLE_SHOWS: Duration = Duration::from_secs(10);
 /// Longest record of facts, and longest piece of a checkpoint, in segments large enough for them.
 const FACTS_LEN_MAX: usize = 256 << 10;
 const PIECE_LEN_MAX: usize = 1 << 20;
@@ -45,8 +43,10 @@ pub(crate) struct Keeper {
     /// Who has joined a group that the log has, while facts are missing in it.
     joined: Vec<(ConsumerId, Joiner)>,
     damage: Vec<String>,
-    trouble: Option<(Millis, Arc<str>)>,
-    unread: Option<(Millis, Arc<str>)>,
+    /// Writes that failed lately, and why the last one did.
+    unwritten: (Recent, Arc<str>),
+    /// Reads that failed lately, and why the last one did.
+    unread: (Recent, Arc<str>),
     poisoned: Option<Arc<str>>,
     was_full: bool,
 }
@@ -71,8 +71,8 @@ impl Keeper {
             repeats: HashMap::default(),
             joined: Vec::new(),
             damage,
-            trouble: None,
-            unread: None,
+            unwritten: Default::default(),
+            unread: Default::default(),
             poisoned: None,
             was_full: false,
         }
@@ -125,7 +125,7 @@ impl Keeper {
     /// Takes an answer of the log in.
     pub(crate) fn take_in(&mut self, broker: &mut Broker, now: Millis, done: Done, replies: &mut Vec<Reply>) {
         match done {
-            Done::Unread(reason) => self.unread = Some((now, reason)),
+            Done::Unread(reason) => failed(&mut self.unread, now, reason),
             Done::Frame { topic, offset, payload, publisher, outcome } => {
                 let outcome = self.landed(broker, now, topic, offset, payload, outcome);
                 for repeat in self.repeats.remove(&(topic, offset)).unwrap_or_default() {
@@ -203,7 +203,7 @@ impl Keeper {
             Err(error @ LogError::Poisoned { .. }) => {
                 self.poisoned.get_or_insert_with(|| in_words(error));
             }
-            Err(error @ LogError::Write { .. }) => self.trouble = Some((now, in_words(error))),
+            Err(error @ LogError::Write { .. }) => failed(&mut self.unwritten, now, in_words(error)),
             _ => {}
         }
         if !matches!(outcome, Err(LogError::Full { .. })) && std::mem::take(&mut self.was_full) {
@@ -419,23 +419,24 @@ impl Keeper {
         self.poisoned.clone()
     }
 
-    /// Adds what is not well with the log.
-    pub(crate) fn judge(&self, now: Millis, health: &mut Health) {
-        let trouble = self.trouble.as_ref().filter(|(at, _)| now.since(*at) < TROUBLE_SHOWS);
-        let trouble = trouble.map(|(_, reason)| format!("queue cannot store: {reason}"));
-        let unread = self.unread.as_ref().filter(|(at, _)| now.since(*at) < TROUBLE_SHOWS);
-        let unread = unread.map(|(_, reason)| format!("queue cannot read back: {reason}"));
-        let degraded: Vec<_> =
-            self.damage.iter().cloned().chain(trouble).chain(unread).chain(self.moves.complaints()).collect();
-        if !degraded.is_empty() && health.status == HealthStatus::Healthy {
-            health.status = HealthStatus::Degraded;
-        }
-        health.reasons.extend(degraded);
-        if let Some(reason) = &self.poisoned {
-            health.status = HealthStatus::Unhealthy;
-            health.reasons.push(format!("queue takes nothing: {reason}"));
-        }
+    /// What is not well with the log.
+    pub(crate) fn troubles(&self, now: Millis) -> Vec<Trouble> {
+        let damage = self.damage.iter().map(|words| Trouble::new(Cause::Damage, words.clone()));
+        let passing = [(&self.unwritten, Cause::Store, "store"), (&self.unread, Cause::Read, "read back")];
+        let passing = passing.into_iter().filter_map(|((recent, reason), cause, what)| {
+            let times = counted(recent.lately(now)?, "time");
+            Some(Trouble::new(cause, format!("queue cannot {what}: {reason} ({times})")))
+        });
+        let records = self.moves.complaints().into_iter().map(|words| Trouble::new(Cause::Records, words));
+        let poisoned = self.poisoned.iter().map(|why| format!("queue takes nothing: {why}"));
+        let poisoned = poisoned.map(|words| Trouble::new(Cause::Poisoned, words));
+        damage.chain(passing).chain(records).chain(poisoned).collect()
     }
+}
+
+fn failed(lately: &mut (Recent, Arc<str>), now: Millis, reason: Arc<str>) {
+    lately.0.note(now, 1);
+    lately.1 = reason;
 }
 
 /// A checkpoint whose moment is marked in the log, and whose image is not made yet.

@@ -127,6 +127,7 @@ pub async fn serve(
     let meter = Arc::clone(&config.meter);
     let server = Server {
         door: Door::new(&queue, &config, &meter),
+        queue,
         meter,
         seats: Arc::new(Semaphore::new(config.max_connections)),
         config: Arc::new(config),
@@ -146,6 +147,7 @@ pub async fn serve(
 
 struct Server {
     door: Door,
+    queue: Queue,
     meter: Arc<Meter>,
     /// One for every connection there may be.
     seats: Arc<Semaphore>,
@@ -158,7 +160,6 @@ struct Server {
 impl Server {
     async fn accept(&self, listener: Option<TcpListener>, port: Port) -> Result<(), ServeError> {
         let Some(listener) = listener else { return Ok(()) };
-        let mut full = false;
         loop {
             let accepted = tokio::select! {
                 () = self.stop.cancelled() => return Ok(()),
@@ -178,14 +179,9 @@ impl Server {
                 }
             };
             let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
-                if !full {
-                    let limit = self.config.max_connections;
-                    tracing::warn!(limit, "all connections are taken; further ones are closed at once");
-                }
-                full = true;
+                self.queue.connection_refused(self.config.max_connections);
                 continue;
             };
-            full = false;
             let (door, config, meter) =
                 (self.door.clone(), Arc::clone(&self.config), Arc::clone(&self.meter));
             let (tasks, stop) = (self.tasks.clone(), self.stop.child_token());

@@ -315,7 +315,12 @@ impl Queue {
 
     /// How the queue is, and why.
     pub fn health(&self) -> Health {
-        self.shared().health()
+        crate::trouble::health(self.shared().troubles())
+    }
+
+    /// A server refused a connection because all of so many were taken: that shows in the health for a while.
+    pub(crate) fn connection_refused(&self, connections_max: usize) {
+        self.shared().connection_refused(connections_max);
     }
 
     /// Waits until the queue can store nothing more until it is opened anew; why, in words. For ever in memory, and

@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_log::Durability as LogDurability;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
@@ -19,7 +21,10 @@ use super::publishing::Publishing;
 use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, Snapshot, TopicId, Wake};
 use crate::frame::{Frame, Millis};
 use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
-use crate::stats::Health;
+use crate::trouble::{Cause, Recent, Trouble, TroubleLog, counted};
+
+/// How often it is looked for troubles to be logged.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -39,6 +44,9 @@ struct State {
     signals: HashMap<Wake, Arc<Notify>, foldhash::fast::RandomState>,
     /// What is known of the log, if there is one.
     keeper: Option<Keeper>,
+    /// Connections that were refused lately, and how many there may be.
+    refused: Recent,
+    connections_max: usize,
 }
 
 impl std::fmt::Debug for Shared {
@@ -102,7 +110,14 @@ impl Shared {
     }
 
     fn new(broker: Broker, clock: Clock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
-        let state = State { broker, armed: None, signals: HashMap::default(), keeper };
+        let state = State {
+            broker,
+            armed: None,
+            signals: HashMap::default(),
+            keeper,
+            refused: Recent::default(),
+            connections_max: 0,
+        };
         Self {
             state: Mutex::new(state),
             clock,
@@ -357,20 +372,35 @@ impl Shared {
         state.keeper.as_ref().and_then(Keeper::poisoned).unwrap_or_default()
     }
 
-    pub(super) fn health(self: &Arc<Self>) -> Health {
-        let mut state = self.lock();
+    /// A connection was refused because all of so many were taken.
+    pub(super) fn connection_refused(self: &Arc<Self>, connections_max: usize) {
         let now = self.clock.now();
-        let mut health = state.broker.health(now);
-        if let Some(keeper) = &state.keeper {
-            keeper.judge(now, &mut health);
-        }
-        self.finish(state);
-        health
+        let mut state = self.lock();
+        state.refused.note(now, 1);
+        state.connections_max = connections_max;
     }
 
-    /// Lets time pass until `stop`, and looks after the log. What takes long is done beside it, and ended before it ends.
+    /// What is not well.
+    pub(super) fn troubles(self: &Arc<Self>) -> Vec<Trouble> {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let mut troubles = state.broker.troubles(now);
+        if let Some(count) = state.refused.lately(now) {
+            let refused = counted(count, "connection");
+            let words = format!("{refused} refused: all {} are taken", state.connections_max);
+            troubles.push(Trouble::new(Cause::Connections, words));
+        }
+        troubles.extend(state.keeper.iter().flat_map(|keeper| keeper.troubles(now)));
+        self.finish(state);
+        troubles
+    }
+
+    /// Lets time pass until `stop`, logs what is not well, and looks after the log. What takes long is done beside it, and ended before it ends.
     pub(super) async fn drive(self: Arc<Self>, stop: CancellationToken) {
         let mut chores = JoinSet::new();
+        let mut log = TroubleLog::default();
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.tend(&mut chores);
             let wait = {
@@ -384,6 +414,7 @@ impl Shared {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.rearm.notified() => {}
+                _ = looks.tick() => log.look(self.clock.now(), &self.troubles()),
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
                 Some(_) = chores.join_next(), if !chores.is_empty() => {}
             }

@@ -1,0 +1,146 @@
+//! What is not well with a queue, by cause: for its health, and for the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::frame::Millis;
+use crate::stats::{Health, HealthStatus};
+
+/// How long a passing trouble shows after it last happened.
+const SHOWS: Duration = Duration::from_secs(10);
+/// How often one cause is logged at most.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
+
+/// Why a queue is not well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// A topic is at its bound and refused publishers lately.
+    Full,
+    /// A topic has dead letters.
+    DeadLetters,
+    /// Connections were refused lately.
+    Connections,
+    /// Something could not be written lately.
+    Store,
+    /// Something could not be read back lately.
+    Read,
+    /// Records of the log are damaged or cannot be moved.
+    Records,
+    /// The log was damaged when it was opened.
+    Damage,
+    /// Nothing can be stored until the queue is opened anew.
+    Poisoned,
+    /// The queue ends.
+    Closing,
+}
+
+impl Cause {
+    fn status(self) -> HealthStatus {
+        match self {
+            Self::Poisoned | Self::Closing => HealthStatus::Unhealthy,
+            _ => HealthStatus::Degraded,
+        }
+    }
+
+    /// Whether it is logged here: what a start or an end finds is logged there.
+    fn is_logged(self) -> bool {
+        !matches!(self, Self::Damage | Self::Poisoned | Self::Closing)
+    }
+}
+
+/// One thing that is not well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) cause: Cause,
+    /// Topic, if it is about one.
+    pub(crate) topic: Option<Arc<str>>,
+    /// A sentence with its count.
+    pub(crate) words: String,
+}
+
+impl Trouble {
+    /// A trouble of the whole queue.
+    pub(crate) fn new(cause: Cause, words: String) -> Self {
+        Self { cause, topic: None, words }
+    }
+}
+
+/// The health that these make.
+pub(crate) fn health(troubles: Vec<Trouble>) -> Health {
+    let worst = troubles.iter().map(|trouble| trouble.cause.status()).max();
+    Health {
+        status: worst.unwrap_or(HealthStatus::Healthy),
+        reasons: troubles.into_iter().map(|trouble| trouble.words).collect(),
+    }
+}
+
+/// A number with what it counts.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+/// Something that passes: how often it happened since it was last well, and when last.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    count: u64,
+    last: Option<Millis>,
+}
+
+impl Recent {
+    /// It happened so many times more.
+    pub(crate) fn note(&mut self, now: Millis, count: u64) {
+        self.count = self.lately(now).unwrap_or(0).saturating_add(count);
+        self.last = Some(now);
+    }
+
+    /// How often, if it still shows.
+    pub(crate) fn lately(&self, now: Millis) -> Option<u64> {
+        self.last.filter(|last| now.since(*last) < SHOWS).map(|_| self.count)
+    }
+}
+
+/// Logs troubles: each cause when it comes, again at most once a minute while its words change, and when it is over.
+#[derive(Debug, Default)]
+pub(crate) struct TroubleLog {
+    logged: BTreeMap<(Cause, Option<Arc<str>>), (Millis, String)>,
+}
+
+impl TroubleLog {
+    /// Takes in what is not well now.
+    pub(crate) fn look(&mut self, now: Millis, troubles: &[Trouble]) {
+        let is_quiet = |at: &Millis| now.since(*at) < LOGGED_EVERY;
+        for Trouble { cause, topic, words } in troubles.iter().filter(|trouble| trouble.cause.is_logged()) {
+            let key = (*cause, topic.clone());
+            if self.logged.get(&key).is_none_or(|(at, logged)| logged != words && !is_quiet(at)) {
+                tracing::warn!("{words}");
+                self.logged.insert(key, (now, words.clone()));
+            }
+        }
+        self.logged.retain(|(cause, topic), (at, words)| {
+            let is_there = troubles.iter().any(|trouble| trouble.cause == *cause && trouble.topic == *topic);
+            if is_there || is_quiet(at) {
+                return true;
+            }
+            tracing::info!("no longer so: {words}");
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Millis, Recent};
+
+    #[test]
+    fn what_passes_is_counted_from_when_it_began() {
+        let mut recent = Recent::default();
+        assert_eq!(recent.lately(Millis(0)), None);
+        recent.note(Millis(0), 2);
+        recent.note(Millis(9_999), 3);
+        assert_eq!(recent.lately(Millis(19_998)), Some(5));
+        assert_eq!(recent.lately(Millis(19_999)), None);
+        recent.note(Millis(30_000), 1);
+        assert_eq!(recent.lately(Millis(30_000)), Some(1));
+    }
+}
