@@ -237,7 +237,18 @@ impl Progress {
     }
 
     fn queue_is(&self, status: Status, reason: String) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).observe(status, reason, clock::now_ns());
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        match (queue.status, status) {
+            (Status::Healthy, Status::Degraded) => {
+                tracing::warn!(
+                    error = reason,
+                    "the queue does not take a frame; it is sent again until it does"
+                );
+            }
+            (Status::Degraded, Status::Healthy) => tracing::info!("the queue takes frames again"),
+            _ => {}
+        }
+        queue.observe(status, reason, clock::now_ns());
     }
 
     /// A number of the source's description; 0 where it has none of that name.

@@ -161,7 +161,16 @@ async fn serve(
                 deadline = Some(Instant::now() + config.shutdown.grace);
             }
             () = until(deadline), if !give_up.is_cancelled() => give_up.cancel(),
-            _ = looks.tick() => line.draw(counts(), began.elapsed()),
+            _ = looks.tick() => {
+                line.draw(counts(), began.elapsed());
+                let is_over = deadline.is_some() && !was_signalled;
+                if let Some(reason) = terms.progress.never_taken().filter(|_| is_over && failure.is_none()) {
+                    // It is no use to wait: most likely nothing is there.
+                    let text = format!("the queue at {} has taken nothing: {reason}", config.queue_elsewhere().address);
+                    failure = Some(Failure::new(Exit::Unavailable, text));
+                    give_up.cancel();
+                }
+            }
         }
     }
     line.end();

@@ -46,11 +46,16 @@ pub struct Damage {
     pub offset: u64,
     /// Its length in bytes; 0 if nothing is left of it (a file that is gone or cut).
     pub len: u64,
-    /// The sequences lost with it.
+    /// The sequences lost with it: none is outside. If [`Damage::is_counted`] is false, the end is a guess by what is left
+    /// of the file.
     pub sequences: Range<u64>,
+    /// Whether `sequences` are the records that are gone: what follows the damage in the log says where it ended. What
+    /// nothing follows may have held more, if the file was cut.
+    pub is_counted: bool,
 }
 
-/// What was left of the last group when the power went. Nobody was told that it is safe.
+/// Bytes at the end of the log that are no record which counts: what was left of the last group when the power went, or
+/// damage to records that were acknowledged. Nothing tells the one from the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     /// The last segment.
@@ -108,7 +113,7 @@ pub struct Recovery {
     pub follows: u64,
     /// Acknowledged records that are gone.
     pub damage: Vec<Damage>,
-    /// What the last crash left unfinished.
+    /// What stands behind the last record.
     pub torn: Option<TornTail>,
     /// Names of files that are not the log's, or were set aside as damaged.
     pub ignored: Vec<String>,

@@ -52,8 +52,8 @@ impl Progress {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner).push(way);
     }
 
-    /// Whether the queue is reached.
-    fn reach(&self) -> Health {
+    /// Whether the queue is reached. Logged when that changes: once for all workers.
+    pub(super) fn reach(&self) -> Health {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         ways.retain(|way| way.has_changed().is_ok());
         let reason = ways.iter().find_map(|way| way.borrow().clone());
@@ -62,6 +62,11 @@ impl Progress {
             None => (Status::Healthy, String::new()),
         };
         let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+        match (reach.status, status) {
+            (Status::Healthy, Status::Degraded) => tracing::warn!("{words}; trying until it is"),
+            (Status::Degraded, Status::Healthy) => tracing::info!("the queue is reached again"),
+            _ => {}
+        }
         reach.observe(status, words, clock::now_ns());
         reach.clone()
     }

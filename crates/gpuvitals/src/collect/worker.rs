@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use gpuvitals_core::causes;
 use gpuvitals_core::time::FUTURE_MAX_NS;
-use gpuvitals_queue::link::AnyConsumer;
+use gpuvitals_queue::link::{AnyConsumer, Away};
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
 use gpuvitals_store::{AppendError, Ingest, Store};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -119,6 +120,7 @@ impl Holding {
     /// Receives and stores until the worker is to end, or until the store has taken nothing for so long that what is held
     /// is to go back.
     async fn serve(&mut self, consumer: &mut AnyConsumer, terms: &Terms) -> Option<Ended> {
+        let mut away = consumer.away();
         let mut leases = tokio::time::interval(terms.ack_timeout / 3);
         leases.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -147,6 +149,7 @@ impl Holding {
                         return Some(ended);
                     }
                 }
+                () = changed(&mut away) => drop(terms.progress.reach()),
                 () = give_back => return None,
                 _ = leases.tick() => self.extend(consumer, terms.ack_timeout).await,
             }
@@ -232,6 +235,16 @@ impl Holding {
             tracing::debug!(%error, "extending leases");
         }
     }
+}
+
+/// Waits until the queue is reached or lost; for ever if it is in this process.
+async fn changed(away: &mut Option<watch::Receiver<Away>>) {
+    if let Some(away) = away
+        && away.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Acknowledges and refuses.

@@ -70,7 +70,7 @@ impl Admin {
     /// When the queue does not answer, or refuses.
     pub(super) fn stats(&self) -> Result<Value, Failure> {
         match self {
-            Self::Broker(http) => http.get("/stats"),
+            Self::Broker(http) => http.stats(),
             Self::Nats(nats) => {
                 let names = nats.topics()?.into_iter();
                 let topics: Result<serde_json::Map<_, _>, Failure> =

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::causes;
 use gpuvitals_queue::link::Access;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -52,6 +53,28 @@ impl Http {
     /// When the broker does not answer, or refuses.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         self.answer(self.with_token(self.agent.get(self.at(path))).call())
+    }
+
+    /// Numbers of everything.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or refuses; when it is none.
+    pub(super) fn stats(&self) -> Result<Value, Failure> {
+        let answer = self.get("/stats")?;
+        let is_queue = answer["topics"].is_object() && answer["gateway"].is_null();
+        if is_queue { Ok(answer) } else { Err(self.no_queue()) }
+    }
+
+    /// Another service answers there.
+    fn no_queue(&self) -> Failure {
+        let Place { url, .. } = &self.place;
+        let scheme = if url.tls { "https" } else { "http" };
+        let text = format!(
+            "another service than a queue answers at {url}; the queue's HTTP port is --port of gpuvitals broker, or \
+             broker.port, 9090 by default: --url {scheme}://{}:9090",
+            url.host
+        );
+        Failure::new(Exit::Usage, text)
     }
 
     /// Gives dead letters back, those named or all.
@@ -119,6 +142,12 @@ impl Http {
         let unreachable = |error: ureq::Error| {
             let text = match other_speech(&error) {
                 Some(speech) => format!("{url} is no HTTP port of a queue: {speech}"),
+                None if causes(&error).contains("CertificateRequired") => {
+                    format!("{url} asks for a certificate; --client-cert and --client-key name one and its key")
+                }
+                None if causes(&error).contains("peer certificate") => format!(
+                    "the certificate of {url} is not trusted here; --ca names the file of the authority that signed it"
+                ),
                 None => format!(
                     "no queue answers at {url}; start one with `gpuvitals broker` or name another with --url"
                 ),
@@ -132,7 +161,11 @@ impl Http {
         let answer: Result<Value, _> = serde_json::from_slice(&body);
         if !status.is_success() {
             let message = answer.as_ref().ok().and_then(|answer| answer["message"].as_str());
-            let is_unknown = answer.as_ref().is_ok_and(|answer| answer["code"] == "unknown_topic");
+            let code = answer.as_ref().map(|answer| &answer["code"]).unwrap_or(&Value::Null);
+            let is_unknown = code == "unknown_topic";
+            if status == 404 && !is_unknown && code != "unknown_group" {
+                return Err(self.no_queue());
+            }
             let message = match message {
                 _ if is_unknown => "there is no such topic; gpuvitals queue topics lists what there is",
                 None if status == 415 => {

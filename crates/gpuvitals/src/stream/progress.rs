@@ -47,7 +47,9 @@ pub(super) struct Counts {
 impl Progress {
     /// The queue has one more frame, after so long.
     pub(super) fn taken(&self, rows: u32, bytes: usize, took: Duration) {
-        self.trouble().clear();
+        if !std::mem::take(&mut *self.trouble()).is_empty() {
+            tracing::info!("the queue takes frames again");
+        }
         self.latency.observe(took);
         self.rows.fetch_add(rows.into(), Ordering::Relaxed);
         self.frames.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +59,12 @@ impl Progress {
     /// The queue did not take a frame, for this reason; it will be sent again.
     pub(super) fn not_taken(&self, reason: String) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        *self.trouble() = reason;
+        let mut trouble = self.trouble();
+        if trouble.is_empty() {
+            // Once for all workers.
+            tracing::warn!(error = reason, "the queue does not take a frame; it is sent again until it does");
+        }
+        *trouble = reason;
     }
 
     fn trouble(&self) -> MutexGuard<'_, String> {
@@ -72,6 +79,12 @@ impl Progress {
             health.observe(Status::Degraded, format!("the queue takes no rows: {trouble}"), clock::now_ns());
         }
         health
+    }
+
+    /// Why the last frame that was tried was not taken, if the queue has never taken one.
+    pub(super) fn never_taken(&self) -> Option<String> {
+        let trouble = self.trouble();
+        (self.frames.load(Ordering::Relaxed) == 0 && !trouble.is_empty()).then(|| trouble.clone())
     }
 
     /// Rows were read and are not sent.

@@ -151,7 +151,7 @@ fn what_has_nothing_to_read_anew_ends_in_order_at_sighup() {
         .args(["collect", "--api-port", "0", "--mq-url", "grpc://127.0.0.1:1", "--data-dir"])
         .arg(folder.path());
     let collect = Process::start(&mut collect);
-    collect.says("not subscribed");
+    collect.says("the queue is not reached");
     collect.signal("HUP");
     let (code, log) = collect.ended();
     assert_eq!(code, Some(0), "{log}");
@@ -204,8 +204,8 @@ fn over_tls_the_commands_bring_authority_and_token() {
     let open = Broker::start(&["--tls-cert", &text(&cert), "--tls-key", &text(&key)]);
     assert!(open.log().contains(READABLE));
     check(&whole[..6], Some(77), "--token-file");
-    check(&whole[..2], Some(69), "no queue answers");
-    check(&[], Some(69), "no queue answers");
+    check(&whole[..2], Some(69), "--client-cert");
+    check(&[], Some(69), "--ca names the file of the authority");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, wire};
 use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind, Rows};
 
+use crate::authority::{Authority, Pair};
 use crate::process::{Broker, message, outcome, receive};
 use crate::program::{PATIENCE, Process, gpuvitals};
 
@@ -74,8 +75,43 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     let broker = Broker::start(&[]);
     check(&broker.grpc.replace("grpc:", "http:"), 64, "speaks gRPC only");
     check(&broker.http.replace("http:", "https:"), 69, "http:// reaches it");
+    let folder = tempfile::tempdir().unwrap();
+    let Pair { cert, key } = Authority::new().sign("127.0.0.1", folder.path());
+    let [cert, key] = [&cert, &key].map(|path| path.to_str().unwrap());
+    let encrypted = Broker::start(&["--tls-cert", cert, "--tls-key", key]);
+    check(&encrypted.http, 69, "--ca names the file of the authority");
     check("nats://127.0.0.1:1", 69, "nats://127.0.0.1:1");
     check("http://user:word@host", 64, "credentials belong in a file");
+}
+
+#[test]
+fn another_service_than_a_queue_is_not_taken_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [vec!["up", "--port", "0", "--source", "none"], vec!["collect", "--api-port", "0"]] {
+        let mut command = gpuvitals();
+        command
+            .args(&arguments)
+            .arg("--data-dir")
+            .arg(folder.path().join(arguments[0]))
+            .current_dir(folder.path());
+        command.env("GPUVITALS_BROKER_PORT", "0").env("GPUVITALS_BROKER_GRPC_PORT", "0");
+        let service = Process::start(&mut command);
+        let url = service.said("an address", |lines| {
+            let line = lines.iter().find(|line| line.contains("API: http://"))?;
+            Some(
+                line.split("API: ").nth(1)?.split('/').take(3).collect::<Vec<_>>().join("/").replace('"', ""),
+            )
+        });
+        for what in [vec!["stats"], vec!["stats", "t"], vec!["topics"], vec!["dead", "t"]] {
+            let output = gpuvitals().arg("queue").args(&what).args(["--url", &url]).output().unwrap();
+            let (code, told, errors) = outcome(&output);
+            assert_eq!((code, told), (Some(64), ""), "{what:?} of {arguments:?}: {errors}");
+            assert!(
+                errors.contains("another service") && errors.contains("127.0.0.1:9090"),
+                "{what:?}: {errors}"
+            );
+        }
+    }
 }
 
 #[test]

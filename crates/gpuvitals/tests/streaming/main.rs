@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod frozen;
 mod losses;
 mod pipeline;
 mod process;

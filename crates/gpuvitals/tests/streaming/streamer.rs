@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::process::{free_port, get, recording, start, until};
 use crate::program::Process;
@@ -84,7 +85,10 @@ fn a_signal_after_its_time_is_the_first_and_what_was_read_is_still_sent() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 50);
     let port = free_port();
-    let streamer = stream(&file, &port, &["--rate", "0", "--duration", "200ms"]);
+    let first = broker(&port);
+    let streamer = stream(&file, &port, &["--rate", "0", "--duration", "1s"]);
+    until(&port, "/stats/gpu-telemetry", "rows", |stats| stats["published"].as_u64() > Some(0));
+    first.kill();
     streamer.says("the time is over");
     streamer.signal("TERM");
     streamer.says("stopping");
@@ -92,6 +96,21 @@ fn a_signal_after_its_time_is_the_first_and_what_was_read_is_still_sent() {
     let (code, said) = streamer.ended();
     assert_eq!(code, Some(0), "{said}");
     drop(broker);
+}
+
+#[test]
+fn a_queue_that_was_never_there_is_not_waited_for_beyond_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 50);
+    let began = Instant::now();
+    let (code, said) = stream(&file, &free_port(), &["--rate", "0", "--duration", "1s"]).ended();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {said}", began.elapsed());
+    assert_eq!(code, Some(69), "{said}");
+    assert!(
+        said.contains("has taken nothing") && said.contains("no connection: Connection refused"),
+        "{said}"
+    );
+    assert_eq!(said.matches("does not take a frame").count(), 1, "once for all workers: {said}");
 }
 
 #[test]

@@ -20,7 +20,6 @@ use super::retry::Stamps;
 use super::{Access, ConnectError, QueueUrl};
 use crate::broker::{Durability, PublishError, Receipt};
 use crate::frame::{ContentType, Encoding, Frame};
-use crate::protocol::in_full;
 use crate::server::headers::{BATCH, JSON, KEY, PRODUCER, SEQUENCE};
 use crate::service::Producer;
 
@@ -113,10 +112,10 @@ impl HttpProducer {
         let request = self.request(frame)?;
         let channel = self.channel.get_or_init(|| self.dial.channel()).clone();
         let answered = async {
-            let response = channel.oneshot(request).await.map_err(|error| self.away(&in_full(&error)))?;
+            let response = channel.oneshot(request).await.map_err(|error| self.unreachable(&error))?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, ANSWER_BYTES).collect().await;
-            let body = body.map_err(|error| self.away(&error.to_string()))?;
+            let body = body.map_err(|error| self.unreachable(&*error))?;
             Ok((head.status, head.headers, body.to_bytes()))
         };
         let answered = tokio::time::timeout(ANSWER_LIMIT, answered).await;
@@ -179,6 +178,10 @@ impl HttpProducer {
             _ if status == StatusCode::REQUEST_TIMEOUT || status.is_server_error() => self.away(&reason),
             _ => refused(reason),
         }
+    }
+
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> PublishError {
+        PublishError::Unavailable { reason: self.dial.unreachable(error).reason }
     }
 
     fn away(&self, what: &str) -> PublishError {

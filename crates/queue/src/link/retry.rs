@@ -88,7 +88,7 @@ impl Stamps {
 /// whose outcome stayed unknown is recognised and the frame is not stored twice: stamp it before ([`Stamps`]). At most
 /// 128 frames of one producer's stamps may be under way at once, those that wait for their next try among them.
 ///
-/// What is wrong is logged once, and that it is over.
+/// Nothing is logged: several producers may meet the same trouble, and a caller knows whether it is new.
 ///
 /// # Errors
 ///
@@ -113,17 +113,9 @@ pub async fn publish_until<P: Producer>(
                 frame.producer = frame.producer.as_ref().map(Stamps::instead_of);
                 error
             }
-            outcome => {
-                if failures > 0 && outcome.is_ok() {
-                    tracing::info!(tries = failures + 1, "the queue takes frames again");
-                }
-                return outcome;
-            }
+            outcome => return outcome,
         };
         failures += 1;
-        if failures == 1 {
-            tracing::warn!(%error, "the queue does not take a frame; it is sent again until it does");
-        }
         let asked = match error {
             PublishError::Full { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,

@@ -5,7 +5,7 @@ mod outcome;
 mod terms;
 
 pub(crate) use outcome::{
-    MAX_FRAME_BYTES, in_full, outcome_of, reply, settle_error, settled, status_of, subscribe_status,
+    MAX_FRAME_BYTES, outcome_of, reply, settle_error, settled, status_of, subscribe_status,
 };
 pub(crate) use terms::{
     Malformed, delivery, delivery_id, delivery_id_of, delivery_of, ids_of, join, join_of, millis, nack,

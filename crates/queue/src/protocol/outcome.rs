@@ -23,7 +23,7 @@ const WHEN_FULL: Duration = Duration::from_millis(250);
 const WHEN_AWAY: Duration = Duration::from_secs(1);
 
 /// An error and its causes in one line.
-pub(crate) fn in_full(error: &(dyn Error + 'static)) -> String {
+fn in_full(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -142,7 +142,7 @@ impl GrpcConsumer {
         match self.opening.join_next().await {
             Some(Ok(Ok(session))) => {
                 if self.failures > 0 {
-                    tracing::info!(topic = %self.ask.topic, group = %self.ask.group, "subscribed again");
+                    tracing::debug!(topic = %self.ask.topic, group = %self.ask.group, "subscribed again");
                 }
                 self.session = Some(Box::new(session));
                 self.away.send_replace(None);
@@ -170,7 +170,7 @@ impl GrpcConsumer {
         self.away.send_replace(Some(reason));
         if self.failures == 1 {
             let Subscribing { topic, group, .. } = &*self.ask;
-            tracing::warn!(reason = %lost.reason, %topic, %group, "not subscribed; trying until it is");
+            tracing::debug!(reason = %lost.reason, %topic, %group, "not subscribed; trying until it is");
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! How a queue is reached.
 
+use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request, Status};
 
 use crate::link::{Access, ConnectError, QueueUrl, Token};
-use crate::protocol::in_full;
 use crate::protocol::v1::queue_client::QueueClient;
 
 /// How long a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How often a queue that says nothing is asked whether it is there, and how long it may take to say so.
-const PING: Duration = Duration::from_secs(10);
+/// After how long a silent queue is asked whether it is there, and how long it may take to say so: one that hangs is
+/// noticed within five seconds.
+const PING_AFTER: Duration = Duration::from_millis(1_500);
+const PING_LIMIT: Duration = Duration::from_secs(2);
 /// How much one stream may bring before it is read: some large frames.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// Most bytes of one message from a queue.
@@ -72,8 +74,8 @@ impl Dial {
         let endpoint = endpoint
             .connect_timeout(CONNECT_LIMIT)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(PING)
-            .keep_alive_timeout(PING)
+            .http2_keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_LIMIT)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(STREAM_WINDOW_BYTES)
@@ -84,7 +86,7 @@ impl Dial {
 
     /// A new connection.
     pub(super) async fn connect(&self) -> Result<QueueClient<Channel>, Lost> {
-        let channel = self.endpoint.connect().await.map_err(|error| self.lost(&in_full(&error)))?;
+        let channel = self.endpoint.connect().await.map_err(|error| self.unreachable(&error))?;
         Ok(QueueClient::new(channel).max_decoding_message_size(MESSAGE_BYTES))
     }
 
@@ -109,6 +111,18 @@ impl Dial {
         request
     }
 
+    /// An error of the connection, in the words of its first cause: the layers above only repeat that there is none.
+    pub(in crate::link) fn unreachable(&self, error: &(dyn Error + 'static)) -> Lost {
+        let cause = first_cause(error).to_string();
+        // No type of the TLS library is known here.
+        let hint = if cause.contains("UnknownIssuer") {
+            "; message_queue.ca (--ca) names the file of the authority that signed its certificate"
+        } else {
+            ""
+        };
+        self.lost(&format!("no connection: {cause}{hint}"))
+    }
+
     pub(in crate::link) fn lost(&self, what: &str) -> Lost {
         Lost { reason: format!("{}: {what}", self.authority).into(), outlook: Outlook::Passing }
     }
@@ -119,7 +133,11 @@ impl Dial {
             FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unimplemented,
         };
         let code = status.code();
-        let lost = self.lost(&format!("{code}: {}", status.message()));
+        let lost = match status.source() {
+            // The queue did not say this: the connection ended.
+            Some(error) => self.unreachable(error),
+            None => self.lost(&format!("{code}: {}", status.message())),
+        };
         let outlook = match code {
             PermissionDenied | Unauthenticated => Outlook::Denied,
             FailedPrecondition | InvalidArgument | Unimplemented => Outlook::Lasting,
@@ -128,6 +146,10 @@ impl Dial {
         };
         Lost { outlook, ..lost }
     }
+}
+
+fn first_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    std::iter::successors(Some(error), |error| (*error).source()).last().unwrap_or(error)
 }
 
 fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, ConnectError> {
