@@ -1,6 +1,7 @@
 //! Opening a log: what is there, what counts, what is served.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,6 +55,18 @@ pub struct Damage {
     pub is_counted: bool,
 }
 
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { segment, offset, len, sequences, is_counted } = self;
+        write!(f, "{segment} is damaged at byte {offset} ({len} bytes): ")?;
+        match sequences.end.saturating_sub(sequences.start) {
+            _ if !is_counted => f.write_str("records are gone, and nothing tells how many"),
+            1 => f.write_str("1 record is gone"),
+            count => write!(f, "{count} records are gone"),
+        }
+    }
+}
+
 /// Bytes at the end of the log that are no record which counts: what was left of the last group when the power went, or
 /// damage to records that were acknowledged. Nothing tells the one from the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +79,21 @@ pub struct TornTail {
     pub len: u64,
     /// Whole records in it, which are not served because one before them is missing.
     pub intact: u64,
+}
+
+impl fmt::Display for TornTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { segment, offset, len, intact } = self;
+        write!(
+            f,
+            "{segment} ends in {len} bytes at byte {offset} that are no whole record: a write that was cut short, or damage \
+             to acknowledged records; nothing tells which"
+        )?;
+        if *intact > 0 {
+            write!(f, "; whole records among them that are not served: {intact}")?;
+        }
+        Ok(())
+    }
 }
 
 /// One segment as the log knows it.
@@ -128,8 +156,8 @@ struct Reading {
     served: u64,
 }
 
-impl std::fmt::Debug for Recovery {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recovery")
             .field("records", &self.records)
             .field("bytes", &self.bytes)
@@ -367,7 +395,8 @@ fn examine(
             segment.len = len;
             segment.keep = true;
             let sequences = base..segment.end;
-            damage.push(Damage { segment: name, offset: 0, len: segment.len, sequences });
+            let is_counted = limit.is_some();
+            damage.push(Damage { segment: name, offset: 0, len: segment.len, sequences, is_counted });
             return Ok(Found { segment, follows: base, base, tail: None });
         }
     };
@@ -377,6 +406,11 @@ fn examine(
         match step {
             Step::Record(record) => {
                 segment.records += 1;
+                // A record behind a gap says where that ended.
+                damage
+                    .iter_mut()
+                    .filter(|damage| damage.segment == name)
+                    .for_each(|damage| damage.is_counted = true);
                 if record.durable > durable {
                     durable = record.durable;
                     unproven.clear();
@@ -386,7 +420,8 @@ fn examine(
             Step::Gap { bytes, sequences } => {
                 segment.keep = true;
                 let (offset, len) = (bytes.start as u64, bytes.len() as u64);
-                damage.push(Damage { segment: name.clone(), offset, len, sequences });
+                let segment = name.clone();
+                damage.push(Damage { segment, offset, len, sequences, is_counted: limit.is_some() });
             }
             Step::End(tail) => end = Some(tail),
         }

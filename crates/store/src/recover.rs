@@ -248,8 +248,7 @@ pub(crate) fn log(
     for damage in &recovery.damage {
         // What was in files before it was damaged is not lost.
         if damage.sequences.end > flushed.saturating_add(1) {
-            let (from, to) = (damage.sequences.start, damage.sequences.end.saturating_sub(1));
-            found.damage.push(format!("log {} lost records {from} to {to}", damage.segment));
+            found.damage.push(format!("log {damage}"));
         }
     }
     let mut tail = Tail::default();

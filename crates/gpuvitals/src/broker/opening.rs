@@ -38,7 +38,7 @@ pub(crate) async fn open(config: &Config) -> Result<Queue, Failure> {
         records = opened.records, bytes = opened.bytes, "the queue is open"
     );
     if let Some(torn) = &opened.torn {
-        tracing::info!(torn, "the last end left something unfinished; nobody was told that it is safe");
+        tracing::warn!("{torn}");
     }
     for damage in &opened.damage {
         tracing::error!(damage, "something stored is damaged, and messages are gone; the rest is served");

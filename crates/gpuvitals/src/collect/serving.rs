@@ -48,6 +48,13 @@ pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
         dir = %dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
         log_rows = recovered.log_rows, torn_bytes = recovered.torn_bytes, "store is open"
     );
+    if recovered.torn_bytes > 0 {
+        tracing::warn!(
+            bytes = recovered.torn_bytes,
+            "the store's log ends in bytes that are no whole record: a write that was cut short, or damage to acknowledged \
+             rows; nothing tells which"
+        );
+    }
     for damage in &recovered.damage {
         tracing::error!(damage, "something stored is damaged; the rest is served");
     }

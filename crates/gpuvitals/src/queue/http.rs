@@ -143,7 +143,9 @@ impl Http {
             let text = match other_speech(&error) {
                 Some(speech) => format!("{url} is no HTTP port of a queue: {speech}"),
                 None if causes(&error).contains("CertificateRequired") => {
-                    format!("{url} asks for a certificate; --client-cert and --client-key name one and its key")
+                    format!(
+                        "{url} asks for a certificate; --client-cert and --client-key name one and its key"
+                    )
                 }
                 None if causes(&error).contains("peer certificate") => format!(
                     "the certificate of {url} is not trusted here; --ca names the file of the authority that signed it"

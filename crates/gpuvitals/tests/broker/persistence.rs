@@ -211,3 +211,44 @@ async fn damage_in_the_middle_is_reported_and_the_rest_is_served() {
         reader.ack(&ids).await.unwrap();
     }
 }
+
+/// A queue of thirty acknowledged frames whose process was killed, and the file they lie in.
+async fn killed_with_thirty_frames(folder: &Path) -> PathBuf {
+    let broker = over(folder, &[]);
+    for n in 0..30 {
+        broker.publish("t", Frame::new(ContentType::Json, 1, format!("{n}:needle"))).await;
+    }
+    broker.process.kill();
+    holding(folder, b"29:needle").unwrap().0
+}
+
+#[tokio::test]
+async fn damage_at_the_end_is_a_warning_that_does_not_play_it_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = killed_with_thirty_frames(folder.path()).await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[last] ^= 0xff;
+    std::fs::write(&path, bytes).unwrap();
+    let broker = over(folder.path(), &[]);
+    let line = broker.logged("the end of the log", |lines| {
+        lines
+            .iter()
+            .find(|line| line["message"].as_str().is_some_and(|text| text.contains("no whole record")))
+            .cloned()
+    });
+    assert_eq!(line["level"], "warn");
+    assert!(line["message"].as_str().unwrap().contains("or damage to acknowledged records"), "{line}");
+    assert!(!broker.log().contains("nobody was told"));
+}
+
+#[tokio::test]
+async fn of_an_empty_file_nobody_says_how_much_it_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = killed_with_thirty_frames(folder.path()).await;
+    std::fs::write(&path, []).unwrap();
+    let broker = over(folder.path(), &[]);
+    let (_, health) = broker.get("/health");
+    let reason = health["reasons"][0].as_str().unwrap();
+    assert!(reason.ends_with("records are gone, and nothing tells how many"), "{health}");
+}

@@ -239,6 +239,41 @@ fn a_missing_segment_is_damage() {
     assert_eq!(served.len() as u64, 60 - (gone[0].1 + 1 - gone[0].0));
 }
 
+/// What nothing follows may have held any number of records.
+#[test]
+fn damage_says_how_many_records_are_gone_only_if_something_follows_it() {
+    let (disk, names) = long_log();
+    let count = |name: &str| {
+        let sequences = sequences(&reread(&disk.crashed(1)));
+        let base = |name: &String| u64::from_str_radix(&name[..16], 16).expect("name");
+        let end = names.iter().map(base).find(|next| *next > base(&name.to_owned())).unwrap_or(61);
+        sequences.iter().filter(|at| (base(&name.to_owned())..end).contains(at)).count()
+    };
+    for name in &names {
+        let disk = disk.crashed(1);
+        disk.put(name, &[]);
+        let (_log, recovery) = open(&disk);
+        let told = recovery.damage[0].to_string();
+        let end = if Some(name) == names.last() {
+            "records are gone, and nothing tells how many".to_owned()
+        } else {
+            format!("{} records are gone", count(name))
+        };
+        assert!(told.starts_with(name) && told.ends_with(&end), "{told}, not {end}");
+    }
+}
+
+#[test]
+fn the_last_byte_of_what_was_synced_may_be_damage_and_that_is_said() {
+    let mut whole = three_records();
+    let last = whole.iter().rposition(|byte| *byte != 0).expect("data");
+    whole[last] ^= 1;
+    let (served, recovery) = serve(&whole);
+    assert_eq!((served, recovery.damage.len()), (vec![1, 2], 0));
+    let told = recovery.torn.expect("torn").to_string();
+    assert!(told.contains("or damage to acknowledged records; nothing tells which"), "{told}");
+}
+
 #[test]
 fn a_segment_without_a_header_is_damage_as_a_whole() {
     let (disk, names) = long_log();

@@ -65,7 +65,7 @@ pub struct Opened {
     pub records: u64,
     /// Bytes of the log.
     pub bytes: u64,
-    /// What the last crash left unfinished, in words; nobody was told that it is safe.
+    /// What stands behind the last record of the log, in words: what a crash left unfinished, or damage.
     pub torn: Option<String>,
     /// What was acknowledged and is gone, in words: a person is needed. The rest is served.
     pub damage: Vec<String>,

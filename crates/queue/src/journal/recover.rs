@@ -159,20 +159,12 @@ impl Replay {
 }
 
 fn report(recovery: &Recovery, unreadable: &[u64]) -> Opened {
-    let damage = recovery.damage.iter().map(|damage| {
-        let lost = damage.sequences.end.saturating_sub(damage.sequences.start);
-        let (segment, offset, len) = (&damage.segment, damage.offset, damage.len);
-        format!("{segment} is damaged at byte {offset} ({len} bytes): up to {lost} records are gone")
-    });
+    let damage = recovery.damage.iter().map(ToString::to_string);
     let strange = unreadable.iter().map(|sequence| format!("record {sequence} of the log makes no sense"));
-    let torn = recovery.torn.as_ref().map(|torn| {
-        let (segment, offset, len) = (&torn.segment, torn.offset, torn.len);
-        format!("{segment} ends in {len} bytes at byte {offset} that were never confirmed")
-    });
     Opened {
         records: recovery.records,
         bytes: recovery.bytes,
-        torn,
+        torn: recovery.torn.as_ref().map(ToString::to_string),
         damage: damage.chain(strange).collect(),
         ..Opened::default()
     }

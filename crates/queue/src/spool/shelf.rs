@@ -139,7 +139,10 @@ impl Shelf {
         let opener: Opener = Arc::new(move || Log::open(disk.clone(), config.clone()));
         let (log, recovery) = opener()?;
         for damage in &recovery.damage {
-            tracing::error!(?damage, "a part of what was spooled is damaged and lost");
+            tracing::error!(%damage, "a part of what was spooled is damaged and lost");
+        }
+        if let Some(torn) = &recovery.torn {
+            tracing::warn!("spool: {torn}");
         }
         let shelf = Self {
             log: Arc::new(log),
