@@ -132,7 +132,7 @@ impl Member {
             None => Way::Elsewhere(queue.address.clone(), queue.access()?),
         };
         let (topic, group) = (queue.topic.clone(), config.collector.group.clone());
-        Ok(Self { way, topic, group, options: config.collector.options() })
+        Ok(Self { way, topic, group, options: link::of_one_consumer(config.collector.options()) })
     }
 
     /// Joins. A queue elsewhere is not asked before something is received.

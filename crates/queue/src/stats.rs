@@ -20,7 +20,7 @@ pub struct QueueStats {
 pub struct TopicStats {
     /// Held now.
     pub messages: u64,
-    /// Consumers connected now.
+    /// Consumers connected now, over all groups. A consumer with several connections counts once, if it says so.
     pub subscribers: u64,
     /// Published a second, over the last ten seconds.
     pub throughput_msg_per_sec: f64,
@@ -55,7 +55,7 @@ pub struct TopicStats {
 /// One group of a topic. Counts are messages (rows).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupStats {
-    /// Consumers connected now.
+    /// Connections of consumers now.
     pub members: u64,
     /// Not yet acknowledged (in flight included).
     pub lag: u64,

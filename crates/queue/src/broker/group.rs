@@ -5,6 +5,7 @@
 //! (fine to acknowledge again) from one that never was (an error).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub(super) struct Lease {
 pub(super) struct Member {
     pub(super) max_in_flight: u64,
     pub(super) max_batch: u64,
+    /// Number of the consumer that it is a part of, if it is not one by itself.
+    consumer: Option<NonZeroU64>,
     pub(super) ack_timeout: Duration,
     /// Messages leased now.
     pub(super) in_flight: u64,
@@ -122,6 +125,7 @@ impl Group {
         let member = Member {
             max_in_flight,
             max_batch: options.max_batch.map_or(u64::MAX, |max| u64::from(max.get())),
+            consumer: options.consumer,
             ack_timeout: options.ack_timeout.unwrap_or(env.config.ack_timeout).min(env.config.max_lease),
             in_flight: 0,
             redelivered: 0,
@@ -161,6 +165,12 @@ impl Group {
         for key in leased {
             self.fail_part(env, shelf, key, &Failure::Released);
         }
+    }
+
+    /// Consumers that have joined; the members of one count once.
+    pub(super) fn consumers(&self) -> usize {
+        let named: BTreeSet<_> = self.members.values().filter_map(|member| member.consumer).collect();
+        named.len() + self.members.values().filter(|member| member.consumer.is_none()).count()
     }
 
     /// Messages with consumers now.

@@ -1,7 +1,7 @@
 //! What goes into the broker and what comes out of it.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +102,9 @@ pub struct ConsumerOptions {
     pub max_in_flight: NonZeroU32,
     /// Most messages one receive answers with; a frame with more comes alone. `None`: what the credits allow.
     pub max_batch: Option<NonZeroU32>,
+    /// Number of the consumer that this connection is a part of: those of one number in a group count as one subscriber.
+    /// `None`: it is a consumer by itself.
+    pub consumer: Option<NonZeroU64>,
     /// How long this consumer has to acknowledge. `None`: the queue's setting.
     pub ack_timeout: Option<Duration>,
 }
@@ -113,6 +116,7 @@ impl Default for ConsumerOptions {
             group_ttl: None,
             max_in_flight: NonZeroU32::MIN.saturating_add(999),
             max_batch: None,
+            consumer: None,
             ack_timeout: None,
         }
     }

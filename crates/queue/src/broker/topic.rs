@@ -271,7 +271,7 @@ impl Topic {
             self.groups.values().map(|group| (group.name.to_string(), group_stats(group))).collect();
         TopicStats {
             messages: self.shelf.messages,
-            subscribers: groups.values().map(|group| group.members).sum(),
+            subscribers: number(self.groups.values().map(Group::consumers).sum()),
             throughput_msg_per_sec: ledger.published_rate.per_second(now),
             acked_msg_per_sec: ledger.acked_rate.per_second(now),
             bytes: self.shelf.bytes,

@@ -16,6 +16,7 @@ mod http;
 mod retry;
 mod url;
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +147,11 @@ pub enum AnyConsumer {
     Grpc(GrpcConsumer),
     /// NATS JetStream.
     Nats(Box<NatsConsumer>),
+}
+
+/// Options for several connections that are one consumer: the queue's statistics count them as one subscriber.
+pub fn of_one_consumer(options: ConsumerOptions) -> ConsumerOptions {
+    ConsumerOptions { consumer: NonZeroU64::new(retry::random()), ..options }
 }
 
 /// Why a queue is not reached; none: it is, or nobody has tried.

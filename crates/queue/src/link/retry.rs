@@ -43,7 +43,7 @@ impl Backoff {
 }
 
 /// A number that nobody guesses and nobody draws twice: the hash of nothing under a key of the system.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -1,7 +1,7 @@
 //! Frames, deliveries and what is said about them, on the network and in the broker. What comes from the network is
 //! checked here and nowhere behind.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +114,7 @@ pub(crate) fn join_of(join: &v1::Join) -> Result<ConsumerOptions, Malformed> {
         group_ttl: join.group_ttl_ms.map(Duration::from_millis),
         max_in_flight,
         max_batch: NonZeroU32::new(join.max_batch),
+        consumer: NonZeroU64::new(join.consumer),
         ack_timeout,
     })
 }
@@ -131,6 +132,7 @@ pub(crate) fn join(topic: &str, group: &str, options: &ConsumerOptions) -> v1::J
         group_ttl_ms: options.group_ttl.map(millis),
         max_in_flight: options.max_in_flight.get(),
         max_batch: options.max_batch.map_or(0, NonZeroU32::get),
+        consumer: options.consumer.map_or(0, NonZeroU64::get),
         // 0 would be the queue's setting.
         ack_timeout_ms: options.ack_timeout.map_or(0, |time| millis(time).max(1)),
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gpuvitals_queue::link::{Access, consumer, producer};
+use gpuvitals_queue::link::{Access, consumer, of_one_consumer, producer};
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Failure, Frame, Nack, NackKind,
-    Producer, PublishError, ReceiveError, Rows, SettleError, Start,
+    Producer, PublishError, ReceiveError, Rows, SettleError, Start, TopicStats,
 };
 
 use crate::rig::{Rig, TOPIC, credits, frame, in_time, receive};
@@ -200,6 +200,23 @@ async fn a_group_begins_where_its_first_consumer_says() {
     assert!(nothing.is_err(), "what came before is not for it");
     in_time(producer.publish(frame(1))).await.unwrap();
     assert_eq!(receive(&mut late).await[0].id.offset, 1);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn connections_of_one_consumer_are_one_subscriber() {
+    let rig = Rig::new();
+    let of_one = of_one_consumer(ConsumerOptions::default());
+    let (mut a, mut b) = (rig.consumer_with("g", &of_one), rig.consumer_with("g", &of_one));
+    let (mut alone, mut other) = (rig.consumer("g"), rig.consumer_with("h", &of_one));
+    let members = |stats: &TopicStats| stats.groups.values().map(|group| group.members).sum::<u64>();
+    // They join, and there is nothing to receive.
+    tokio::select! {
+        _ = join_all([&mut a, &mut b, &mut alone, &mut other].map(Consumer::receive)) => panic!("nothing was published"),
+        () = rig.until(|stats| members(stats) == 4) => {}
+    }
+    let stats = rig.queue.topic_stats(TOPIC).unwrap();
+    assert_eq!((stats.subscribers, stats.groups["g"].members, stats.groups["h"].members), (3, 3, 1));
     rig.stop().await;
 }
 

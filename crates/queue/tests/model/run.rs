@@ -260,6 +260,7 @@ impl Run {
             group_ttl: None,
             max_in_flight: NonZeroU32::new(credits).unwrap(),
             max_batch: batch.and_then(NonZeroU32::new),
+            consumer: None,
             ack_timeout: timeout.map(Duration::from_millis),
         };
         let id = self.broker.subscribe(Millis(self.now), TOPIC, group, &options).unwrap();
