@@ -163,11 +163,9 @@ async fn serve(
             () = until(deadline), if !give_up.is_cancelled() => give_up.cancel(),
             _ = looks.tick() => {
                 line.draw(counts(), began.elapsed());
-                let is_over = deadline.is_some() && !was_signalled;
-                if let Some(reason) = terms.progress.never_taken().filter(|_| is_over && failure.is_none()) {
-                    // It is no use to wait: most likely nothing is there.
-                    let text = format!("the queue at {} has taken nothing: {reason}", config.queue_elsewhere().address);
-                    failure = Some(Failure::new(Exit::Unavailable, text));
+                // It is no use to wait for a queue that most likely is not there.
+                if deadline.is_some() && !was_signalled && let Some(nothing) = never_taken(&terms, config) {
+                    failure.get_or_insert(nothing);
                     give_up.cancel();
                 }
             }
@@ -178,6 +176,13 @@ async fn serve(
         failure.get_or_insert(Failure::new(Exit::Io, reason));
     }
     (counts(), failure)
+}
+
+/// The failure of a stream of which the queue has never taken a frame.
+fn never_taken(terms: &Terms, config: &Config) -> Option<Failure> {
+    let reason = terms.progress.never_taken()?;
+    let url = config.queue_elsewhere().address;
+    Some(Failure::new(Exit::Unavailable, format!("the queue at {url} has taken nothing: {reason}")))
 }
 
 /// What is counted, for whoever asks.

@@ -112,7 +112,11 @@ fn rows_of_a_collector_that_is_stopped_and_killed_are_no_dead_letters() {
             collector.kill();
             collector = pipeline.collector();
         }
-        assert_eq!(get(&pipeline.port, STATS)["subscribers"], 1, "one collector, however many workers it has");
+        assert_eq!(
+            get(&pipeline.port, STATS)["subscribers"],
+            1,
+            "one collector, however many workers it has"
+        );
         pipeline.check(collector);
     }
 }
