@@ -103,26 +103,35 @@ impl Recent {
 /// Logs troubles: each cause when it comes, again at most once a minute while its words change, and when it is over.
 #[derive(Debug, Default)]
 pub(crate) struct TroubleLog {
-    logged: BTreeMap<(Cause, Option<Arc<str>>), (Millis, String)>,
+    logged: BTreeMap<Subject, Logged>,
+}
+
+/// What a trouble is about: a cause, and a topic if it is about one.
+type Subject = (Cause, Option<Arc<str>>);
+
+#[derive(Debug)]
+struct Logged {
+    at: Millis,
+    words: String,
 }
 
 impl TroubleLog {
     /// Takes in what is not well now.
     pub(crate) fn look(&mut self, now: Millis, troubles: &[Trouble]) {
-        let is_quiet = |at: &Millis| now.since(*at) < LOGGED_EVERY;
+        let is_quiet = |logged: &Logged| now.since(logged.at) < LOGGED_EVERY;
         for Trouble { cause, topic, words } in troubles.iter().filter(|trouble| trouble.cause.is_logged()) {
             let key = (*cause, topic.clone());
-            if self.logged.get(&key).is_none_or(|(at, logged)| logged != words && !is_quiet(at)) {
+            if self.logged.get(&key).is_none_or(|logged| logged.words != *words && !is_quiet(logged)) {
                 tracing::warn!("{words}");
-                self.logged.insert(key, (now, words.clone()));
+                self.logged.insert(key, Logged { at: now, words: words.clone() });
             }
         }
-        self.logged.retain(|(cause, topic), (at, words)| {
+        self.logged.retain(|(cause, topic), logged| {
             let is_there = troubles.iter().any(|trouble| trouble.cause == *cause && trouble.topic == *topic);
-            if is_there || is_quiet(at) {
+            if is_there || is_quiet(logged) {
                 return true;
             }
-            tracing::info!("no longer so: {words}");
+            tracing::info!("no longer so: {}", logged.words);
             false
         });
     }
