@@ -87,6 +87,35 @@ test.describe("a recorded capture", () => {
     });
   }
 
+  for (const width of [360, 390, 800]) {
+    test(`a long reason of trouble fits a screen ${width} px wide`, async ({ page }) => {
+      const reason = `rows cannot be stored: writing /var/lib/gpuvitals/${"very_long_name_".repeat(12)}000017.log: ${"no space left on device; ".repeat(8)}trying again`;
+      const part = { status: "degraded", reason, since: "2026-11-19T08:30:00Z" };
+      await page.route("**/health", (route) =>
+        route.fulfill({ status: 503, json: { ...part, service: "telemetry-api-gateway", timestamp: part.since, version: "0", queue: part, collector: part, store: part } }),
+      );
+      await page.route(/\/api\/v1\/gpus/, async (route) => {
+        const response = await route.fetch();
+        const body = (await response.text()).replace(/"state_reason":(null|"[^"]*")/g, `"state_reason":${JSON.stringify(reason)}`);
+        await route.fulfill({ response, body });
+      });
+      await page.setViewportSize({ width, height: 800 });
+      await page.goto(`${RECORDED}/`);
+      const gpu = page.locator("[data-gpu]").first();
+      await expect(gpu).toBeVisible();
+      await expect(page.getByRole("region", { name: "Health" })).toContainText("no space left on device");
+      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      expect(await page.getByRole("region", { name: "Health" }).evaluate((strip) => strip.scrollWidth - strip.clientWidth)).toBeLessThanOrEqual(0);
+      await gpu.getByRole("link").first().click();
+      await expect(page.getByTestId("chart").first()).toBeVisible();
+      await expect(page.getByRole("main")).toContainText("no space left on device");
+      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+      await page.goto(`${RECORDED}/statistics`);
+      await expect(page.getByText("Messages processed")).toBeVisible();
+      expect(await sidewaysScroll(page)).toBeLessThanOrEqual(0);
+    });
+  }
+
   for (const colorScheme of ["dark", "light"] as const) {
     test(`the ${colorScheme} theme follows the system and can be changed`, async ({ browser }) => {
       const context = await browser.newContext({ colorScheme });

@@ -220,6 +220,8 @@ pub enum Group {
     Memory,
     /// Fans and voltages.
     Board,
+    /// Modes of GPU and driver, and the clocks that date readings.
+    Driver,
     /// Throttle reasons and throttled time.
     Throttle,
     /// PCIe link.
@@ -281,6 +283,8 @@ pub struct Metric {
     pub otel: &'static str,
     /// Names under which foreign data knows it with the same unit, lower case with `_` for any separator.
     pub aliases: &'static [&'static str],
+    /// Of a mask: number and name of each bit that has a meaning.
+    pub bits: &'static [(u8, &'static str)],
     /// One sentence for people: meaning, source, what absence means where it is not plain.
     pub help: &'static str,
 }

@@ -454,3 +454,19 @@ fn the_document_is_fresh() {
         "docs/metrics.md is stale: run `UPDATE=1 cargo test -p gpuvitals-core --test catalogue`"
     );
 }
+
+#[test]
+fn the_bits_of_a_mask_have_names() {
+    let metric = |column| catalogue::by_column(column).unwrap().metric();
+    let reasons = metric("throttle_reasons");
+    assert_eq!(reasons.names_of(0x24), "software power cap, software thermal slowdown");
+    assert_eq!(reasons.names_of(1 << 40), "bit 40");
+    assert_eq!(reasons.names_of(0), "none");
+    assert_eq!(metric("throttle_status").names_of(1 << 36 | 1), "PPT0, hotspot temperature");
+    assert_eq!(metric("power_w").names_of(3), "");
+    for metric in METRICS {
+        let bits: BTreeSet<u8> = metric.bits.iter().map(|(bit, _)| *bit).collect();
+        assert_eq!(bits.len(), metric.bits.len(), "{}", metric.column);
+        assert!(bits.iter().all(|bit| *bit < 63), "{}", metric.column);
+    }
+}

@@ -298,6 +298,8 @@ export interface components {
             otel: string | null;
             /** @description Names under which foreign data knows it with the same unit. */
             aliases: string[];
+            /** @description Of a mask: its bits that have a meaning; empty for everything else. */
+            bits: components["schemas"]["NamedBit"][];
             /**
              * @description What it means.
              * @example Power drawn now.
@@ -638,6 +640,22 @@ export interface components {
          * @description RFC 3339, UTC, with as many fraction digits as are known.
          */
         Moment: string;
+        /**
+         * @description A bit of a mask.
+         * @example {
+         *       "bit": 2,
+         *       "name": "software power cap"
+         *     }
+         */
+        NamedBit: {
+            /**
+             * Format: int32
+             * @description Its number, from 0 for the lowest.
+             */
+            bit: number;
+            /** @description What it says when it is set. */
+            name: string;
+        };
         /** @description Which part of a list this is. */
         Pagination: {
             /**

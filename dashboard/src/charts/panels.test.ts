@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { LINES_MAX, panelsOf, rowsOf, type CatalogueRow } from "./panels";
+import { groupTitle, LINES_MAX, panelsOf, rowsOf, type CatalogueRow } from "./panels";
 
-const row = (column: string, unit: string, group: string, instrument = "gauge"): CatalogueRow => ({ column, unit, group, instrument, help: "" });
+const row = (column: string, unit: string, group: string, instrument = "gauge"): CatalogueRow => ({ column, unit, group, instrument, help: "", bits: [] });
 const CATALOGUE = [
   row("gpu_clock_mhz", "MHz", "clock"),
   row("power_w", "W", "power"),
@@ -15,6 +15,13 @@ describe("rowsOf", () => {
   it("takes the columns a GPU has, headline groups first, unknown columns last", () => {
     const columns = rowsOf(CATALOGUE, ["gpu_clock_mhz", "zeta", "power_w", "utilization_pct", "alpha"]).map((each) => each.column);
     expect(columns).toEqual(["utilization_pct", "power_w", "gpu_clock_mhz", "alpha", "zeta"]);
+  });
+});
+
+describe("groups", () => {
+  it("have headings that say what is in them", () => {
+    expect(groupTitle("board")).toBe("Fans and voltages");
+    expect(groupTitle("driver")).toBe("Driver and modes");
   });
 });
 

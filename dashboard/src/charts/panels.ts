@@ -1,4 +1,4 @@
-import { capital, metricTitle, unitSymbol } from "../shared/format";
+import { capital, metricTitle, unitSymbol, type NamedBit } from "../shared/format";
 
 /** What a panel needs to know of a catalogue row. */
 export interface CatalogueRow {
@@ -7,6 +7,8 @@ export interface CatalogueRow {
   readonly group: string;
   readonly instrument: string;
   readonly help: string;
+  /** Of a mask: its bits by name. */
+  readonly bits: readonly NamedBit[];
 }
 
 /** One chart: metrics of one group with one unit, so that they share an axis. */
@@ -27,6 +29,7 @@ const TITLES: Readonly<Record<string, string>> = {
   temperature: "Temperatures",
   power: "Power and energy",
   board: "Fans and voltages",
+  driver: "Driver and modes",
   throttle: "Throttling",
   interconnect: "NVLink and xGMI",
   reliability: "Errors",
@@ -48,16 +51,17 @@ export function rowsOf(catalogue: readonly CatalogueRow[], columns: readonly str
     group: OTHER,
     instrument: "gauge",
     help: "Not in the catalogue; kept as the source wrote it.",
+    bits: [],
   }));
   return [...known.sort((a, b) => rank(a.group) - rank(b.group)), ...foreign];
 }
 
 /**
- * Whether a row has a course to draw. What changes only with the configuration has none, and of columns that the
- * catalogue does not know the server makes no series: both stand among the latest values.
+ * Whether a row has a course to draw. What changes only with the configuration has none, the mean of a mask says
+ * nothing, and of columns that the catalogue does not know the server makes no series: all stand among the latest values.
  */
 export function isDrawn(row: CatalogueRow): boolean {
-  return row.instrument !== "info" && row.group !== OTHER;
+  return row.instrument !== "info" && row.bits.length === 0 && row.group !== OTHER;
 }
 
 /** Panels, group by group. */

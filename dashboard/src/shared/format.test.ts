@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatValue, metricTitle, numberIn, shortId } from "./format";
+import { formatBits, formatValue, metricTitle, numberIn, shortId } from "./format";
 
 describe("formatValue", () => {
   it.each([
@@ -33,6 +33,17 @@ it.each([
   ["w", "W"],
 ])("%s is called %s", (column, title) => {
   expect(metricTitle(column)).toBe(title);
+});
+
+it("names the bits of a mask, those beyond 32 as well", () => {
+  const bits = [
+    { bit: 0, name: "idle" },
+    { bit: 36, name: "hotspot temperature" },
+  ];
+  expect(formatBits(1, bits)).toBe("idle");
+  expect(formatBits(2 ** 36 + 1 + 4, bits)).toBe("idle, bit 2, hotspot temperature");
+  expect(formatBits(0, bits)).toBe("none");
+  expect(formatBits(null, bits)).toBe("–");
 });
 
 it("finds numbers and nothing else", () => {

@@ -86,6 +86,20 @@ export function formatValue(value: unknown, unit: string): string {
   return sign === "%" ? `${text}%` : `${text} ${sign}`;
 }
 
+/** A bit of a mask and what it says when it is set. */
+export interface NamedBit {
+  readonly bit: number;
+  readonly name: string;
+}
+
+/** The set bits of a mask by name. Masks go beyond the 32 bits of the language's own bit operations. */
+export function formatBits(value: unknown, bits: readonly NamedBit[]): string {
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) return reading(value, "").text;
+  const set = Array.from({ length: 53 }, (_, bit) => bit).filter((bit) => Math.floor(value / 2 ** bit) % 2 === 1);
+  const names = set.map((bit) => bits.find((each) => each.bit === bit)?.name ?? `bit ${bit}`);
+  return names.length === 0 ? "none" : names.join(", ");
+}
+
 /** The numeric value of a metric, or `null`: the wire may carry strings for columns the catalogue does not know. */
 export function numberIn(values: Readonly<Record<string, unknown>> | null | undefined, column: string): number | null {
   const value = values?.[column];

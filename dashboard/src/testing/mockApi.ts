@@ -38,7 +38,7 @@ export function listOf(gpus: readonly Gpu[], total = gpus.length): Answer {
 }
 
 export function metric(column: string, unit: string, group: string, instrument = "gauge") {
-  return { column, table: "gpu_events", type: "float32", unit, group, instrument, scope: "device", help: `About ${column}.` };
+  return { column, table: "gpu_events", type: "float32", unit, group, instrument, scope: "device", help: `About ${column}.`, bits: [] as { bit: number; name: string }[] };
 }
 
 const healthy = { status: "healthy", reason: "", since: "2026-11-20T10:00:00Z" };

@@ -64,9 +64,21 @@ pub(crate) struct CatalogueMetric {
     otel: Option<&'static str>,
     /// Names under which foreign data knows it with the same unit.
     aliases: &'static [&'static str],
+    /// Of a mask: its bits that have a meaning; empty for everything else.
+    bits: Vec<NamedBit>,
     /// What it means.
     #[schema(example = "Power drawn now.")]
     help: &'static str,
+}
+
+/// A bit of a mask.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"bit": 2, "name": "software power cap"}))]
+pub(crate) struct NamedBit {
+    /// Its number, from 0 for the lowest.
+    bit: u8,
+    /// What it says when it is set.
+    name: &'static str,
 }
 
 /// A Prometheus series.
@@ -126,6 +138,7 @@ impl From<&'static Metric> for CatalogueMetric {
             dcgm: metric.dcgm.iter().map(DcgmSeries::from).collect(),
             otel: (!metric.otel.is_empty()).then_some(metric.otel),
             aliases: metric.aliases,
+            bits: metric.bits.iter().map(|&(bit, name)| NamedBit { bit, name }).collect(),
             help: metric.help,
         }
     }

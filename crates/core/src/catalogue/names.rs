@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::{ColumnType, Group, Instrument, Scope, Series, Table, Tier, Unit};
+use super::{ColumnType, Group, Instrument, Metric, Scope, Series, Table, Tier, Unit};
 
 macro_rules! spelled {
     ($type:ident: $($variant:ident $word:literal),+ $(,)?) => {
@@ -46,7 +46,7 @@ spelled!(Tier: Fast "fast", Slow "slow", Rare "rare");
 spelled!(Series: Basic "basic", Standard "standard", All "all");
 spelled!(
     Group: Utilization "utilization", Power "power", Temperature "temperature", Clock "clock", Memory "memory",
-    Board "board", Throttle "throttle", Pcie "pcie", Interconnect "interconnect", Reliability "reliability",
+    Board "board", Driver "driver", Throttle "throttle", Pcie "pcie", Interconnect "interconnect", Reliability "reliability",
     Profiling "profiling", Host "host",
 );
 
@@ -64,6 +64,22 @@ impl Scope {
     }
 }
 
+impl Metric {
+    /// The set bits of a mask by name, `bit 12` where one has none and `none` where none is set; empty for a metric that
+    /// is no mask.
+    pub fn names_of(&self, mask: i64) -> String {
+        if self.bits.is_empty() {
+            return String::new();
+        }
+        let name = |bit: u8| {
+            let known = self.bits.iter().find(|(number, _)| *number == bit);
+            known.map_or_else(|| format!("bit {bit}"), |(_, name)| (*name).to_owned())
+        };
+        let set: Vec<String> = (0..63).filter(|bit| mask & (1 << bit) != 0).map(name).collect();
+        if set.is_empty() { "none".to_owned() } else { set.join(", ") }
+    }
+}
+
 impl Group {
     /// Heading for people.
     pub const fn title(self) -> &'static str {
@@ -73,7 +89,8 @@ impl Group {
             Self::Temperature => "Temperature",
             Self::Clock => "Clocks",
             Self::Memory => "Memory",
-            Self::Board => "Board",
+            Self::Board => "Fans and voltages",
+            Self::Driver => "Driver and modes",
             Self::Throttle => "Throttling",
             Self::Pcie => "PCIe",
             Self::Interconnect => "NVLink and xGMI",

@@ -153,6 +153,7 @@ fn object(metric: &Metric) -> Value {
         })).collect::<Value>(),
         "otel": (!metric.otel.is_empty()).then_some(metric.otel),
         "aliases": metric.aliases,
+        "bits": metric.bits.iter().map(|(bit, name)| value!({ "bit": bit, "name": name })).collect::<Value>(),
         "help": metric.help,
     })
 }

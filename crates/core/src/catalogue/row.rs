@@ -41,6 +41,7 @@ const fn row(
         dcgm: &[],
         otel: "",
         aliases: &[],
+        bits: &[],
         help,
     }
 }
@@ -161,6 +162,11 @@ impl Metric {
 
     pub(super) const fn otel(mut self, name: &'static str) -> Self {
         self.otel = name;
+        self
+    }
+
+    pub(super) const fn bits(mut self, names: &'static [(u8, &'static str)]) -> Self {
+        self.bits = names;
         self
     }
 

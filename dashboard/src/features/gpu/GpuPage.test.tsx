@@ -69,6 +69,21 @@ describe("the page of a GPU", () => {
     expect(latest.getByText("Foreign thing")).toBeTruthy();
   });
 
+  it("names the bits of a mask and draws no mean of them", async () => {
+    const at = NOW();
+    const mask = { ...metric("throttle_reasons", "", "throttle", "state"), bits: [{ bit: 5, name: "software thermal slowdown" }] };
+    mockApi({
+      [PATH]: ok({ gpu: gpu(), latest: { throttle_reasons: { value: 32, timestamp: at } }, labels: LABELS, first_seen: at }),
+      "/api/v1/metrics": ok({ metrics: [mask] }),
+      "/api/v1/query": history,
+    });
+    renderAt(`/gpus/${ID}`);
+    const latest = within(await screen.findByRole("region", { name: "Latest values" }));
+    expect(await latest.findByText("software thermal slowdown")).toBeTruthy();
+    expect(latest.queryByText("32")).toBeNull();
+    expect(document.querySelector("[data-panel]")).toBeNull();
+  });
+
   it("builds each plot once, feeds it, and destroys it once", async () => {
     mockApi({ [PATH]: detail(), "/api/v1/query": history });
     const { unmount, client } = renderAt(`/gpus/${ID}`);

@@ -1,5 +1,5 @@
 import { groupTitle, type CatalogueRow } from "../../charts/panels";
-import { ABSENT, formatValue, metricTitle } from "../../shared/format";
+import { ABSENT, formatBits, formatValue, metricTitle } from "../../shared/format";
 import { formatClock } from "../../shared/time";
 import type { LatestValues } from "./latest";
 
@@ -50,13 +50,16 @@ export function LatestTable({ rows, latest }: LatestTableProps) {
 function LatestRow({ row, latest }: { readonly row: CatalogueRow; readonly latest: LatestValues }) {
   const held = latest.get(row.column);
   const at = held?.at ?? null;
+  const isMask = row.bits.length > 0;
+  const text = isMask ? formatBits(held?.value, row.bits) : formatValue(held?.value, row.unit);
+  const title = isMask || typeof held?.value === "string" ? text : undefined;
   return (
     <tr className="hover:bg-raised/60" title={`${row.column}: ${row.help}`} data-column={row.column}>
       <th scope="row" className="py-1 pl-3.5 text-left font-normal break-words text-muted">
         {metricTitle(row.column)}
       </th>
-      <td className="num truncate px-1 py-1 text-right font-medium" title={typeof held?.value === "string" ? held.value : undefined}>
-        {formatValue(held?.value, row.unit)}
+      <td className={`num px-1 py-1 text-right font-medium ${isMask ? "break-words" : "truncate"}`} title={title}>
+        {text}
       </td>
       <td className="num py-1 pr-3.5 pl-2 text-right text-[11px] whitespace-nowrap text-faint" title={at === null ? undefined : new Date(at).toISOString()}>
         {at === null ? ABSENT : formatClock(at)}

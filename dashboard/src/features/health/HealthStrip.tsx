@@ -46,13 +46,13 @@ export function HealthStrip() {
   ];
   const updated = health.dataUpdatedAt;
   return (
-    <section aria-label="Health" className="flex w-full items-center gap-x-3 gap-y-0.5 overflow-x-auto py-1.5 text-xs md:ml-auto md:w-auto" data-last-update={updated}>
-      <ul className="flex items-center gap-x-3">
+    <section aria-label="Health" className="flex w-full min-w-0 items-center gap-x-3 py-1.5 text-xs md:ml-auto md:w-auto md:flex-1" data-last-update={updated}>
+      <ul className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 gap-y-0.5 md:justify-end">
         {parts.map((each) => (
           <Part key={each.name} part={each} now={now} />
         ))}
       </ul>
-      <span className="num ml-auto whitespace-nowrap text-faint md:ml-0" title="When the health report was last read">
+      <span className="num ml-auto shrink-0 whitespace-nowrap text-faint md:ml-0" title="When the health report was last read">
         {updated === 0 ? "not read yet" : formatAge(updated, now)}
       </span>
     </section>
@@ -65,13 +65,13 @@ function Part({ part, now }: { readonly part: PartHealth; readonly now: number }
   const whole = `${part.name}: ${part.status}${since}${part.reason === "" ? "" : `, ${part.reason}`}`;
   const well = part.status === "healthy";
   return (
-    <li className="flex items-center gap-1 whitespace-nowrap" title={whole} data-status={part.status}>
-      <look.icon size={13} className={look.colour} aria-hidden />
+    <li className="flex min-w-0 items-center gap-1" title={whole} data-status={part.status}>
+      <look.icon size={13} className={`shrink-0 ${look.colour}`} aria-hidden />
       <span className={well ? "text-muted" : "font-medium"}>{part.name}</span>
       {well ? (
         <span className="sr-only">{`${part.status}${since}`}</span>
       ) : (
-        <span className={look.colour}>
+        <span className={`min-w-0 line-clamp-3 break-words [overflow-wrap:anywhere] md:line-clamp-1 ${look.colour}`}>
           {part.status}
           <span className="text-muted">
             {since}

@@ -23,8 +23,8 @@ export function StatisticsPage() {
     <div className="space-y-4">
       <h1 className="text-base font-semibold">Statistics</h1>
       <dl className="grid grid-cols-2 gap-3 md:grid-cols-3 xl:grid-cols-6">
-        <Tile name="Messages" value={WHOLE.format(total)} />
-        <Tile name="Messages per second" value={rate === null ? ABSENT : formatNumber(rate)} />
+        <Tile name="Messages processed" value={WHOLE.format(total)} />
+        <Tile name="Processed per second" value={rate === null ? ABSENT : formatNumber(rate)} />
         <Tile name="Queue uptime" value={formatUptime(uptime)} />
         <Tile name="Cache hit rate" value={hitRate(gateway.cache_hit_rate)} />
         <Tile name="API requests" value={WHOLE.format(gateway.requests)} />
@@ -39,6 +39,21 @@ export function StatisticsPage() {
       </section>
     </div>
   );
+}
+
+/** What the queue's names do not say by themselves; the others are shown as they are. */
+const TOPIC_TITLES: Readonly<Record<string, string>> = {
+  messages: "Held now",
+  bytes: "Bytes held",
+  frames: "Frames held",
+  published: "Published in all",
+  acked: "Processed in all",
+  throughput_msg_per_sec: "Published per second",
+  acked_msg_per_sec: "Processed per second",
+};
+
+function topicTitle(column: string): string {
+  return TOPIC_TITLES[column] ?? capital(column.replaceAll("_", " "));
 }
 
 function hitRate(rate: number | null | undefined): string {
@@ -77,7 +92,7 @@ function TopicTable({ names, topics }: { readonly names: readonly string[]; read
           <th className="px-3.5 py-2 font-medium">Topic</th>
           {columns.map((column) => (
             <th key={column} className="px-3.5 py-2 text-right font-medium whitespace-nowrap">
-              {capital(column.replaceAll("_", " "))}
+              {topicTitle(column)}
             </th>
           ))}
         </tr>

@@ -39,7 +39,8 @@ describe("statistics", () => {
     expect(screen.getByText("87.5%")).toBeTruthy();
     expect(screen.getAllByText("1 h 1 min")).toHaveLength(2);
     expect(screen.getByRole("rowheader", { name: "telemetry" })).toBeTruthy();
-    const tile = () => screen.getByText("Messages per second").parentElement?.textContent;
+    expect(screen.getByText("Messages processed").parentElement?.textContent).toContain("1,197");
+    const tile = () => screen.getByText("Processed per second").parentElement?.textContent;
     expect(tile()).toContain("–");
     mock.set("/stats", ok({ topics: {}, total_processed: 5000, uptime_seconds: 3710, gateway: { cache_hit_rate: null } }));
     await act(() => client.refetchQueries());

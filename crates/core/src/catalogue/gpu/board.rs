@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Metric] = &[
     state(
         "persistence_mode",
         FLAG.1,
-        Group::Board,
+        Group::Driver,
         "gpu_persistence_mode",
         "1 if the driver stays loaded without a user of the GPU (NVIDIA persistence mode).",
     )
@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Metric] = &[
     state(
         "compute_mode",
         3.0,
-        Group::Board,
+        Group::Driver,
         "gpu_compute_mode",
         "Who may compute (NVIDIA): 0 all, 1 one thread, 2 nobody, 3 one process.",
     )
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Metric] = &[
     state(
         "mig_mode",
         FLAG.1,
-        Group::Board,
+        Group::Driver,
         "gpu_mig_mode",
         "1 if the GPU is divided into MIG instances (NVIDIA).",
     )
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Metric] = &[
     .dcgm(&[old("DCGM_FI_DEV_MIG_MODE", 1.0), new("DCGM_FI_DEV_MIG_MODE", 1.0)]),
     gauge(
         ("partition_count", ColumnType::I32, Unit::None),
-        Group::Board,
+        Group::Driver,
         "gpu_partitions",
         "Compute partitions the GPU is divided into (AMD XCP, NVIDIA MIG instances).",
     )
@@ -65,7 +65,7 @@ pub(super) const ROWS: &[Metric] = &[
     state(
         "ecc_mode",
         FLAG.1,
-        Group::Board,
+        Group::Driver,
         "gpu_ecc_mode",
         "1 if error correction of the device memory is on.",
     )
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Metric] = &[
     state(
         "ecc_mode_pending",
         FLAG.1,
-        Group::Board,
+        Group::Driver,
         "gpu_ecc_mode_pending",
         "1 if error correction will be on after the next reset.",
     )
@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Metric] = &[
     state(
         "confidential_mode",
         8.0,
-        Group::Board,
+        Group::Driver,
         "gpu_confidential_mode",
         "State of confidential computing (NVIDIA): 0 off; other values as the driver numbers them.",
     )
@@ -91,7 +91,7 @@ pub(super) const ROWS: &[Metric] = &[
     .dcgm(&[old("DCGM_FI_DEV_CC_MODE", 1.0), new("DCGM_FI_DEV_CC_MODE", 1.0)]),
     counter(
         ("driver_snapshot_ns", ColumnType::I64, Unit::Nanosecond),
-        Group::Board,
+        Group::Driver,
         "gpu_driver_snapshot_seconds_total",
         "Driver's monotonic clock when it took the snapshot that was read; equal values are one snapshot read twice.",
     )
@@ -99,7 +99,7 @@ pub(super) const ROWS: &[Metric] = &[
     .aliases(&["system_clock_counter"]),
     counter(
         ("firmware_timestamp_ns", ColumnType::I64, Unit::Nanosecond),
-        Group::Board,
+        Group::Driver,
         "gpu_firmware_timestamp_seconds_total",
         "Firmware's clock when it sampled its sensors, in ns; equal values are one sample read twice.",
     )

@@ -5,6 +5,57 @@ use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Unit};
 
 type Labels = &'static [(&'static str, &'static str)];
 
+/// Bits of NVML's `nvmlClocksEventReasons`.
+const EVENT_REASONS: &[(u8, &str)] = &[
+    (0, "idle"),
+    (1, "application clocks"),
+    (2, "software power cap"),
+    (3, "hardware slowdown"),
+    (4, "sync boost"),
+    (5, "software thermal slowdown"),
+    (6, "hardware thermal slowdown"),
+    (7, "hardware power brake"),
+    (8, "display clocks"),
+];
+
+/// Bits of `indep_throttle_status`, as `SMU_THROTTLER_*_BIT` of the Linux kernel numbers them.
+const THROTTLERS: &[(u8, &str)] = &[
+    (0, "PPT0"),
+    (1, "PPT1"),
+    (2, "PPT2"),
+    (3, "PPT3"),
+    (4, "SPL"),
+    (5, "FPPT"),
+    (6, "SPPT"),
+    (7, "SPPT APU"),
+    (16, "graphics current"),
+    (17, "SoC current"),
+    (18, "memory current"),
+    (19, "VDD current"),
+    (20, "CVIP current"),
+    (21, "CPU peak current"),
+    (22, "graphics peak current"),
+    (23, "APCC"),
+    (32, "GPU temperature"),
+    (33, "core temperature"),
+    (34, "memory temperature"),
+    (35, "edge temperature"),
+    (36, "hotspot temperature"),
+    (37, "SoC temperature"),
+    (38, "graphics regulator temperature"),
+    (39, "SoC regulator temperature"),
+    (40, "memory regulator 0 temperature"),
+    (41, "memory regulator 1 temperature"),
+    (42, "liquid 0 temperature"),
+    (43, "liquid 1 temperature"),
+    (44, "regulator 0 hot"),
+    (45, "regulator 1 hot"),
+    (46, "CPU processor-hot signal"),
+    (47, "GPU processor-hot signal"),
+    (56, "PPM"),
+    (57, "FIT"),
+];
+
 pub(super) const ROWS: &[Metric] = &[
     mask(
         "throttle_reasons",
@@ -21,7 +72,8 @@ pub(super) const ROWS: &[Metric] = &[
         old("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 1.0),
         new("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 1.0),
     ])
-    .aliases(&["clock_throttle_reasons", "clocks_event_reasons"]),
+    .aliases(&["clock_throttle_reasons", "clocks_event_reasons"])
+    .bits(EVENT_REASONS),
     mask(
         "throttle_status",
         Group::Throttle,
@@ -31,7 +83,8 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .fast()
     .standard()
-    .aliases(&["indep_throttle_status"]),
+    .aliases(&["indep_throttle_status"])
+    .bits(THROTTLERS),
     state(
         "throttled",
         FLAG.1,
