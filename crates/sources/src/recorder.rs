@@ -319,12 +319,17 @@ impl Recorder {
     /// Ends sampling and completes the files.
     ///
     /// # Errors
-    /// When something could not be written, now or before; what was written is there for [`repair`].
+    /// When something could not be written, now or before; what was written is there for [`repair`]. [`RecordError::Empty`] when
+    /// no device gave a row and no mark was set.
     pub fn stop(mut self) -> Result<Recorded, RecordError> {
         // Asked before the workers end: their counts go with them.
         let Progress { workers, targets, .. } = self.progress();
         let stuck = self.running.halt()?;
         let mut progress = Progress { workers, targets, ..self.progress() };
+        if progress.gpu_rows + progress.system_rows + progress.marks == 0 {
+            self.unfinished.abandon()?;
+            return Err(RecordError::Empty(progress.targets));
+        }
         let directory = self.unfinished.directory().to_owned();
         let ended = self.unfinished.end("stopped", &update_intervals(&progress.targets))?;
         progress.bytes = bytes(&directory);

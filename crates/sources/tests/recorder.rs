@@ -312,6 +312,42 @@ fn nothing_to_record_and_nothing_to_overwrite_are_said() {
     assert_eq!(rows(second.data().unwrap()).len() as u64, second.gpu_rows);
 }
 
+/// A device that never answers.
+struct Mute(Arc<Identity>);
+
+impl Probe for Mute {
+    fn driver(&self) -> Driver {
+        Driver::AmdSysfs
+    }
+
+    fn targets(&self) -> Vec<Arc<Identity>> {
+        vec![Arc::clone(&self.0)]
+    }
+
+    fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+        Err(ProbeError::Failed("no answer".to_owned()))
+    }
+}
+
+#[test]
+fn a_recording_that_failed_before_its_first_row_does_not_stand_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap();
+    let mute = Found { probes: vec![Box::new(Mute(Arc::new(identity)))], ..Found::default() };
+    let recorder = Recorder::start_with(mute, config(dir.path()), |_| {}).unwrap();
+    let Err(RecordError::Empty(targets)) = recorder.stop() else { panic!("it has no row") };
+    assert_eq!(targets.len(), 1);
+
+    // As a kill or a full disk leaves one that had only begun.
+    let unfinished = dir.path().join("unfinished");
+    std::fs::create_dir_all(&unfinished).unwrap();
+    for file in ["lock", "about.json", "marks.rows", "gpu_events-000000.rows"] {
+        std::fs::write(unfinished.join(file), [1, 2, 3]).unwrap();
+    }
+    let whole = started(Counting::found(1), config(dir.path()), 1).stop().unwrap();
+    assert!(whole.gpu_rows > 0);
+}
+
 #[test]
 fn a_recorder_that_is_no_more_is_repaired_once_and_for_all() {
     let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ use gpuvitals_core::Table;
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
 
-use super::journal::Journal;
+use super::journal::{Journal, Records};
 use super::{RecordError, marks, part};
 
 /// Both tables of a recording.
@@ -99,7 +99,7 @@ pub(super) fn table_file(directory: &Path, table: Table) -> PathBuf {
 }
 
 impl Unfinished {
-    /// Begins a recording. One that is there already is refused, or with `overwrite` kept until this one is whole: the files of
+    /// Begins a recording. One that is there already and has a row or a mark is refused, or with `overwrite` kept until this one is whole: the files of
     /// a whole one in their places, an unfinished one aside.
     pub(super) fn begin(
         directory: &Path,
@@ -108,6 +108,12 @@ impl Unfinished {
     ) -> Result<(Self, Journal), RecordError> {
         bring_back(directory)?;
         let path = directory.join("unfinished");
+        let is_running = || lock(&path).is_err();
+        if !overwrite && path.exists() && is_empty(&path)? && !is_running() {
+            // It failed before its first row.
+            discard(directory)?;
+            bring_back(directory)?;
+        }
         let (whole, unfinished) = state(directory);
         if (whole || unfinished) && !overwrite {
             return Err(RecordError::Exists { path: directory.to_owned(), unfinished });
@@ -203,6 +209,25 @@ impl Unfinished {
         discard(&self.directory)?;
         Ok(result)
     }
+}
+
+/// Whether an unfinished recording has neither a row nor a mark.
+fn is_empty(unfinished: &Path) -> Result<bool, RecordError> {
+    let mut journals = vec![unfinished.join("marks.rows")];
+    for table in TABLES {
+        for part in part::list(unfinished, table)? {
+            if part.sealed {
+                return Ok(false);
+            }
+            journals.push(part.path);
+        }
+    }
+    for journal in journals.iter().filter(|journal| journal.exists()) {
+        if Records::open(journal)?.next()?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes `unfinished` in one step as far as anybody can see.

@@ -8,7 +8,7 @@ use gpuvitals_core::wire::WireError;
 use parquet::errors::ParquetError;
 
 use crate::registry::Finding;
-use crate::sampler::SamplerError;
+use crate::sampler::{SamplerError, TargetState};
 
 /// Why a recording cannot begin, go on, end or be read.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,9 @@ pub enum RecordError {
     /// No device was found; what was looked at says why.
     #[error("there is nothing to record on this machine: no GPU was found, and no host")]
     Nothing(Vec<Finding>),
+    /// It ended without a single row or mark; how its devices were says why. Nothing of it is left.
+    #[error("nothing was recorded")]
+    Empty(Vec<TargetState>),
     /// There is a recording already.
     #[error(
         "{} holds {} recording already",
