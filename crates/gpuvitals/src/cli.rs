@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::config::{Override, SourceKind, Times, overrides, word};
 use crate::sampling::MachineFlags;
+use crate::telemetry::TelemetryFlags;
 
 /// What are my GPUs doing?
 ///
@@ -23,6 +25,8 @@ use crate::sampling::MachineFlags;
         gpuvitals record -- COMMAND            a recording at 100 Hz while a command runs\n  \
         gpuvitals agent                        metrics for Prometheus on port 9400\n  \
         gpuvitals up                           history, API and dashboard; --source simulated needs no GPU\n\n\
+        A duration is 500ms, 30s, 5m, 1h or 7d, a size 64KiB, 256MiB or 2GiB; without a unit it is seconds, or bytes.\n\
+        BOOL is true or false, also after =; a flag without it means true. The same holds in file and environment.\n\n\
         Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 bug, 74 I/O, 77 permission, 78 configuration."
 )]
 pub(crate) struct Cli {
@@ -32,12 +36,50 @@ pub(crate) struct Cli {
     /// Log level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug) [default: info]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Everywhere")]
     pub log_level: Option<String>,
-    /// Services send traces and metrics there, by OTLP: http://HOST:4318
-    #[arg(long, global = true, value_name = "URL")]
-    pub otlp_endpoint: Option<String>,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The arguments of this process.
+///
+/// # Errors
+/// When they are none, or ask for help or version.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let matches = dressed(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// The command line for completions: of a value that is no file none is completed as one.
+pub(crate) fn to_complete() -> clap::Command {
+    let levels = ["error", "warn", "info", "debug", "trace", "off"];
+    offering(Cli::command()).mut_arg("log_level", |level| level.value_parser(levels))
+}
+
+/// Adds to the help of each duration how one without a unit is read.
+fn dressed(command: clap::Command) -> clap::Command {
+    let add = |arg: Arg| match arg.get_help().map(ToString::to_string) {
+        Some(help) if names_value(&arg, &["DURATION"]) => {
+            let (words, default) = help.split_once(" [").unwrap_or((&help, ""));
+            let default = if default.is_empty() { String::new() } else { format!(" [{default}") };
+            arg.help(format!("{words} (without a unit: seconds){default}"))
+        }
+        _ => arg,
+    };
+    command.mut_args(add).mut_subcommands(dressed)
+}
+
+fn offering(command: clap::Command) -> clap::Command {
+    let hint = |arg: Arg| {
+        let is_plain = arg.get_action().takes_values() && arg.get_value_hint() == ValueHint::Unknown;
+        let hint = if names_value(&arg, &["FILE"]) { ValueHint::FilePath } else { ValueHint::Other };
+        if is_plain { arg.value_hint(hint) } else { arg }
+    };
+    command.mut_args(hint).mut_subcommands(offering)
+}
+
+fn names_value(arg: &Arg, names: &[&str]) -> bool {
+    arg.get_value_names().unwrap_or_default().iter().any(|name| names.contains(&name.as_str()))
 }
 
 /// Commands.
@@ -142,9 +184,9 @@ pub(crate) struct Up {
     /// Replay recorded times at this many rows a second [default: as fast as they are stored]
     #[arg(long, value_name = "ROWS/S")]
     pub rate: Option<f64>,
-    /// Begin again at the end of the file
-    #[arg(long = "loop")]
-    pub looped: bool,
+    /// Begin again at the end of the file [default: false]
+    #[arg(long = "loop", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub looped: Option<bool>,
     /// Size of the simulated fleet [default: 64]
     #[arg(long, value_name = "N")]
     pub gpus: Option<u32>,
@@ -168,12 +210,15 @@ pub(crate) struct Up {
     pub port: Option<u16>,
     #[command(flatten)]
     machine: MachineFlags,
+    #[command(flatten)]
+    telemetry: TelemetryFlags,
 }
 
 impl Up {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
         let mut set: Vec<Override> = self.machine.overrides();
+        set.extend(self.telemetry.overrides());
         if let Some(file) = &self.csv {
             set.push(("source.kind", "csv".into()));
             set.push(("source.csv", file.as_str().into()));
@@ -200,6 +245,7 @@ impl Up {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpuvitals query gpus --state unhealthy
+  gpuvitals query gpus --sort=-power_w --limit 10
   gpuvitals query gpu host-7:gpu3
   gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
   gpuvitals query health --url http://10.0.0.5:8081")]
@@ -231,6 +277,10 @@ pub(crate) enum QueryWhat {
         /// Only GPUs of this state
         #[arg(long, value_name = "STATE", value_parser = ["active", "idle", "stale", "unhealthy", "unknown"])]
         state: Option<String>,
+        /// Order by a field (hostname, state, last_seen, model …) or a metric, the largest first with - before it: -power_w
+        /// [default: by host and index]
+        #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
+        sort: Option<String>,
         /// At most this many
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
@@ -259,12 +309,15 @@ pub(crate) enum QueryWhat {
         /// Length of a step: 10s, 1m
         #[arg(long, value_name = "DURATION", default_value = "1m")]
         step: String,
-        /// What is told of each step
+        /// Aggregate of each step
         #[arg(long, value_name = "WHAT", default_value = "mean", value_parser = ["mean", "min", "max", "p99", "last", "count"])]
         aggregate: String,
         /// A series for each of these
         #[arg(long, value_name = "WHAT", default_value = "gpu", value_parser = ["gpu", "node", "model", "all"])]
         group_by: String,
+        /// At most this many rows; --json has all
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: usize,
     },
     /// Health of gateway, collector and queue; exits with 69 unless all are healthy
     Health,

@@ -18,6 +18,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{Log, LogFormat};
 use crate::failure::{Exit, Failure};
+use crate::terminal::Lines;
 
 /// Starts logging: for machines on standard output, for people on standard error, where it leaves answers alone. Spans
 /// go to the tracer, where there is one, and nowhere else: without one they cost a look at a flag.
@@ -39,7 +40,7 @@ pub(crate) fn start(
     let is_event = filter_fn(is_event).with_max_level_hint(LevelFilter::TRACE);
     let lines = if human {
         tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
+            .with_writer(|| Lines)
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false)
             .log_internal_errors(false)

@@ -28,6 +28,7 @@ mod store;
 mod stream;
 mod table;
 mod telemetry;
+mod terminal;
 mod top;
 mod up;
 
@@ -35,17 +36,15 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
 use gpuvitals_core::catalogue;
-use serde_json::Value;
 
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
-use config::{Config, Layers, Override};
+use config::{Config, Layers, Override, Variable};
 use failure::{Exit, Failure};
 use logging::Announcer;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
@@ -113,7 +112,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Config(command) => configuration(&command, || service_layers(Vec::new())),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "gpuvitals", &mut script);
+            clap_complete::generate(shell, &mut cli::to_complete(), "gpuvitals", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
     };
@@ -128,14 +127,12 @@ struct Common {
 
 impl Common {
     fn of(cli: &Cli) -> Self {
-        let flag = |path, value: &Option<String>| value.clone().map(|value| (path, Value::from(value)));
-        let flags = [flag("log.level", &cli.log_level), flag("otlp.endpoint", &cli.otlp_endpoint)];
-        Self { file: cli.config.clone(), flags: flags.into_iter().flatten().collect() }
+        Self { file: cli.config.clone(), flags: config::overrides([("log.level", &cli.log_level)]) }
     }
 
     fn layers(
         &self,
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = Variable>,
         flags: Vec<Override>,
     ) -> Result<Layers, Failure> {
         let flags = flags.into_iter().chain(self.flags.clone()).collect();
@@ -167,9 +164,9 @@ fn configuration(
 }
 
 /// Variables that are text; others name no setting of ours.
-fn environment() -> impl Iterator<Item = (String, String)> {
+fn environment() -> impl Iterator<Item = Variable> {
     std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?).into()))
 }
 
 /// Checked settings, with logging started.

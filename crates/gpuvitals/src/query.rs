@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
 use crate::failure::{Exit, Failure};
+use crate::table::{fitted, width};
 use crate::{clock, quantity};
 
 /// Largest answer that is read.
@@ -18,15 +19,16 @@ const ANSWER_LEN_MAX: u64 = 256 << 20;
 /// When the server cannot be reached, refuses the question, or says that something is not healthy.
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     if !["http://", "https://"].iter().any(|scheme| query.url.starts_with(scheme)) {
-        let text = format!("--url: {:?} is no server's URL; write http://HOST:8081", query.url);
+        let text =
+            format!("--url (GPUVITALS_URL): {:?} is no server's URL; write http://HOST:8081", query.url);
         return Err(Failure::new(Exit::Usage, text));
     }
     let path = match &query.what {
-        QueryWhat::Gpus { search, state, limit } => {
+        QueryWhat::Gpus { search, state, sort, limit } => {
             let filter = |name: &str, value: &Option<String>| {
                 value.as_ref().map_or(String::new(), |value| format!("&{name}={}", escaped(value)))
             };
-            let filters = filter("search", search) + &filter("state", state);
+            let filters = filter("search", search) + &filter("state", state) + &filter("sort", sort);
             format!("/api/v1/gpus?include=metrics&limit={limit}{filters}")
         }
         QueryWhat::Hosts => "/api/v1/hosts?limit=10000".to_owned(),
@@ -35,7 +37,11 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Health => "/health".to_owned(),
     };
     let answer = ask(&query.url, &path, matches!(query.what, QueryWhat::Health))?;
-    let text = if query.json { format!("{answer:#}\n") } else { print::table(&query.what, &answer) };
+    let text = if query.json {
+        format!("{answer:#}\n")
+    } else {
+        fitted(print::table(&query.what, &answer), width())
+    };
     crate::print(&text)?;
     if matches!(query.what, QueryWhat::Health) && answer["status"] != "healthy" {
         return Err(Failure::new(Exit::Unavailable, format!("{} is {}", query.url, answer["status"])));
@@ -44,7 +50,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
 }
 
 fn range_path(what: &QueryWhat) -> Result<String, Failure> {
-    let QueryWhat::Range { metrics, gpu, last, end, step, aggregate, group_by } = what else {
+    let QueryWhat::Range { metrics, gpu, last, end, step, aggregate, group_by, .. } = what else {
         return Err(Failure::new(Exit::Bug, "not a range"));
     };
     let end_ns = match end {

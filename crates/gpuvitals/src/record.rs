@@ -11,15 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::Table;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
 use gpuvitals_sources::registry::{Found, Verdict};
+use gpuvitals_sources::sampler::Condition;
 
 use crate::child::{Signals, code_of};
-use crate::config::Override;
+use crate::config::{Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Following};
 use crate::quantity;
@@ -33,7 +35,6 @@ pub(crate) use report::{bytes, count};
   gpuvitals record -- python train.py      records while the command runs, and exits as it does
   gpuvitals record --duration 10s --json   ten seconds, summary as JSON
   gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording")]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Record {
     /// Samples of a GPU a second, up to 1000
     #[arg(long, value_name = "HZ", default_value_t = 100.0)]
@@ -41,9 +42,9 @@ pub(crate) struct Record {
     /// Samples of the host a second
     #[arg(long, value_name = "HZ", default_value_t = 10.0)]
     system_rate: f64,
-    /// Record each CPU of the host by itself, too: rows of their own in system_events
-    #[arg(long)]
-    per_core: bool,
+    /// Record each CPU of the host by itself, too: rows of their own in system_events [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    per_core: Option<bool>,
     /// Directory of the recording
     #[arg(long, short = 'o', value_name = "DIR", default_value = "telemetry")]
     output: PathBuf,
@@ -89,9 +90,7 @@ impl Record {
     pub(crate) fn overrides(&self) -> Vec<Override> {
         let mut set = self.machine.overrides();
         set.extend([("sampling.rate", self.rate.into()), ("sampling.system_rate", self.system_rate.into())]);
-        if self.per_core {
-            set.push(("sampling.per_core", true.into()));
-        }
+        set.extend(overrides([("sampling.per_core", &self.per_core)]));
         set
     }
 
@@ -148,14 +147,22 @@ pub(crate) fn run(
         });
         None
     };
-    shown.end();
+    crate::terminal::leave();
     drop((socket, following));
     let recorded = match recorder.stop() {
         Ok(recorded) => recorded,
         Err(error) => {
+            let is_empty = matches!(error, RecordError::Empty(_));
             let failure = unfinished(error, &flags.output);
-            // How the command failed matters more than that its recording did.
-            return code.filter(|&code| code != 0).map_or(Err(failure), |code| Ok(code.into()));
+            // How the command ended matters more than that its recording failed.
+            return match code {
+                Some(code) if is_empty => {
+                    tell(&failure.to_string());
+                    Ok(code.into())
+                }
+                Some(code) if code != 0 => Ok(code.into()),
+                _ => Err(failure),
+            };
         }
     };
     tell_losses(&recorded);
@@ -269,7 +276,7 @@ fn tell_losses(recorded: &Recorded) {
 /// Prints a line on standard error.
 fn tell(text: &str) {
     // Nobody is left to tell when not even this can be written.
-    let _unwritten = writeln!(io::stderr(), "gpuvitals: {text}");
+    let _unwritten = writeln!(crate::terminal::Lines, "gpuvitals: {text}");
 }
 
 fn failure(error: RecordError) -> Failure {
@@ -285,6 +292,14 @@ fn failure(error: RecordError) -> Failure {
             )
         }
         RecordError::Sampler(error) => refused(error),
+        RecordError::Empty(ref targets) => {
+            let why = targets.iter().filter_map(|target| match &target.condition {
+                Condition::Down { detail, .. } => Some(format!("; {}: {detail}", target.name())),
+                Condition::Stuck { .. } => Some(format!("; {} does not answer", target.name())),
+                Condition::Starting | Condition::Up => None,
+            });
+            Failure::new(Exit::Unavailable, format!("{error}{}", why.collect::<String>()))
+        }
         RecordError::Io { action, ref path, source } => {
             Failure::io(format!("{action} {}", path.display()), source)
         }
@@ -297,6 +312,9 @@ fn failure(error: RecordError) -> Failure {
 
 /// What was written before is not lost, and that is told at once: the failure may give way to that of the command.
 fn unfinished(error: RecordError, directory: &Path) -> Failure {
+    if matches!(error, RecordError::Empty(_)) {
+        return failure(error);
+    }
     let failure = failure(error);
     tell(&format!(
         "the recording ended before its time ({failure}); `gpuvitals repair {}` gives back what was written",

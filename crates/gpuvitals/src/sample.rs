@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, Table};
@@ -14,7 +15,7 @@ use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState};
 
-use crate::config::Override;
+use crate::config::{Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
 use print::Printer;
@@ -41,9 +42,9 @@ pub(crate) struct Sample {
     /// Print the host's rows in place of the GPUs', or beside them where the format allows it
     #[arg(long)]
     host: bool,
-    /// Print a row of each CPU of the host as well, with its share; means --host
-    #[arg(long)]
-    per_core: bool,
+    /// Print a row of each CPU of the host as well, with its share; means --host [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    per_core: Option<bool>,
     #[command(flatten)]
     machine: MachineFlags,
 }
@@ -70,14 +71,12 @@ impl Sample {
             let rate = crate::sampling::rate_of("--interval", text)?;
             set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
         }
-        if self.per_core {
-            set.push(("sampling.per_core", true.into()));
-        }
+        set.extend(overrides([("sampling.per_core", &self.per_core)]));
         Ok(set)
     }
 
     fn of_host(&self) -> bool {
-        self.host || self.per_core
+        self.host || self.per_core == Some(true)
     }
 
     /// Whether rows of that table are printed: CSV has one header, and so one table.

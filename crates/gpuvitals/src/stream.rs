@@ -156,7 +156,7 @@ async fn serve(
                 deadline.get_or_insert(Instant::now() + config.shutdown.grace);
             }
             () = tokio::time::sleep_until(began + duration), if !duration.is_zero() && deadline.is_none() => {
-                tracing::info!("the time is over; what was read is sent");
+                tracing::info!("the time is over; rows that are due are sent");
                 stop.cancel();
                 deadline = Some(Instant::now() + config.shutdown.grace);
             }
@@ -171,7 +171,7 @@ async fn serve(
             }
         }
     }
-    line.end();
+    crate::terminal::leave();
     if let Ok(End::Failed(reason)) = end.try_recv() {
         failure.get_or_insert(Failure::new(Exit::Io, reason));
     }

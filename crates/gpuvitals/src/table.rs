@@ -1,5 +1,7 @@
 //! Tables for people.
 
+use std::io::IsTerminal;
+
 use serde_json::Value;
 
 /// A value of an answer as it stands in a table.
@@ -26,4 +28,32 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+/// A count and its noun: `1 GPU`, `8 GPUs`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Columns of the terminal that standard output is; those of `COLUMNS` where it is set; none for a pipe or file.
+pub(crate) fn width() -> Option<usize> {
+    let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let of_terminal = || {
+        let (columns, _) = crossterm::terminal::size().ok()?;
+        std::io::stdout().is_terminal().then_some(columns.into())
+    };
+    set.or_else(of_terminal).filter(|width| *width > 0)
+}
+
+/// A text whose lines are cut at `width` columns; a line at the end says so.
+pub(crate) fn fitted(text: String, width: Option<usize>) -> String {
+    let Some(width) = width.filter(|width| text.lines().any(|line| line.chars().count() > *width)) else {
+        return text;
+    };
+    let cut = |line: &str| match line.char_indices().nth(width) {
+        None => format!("{line}\n"),
+        Some(_) => format!("{}…\n", line.chars().take(width.saturating_sub(1)).collect::<String>()),
+    };
+    let lines: String = text.lines().map(cut).collect();
+    lines + "… lines are cut to the terminal; a pipe (| cat) or --json shows them whole\n"
 }

@@ -28,7 +28,7 @@ use crate::series;
 use exporter::Exporter;
 
 pub(crate) use environment::{environment, unread};
-pub(crate) use settings::Otlp;
+pub(crate) use settings::{Otlp, TelemetryFlags};
 
 /// How long the end may take; what is not sent then is dropped and named.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);

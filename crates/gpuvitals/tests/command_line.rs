@@ -83,14 +83,94 @@ fn what_is_wrong_with_the_command_line_is_an_error_of_usage() {
         (&["simulate", "--start", "now"], "--start"),
         (&["metrics", "no such metric"], "no such metric"),
         (&["metrics", "--json", "power_w"], "--format table"),
+        (&["stream", "--csv", "x", "--speed", "10"], "--times now"),
+        (&["up", "--csv", "x", "--speed", "10"], "--times now"),
+        (&["broker", "--persistence", "perhaps"], "--persistence"),
+        (&["top", "--otlp-endpoint", "http://x"], "--otlp-endpoint"),
     ] {
         check(arguments, &[], 64, words);
     }
+    // A value from the environment is refused with the name of its variable, as it is set there.
+    for (variable, value, arguments) in [
+        ("GPUVITALS_API_PORT", "many", &["up"][..]),
+        ("GPUVITALS_BROKER_ACK_TIMEOUT", "soon", &["broker"]),
+        ("GPUVITALS_SAMPLING_RATE", "5000", &["agent"]),
+        ("GPUVITALS_LOG_LEVEL", "loud", &["config", "check"]),
+        ("EXPORTER_PORT", "many", &["agent"]),
+        ("COLLECTION_INTERVAL", "soon", &["agent"]),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere", &["collect"]),
+    ] {
+        let others = [(variable, value), ("GPUVITALS_STORE_DIR", "data"), ("GPUVITALS_API_LISTEN", "::1")];
+        check(arguments, &others, 78, &format!("(environment variable {variable})"));
+    }
+    check(&["query", "gpus"], &[("GPUVITALS_URL", "nowhere")], 64, "GPUVITALS_URL");
     // The same from elsewhere is not the command line's fault, also where that is fine.
     check(&["agent", "--port", "0"], &[("GPUVITALS_SAMPLING_RATE", "5000")], 78, "sampling.rate");
     check(&["collect"], &[("GPUVITALS_COLLECTOR_GROUP", "a b")], 78, "collector.group");
     check(&["config", "check"], &[("GPUVITALS_LOG_LEVEL", "loud")], 78, "\"loud\" is no level");
     assert!(run(&["config", "check"], &[("GPUVITALS_LOG_LEVEL", "info,h2=off")]).status.success());
+}
+
+#[test]
+fn a_flag_that_is_true_or_false_is_written_in_every_way() {
+    // What follows the flag is wrong, and named: the flag was understood.
+    for (command, flag, follows) in [
+        ("broker", "--persistence", &["--when-full", "odd"][..]),
+        ("collect", "--checkpoint", &["--workers", "odd"]),
+        ("up", "--loop", &["--port", "odd"]),
+        ("stream", "--once", &["--workers", "odd"]),
+        ("agent", "--require-gpus", &["--port", "odd"]),
+        ("record", "--per-core", &["--rate", "odd"]),
+        ("sample", "--per-core", &["--count", "odd"]),
+    ] {
+        for spelled in [&["", ""][..], &["", "true"], &["", "off"], &["=true", ""], &["=false", ""]] {
+            let [glued, value] = spelled else { unreachable!() };
+            let flag = format!("{flag}{glued}");
+            let mut arguments = vec![command, &flag];
+            arguments.extend(Some(*value).filter(|value| !value.is_empty()));
+            arguments.extend(follows);
+            let output = run(&arguments, &[]);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(stderr.contains("invalid value 'odd'"), "{arguments:?}: {stderr}");
+        }
+        assert!(said(&[command, "--help"]).contains(&format!("{flag} [<BOOL>]")), "{command}");
+    }
+}
+
+#[test]
+fn a_duration_without_a_unit_is_seconds_and_the_help_says_so() {
+    for command in [
+        &["sample"][..],
+        &["top"],
+        &["record"],
+        &["stream"],
+        &["agent"],
+        &["broker"],
+        &["up"],
+        &["simulate"],
+        &["query", "range"],
+    ] {
+        let help = said(&[command, &["--help"]].concat());
+        let lines = help.lines().collect::<Vec<_>>().join(" ");
+        let words = lines.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("(without a unit: seconds)"), "{command:?}\n{help}");
+    }
+    let rows = |duration, interval| {
+        said(&["simulate", "--gpus", "1", "--hosts", "1", "--duration", duration, "--interval", interval])
+    };
+    assert_eq!(rows("5", "1"), rows("5s", "1000ms"));
+    let shown = run(&["config", "show"], &[("GPUVITALS_SHUTDOWN_GRACE", "7")]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("grace: \"7\""));
+    assert!(file("configs/config.yaml").contains("a number alone is seconds"));
+}
+
+#[test]
+fn only_services_speak_of_where_telemetry_goes() {
+    for (command, has) in
+        [("up", true), ("broker", true), ("top", false), ("query", false), ("metrics", false)]
+    {
+        assert_eq!(said(&[command, "--help"]).contains("--otlp-endpoint"), has, "{command}");
+    }
 }
 
 #[test]
@@ -150,6 +230,16 @@ fn completions_are_written_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(said(&["completions", shell]).contains("gpuvitals"), "{shell}");
     }
+    let bash = said(&["completions", "bash"]);
+    let after = |flag: &str| {
+        let at = bash.find(&format!("                {flag})\n")).unwrap();
+        bash[at..].lines().nth(1).unwrap().trim()
+    };
+    assert_eq!(
+        after("--log-level"),
+        "COMPREPLY=($(compgen -W \"error warn info debug trace off\" -- \"${cur}\"))"
+    );
+    assert!(!after("--driver").contains("compgen -f") && !after("--node").contains("compgen -f"));
 }
 
 #[test]

@@ -1,19 +1,24 @@
 //! GPUs that only a vendor's tool names: nobody knows them before its first answer.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// A machine whose nvidia-smi runs this script.
 fn run(script: &str, arguments: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
-    let tool = dir.path().join("nvidia-smi");
+    run_in(dir.path(), script, arguments)
+}
+
+fn run_in(dir: &Path, script: &str, arguments: &[&str]) -> Output {
+    let tool = dir.join("nvidia-smi");
     // Written by another process: a file that a thread here has open for writing while another one forks is busy.
     let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
     let written = Command::new("sh").args(["-c", write, "sh", script]).arg(&tool).status().unwrap();
     assert!(written.success());
-    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
-    command.args(arguments).args(["--driver", "nvidia-smi"]).env("PATH", path).current_dir(dir.path());
+    command.args(arguments).args(["--driver", "nvidia-smi"]).env("PATH", path).current_dir(dir);
     command.output().unwrap()
 }
 
@@ -31,6 +36,31 @@ fn rows_are_waited_for_until_the_tool_has_answered() {
     let doctor = run(ANSWERS, &["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert!(text.contains("GPU 1 NVIDIA H200 by nvidia-smi"), "{text}");
+}
+
+#[test]
+fn top_shows_the_gpus_of_a_tool_and_not_the_tool() {
+    let one = "echo 'index, uuid, name, power.draw [W]'; echo '0, GPU-1, NVIDIA H200, 77.71 W'";
+    let output = run(one, &["top", "--once"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("  1 GPU  ") && !text.contains("nvidia-smi"), "{text}");
+    assert_eq!(text.matches("H200").count(), 1, "{text}");
+}
+
+#[test]
+fn a_recording_without_a_row_is_none_and_the_next_one_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first reading comes within a second.
+    let record = |script| run_in(dir.path(), script, &["record", "--rate", "1", "--duration", "2s"]);
+    let failed = record(FAILS);
+    let text = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(69), "{text}");
+    assert!(text.contains("nothing was recorded") && text.contains("version mismatch"), "{text}");
+    let recorded = record(ANSWERS);
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let text = String::from_utf8_lossy(&recorded.stdout);
+    assert!(text.contains("rows of GPUs") && !text.contains("recorded 0 rows"), "{text}");
 }
 
 #[test]

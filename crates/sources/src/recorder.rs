@@ -48,7 +48,7 @@ use crate::attribution::Owners;
 use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::{self, Found};
-use crate::sampler::{Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
+use crate::sampler::{Condition, Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
 use directory::{About, Unfinished};
 use marks::Marks;
 use writer::{Rolling, Tally, Writer};
@@ -320,13 +320,16 @@ impl Recorder {
     ///
     /// # Errors
     /// When something could not be written, now or before; what was written is there for [`repair`]. [`RecordError::Empty`] when
-    /// no device gave a row and no mark was set.
+    /// every device failed before its first row and no mark was set.
     pub fn stop(mut self) -> Result<Recorded, RecordError> {
         // Asked before the workers end: their counts go with them.
         let Progress { workers, targets, .. } = self.progress();
         let stuck = self.running.halt()?;
         let mut progress = Progress { workers, targets, ..self.progress() };
-        if progress.gpu_rows + progress.system_rows + progress.marks == 0 {
+        let has_failed =
+            |target: &TargetState| !matches!(target.condition, Condition::Starting | Condition::Up);
+        let is_empty = progress.gpu_rows + progress.system_rows + progress.marks == 0;
+        if is_empty && progress.targets.iter().all(has_failed) {
             self.unfinished.abandon()?;
             return Err(RecordError::Empty(progress.targets));
         }

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -312,8 +312,8 @@ fn nothing_to_record_and_nothing_to_overwrite_are_said() {
     assert_eq!(rows(second.data().unwrap()).len() as u64, second.gpu_rows);
 }
 
-/// A device that never answers.
-struct Mute(Arc<Identity>);
+/// A device that never answers, and tells when it is asked for the second time: by then the first reading has failed.
+struct Mute(Arc<Identity>, u32, SyncSender<()>);
 
 impl Probe for Mute {
     fn driver(&self) -> Driver {
@@ -325,6 +325,10 @@ impl Probe for Mute {
     }
 
     fn read(&mut self, _: Due, _: &mut Reading) -> Result<(), ProbeError> {
+        self.1 += 1;
+        if self.1 == 2 {
+            self.2.send(()).unwrap();
+        }
         Err(ProbeError::Failed("no answer".to_owned()))
     }
 }
@@ -333,8 +337,10 @@ impl Probe for Mute {
 fn a_recording_that_failed_before_its_first_row_does_not_stand_in_the_way() {
     let dir = tempfile::tempdir().unwrap();
     let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap();
-    let mute = Found { probes: vec![Box::new(Mute(Arc::new(identity)))], ..Found::default() };
+    let (ask, asked) = sync_channel(0);
+    let mute = Found { probes: vec![Box::new(Mute(Arc::new(identity), 0, ask))], ..Found::default() };
     let recorder = Recorder::start_with(mute, config(dir.path()), |_| {}).unwrap();
+    asked.recv_timeout(Duration::from_mins(1)).unwrap();
     let Err(RecordError::Empty(targets)) = recorder.stop() else { panic!("it has no row") };
     assert_eq!(targets.len(), 1);
 

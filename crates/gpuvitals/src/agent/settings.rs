@@ -4,16 +4,18 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
 use gpuvitals_queue::spool::LIMIT_MIN;
 use serde::Deserialize;
 
-use crate::config::{Override, overrides, word};
+use crate::config::{Override, Variable, overrides, word};
 use crate::failure::{Exit, Failure};
 use crate::quantity::{deserialize_bytes, deserialize_duration, deserialize_word};
 use crate::sampling::MachineFlags;
+use crate::telemetry::TelemetryFlags;
 
 /// Paths that cannot be that of the metrics, since something else is there.
 const OWN_PATHS: [&str; 3] = ["/", "/healthz", "/readyz"];
@@ -232,9 +234,9 @@ pub(crate) struct AgentFlags {
     /// Only serve who logs in with one of the user:password lines of this file
     #[arg(long, value_name = "FILE")]
     basic_auth_file: Option<PathBuf>,
-    /// End with code 69 where no GPU is found, instead of serving the host alone
-    #[arg(long)]
-    require_gpus: bool,
+    /// End with code 69 where no GPU is found, instead of serving the host alone [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    require_gpus: Option<bool>,
     /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT [default: none]
     #[arg(long, visible_alias = "queue", value_name = "URL")]
     mq_url: Option<String>,
@@ -244,12 +246,15 @@ pub(crate) struct AgentFlags {
     /// Directory for the rows that come while the queue is away [default: they are kept in memory]
     #[arg(long, value_name = "DIR")]
     spool_dir: Option<PathBuf>,
+    #[command(flatten)]
+    telemetry: TelemetryFlags,
 }
 
 impl AgentFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
         let mut set = self.machine.overrides();
+        set.extend(self.telemetry.overrides());
         set.extend(overrides([
             ("sampling.rate", &self.rate),
             ("sampling.system_rate", &self.system_rate),
@@ -281,15 +286,14 @@ const SHARED_VARIABLES: [(&str, &str); 4] = [
 ];
 
 /// The environment with the shared variables under our names; where both are set, ours holds. An empty one is not set.
-pub(crate) fn environment(
-    variables: impl Iterator<Item = (String, String)>,
-) -> impl Iterator<Item = (String, String)> {
-    let (mut shared, own): (Vec<_>, Vec<_>) =
-        variables.partition(|(name, _)| SHARED_VARIABLES.iter().any(|(shared, _)| shared == name));
-    shared.retain(|(_, value)| !value.is_empty());
-    for (name, _) in &mut shared {
-        if let Some((_, ours)) = SHARED_VARIABLES.iter().find(|(shared, _)| shared == name) {
-            (*ours).clone_into(name);
+pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
+    let ours =
+        |name: &str| SHARED_VARIABLES.iter().find(|(shared, _)| *shared == name).map(|(_, ours)| *ours);
+    let (mut shared, own): (Vec<_>, Vec<_>) = variables.partition(|it| ours(&it.name).is_some());
+    shared.retain(|it| !it.value.is_empty());
+    for variable in &mut shared {
+        if let Some(ours) = ours(&variable.name) {
+            ours.clone_into(&mut variable.name);
         }
     }
     shared.into_iter().chain(own)
@@ -303,7 +307,7 @@ mod tests {
     use crate::config::Layers;
 
     fn agent(variables: &[(&str, &str)], flags: Vec<Override>) -> Result<Agent, String> {
-        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
         let layers = Layers::load(None, environment(variables), flags);
         layers.and_then(|layers| layers.check()).map(|config| config.agent).map_err(|e| e.to_string())
     }
@@ -328,7 +332,7 @@ mod tests {
         let linked = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "tcp://10.0.0.1:80")];
         assert_eq!(agent(&linked, vec![]).unwrap().port, 2, "a service is called exporter");
         assert_eq!(agent(&linked[1..], vec![]).unwrap().port, 9400);
-        assert!(agent(&[("EXPORTER_PORT", "many")], vec![]).unwrap_err().contains("port"));
+        assert!(agent(&[("EXPORTER_PORT", "many")], vec![]).unwrap_err().contains("variable EXPORTER_PORT"));
     }
 
     #[test]

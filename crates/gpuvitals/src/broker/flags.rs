@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 use crate::config::{Durability, Override, WhenFull, overrides, word};
+use crate::telemetry::TelemetryFlags;
 
 /// `gpuvitals broker`
 #[derive(Debug, Args)]
@@ -26,8 +28,8 @@ pub(crate) struct BrokerFlags {
     /// Port of gRPC; 0 takes a free one [default: 9091]
     #[arg(long, value_name = "PORT")]
     grpc_port: Option<u16>,
-    /// Keep messages, groups and dead letters on disk, so that they outlive the process
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    /// Keep messages, groups and dead letters on disk, so that they outlive the process [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     persistence: Option<bool>,
     /// Where they are kept; naming a directory turns persistence on [default: /data/mq]
     #[arg(long, value_name = "DIR")]
@@ -65,13 +67,16 @@ pub(crate) struct BrokerFlags {
     /// Only serve who brings a token of this file; a line is TOKEN, or publish,subscribe,administer TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    telemetry: TelemetryFlags,
 }
 
 impl BrokerFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
         let persistence = self.persistence.or(self.persistence_path.is_some().then_some(true));
-        overrides([
+        let mut set = self.telemetry.overrides();
+        set.extend(overrides([
             ("broker.listen", &self.listen),
             ("broker.port", &self.port),
             ("broker.grpc_port", &self.grpc_port),
@@ -88,6 +93,7 @@ impl BrokerFlags {
             ("broker.tls_key", &self.tls_key),
             ("broker.tls_client_ca", &self.tls_client_ca),
             ("broker.token_file", &self.token_file),
-        ])
+        ]));
+        set
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use gpuvitals_queue::ConsumerOptions;
 use gpuvitals_queue::link::check_group;
 use gpuvitals_store::StoreConfig;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::config::{self, Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::quantity::deserialize_bytes;
+use crate::telemetry::TelemetryFlags;
 
 /// Section `collector`.
 #[derive(Debug, Clone, Deserialize)]
@@ -111,7 +113,7 @@ pub(crate) struct CollectFlags {
     max_entries: Option<usize>,
     /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
     /// either way [default: true]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     checkpoint: Option<bool>,
     /// Port of the collector's API (health, stats, metrics, rows); 0 takes a free one [default: 8080]
     #[arg(long, value_name = "PORT")]
@@ -128,6 +130,8 @@ pub(crate) struct CollectFlags {
     /// Collectors of one group share the rows, every group gets all of them [default: store]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    #[command(flatten)]
+    telemetry: TelemetryFlags,
 }
 
 impl CollectFlags {
@@ -135,7 +139,8 @@ impl CollectFlags {
     pub(crate) fn overrides(&self) -> Vec<Override> {
         // The queue of this machine, whatever the file says.
         let here = self.broker_port.map(|_| "inproc:");
-        overrides([
+        let mut set = self.telemetry.overrides();
+        set.extend(overrides([
             ("collector.worker_count", &self.workers),
             ("store.dir", &self.data_dir),
             ("collector.max_entries", &self.max_entries),
@@ -145,6 +150,7 @@ impl CollectFlags {
             ("broker.port", &self.broker_port),
             ("message_queue.topic", &self.topic),
             ("collector.group", &self.group),
-        ])
+        ]));
+        set
     }
 }

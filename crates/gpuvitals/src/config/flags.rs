@@ -59,10 +59,3 @@ impl Flag for Option<IpAddr> {
         self.map(|address| Value::from(address.to_string()))
     }
 }
-
-/// A switch can only be turned on.
-impl Flag for bool {
-    fn given(&self) -> Option<Value> {
-        self.then_some(Value::Bool(true))
-    }
-}

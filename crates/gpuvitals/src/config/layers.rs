@@ -14,11 +14,31 @@ const OWN_VARIABLES: [&str; 3] = ["GPUVITALS_CONFIG", "GPUVITALS_URL", "GPUVITAL
 /// A setting from the command line: path (`store.dir`) and value.
 pub(crate) type Override = (&'static str, Value);
 
+/// An environment variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// Its name, or ours of the same meaning.
+    pub name: String,
+    /// Its name in the environment.
+    pub given: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl From<(String, String)> for Variable {
+    fn from((name, value): (String, String)) -> Self {
+        Self { given: name.clone(), name, value }
+    }
+}
+
 /// Settings as a tree, still to be checked; `config show` prints it.
 pub(crate) struct Layers {
     tree: Value,
-    /// The tree without the flags.
-    beneath: Value,
+    /// The tree without environment and flags.
+    file: Value,
+    /// Settings from the environment: name of the variable, path and value of the setting.
+    variables: Vec<(String, String, Value)>,
+    flags: Vec<Override>,
     /// Environment variables with our prefix that name no key, with the nearest that does.
     pub strangers: Vec<(String, Option<String>)>,
     /// Environment variables of ours that Kubernetes has set, for a service that happens to have such a name.
@@ -32,7 +52,7 @@ impl Layers {
     /// When the file cannot be read, is no YAML, or has an unknown key.
     pub(crate) fn load(
         file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = Variable>,
         flags: Vec<Override>,
     ) -> Result<Self, Failure> {
         let mut tree = yaml(DEFAULTS, "the built-in defaults")?;
@@ -47,17 +67,16 @@ impl Layers {
             }
         }
         let paths = paths_of(&tree);
-        let (mut strangers, mut service_links) = (Vec::new(), Vec::new());
-        for (name, value) in environment.filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)) {
+        let (mut strangers, mut service_links, mut variables) = (Vec::new(), Vec::new(), Vec::new());
+        for Variable { name, given, value } in
+            environment.filter(|it| it.name.starts_with(ENVIRONMENT_PREFIX))
+        {
             if is_service_link(&name, &value) {
                 service_links.push(name);
                 continue;
             }
             match paths.iter().find(|path| variable_of(path) == name) {
-                Some(path) => {
-                    let value = typed(&value, get(&tree, path));
-                    set(&mut tree, path, value);
-                }
+                Some(path) => variables.push((given, path.clone(), typed(&value, get(&tree, path)))),
                 None if OWN_VARIABLES.contains(&name.as_str()) => {}
                 None => {
                     let nearest = nearest(&name, paths.iter().map(|path| variable_of(path)));
@@ -65,11 +84,22 @@ impl Layers {
                 }
             }
         }
-        let beneath = tree.clone();
-        for (path, value) in flags {
-            set(&mut tree, path, value);
+        let mut layers = Self { tree: Value::Null, file: tree, variables, flags, strangers, service_links };
+        layers.tree = layers.laid(None, &layers.flags);
+        Ok(layers)
+    }
+
+    /// The tree with the flags, and with all variables but one.
+    fn laid(&self, without: Option<usize>, flags: &[Override]) -> Value {
+        let mut tree = self.file.clone();
+        let variables = self.variables.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+        for (_, (_, path, value)) in variables {
+            set(&mut tree, path, value.clone());
         }
-        Ok(Self { tree, beneath, strangers, service_links })
+        for (path, value) in flags {
+            set(&mut tree, path, value.clone());
+        }
+        tree
     }
 
     /// The settings, checked.
@@ -78,8 +108,22 @@ impl Layers {
     /// When a value has the wrong type or cannot be: an error of usage where all is well without the flags.
     pub(crate) fn check(&self) -> Result<Config, Failure> {
         checked(&self.tree).map_err(|failure| {
-            let is_by_flags = checked(&self.beneath).is_ok();
-            if is_by_flags { failure.exiting(Exit::Usage) } else { failure }
+            if checked(&self.laid(None, &[])).is_ok() {
+                return failure.exiting(Exit::Usage);
+            }
+            // The variable at fault is the one without which all is well, or something else is wrong.
+            let words = failure.to_string();
+            let is_at_fault = |at: &usize| {
+                checked(&self.laid(Some(*at), &self.flags))
+                    .map_or_else(|other| other.to_string() != words, |_| true)
+            };
+            let at_fault = (0..self.variables.len()).find(is_at_fault).and_then(|at| self.variables.get(at));
+            match at_fault {
+                Some((name, ..)) => {
+                    Failure::new(Exit::Config, format!("{words} (environment variable {name})"))
+                }
+                None => failure,
+            }
         })
     }
 
@@ -96,12 +140,7 @@ impl Layers {
 
 fn checked(tree: &Value) -> Result<Config, Failure> {
     let config: Config = serde_path_to_error::deserialize(tree).map_err(|error| {
-        let path = error.path().to_string();
-        let place = match path.split_once('.') {
-            Some((section, key)) => format!("section {section}: {key}"),
-            None => format!("section {path}"),
-        };
-        Failure::new(Exit::Config, format!("configuration: {place}: {}", error.inner()))
+        Failure::new(Exit::Config, format!("configuration: {}: {}", error.path(), error.inner()))
     })?;
     config.consistent()?;
     Ok(config)
@@ -222,7 +261,7 @@ mod tests {
     fn load(text: &str, environment: &[(&str, &str)], flags: Vec<Override>) -> Result<Config, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
         Layers::load(Some(file.path()), environment, flags).and_then(|l| l.check()).map_err(|e| e.to_string())
     }
 
@@ -246,12 +285,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_names_its_section() {
+    fn a_wrong_value_names_its_setting() {
         let error = load("store:\n  flush_age: soon\n", &[], vec![]).unwrap_err();
-        assert!(error.contains("section store") && error.contains("soon"), "{error}");
+        assert!(error.contains("store.flush_age: ") && error.contains("soon"), "{error}");
         assert!(load("source:\n  speed: -1\n", &[], vec![]).unwrap_err().contains("source.speed"));
         assert!(load("api: 5\n", &[], vec![]).unwrap_err().contains("wrong shape"));
-        assert!(load("shutdown:\n  grace: later\n", &[], vec![]).unwrap_err().contains("section shutdown"));
+        assert!(load("shutdown:\n  grace: later\n", &[], vec![]).unwrap_err().contains("shutdown.grace: "));
         assert!(load("log:\n  level: nonsense=loud\n", &[], vec![]).unwrap_err().contains("log.level"));
         for zero in [
             "collector:\n  ack_timeout_seconds: 0\n",
@@ -316,7 +355,7 @@ mod tests {
         let address = |url: &str| load(&format!("message_queue:\n  address: {url}\n"), &[], vec![]);
         assert_eq!(address("nats://n").unwrap().message_queue.address.port, 4222);
         let error = address("http://user:secret@host").unwrap_err();
-        assert!(error.contains("section message_queue") && !error.contains("secret@"), "{error}");
+        assert!(error.contains("message_queue.address: ") && !error.contains("secret@"), "{error}");
         let half = load("message_queue:\n  client_cert: a.pem\n", &[], vec![]).unwrap_err();
         assert!(half.contains("belong together"), "{half}");
     }
@@ -358,7 +397,7 @@ mod tests {
     #[test]
     fn the_address_of_a_service_is_no_port_of_ours() {
         let (name, link) = ("GPUVITALS_AGENT_PORT".to_owned(), "tcp://10.0.0.1:9400".to_owned());
-        let layers = Layers::load(None, [(name.clone(), link)].into_iter(), vec![]).unwrap();
+        let layers = Layers::load(None, [(name.clone(), link).into()].into_iter(), vec![]).unwrap();
         assert_eq!(layers.check().unwrap().agent.port, 9400);
         assert_eq!((layers.service_links, layers.strangers), (vec![name], vec![]));
         assert!(load("", &[("GPUVITALS_AGENT_PORT", "tcp")], vec![]).unwrap_err().contains("port"));
@@ -366,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_stranger_in_the_environment_is_named() {
-        let environment = [("GPUVITALS_API_PROT".to_owned(), "1".to_owned())].into_iter();
+        let environment = [("GPUVITALS_API_PROT".to_owned(), "1".to_owned()).into()].into_iter();
         let layers = Layers::load(None, environment, vec![]).unwrap();
         let near = Some("GPUVITALS_API_PORT".to_owned());
         assert_eq!(layers.strangers, vec![("GPUVITALS_API_PROT".to_owned(), near)]);

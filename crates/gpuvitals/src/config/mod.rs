@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
 pub(crate) use flags::{overrides, word};
-pub(crate) use layers::{Layers, Override};
+pub(crate) use layers::{Layers, Override, Variable};
 pub(crate) use queue::{Broker, Durability, MessageQueue, WhenFull};
 
 use crate::failure::{Exit, Failure};
@@ -188,6 +188,11 @@ pub(crate) struct Shutdown {
     pub grace: Duration,
 }
 
+/// Whether a replay is to run faster or slower than it was recorded.
+pub(crate) fn is_other_speed(speed: f64) -> bool {
+    (speed - 1.0).abs() > f64::EPSILON
+}
+
 impl Config {
     /// How a role that has no queue of its own reaches one: without an address, that of this machine.
     pub(crate) fn queue_elsewhere(&self) -> MessageQueue {
@@ -211,6 +216,12 @@ impl Config {
             return refuse(
                 "source.rate is for recorded times; with times: now the speed is source.speed".to_owned(),
             );
+        }
+        if source.times == Times::Recorded && is_other_speed(source.speed) {
+            return refuse(format!(
+                "source.speed is {}, and it is for times: now (--times now); recorded times have source.rate",
+                source.speed
+            ));
         }
         if source.kind == SourceKind::Csv
             && source.looped

@@ -1,11 +1,13 @@
 //! Answers as aligned tables.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
-use gpuvitals_core::catalogue;
+use std::fmt::Write as _;
+
+use gpuvitals_core::{MetricId, catalogue};
 use serde_json::Value;
 
 use crate::cli::QueryWhat;
-use crate::table::{aligned, text};
+use crate::table::{aligned, counted, text};
 
 /// The answer as a table.
 pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
@@ -13,24 +15,27 @@ pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {
         QueryWhat::Gpus { .. } => gpus(answer),
         QueryWhat::Hosts => hosts(answer),
         QueryWhat::Gpu { .. } => gpu(answer),
-        QueryWhat::Range { .. } => range(answer),
+        QueryWhat::Range { group_by, limit, .. } => range(answer, group_by, *limit),
         QueryWhat::Health => health(answer),
     }
 }
 
 fn gpus(answer: &Value) -> String {
     let columns = ["utilization_pct", "power_w", "temperature_c", "memory_used_mb"];
-    let mut head = vec!["HOST".to_owned(), "GPU".to_owned(), "STATE".to_owned(), "MODEL".to_owned()];
+    let has_reason = list(answer, "gpus").any(|gpu| gpu["state_reason"].is_string());
+    let mut head = vec!["HOST".to_owned(), "GPU".to_owned(), "STATE".to_owned()];
     head.extend(columns.map(heading));
-    head.extend(["LAST SEEN".to_owned(), "ID".to_owned()]);
+    head.extend(has_reason.then(|| "REASON".to_owned()));
+    head.extend(["MODEL", "LAST SEEN", "ID"].map(str::to_owned));
     let mut rows = vec![head];
     for gpu in list(answer, "gpus") {
-        let mut row = vec![text(&gpu["hostname"]), text(&gpu["index"]), state(gpu), text(&gpu["model"])];
+        let mut row = vec![text(&gpu["hostname"]), text(&gpu["index"]), state(gpu)];
         row.extend(columns.map(|column| text(&gpu["metrics"][column])));
-        row.extend([text(&gpu["last_seen"]), text(&gpu["id"])]);
+        row.extend(has_reason.then(|| text(&gpu["state_reason"])));
+        row.extend([text(&gpu["model"]), text(&gpu["last_seen"]), text(&gpu["id"])]);
         rows.push(row);
     }
-    aligned(&rows) + &footer(answer, "GPUs")
+    aligned(&rows) + &footer(answer, "GPU")
 }
 
 fn state(gpu: &Value) -> String {
@@ -41,7 +46,7 @@ fn state(gpu: &Value) -> String {
 fn hosts(answer: &Value) -> String {
     let mut rows = vec![vec!["HOST".to_owned(), "GPUS".to_owned()]];
     rows.extend(list(answer, "hosts").map(|host| vec![text(&host["hostname"]), text(&host["gpu_count"])]));
-    aligned(&rows) + &footer(answer, "hosts")
+    aligned(&rows) + &footer(answer, "host")
 }
 
 fn gpu(answer: &Value) -> String {
@@ -53,33 +58,85 @@ fn gpu(answer: &Value) -> String {
     }
     rows.push(vec![String::new(); 4]);
     for (name, latest) in answer["latest"].as_object().into_iter().flatten() {
-        let unit = catalogue::by_column(name).map_or(String::new(), |id| id.metric().unit.to_string());
-        rows.push(vec![name.clone(), text(&latest["value"]), unit, text(&latest["timestamp"])]);
+        let metric = catalogue::by_column(name).map(MetricId::metric);
+        let names = metric
+            .zip(latest["value"].as_i64())
+            .map_or(String::new(), |(metric, bits)| metric.names_of(bits));
+        let value = if names.is_empty() { text(&latest["value"]) } else { names };
+        let unit = metric.map_or(String::new(), |metric| metric.unit.to_string());
+        rows.push(vec![name.clone(), value, unit, text(&latest["timestamp"])]);
     }
     aligned(&rows)
 }
 
-fn range(answer: &Value) -> String {
-    let series: Vec<&Value> = list(answer, "series").collect();
+/// A row for each group and step, with a column for each metric.
+fn range(answer: &Value, group_by: &str, limit: usize) -> String {
+    let (mut metrics, mut groups) = (Vec::new(), Vec::new());
+    for series in list(answer, "series") {
+        push_new(&mut metrics, &series["metric"]);
+        push_new(&mut groups, &series["group"]);
+    }
     let mut head = vec!["TIME".to_owned()];
-    head.extend(series.iter().map(|s| {
-        let group = ["gpu", "group"].iter().find_map(|key| s[*key].as_str()).unwrap_or_default();
-        format!("{} {group}", text(&s["metric"]))
+    head.extend(metrics.iter().filter_map(|metric| metric.as_str()).map(heading));
+    let of_group: &[&str] = match group_by {
+        "gpu" => &["hostname", "gpu"],
+        "all" => &[],
+        _ => &["group"],
+    };
+    head.extend(of_group.iter().map(|key| match *key {
+        "hostname" => "HOST".to_owned(),
+        "group" => group_by.to_uppercase(),
+        key => key.to_uppercase(),
     }));
     let mut rows = vec![head];
-    for (index, time) in list(answer, "times").enumerate() {
-        let ns = time.as_i64().unwrap_or(0).saturating_mul(1_000_000);
-        let values: Vec<&Value> = series.iter().map(|s| &s["values"][index]).collect();
-        if values.iter().any(|v| !v.is_null()) {
-            let mut row = vec![gpuvitals_core::time::format(ns)];
-            row.extend(values.into_iter().map(rounded));
-            rows.push(row);
+    for group in groups {
+        let all: Vec<&Value> = list(answer, "series").filter(|series| series["group"] == *group).collect();
+        let Some(first) = all.first() else { continue };
+        for (step, time) in list(answer, "times").enumerate() {
+            let of = |metric: &&Value| all.iter().find(|series| series["metric"] == **metric);
+            let values: Vec<_> = metrics
+                .iter()
+                .map(|metric| of(metric).map_or(&Value::Null, |it| &it["values"][step]))
+                .collect();
+            if values.iter().any(|value| !value.is_null()) {
+                let ns = time.as_i64().unwrap_or(0).saturating_mul(1_000_000);
+                let mut row = vec![gpuvitals_core::time::format(ns)];
+                row.extend(values.into_iter().map(rounded));
+                row.extend(of_group.iter().map(|key| text(&first[*key])));
+                rows.push(row);
+            }
         }
     }
-    if rows.len() == 1 {
+    let count = rows.len() - 1;
+    if count == 0 {
         return "no values in that range; --last and --end choose another\n".to_owned();
     }
-    aligned(&rows)
+    rows.truncate(limit + 1);
+    aligned(&rows) + &remarks(answer, count, limit)
+}
+
+/// Lines below a range: what is left out, and what its values are.
+fn remarks(answer: &Value, count: usize, limit: usize) -> String {
+    let mut lines = String::new();
+    if count > limit {
+        let _infallible = writeln!(
+            lines,
+            "… {limit} of {count} rows; --limit {count} shows all, a longer --step or --group-by node makes fewer"
+        );
+    }
+    if list(answer, "series").any(|series| series["simulated"] == true) {
+        lines.push_str("values of simulated GPUs are among them\n");
+    }
+    for reason in list(answer, "partial") {
+        let _infallible = writeln!(lines, "not whole: {}", text(reason));
+    }
+    lines
+}
+
+fn push_new<'a>(values: &mut Vec<&'a Value>, value: &'a Value) {
+    if !values.contains(&value) {
+        values.push(value);
+    }
 }
 
 fn health(answer: &Value) -> String {
@@ -112,9 +169,83 @@ fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
 
 fn footer(answer: &Value, what: &str) -> String {
     let more = if answer["pagination"]["has_next"] == true { ", more with --limit" } else { "" };
-    format!("{} {what}{more}\n", text(&answer["total"]))
+    format!("{}{more}\n", counted(answer["total"].as_u64().unwrap_or(0), what))
 }
 
 fn rounded(value: &Value) -> String {
     value.as_f64().map_or_else(|| text(value), |number| format!("{number:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fleet(gpus: usize) -> Value {
+        let series: Vec<Value> = (0..gpus)
+            .flat_map(|gpu| {
+                ["power_w", "utilization_pct"].map(|metric| {
+                    json!({
+                        "metric": metric, "group": format!("GPU-{gpu:02}"), "gpu": format!("GPU-{gpu:02}"),
+                        "hostname": "node-1", "values": [300.125, null, gpu],
+                    })
+                })
+            })
+            .collect();
+        json!({"times": [0, 60_000, 120_000], "step_ms": 60_000, "series": series})
+    }
+
+    #[test]
+    fn a_range_of_many_gpus_has_a_row_for_each_step_and_not_a_column_for_each_gpu() {
+        let table = range(&fleet(64), "gpu", 1_000);
+        assert_eq!(table.lines().count(), 1 + 64 * 2);
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let mut lines = table.lines();
+        let heads: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+        assert_eq!(heads, ["TIME", "POWER", "W", "UTILIZATION", "%", "HOST", "GPU"]);
+        let words: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+        assert_eq!(words, ["1970-01-01T00:00:00Z", "300.12", "300.12", "node-1", "GPU-00"]);
+        assert!(!table.contains("1970-01-01T00:01:00Z"), "a step without a value has no row");
+    }
+
+    #[test]
+    fn a_long_range_is_cut_and_says_how_to_see_all() {
+        let table = range(&fleet(64), "gpu", 10);
+        assert_eq!(table.lines().count(), 1 + 10 + 1);
+        assert!(table.contains("10 of 128 rows; --limit 128 shows all"), "{table}");
+    }
+
+    #[test]
+    fn gpus_are_counted_in_words_and_what_is_wrong_is_said() {
+        let gpu = |state: &str, reason: Value| json!({"hostname": "n", "index": 0, "state": state, "state_reason": reason, "metrics": {"power_w": 71.5}});
+        let list = |gpus: Vec<Value>| gpus_of(&gpus);
+        let one = list(vec![gpu("idle", Value::Null)]);
+        assert!(one.ends_with("\n1 GPU\n") && !one.contains("REASON"), "{one}");
+        let two = list(vec![gpu("idle", Value::Null), gpu("unhealthy", "XID 79".into())]);
+        assert!(two.ends_with("\n2 GPUs\n") && two.contains("REASON") && two.contains("XID 79"), "{two}");
+    }
+
+    fn gpus_of(list: &[Value]) -> String {
+        gpus(&json!({"gpus": list, "total": list.len()}))
+    }
+
+    #[test]
+    fn a_mask_of_bits_is_shown_by_the_names_of_its_bits() {
+        let latest = json!({"throttle_reasons": {"value": 36, "timestamp": "2026-01-01T00:00:00Z"}});
+        let table = gpu(&json!({"gpu": {}, "latest": latest}));
+        assert!(table.contains("software power cap, software thermal slowdown"), "{table}");
+    }
+
+    #[test]
+    fn lines_are_cut_to_the_terminal_with_a_hint() {
+        let table = range(&fleet(1), "gpu", 10);
+        let cut = crate::table::fitted(table.clone(), Some(30));
+        let (hint, lines) =
+            cut.lines().collect::<Vec<_>>().split_last().map(|(a, b)| (a.to_string(), b.to_vec())).unwrap();
+        assert!(lines.iter().all(|line| line.chars().count() <= 30), "{cut}");
+        assert!(hint.contains("--json"), "{cut}");
+        assert_eq!(crate::table::fitted(table.clone(), None), table);
+        assert_eq!(crate::table::fitted(table.clone(), Some(200)), table);
+    }
 }

@@ -1,6 +1,6 @@
 //! The line that tells how a recording goes.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use gpuvitals_sources::sampler::{Condition, WorkerStats};
 
 use super::report::{bytes, count};
 use super::tell;
+use crate::terminal;
 
 /// Looks (every half second) between two lines where no line can be redrawn.
 const LOOKS_PER_LINE: u32 = 10;
@@ -19,7 +20,6 @@ pub(super) struct Shown {
     form: Form,
     rate_hz: f64,
     looks: u32,
-    drawn: bool,
     told: bool,
 }
 
@@ -39,7 +39,7 @@ impl Shown {
             (false, true) => Form::InPlace,
             (false, false) => Form::Lines,
         };
-        Self { form, rate_hz, looks: 0, drawn: false, told: false }
+        Self { form, rate_hz, looks: 0, told: false }
     }
 
     /// Says what is recorded where.
@@ -63,20 +63,12 @@ impl Shown {
         // The first look comes before the first row.
         match self.form {
             Form::InPlace if self.looks > 1 => {
-                self.drawn = true;
-                let _unwritten = write!(io::stderr(), "\r\x1b[K{}", line(progress, self.rate_hz));
+                terminal::draw(&line(progress, self.rate_hz));
             }
             Form::Lines if self.looks > 1 && self.looks % LOOKS_PER_LINE == 1 => {
                 tell(&line(progress, self.rate_hz));
             }
             Form::Quiet | Form::InPlace | Form::Lines => {}
-        }
-    }
-
-    /// Leaves the last line behind.
-    pub(super) fn end(&self) {
-        if self.drawn {
-            let _unwritten = writeln!(io::stderr());
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What was sent so far, and the line that tells it.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::{Health, Histogram, Status};
 
-use crate::{clock, series};
+use crate::{clock, series, terminal};
 
 /// Between two looks.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -142,33 +142,24 @@ impl Progress {
 pub(super) struct Line {
     in_place: bool,
     looks: u32,
-    drawn: bool,
     before: (Duration, u64),
 }
 
 impl Line {
     /// For standard error as it is.
     pub(super) fn new() -> Self {
-        Self { in_place: stderr().is_terminal(), looks: 0, drawn: false, before: (Duration::ZERO, 0) }
+        Self { in_place: stderr().is_terminal(), looks: 0, before: (Duration::ZERO, 0) }
     }
 
     /// Tells it when it is time to; `elapsed` is since the start.
     pub(super) fn draw(&mut self, counts: Counts, elapsed: Duration) {
         self.looks += 1;
         if self.in_place {
-            self.drawn = true;
-            let _unwritten = write!(stderr(), "\r\x1b[K{}", text(counts, self.rate(counts, elapsed)));
+            terminal::draw(&text(counts, self.rate(counts, elapsed)));
         } else if self.looks.is_multiple_of(LOOKS_PER_LINE) {
             let rows_s = self.rate(counts, elapsed);
             let Counts { rows, frames, retries, bad, .. } = counts;
             tracing::info!(rows, rows_s, frames, retries, bad_rows = bad, "streaming");
-        }
-    }
-
-    /// Leaves the last line behind.
-    pub(super) fn end(&self) {
-        if self.drawn {
-            let _unwritten = writeln!(stderr());
         }
     }
 
@@ -205,7 +196,7 @@ mod tests {
         progress.left(7);
         let counts = progress.counts(3);
         assert_eq!(counts, Counts { rows: 150, frames: 2, bytes: 3_000, retries: 1, left: 7, bad: 3 });
-        let mut line = Line { in_place: true, looks: 0, drawn: false, before: (Duration::from_secs(1), 100) };
+        let mut line = Line { in_place: true, looks: 0, before: (Duration::from_secs(1), 100) };
         assert_eq!(
             text(counts, line.rate(counts, Duration::from_millis(1_500))),
             "150 rows, 100 rows/s, 2 frames, 1 retries, 3 bad rows"

@@ -30,6 +30,8 @@ pub(super) struct Terms {
     pub rate: Option<f64>,
     /// Rows that may come at once after a pause.
     pub burst: u32,
+    /// Time from the start at which the rate gives no more rows; none: never.
+    pub end: Option<Duration>,
     /// What to do where the queue denies access.
     pub way_in: Arc<str>,
     /// What they count.
@@ -47,6 +49,7 @@ impl Terms {
             format: config.stream.format,
             rate: config.stream.rate(),
             burst: config.stream.frame_rows(),
+            end: config.stream.end(),
             way_in: config.message_queue.way_in().into(),
             progress: Arc::default(),
             stop: stop.clone(),
@@ -69,7 +72,13 @@ pub(super) async fn publish(
     while let Some(batch) = next(&mut batches, &terms.stop).await {
         let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
         if let Some(bucket) = &mut bucket {
-            let wait = bucket.take(rows, began.elapsed());
+            let now = began.elapsed();
+            let wait = bucket.take(rows, now);
+            if terms.end.is_some_and(|end| now.saturating_add(wait) >= end) {
+                // The file still has these rows: nothing is lost.
+                terms.stop.cancelled().await;
+                return Ok(());
+            }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = terms.stop.cancelled() => {}

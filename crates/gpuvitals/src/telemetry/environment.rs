@@ -1,5 +1,7 @@
 //! OpenTelemetry's environment variables, under our names.
 
+use crate::config::Variable;
+
 /// Theirs and ours.
 const VARIABLES: [(&str, &str, Form); 12] = [
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "GPUVITALS_OTLP_ENDPOINT", Form::Same),
@@ -30,28 +32,27 @@ enum Form {
 }
 
 /// The environment with their variables under our names; where both are set, ours holds. An empty one is not set.
-pub(crate) fn environment(
-    variables: impl Iterator<Item = (String, String)>,
-) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
     let variables: Vec<_> = variables.collect();
     let value = |theirs: &str| {
-        let (_, value) = variables.iter().find(|(name, value)| name == theirs && !value.is_empty())?;
-        Some(value.clone())
+        let found = variables.iter().find(|it| it.name == theirs && !it.value.is_empty())?;
+        Some(found.value.clone())
     };
-    let translated: Vec<_> = VARIABLES
-        .iter()
-        .filter_map(|(theirs, ours, form)| Some(((*ours).to_owned(), form.ours(value(theirs)?)?)))
-        .collect();
+    let translated = VARIABLES.iter().filter_map(|(theirs, ours, form)| {
+        let (name, given) = ((*ours).to_owned(), (*theirs).to_owned());
+        Some(Variable { name, given, value: form.ours(value(theirs)?)? })
+    });
+    let translated: Vec<_> = translated.collect();
     translated.into_iter().chain(variables)
 }
 
 /// Names of theirs that are set and mean something to others, but nothing here.
-pub(crate) fn unread(variables: impl Iterator<Item = (String, String)>) -> impl Iterator<Item = String> {
+pub(crate) fn unread(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = String> {
     let is_unread = |name: &str| {
         ["OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_METRICS_"].iter().any(|of| name.starts_with(of))
             || name == "OTEL_EXPORTER_OTLP_COMPRESSION"
     };
-    variables.filter_map(move |(name, value)| {
+    variables.filter_map(move |Variable { name, value, .. }| {
         (is_unread(&name) && !["", "none"].contains(&value.trim())).then_some(name)
     })
 }
@@ -86,9 +87,9 @@ mod tests {
             ("OTEL_SERVICE_NAME", ""),
             ("PATH", "/bin"),
         ];
-        let owned = theirs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let owned = theirs.map(|(name, value)| (name.to_owned(), value.to_owned()).into());
         let ours: Vec<_> = environment(owned.into_iter()).collect();
-        let last = |name: &str| ours.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        let last = |name: &str| ours.iter().rev().find(|it| it.name == name).map(|it| it.value.as_str());
         assert_eq!(last("GPUVITALS_OTLP_ENDPOINT"), Some("http://b:4318"));
         assert_eq!(last("GPUVITALS_OTLP_INTERVAL"), Some("1500ms"));
         assert_eq!(last("GPUVITALS_OTLP_TIMEOUT"), Some("2s"));
@@ -101,18 +102,17 @@ mod tests {
     #[test]
     fn a_signal_that_is_to_go_another_way_does_not_go_this_way() {
         for exporter in ["none", "prometheus", "console,zipkin"] {
-            let theirs = [("OTEL_METRICS_EXPORTER".to_owned(), exporter.to_owned())];
+            let theirs = [("OTEL_METRICS_EXPORTER".to_owned(), exporter.to_owned()).into()];
             let ours: Vec<_> = environment(theirs.into_iter()).collect();
-            assert_eq!(ours[0], ("GPUVITALS_OTLP_METRICS".to_owned(), "false".to_owned()), "{exporter}");
+            assert_eq!((&*ours[0].name, &*ours[0].value), ("GPUVITALS_OTLP_METRICS", "false"), "{exporter}");
         }
     }
 
     #[test]
     fn the_switch_for_all_takes_the_endpoint_away() {
         let theirs = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318"), ("OTEL_SDK_DISABLED", "TRUE")];
-        let owned = theirs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let last =
-            environment(owned.into_iter()).filter(|(name, _)| name == "GPUVITALS_OTLP_ENDPOINT").last();
-        assert_eq!(last, Some(("GPUVITALS_OTLP_ENDPOINT".to_owned(), String::new())));
+        let owned = theirs.map(|(name, value)| (name.to_owned(), value.to_owned()).into());
+        let last = environment(owned.into_iter()).filter(|it| it.name == "GPUVITALS_OTLP_ENDPOINT").last();
+        assert_eq!(last.unwrap().value, "");
     }
 }

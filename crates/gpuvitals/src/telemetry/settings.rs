@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use opentelemetry_sdk::trace::Sampler;
 use serde::Deserialize;
 use ureq::http::Uri;
 
 use super::resource;
+use crate::config::{Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::quantity::deserialize_duration;
 
@@ -41,6 +43,21 @@ pub(crate) struct Otlp {
     pub service_name: String,
     /// Other attributes of the resource, `key=value,key=value`.
     pub resource_attributes: String,
+}
+
+/// The flag over it, of every service.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TelemetryFlags {
+    /// Send traces and metrics there, by OTLP: http://HOST:4318 [default: nowhere]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
+}
+
+impl TelemetryFlags {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        overrides([("otlp.endpoint", &self.otlp_endpoint)])
+    }
 }
 
 /// How the receiver is spoken to.

@@ -162,8 +162,11 @@ impl Model {
         }
     }
 
-    /// Takes the states of the devices; one that never gave a row is in the list as well.
+    /// Takes the states of the devices: the list holds exactly these. A device that never gave a row is among them; a tool
+    /// that stood in for its GPUs until it had run is not any more.
     pub(super) fn states(&mut self, states: Vec<TargetState>) {
+        let is_there = |gpu: &Device| states.iter().any(|state| state.identity.key() == gpu.identity.key());
+        self.gpus.retain(is_there);
         for state in states {
             let known = match state.table {
                 Table::SystemEvents => self.host.as_mut(),

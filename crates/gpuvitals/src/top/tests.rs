@@ -78,6 +78,7 @@ fn model(ascii: bool) -> Model {
     let detail = "gone: GPU is lost".to_owned();
     model.states(vec![
         state(gpu(0, "NVIDIA H100 80GB HBM3"), Condition::Up),
+        state(gpu(1, "NVIDIA H100 80GB HBM3"), Condition::Up),
         state(gpu(2, "NVIDIA H100 80GB HBM3"), Condition::Down { reason: AbsenceReason::Gone, detail }),
         state(gpu(3, "AMD Instinct MI300X OAM"), Condition::Stuck { for_ns: 12_000_000_000 }),
     ]);
@@ -125,6 +126,20 @@ fn ascii_draws_without_blocks() {
     let drawn = text(&model(true), 80, 24);
     assert!(drawn.contains("..."));
     assert!(!drawn.contains(['█', '━', '─']), "{drawn}");
+}
+
+#[test]
+fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
+    let mut model = Model::new("node-a".to_owned(), Duration::from_secs(1), false);
+    let tool = Identity::default().with(IdentityColumn::Uuid, "nvidia-smi").unwrap();
+    model.states(vec![state(tool, Condition::Starting)]);
+    assert!(text(&model, 80, 24).contains("1 GPU "), "it is waited for");
+    model.observe(&row(Table::GpuEvents, &gpu(0, "NVIDIA H200"), NOON_NS, &[("power_w", 77.0)]));
+    model.states(vec![state(gpu(0, "NVIDIA H200"), Condition::Up)]);
+    let drawn = text(&model, 80, 24);
+    assert!(drawn.contains("1 GPU ") && !drawn.contains("nvidia-smi"), "{drawn}");
+    let visible = model.visible();
+    assert_eq!(visible.get(model.selected(&visible)).unwrap().identity.index, Some(0));
 }
 
 #[test]

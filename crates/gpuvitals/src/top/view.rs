@@ -13,6 +13,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Row, Table};
 
 use super::keys::KEYS;
 use super::model::{Device, Model, metric};
+use crate::table::counted;
 
 /// Rows of the selected GPU's histories with their title.
 const HISTORY_ROWS: u16 = 6;
@@ -69,7 +70,12 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     });
     let left = Line::from(vec![
         Span::styled("gpuvitals top", Style::new().add_modifier(Modifier::BOLD)),
-        Span::raw(format!("  {}  {} GPUs  every {:?}", model.node, model.count(), model.interval)),
+        Span::raw(format!(
+            "  {}  {}  every {:?}",
+            model.node,
+            counted(model.count() as u64, "GPU"),
+            model.interval
+        )),
     ]);
     frame.render_widget(Paragraph::new(vec![left, Line::from(host)]), area);
     let state = if model.is_paused() { "paused" } else { "" };

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpuvitals_core::{Batch, Table, causes};
@@ -204,14 +205,15 @@ impl Opened {
                 Kind::Csv(csv) => pipe::run(*csv, &mut sink, &progress, &runtime, &stop, &give_up),
                 Kind::Simulated(sim) => pipe::run(*sim, &mut sink, &progress, &runtime, &stop, &give_up),
             };
-            let described = progress.to_json();
+            let (rows, bad_rows) =
+                (progress.rows_published.load(Ordering::Relaxed), progress.number("rows_skipped"));
             tell.send_replace(Some(match end {
                 End::Finished => {
-                    tracing::info!(progress = %described, "the source has handed over everything");
+                    tracing::info!(rows, bad_rows, "the source has handed over everything");
                     Ok(())
                 }
                 End::Stopped => {
-                    tracing::info!(progress = %described, "the source was stopped");
+                    tracing::info!(rows, bad_rows, "the source was stopped");
                     Ok(())
                 }
                 End::Failed(reason) => Err(reason),

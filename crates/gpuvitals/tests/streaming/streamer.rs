@@ -71,12 +71,17 @@ fn it_ends_after_its_time_and_keeps_its_rate() {
     let (file, _) = recording(folder.path(), 50);
     let port = free_port();
     let broker = broker(&port);
-    let streamer = stream(&file, &port, &["--rate", "5", "--workers", "2", "--duration", "2s"]);
+    // In the long run, the defaults: 40 rows of 4 workers.
+    let long = ["--rate", "1", "--workers", "4", "--duration", "10s"];
+    let short = ["--rate", "5", "--workers", "2", "--duration", "2s"];
+    let (terms, most) =
+        if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { (long, 40) } else { (short, 20) };
+    let streamer = stream(&file, &port, &terms);
     let (code, said) = streamer.ended();
     assert_eq!(code, Some(0), "{said}");
-    // A row at once, five a second, and at the end what was read ahead.
+    // A pause of a busy machine is not made up for, so there may be fewer.
     let rows = published(&port);
-    assert!((8..=2 * (1 + 10 + 3)).contains(&rows), "{rows} rows of 2 workers in 2 s at 5 rows a second");
+    assert!((most * 3 / 4..=most).contains(&rows), "{rows} rows with {terms:?}");
     drop(broker);
 }
 

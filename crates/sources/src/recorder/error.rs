@@ -16,7 +16,7 @@ pub enum RecordError {
     /// No device was found; what was looked at says why.
     #[error("there is nothing to record on this machine: no GPU was found, and no host")]
     Nothing(Vec<Finding>),
-    /// It ended without a single row or mark; how its devices were says why. Nothing of it is left.
+    /// Every device failed before its first row; their states say why. Nothing of the recording is left.
     #[error("nothing was recorded")]
     Empty(Vec<TargetState>),
     /// There is a recording already.

@@ -47,7 +47,7 @@ export function HealthStrip() {
   const updated = health.dataUpdatedAt;
   return (
     <section aria-label="Health" className="flex w-full min-w-0 items-center gap-x-3 py-1.5 text-xs md:ml-auto md:w-auto md:flex-1" data-last-update={updated}>
-      <ul className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 gap-y-0.5 md:justify-end">
+      <ul className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 gap-y-0.5 md:justify-end lg:flex-nowrap">
         {parts.map((each) => (
           <Part key={each.name} part={each} now={now} />
         ))}
@@ -65,7 +65,7 @@ function Part({ part, now }: { readonly part: PartHealth; readonly now: number }
   const whole = `${part.name}: ${part.status}${since}${part.reason === "" ? "" : `, ${part.reason}`}`;
   const well = part.status === "healthy";
   return (
-    <li className="flex min-w-0 items-center gap-1" title={whole} data-status={part.status}>
+    <li className={`flex items-center gap-1 ${well ? "shrink-0" : "min-w-0"}`} title={whole} data-status={part.status}>
       <look.icon size={13} className={`shrink-0 ${look.colour}`} aria-hidden />
       <span className={well ? "text-muted" : "font-medium"}>{part.name}</span>
       {well ? (
