@@ -150,7 +150,7 @@ fn top_prints_a_frame_where_there_is_no_terminal() {
     let output = on("rx7900xtx", &["top", "--once"]);
     assert!(output.status.success(), "{output:?}");
     let frame = stdout(&output);
-    assert!(frame.starts_with("gpuvitals top  node-a  1 GPUs"), "{frame}");
+    assert!(frame.starts_with("gpuvitals top  node-a  1 GPU "), "{frame}");
     assert_eq!(on("rx7900xtx", &["top"]).status.code(), Some(64), "without a terminal and --once");
 }
 
