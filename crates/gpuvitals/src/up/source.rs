@@ -23,6 +23,7 @@ use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
 use crate::pipe::{self, Described, End, Outlet, Progress, Publisher};
 use crate::sampling;
+use crate::table::counted;
 
 /// How long workers may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -129,7 +130,8 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
     let sampler = Sampler::start(found.probes, config.sampling.sampler(), Arc::clone(ownership.owners()))
         .map_err(sampling::refused)?;
     let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
-    let text = format!("sampling {} GPUs by {}", sampler.states().len(), names.join(" and "));
+    let gpus = counted(sampler.states().len() as u64, "GPU");
+    let text = format!("sampling {gpus} by {}", names.join(" and "));
     let hardware = Hardware {
         sampler,
         machine: config.sampling.machine()?,

@@ -15,7 +15,7 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let data = dir.path().join("data");
     let sysfs = fixture("vega56");
     let server = Server::start(&data, &["--sysfs", &sysfs, "--node", "node-a"]);
-    assert!(server.first_line.contains("sampling 1 GPUs by amd-sysfs"), "{}", server.first_line);
+    assert!(server.first_line.contains("sampling 1 GPU by amd-sysfs"), "{}", server.first_line);
     let gpus = server.until("/api/v1/gpus", "a row", |answer| answer["total"] == 1);
     let gpu = &gpus["gpus"][0];
     assert_eq!(gpu["vendor"], "amd");
