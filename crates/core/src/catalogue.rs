@@ -277,7 +277,8 @@ pub struct Metric {
     pub labels: &'static [(&'static str, &'static str)],
     /// Prometheus value = column value × factor.
     pub factor: f64,
-    /// Names in DCGM's dialects; the first of a dialect is the one to publish, the others are understood as well.
+    /// Names in DCGM's dialects; the first of a dialect is the one to publish, the others are understood as well. A name
+    /// of two rows is understood as the first row's.
     pub dcgm: &'static [DcgmName],
     /// OpenTelemetry name (`hw.gpu.utilization`), empty where the conventions have none.
     pub otel: &'static str,

@@ -140,6 +140,7 @@ fn add(
                 builder.absent(row, id, reason);
                 cell.refusal(name).map_or(Ok(()), Err)
             }
+            Cell::Nested => cell.refusal(name).map_or(Ok(()), Err),
         };
         if let Err(error) = outcome {
             invalid.push((index, error));
@@ -155,6 +156,8 @@ enum Cell<'a> {
     Absent(MetricId, AbsenceReason),
     Number(f64),
     Text(&'a str),
+    /// An object or array under a name that nobody knows: no table has a column for it.
+    Nested,
 }
 
 impl Cell<'_> {
@@ -166,11 +169,11 @@ impl Cell<'_> {
             }
             Self::Number(number) => number.is_finite(),
             Self::Text(_) => true,
-            Self::Absent(..) => false,
+            Self::Absent(..) | Self::Nested => false,
         }
     }
 
-    /// What is wrong with a metric's value that is none.
+    /// What is wrong with a value that is none.
     fn refusal(&self, name: &str) -> Option<ValueError> {
         match *self {
             Self::Metric(id, value) => {
@@ -184,6 +187,7 @@ impl Cell<'_> {
             Self::Absent(_, AbsenceReason::Invalid) => {
                 Some(ValueError::NotNumber { column: name.to_owned() })
             }
+            Self::Nested => Some(ValueError::Nested { column: name.to_owned() }),
             _ => None,
         }
     }
@@ -207,6 +211,7 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
         Meaning::Unknown => match text {
             Some(text) if absence(text).is_some() => None,
             Some(text) => Some(text.parse::<f64>().map_or(Cell::Text(text), Cell::Number)),
+            None if value.is_object() || value.is_array() => Some(Cell::Nested),
             None => number_of(value).map(|number| Cell::Number(number.as_f64())),
         },
         _ => None,

@@ -127,6 +127,12 @@ fn a_message_names_one_gpu_and_has_values() {
     check(r#"{"gpu": 1, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 2147483632}"#, None);
     assert_eq!(parse(r#"{"gpu": 1, "power_w": "hot", "temperature": 40}"#).invalid.len(), 1);
     assert_eq!(parse(r#"{"gpu": 1, "power_w": "[N/A]", "temperature": 40}"#).invalid.len(), 0);
+    // What has no column is named, whatever it holds.
+    for nested in ["{\"b\": 1}", "[1, 2]", "{}", "[]"] {
+        let parsed = parse(&format!(r#"{{"gpu": 1, "a": {nested}, "power_w": 1}}"#));
+        let words: Vec<String> = parsed.invalid.iter().map(|(_, error)| error.to_string()).collect();
+        assert_eq!(words, ["a is neither a number nor a text"], "{nested}");
+    }
     let many = format!("[{}0]", "0,".repeat(70_000));
     let refused = message::parse(many.as_bytes(), Origin::default(), 1);
     assert!(matches!(refused, Err(message::MessageError::TooMany(70_001))));

@@ -37,6 +37,10 @@ const SM_CLOCK: MetricId = MetricId::of("sm_clock_mhz");
 /// What clocks the compute units of a part without streaming multiprocessors.
 const GRAPHICS_CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
+const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
+/// DCGM's field 155 is the driver's own power call: a mean of a second on the parts that have one, else the instant.
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const POWER: MetricId = MetricId::of("power_w");
 
 /// The families of the dialects asked for, in the catalogue's order.
 pub(crate) fn families(compat: Compat, set: Series) -> Vec<FamilyPlan> {
@@ -74,7 +78,9 @@ fn family(id: MetricId, metric: &Metric, name: &DcgmName, labels: LabelSet) -> F
     let scale = Scale::of(name.factor);
     let reading = match id {
         SM_CLOCK => Reading::Latest(id, Some(GRAPHICS_CLOCK), scale),
+        POWER_AVERAGE => Reading::Latest(id, Some(POWER), scale),
         MEMORY_FREE => Reading::MemoryFree(scale),
+        MEMORY_USED_SHARE => Reading::MemoryUsedShare(scale),
         _ => Reading::Latest(id, None, scale),
     };
     let counter = metric.instrument == Instrument::Counter;

@@ -44,6 +44,8 @@ pub(crate) enum Reading {
     Cores(Scale),
     /// Free memory, which not every driver says.
     MemoryFree(Scale),
+    /// Share of the memory that is in use, in % of what is not reserved, as DCGM has it.
+    MemoryUsedShare(Scale),
     Window(usize, Stat, Scale, ColumnType),
     WindowEnd,
     Total(Total),
@@ -83,6 +85,9 @@ impl Reading {
             _ if !status.up => None,
             Self::Latest(metric, other, scale) => latest(&gpu.values, metric, other, scale, now_ns),
             Self::MemoryFree(scale) => memory_free(&gpu.values, now_ns).map(|free| scale.apply(free)),
+            Self::MemoryUsedShare(scale) => {
+                memory_used_share(&gpu.values, now_ns).map(|share| scale.apply(share))
+            }
             Self::Window(channel, stat, scale, column_type) => {
                 window_end(gpu, window_ns, now_ns)?;
                 Some(stat.number(&gpu.windows.summary(channel)?, scale, column_type))
@@ -114,6 +119,22 @@ fn latest(
 
 fn memory_free(values: &Values, now_ns: i64) -> Option<Value> {
     const FREE: MetricId = MetricId::of("memory_free_mb");
+    let free = values.fresh(FREE, now_ns).or_else(|| {
+        let (used, usable) = memory(values, now_ns)?;
+        Some(Value::Int(usable - used))
+    });
+    free.filter(|free| matches!(free, Value::Int(mib) if *mib >= 0))
+}
+
+fn memory_used_share(values: &Values, now_ns: i64) -> Option<Value> {
+    const SHARE: MetricId = MetricId::of("memory_used_pct");
+    let Some((used, usable)) = memory(values, now_ns) else { return values.fresh(SHARE, now_ns) };
+    #[expect(clippy::cast_precision_loss, reason = "MiB of one part")]
+    (usable > 0).then(|| Value::Float(100.0 * used as f64 / usable as f64))
+}
+
+/// Memory in use, and what is not reserved of the whole, MiB.
+fn memory(values: &Values, now_ns: i64) -> Option<(i64, i64)> {
     const TOTAL: MetricId = MetricId::of("memory_total_mb");
     const USED: MetricId = MetricId::of("memory_used_mb");
     const RESERVED: MetricId = MetricId::of("memory_reserved_mb");
@@ -121,11 +142,7 @@ fn memory_free(values: &Values, now_ns: i64) -> Option<Value> {
         Some(Value::Int(mib)) => Some(mib),
         _ => None,
     };
-    let free = fresh(FREE).or_else(|| {
-        let free = fresh(TOTAL)? - fresh(USED)? - fresh(RESERVED).unwrap_or(0);
-        (free >= 0).then_some(free)
-    })?;
-    Some(Value::Int(free))
+    Some((fresh(USED)?, fresh(TOTAL)? - fresh(RESERVED).unwrap_or(0)))
 }
 
 fn window_end(gpu: &Gpu, window_ns: i64, now_ns: i64) -> Option<i64> {

@@ -87,6 +87,12 @@ pub enum ValueError {
         /// Column.
         column: String,
     },
+    /// An object or array where a number or text should be.
+    #[error("{column} is neither a number nor a text")]
+    Nested {
+        /// Column.
+        column: String,
+    },
     /// A text longer than [`TEXT_LEN_MAX`].
     #[error("{column:?} is a text of {len} bytes, more than {TEXT_LEN_MAX}")]
     TextTooLong {

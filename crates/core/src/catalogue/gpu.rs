@@ -107,12 +107,13 @@ const RECORDED: &[Metric] = &[
     )
     .fast()
     .basic()
+    // In a capture of DCGM field 155 is the only power as a rule. It is published as `power_average_w`.
     .dcgm(&[
-        old("DCGM_FI_DEV_POWER_USAGE", 1.0),
         old("DCGM_FI_DEV_POWER_USAGE_INSTANT", 1.0),
+        old("DCGM_FI_DEV_POWER_USAGE", 1.0),
         old("dcgm_power_usage", 1.0),
-        new("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
         new("DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", 1.0),
+        new("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
     ])
     .otel("hw.power")
     .aliases(&[

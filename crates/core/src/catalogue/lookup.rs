@@ -25,14 +25,14 @@ static ALIASES: LazyLock<Index<MetricId>> = LazyLock::new(|| {
 });
 
 static DCGM: LazyLock<Index<(MetricId, f64)>> = LazyLock::new(|| {
-    all()
-        .flat_map(|(id, metric)| {
-            metric
-                .dcgm
-                .iter()
-                .map(move |name| (Cow::Owned(name.name.to_ascii_uppercase()), (id, 1.0 / name.factor)))
-        })
-        .collect()
+    let mut names = Index::default();
+    for (id, metric) in all() {
+        for name in metric.dcgm {
+            let upper = Cow::Owned(name.name.to_ascii_uppercase());
+            names.entry(upper).or_insert((id, 1.0 / name.factor));
+        }
+    }
+    names
 });
 
 fn all() -> impl Iterator<Item = (MetricId, &'static Metric)> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::catalogue::{Series, by_dcgm};
+use gpuvitals_core::catalogue::{Metric, Series, gpu_metrics};
 use gpuvitals_exposition::{Compat, Format};
 
 use crate::fleet::{NOON, batch, everything, exposition, identity, nvidia, text, up};
@@ -66,13 +66,72 @@ fn every_value_is_the_columns_in_the_units_of_its_name() {
     let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&nvidia())], &[]);
     let mut checked = 0;
     for sample in read(Format::Prometheus, text.as_bytes()) {
-        let Some((id, back)) = by_dcgm(&sample.name) else { continue };
+        let published = |metric: &Metric, modern: bool| {
+            let first = metric.dcgm.iter().find(|name| name.modern == modern);
+            first.filter(|name| name.name == sample.name).copied()
+        };
+        let found = gpu_metrics().find_map(|(id, metric)| {
+            Some((id, published(metric, false).or_else(|| published(metric, true))?))
+        });
+        let Some((id, name)) = found.filter(|(id, _)| id.metric().column != "memory_used_pct") else {
+            continue;
+        };
         let column = everything.metric(id).unwrap().value(0).unwrap().as_f64();
-        let found = sample.value * back;
+        let found = sample.value / name.factor;
         assert!((found - column).abs() <= column.abs() * 1e-6, "{}: {found}, not {column}", sample.name);
         checked += 1;
     }
     assert!(checked > 130, "{checked}");
+}
+
+#[test]
+fn power_and_used_memory_are_what_dcgm_means_by_them() {
+    // Columns, then the value under each name of DCGM's: field 155 is the driver's power call (a mean of a second
+    // where the part has one), 157 the instant, and 254 is used / (total - reserved).
+    type Table = &'static [(&'static [(&'static str, f64)], &'static [(&'static str, Option<f64>)])];
+    let table: Table = &[
+        (
+            &[("power_w", 212.5), ("power_average_w", 187.25)],
+            &[
+                ("DCGM_FI_DEV_POWER_USAGE", Some(187.25)),
+                ("DCGM_FI_DEV_BOARD_POWER_WATTS", Some(187.25)),
+                ("DCGM_FI_DEV_POWER_USAGE_INSTANT", Some(212.5)),
+                ("DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", Some(212.5)),
+            ],
+        ),
+        (
+            &[("power_w", 212.5)],
+            &[("DCGM_FI_DEV_POWER_USAGE", Some(212.5)), ("DCGM_FI_DEV_BOARD_POWER_WATTS", Some(212.5))],
+        ),
+        (
+            &[
+                ("memory_used_mb", 5_000.0),
+                ("memory_total_mb", 11_000.0),
+                ("memory_reserved_mb", 1_000.0),
+                ("memory_used_pct", 45.45),
+            ],
+            &[("DCGM_FI_DEV_FB_USED_PERCENT", Some(0.5)), ("DCGM_FI_DEV_FB_USED_RATIO", Some(0.5))],
+        ),
+        (
+            &[("memory_used_mb", 5_000.0), ("memory_total_mb", 10_000.0)],
+            &[("DCGM_FI_DEV_FB_USED_PERCENT", Some(0.5))],
+        ),
+        (&[("memory_used_pct", 25.0)], &[("DCGM_FI_DEV_FB_USED_PERCENT", Some(0.25))]),
+        (
+            &[("memory_used_mb", 5.0), ("memory_total_mb", 10.0), ("memory_reserved_mb", 10.0)],
+            &[("DCGM_FI_DEV_FB_USED_PERCENT", None), ("DCGM_FI_DEV_FB_FREE", None)],
+        ),
+    ];
+    for (columns, names) in table {
+        let mut exposition = exposition(Series::Standard, Compat::Both);
+        exposition.observe(&batch(&nvidia(), &[(NOON, columns)]));
+        let text = text(&mut exposition, Format::Prometheus, NOON, &[up(&nvidia())], &[]);
+        let samples = read(Format::Prometheus, text.as_bytes());
+        for (name, wanted) in *names {
+            let found = samples.iter().find(|sample| sample.name == *name).map(|sample| sample.value);
+            assert_eq!(found, *wanted, "{name} of {columns:?}");
+        }
+    }
 }
 
 #[test]
