@@ -1,5 +1,6 @@
-//! What batches say when looked at together: windows, integrals, summaries. Pure: time comes with the rows.
+//! What batches say when looked at together: windows, integrals, summaries, conditions. Pure: time comes with the rows.
 
+pub mod condition;
 pub mod energy;
 pub mod integral;
 pub mod sketch;

@@ -1,0 +1,197 @@
+//! What is wrong with a GPU, as its latest values show it: one table. The API's states are made from it; alerts and findings
+//! are to be made from it too.
+
+use gpuvitals_core::MetricId;
+use gpuvitals_core::batch::Value;
+
+/// How urgent a condition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The GPU works; a reset, better cooling or a look at it is due.
+    Warning,
+    /// The GPU failed, or its results may be wrong.
+    Critical,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Condition {
+    /// Name for programs; stays as it is.
+    pub id: &'static str,
+    /// Columns it is judged by. It does not hold while one of them has no value.
+    pub metrics: &'static [MetricId],
+    /// How urgent it is.
+    pub severity: Severity,
+    holds: fn(&[Value]) -> bool,
+    sentence: fn(&[Value]) -> String,
+}
+
+/// A condition that holds, with the values that show it.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// The condition.
+    pub condition: &'static Condition,
+    values: [Value; METRICS_MAX],
+}
+
+/// Most columns that one condition is judged by.
+const METRICS_MAX: usize = 2;
+/// XIDs that applications cause: the GPU is well. The list of NVIDIA's Kubernetes device plugin.
+const XID_OF_APPLICATIONS: [i64; 6] = [13, 31, 43, 45, 68, 109];
+/// Bits of `throttle_reasons`: slowed down because of heat by the hardware, and by the driver.
+const HARDWARE_THERMAL: i64 = 0x40;
+const SOFTWARE_THERMAL: i64 = 0x20;
+/// Degrees left to the slowdown limit from which on they are too few: sensors and limits are whole degrees, and work
+/// that changes moves the temperature by more within a second.
+const MARGIN_C: f64 = 3.0;
+
+/// Every condition, the worst first.
+pub const CONDITIONS: &[Condition] = &[
+    critical("xid", &[MetricId::of("xid_last")], is_fatal_xid, |values| format!("XID {}", whole(values))),
+    critical("ecc_uncorrected", &[MetricId::of("ecc_uncorrected_volatile")], is_some, |values| {
+        counted(values, "uncorrectable memory error", "since the driver was loaded")
+    }),
+    critical("ras_uncorrected", &[MetricId::of("ras_uncorrected")], is_some, |values| {
+        counted(values, "uncorrectable RAS error", "since the driver was loaded")
+    }),
+    critical("row_remap_failed", &[MetricId::of("remapped_rows_failed")], is_some, |_| {
+        "a memory row could not be replaced: the board is due for exchange".to_owned()
+    }),
+    critical("bad_pages_in_use", &[MetricId::of("bad_pages_unreservable")], is_some, |values| {
+        counted(values, "bad memory page", "still in use")
+    }),
+    critical("sram_errors", &[MetricId::of("sram_threshold_exceeded")], is_some, |_| {
+        "SRAM errors passed their threshold".to_owned()
+    }),
+    critical("recovery_action", &[MetricId::of("recovery_action")], is_some, |values| match whole(values) {
+        1 => "the driver asks for a reset of the GPU".to_owned(),
+        2 => "the driver asks for a reboot of the node".to_owned(),
+        3 => "the driver asks to drain the GPU's peer traffic".to_owned(),
+        4 => "the driver asks to drain and reset the GPU".to_owned(),
+        other => format!("the driver asks for recovery action {other}"),
+    }),
+    critical(
+        "hardware_thermal_slowdown",
+        &[MetricId::of("throttle_reasons")],
+        |values| has(values, HARDWARE_THERMAL),
+        |_| "the hardware slows the GPU down because of heat".to_owned(),
+    ),
+    warning("row_remap_pending", &[MetricId::of("remapped_rows_pending")], is_some, |_| {
+        "a memory row waits for a reset of the GPU to be replaced".to_owned()
+    }),
+    warning("page_retirement_pending", &[MetricId::of("retired_pages_pending")], is_some, |_| {
+        "memory pages wait for a reset of the GPU to be taken out of use".to_owned()
+    }),
+    warning(
+        "software_thermal_slowdown",
+        &[MetricId::of("throttle_reasons")],
+        |values| has(values, SOFTWARE_THERMAL),
+        |_| "the driver slows the GPU down because of heat".to_owned(),
+    ),
+    warning(
+        "thermal_margin",
+        &[MetricId::of("temperature_margin_c")],
+        |values| matches!(values, [left] if left.as_f64() <= MARGIN_C),
+        |values| match values {
+            [left, ..] => format!("{} °C left to the slowdown limit", left.as_f64()),
+            [] => String::new(),
+        },
+    ),
+    warning(
+        "thermal_limit",
+        &[MetricId::of("temperature_c"), MetricId::of("temperature_slowdown_c")],
+        is_near,
+        |values| degrees("GPU", values),
+    ),
+    warning(
+        "memory_thermal_limit",
+        &[MetricId::of("temperature_memory_c"), MetricId::of("temperature_memory_slowdown_c")],
+        is_near,
+        |values| degrees("device memory", values),
+    ),
+];
+
+/// The conditions that hold, the worst first. `latest` gives the latest value of a metric, if it counts.
+pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item = Found> {
+    CONDITIONS.iter().filter_map(move |condition| condition.judge(&latest))
+}
+
+impl Condition {
+    fn judge(&'static self, latest: impl Fn(MetricId) -> Option<Value>) -> Option<Found> {
+        let mut values = [Value::Int(0); METRICS_MAX];
+        for (value, metric) in values.iter_mut().zip(self.metrics) {
+            *value = latest(*metric)?;
+        }
+        let found = Found { condition: self, values };
+        (self.holds)(found.values()).then_some(found)
+    }
+}
+
+impl Found {
+    /// What is wrong, for people.
+    pub fn sentence(&self) -> String {
+        (self.condition.sentence)(self.values())
+    }
+
+    fn values(&self) -> &[Value] {
+        self.values.get(..self.condition.metrics.len()).unwrap_or_default()
+    }
+}
+
+const fn critical(
+    id: &'static str,
+    metrics: &'static [MetricId],
+    holds: fn(&[Value]) -> bool,
+    sentence: fn(&[Value]) -> String,
+) -> Condition {
+    Condition { id, metrics, severity: Severity::Critical, holds, sentence }
+}
+
+const fn warning(
+    id: &'static str,
+    metrics: &'static [MetricId],
+    holds: fn(&[Value]) -> bool,
+    sentence: fn(&[Value]) -> String,
+) -> Condition {
+    Condition { id, metrics, severity: Severity::Warning, holds, sentence }
+}
+
+/// The first value as a whole number, as all counts, codes and masks are.
+fn whole(values: &[Value]) -> i64 {
+    match values {
+        [Value::Int(number), ..] => *number,
+        _ => 0,
+    }
+}
+
+fn is_some(values: &[Value]) -> bool {
+    whole(values) > 0
+}
+
+fn is_fatal_xid(values: &[Value]) -> bool {
+    is_some(values) && !XID_OF_APPLICATIONS.contains(&whole(values))
+}
+
+fn has(values: &[Value], bit: i64) -> bool {
+    whole(values) & bit != 0
+}
+
+/// Whether a temperature comes near its limit.
+fn is_near(values: &[Value]) -> bool {
+    matches!(values, [now, limit] if now.as_f64() >= limit.as_f64() - MARGIN_C)
+}
+
+fn counted(values: &[Value], noun: &str, rest: &str) -> String {
+    let count = whole(values);
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural} {rest}")
+}
+
+fn degrees(part: &str, values: &[Value]) -> String {
+    match values {
+        [now, limit] => {
+            format!("the {part} is at {} °C, the slowdown limit at {} °C", now.as_f64(), limit.as_f64())
+        }
+        _ => String::new(),
+    }
+}
