@@ -59,15 +59,42 @@ pub enum ExtraValue {
     Text(Arc<str>),
 }
 
+/// Why a name is not that of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoGpu {
+    /// No GPU answers to it.
+    Unknown,
+    /// Several GPUs answer to it: their keys, in the order of the fleet.
+    Ambiguous(Vec<Arc<str>>),
+}
+
 impl Fleet {
     pub(crate) fn new(version: u64, gpus: Vec<Arc<GpuState>>, names: Arc<Names>) -> Self {
         Self { version, gpus, names }
     }
 
-    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node`, `node:gpuN` or name on its node.
+    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node`, `node:gpuN` or name on its node. A GPU
+    /// of an unknown node is also found by its bare index.
+    ///
+    /// # Errors
+    /// When no GPU answers to the name, or several do.
+    pub fn find(&self, id: &str) -> Result<&Arc<GpuState>, NoGpu> {
+        match self.names.get(id) {
+            None => Err(NoGpu::Unknown),
+            Some(Some(position)) => {
+                let position = usize::try_from(*position).unwrap_or(usize::MAX);
+                self.gpus.get(position).ok_or(NoGpu::Unknown)
+            }
+            Some(None) => {
+                let named = self.gpus.iter().filter(|gpu| live::aliases_of(&gpu.identity).contains(id));
+                Err(NoGpu::Ambiguous(named.map(|gpu| Arc::clone(&gpu.key)).collect()))
+            }
+        }
+    }
+
+    /// The GPU that [`Fleet::find`] finds, if it finds one.
     pub fn get(&self, id: &str) -> Option<&Arc<GpuState>> {
-        let position = (*self.names.get(id)?)?;
-        self.gpus.get(usize::try_from(position).ok()?)
+        self.find(id).ok()
     }
 
     /// The latest value of a metric of a GPU.

@@ -49,7 +49,7 @@ pub use ask::{
 pub use config::StoreConfig;
 pub use error::{AppendError, StoreError};
 pub use file::FileError;
-pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue};
+pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
 pub use machine::Machine;
 pub use merge::MergeError;
 pub use query::{BUCKETS_MAX, POINTS_MAX, ROWS_MAX, VALUES_MAX};

@@ -232,7 +232,7 @@ fn index(gpus: &[Arc<GpuState>]) -> (Vec<usize>, Arc<Names>) {
 }
 
 /// What a GPU is called beside its key, each name once.
-fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
+pub(super) fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
     let mut aliases = BTreeSet::new();
     let node = identity.node();
     if let Some(uuid) = identity.shared(IdentityColumn::Uuid) {
@@ -248,8 +248,12 @@ fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
         aliases.insert(Arc::clone(pci));
         aliases.extend(node.map(|node| Arc::from(format!("{pci}@{node}"))));
     }
-    if let (Some(node), Some(index)) = (node, identity.index) {
-        aliases.insert(Arc::from(format!("{node}:gpu{index}")));
+    if let Some(index) = identity.index {
+        // Of a GPU without a node its index is all that it was called by.
+        aliases.insert(Arc::from(match node {
+            Some(node) => format!("{node}:gpu{index}"),
+            None => index.to_string(),
+        }));
     }
     aliases
 }

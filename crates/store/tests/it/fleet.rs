@@ -1,8 +1,10 @@
 //! The latest state: of each column its newest value, and who the GPU is.
 
+use std::sync::Arc;
+
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
-use gpuvitals_store::{ExtraValue, Ingest, Store};
+use gpuvitals_store::{ExtraValue, Ingest, NoGpu, Store};
 
 use crate::support::{HOUR, SECOND, quiet};
 
@@ -76,13 +78,14 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
         identity(&[(Uuid, "gpu_1@n3"), (Node, "n3")], None),
         identity(&[(Uuid, "gpu_1@n4"), (Node, "n4")], None),
         identity(&[(Uuid, "0000:0d:00.0@n4"), (Node, "n4"), (Pci, "0000:0d:00.0")], None),
+        identity(&[(Uuid, "unknown:gpu7")], Some(7)),
     ];
     let rows = gpus.iter().map(|gpu| one(gpu, HOUR, Some(1.0), None)).collect();
     store.append(rows).await.unwrap();
     let fleet = store.fleet();
     let order: Vec<&str> = fleet.gpus.iter().map(|gpu| gpu.key.as_ref()).collect();
-    assert_eq!(order[..6], ["A", "B", "D:cpx0", "D:cpx1", "E:cpx0", "C"]);
-    assert_eq!(order[6..], ["gpu_0@n3", "gpu_1@n3", "0000:0d:00.0@n4", "gpu_1@n4"]);
+    assert_eq!(order[..7], ["unknown:gpu7", "A", "B", "D:cpx0", "D:cpx1", "E:cpx0", "C"]);
+    assert_eq!(order[7..], ["gpu_0@n3", "gpu_1@n3", "0000:0d:00.0@n4", "gpu_1@n4"]);
     for (name, key) in [
         ("A", Some("A")),
         ("n1:gpu1", Some("B")),
@@ -97,8 +100,21 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
         ("gpu_1", None),
         ("gpu_1@n4", Some("gpu_1@n4")),
         ("0000:0d:00.0", Some("0000:0d:00.0@n4")),
+        ("7", Some("unknown:gpu7")),
+        ("unknown:gpu7", Some("unknown:gpu7")),
+        ("0", None),
     ] {
         assert_eq!(fleet.get(name).map(|gpu| gpu.key.as_ref()), key, "{name}");
+    }
+    let several = |keys: &[&str]| NoGpu::Ambiguous(keys.iter().map(|key| Arc::from(*key)).collect());
+    for (name, why) in [
+        ("n1", NoGpu::Unknown),
+        ("0", NoGpu::Unknown),
+        ("0000:0c:00.0", several(&["B", "C"])),
+        ("D", several(&["D:cpx0", "D:cpx1"])),
+        ("gpu_1", several(&["gpu_1@n3", "gpu_1@n4"])),
+    ] {
+        assert_eq!(fleet.find(name).unwrap_err(), why, "{name}");
     }
     assert!(std::sync::Arc::ptr_eq(&store.fleet(), &fleet), "the fleet was made anew without need");
 }
