@@ -3,8 +3,9 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET /health` | `{"status", "timestamp"}`; 503 where it is unhealthy |
+//! | `GET /healthz`, `GET /readyz` | whether the process answers, and whether it is not unhealthy, as text |
 //! | `GET /stats` | `{"total_processed", "active_gpus", "file_entries", "cache_entries", "uptime_seconds"}` |
-//! | `GET /telemetry/{gpu}?limit=&reverse=` | `[{"gpu_id", "metrics", "timestamp"}]`, newest first |
+//! | `GET /telemetry/{gpu}?limit=&reverse=` | `[{"gpu_id", "metrics", "timestamp"}]`, newest first; header `x-partial`: what could not be read |
 //! | `GET /metrics` | Prometheus text |
 
 use std::borrow::Cow;
@@ -14,13 +15,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State as Shared};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{StatusCode, Uri};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gpuvitals_core::Health;
-use gpuvitals_store::Store;
+use gpuvitals_store::{NoGpu, Store};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -33,12 +34,17 @@ use crate::dto::{HealthStatus, Moment, RowMetrics};
 use crate::error::{ApiError, ErrorBody, ErrorCode};
 use crate::figures;
 use crate::parameter::{self, Asked, Named};
+use crate::probe;
 use crate::route::rows::GpuRows;
 use crate::route::stats::fresh;
 use crate::serve::{Bounded, ServeError, crashed, traced};
 
 /// Open connections at most; more wait to be accepted.
 const CONNECTIONS: usize = 256;
+/// Header that says what of an answer could not be read: the answer itself is a bare array.
+const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
+/// Longest text of it in characters.
+const PARTIAL_LEN_MAX: usize = 1_024;
 
 /// What the API asks of the collector.
 pub trait CollectorView: Send + Sync {
@@ -105,6 +111,8 @@ pub async fn serve(
     let limits = api.0.limits.clone();
     let app = Router::new()
         .route("/health", get(health))
+        .route("/healthz", get(probe::alive))
+        .route("/readyz", get(ready))
         .route("/stats", get(stats))
         .route("/telemetry/{gpu}", get(telemetry))
         .route("/metrics", get(metrics))
@@ -132,13 +140,18 @@ async fn in_time(Shared(limit): Shared<Duration>, request: Request, next: Next) 
 }
 
 async fn health(Shared(api): Shared<CollectorApi>) -> Result<Response, ApiError> {
+    figures::told(worst(&api), api.0.clock.now_ns())
+}
+
+async fn ready(Shared(api): Shared<CollectorApi>) -> Response {
+    let health = worst(&api);
+    probe::ready(health.status.into(), &health.reason)
+}
+
+/// Health of the collector or the store, whichever is worse.
+fn worst(api: &CollectorApi) -> Health {
     let (collector, store) = (api.0.view.health(), api.0.store.health());
-    let worst = if HealthStatus::from(store.status) > HealthStatus::from(collector.status) {
-        store
-    } else {
-        collector
-    };
-    figures::told(worst, api.0.clock.now_ns())
+    if HealthStatus::from(store.status) > HealthStatus::from(collector.status) { store } else { collector }
 }
 
 #[derive(Serialize)]
@@ -191,20 +204,25 @@ async fn telemetry(
     let limits = &api.0.limits;
     let limit = parameter::limit(wanted.limit.as_ref(), limits.page, limits.page_max)?;
     let oldest_first = parameter::flag("reverse", wanted.reverse.as_ref())?;
-    let Some(state) = api.0.store.fleet().get(&gpu).cloned() else {
-        return Ok(refused(
-            StatusCode::NOT_FOUND,
-            ErrorCode::UnknownGpu,
-            "no GPU of this name has rows here".to_owned(),
-        ));
+    let state = match api.0.store.fleet().find(&gpu).cloned() {
+        Ok(state) => state,
+        Err(NoGpu::Unknown) => {
+            return Ok(refused(
+                StatusCode::NOT_FOUND,
+                ErrorCode::UnknownGpu,
+                "no GPU of this name has rows here".to_owned(),
+            ));
+        }
+        Err(why @ NoGpu::Ambiguous(_)) => return Err(ApiError::no_gpu(&gpu, why)),
     };
     let permit = Arc::clone(&api.0.queries).acquire_owned().await.map_err(|_| ApiError::Overloaded)?;
     let store = api.0.store.clone();
     let read = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let rows = store.end_rows(&state.key, limit, !oldest_first)?;
-        if let Some(words) = rows.partial.first() {
-            tracing::warn!(words, "rows were left out of an answer");
+        let partial = rows.partial.join("; ");
+        if !partial.is_empty() {
+            tracing::warn!(words = partial, "rows were left out of an answer");
         }
         let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, None));
         let list: Vec<Row<'_>> = found
@@ -212,9 +230,20 @@ async fn telemetry(
             .flat_map(GpuRows::entries)
             .map(|entry| Row { gpu_id: entry.gpu_id, metrics: entry.metrics, timestamp: entry.timestamp })
             .collect();
-        fresh(StatusCode::OK, &list)
+        let mut response = fresh(StatusCode::OK, &list)?;
+        if !partial.is_empty() {
+            response.headers_mut().insert(PARTIAL, header_text(&partial));
+        }
+        Ok(response)
     });
     read.await.unwrap_or(Err(ApiError::Crashed))
+}
+
+/// As much of a text as a header takes; what is no printable ASCII becomes `?`.
+fn header_text(text: &str) -> HeaderValue {
+    let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+    let text: String = text.chars().take(PARTIAL_LEN_MAX).map(printable).collect();
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("yes"))
 }
 
 async fn metrics(Shared(api): Shared<CollectorApi>) -> Response {
@@ -225,7 +254,8 @@ async fn metrics(Shared(api): Shared<CollectorApi>) -> Response {
 async fn nothing(uri: Uri) -> Response {
     let path: String = uri.path().chars().take(64).collect();
     let words = format!(
-        "there is nothing at {path:?}; a collector answers /health, /stats, /metrics and /telemetry/{{gpu}}"
+        "there is nothing at {path:?}; a collector answers /health, /healthz, /readyz, /stats, /metrics and \
+         /telemetry/{{gpu}}"
     );
     refused(StatusCode::NOT_FOUND, ErrorCode::NotFound, words)
 }

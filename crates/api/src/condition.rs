@@ -1,56 +1,17 @@
 //! The rules by which a GPU's state is judged; [`State`] documents them for clients.
 
-use std::sync::LazyLock;
-
+use gpuvitals_analysis::condition;
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{IdentityColumn, MetricId, catalogue};
+use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::{IdentityColumn, MetricId};
 use gpuvitals_store::{Fleet, GpuState};
 
 use crate::dto::{Gpu, LatestMetrics, Moment, State};
 
 /// Utilisation in % from which a GPU is active.
 const ACTIVE_FROM_PCT: f64 = 1.0;
-/// Bit of `throttle_reasons` that the hardware sets when it slows down of heat.
-const HARDWARE_THERMAL: i64 = 0x40;
-/// XIDs that applications cause: the GPU is well. The list of NVIDIA's Kubernetes device plugin.
-const XID_OF_APPLICATIONS: [i64; 6] = [13, 31, 43, 45, 68, 109];
-
-/// A column whose value shows a fault of the device, when it does, and in what words.
-struct Fault {
-    metric: Option<MetricId>,
-    shows: fn(i64) -> bool,
-    words: fn(i64) -> String,
-}
-
-static FAULTS: LazyLock<[Fault; 8]> = LazyLock::new(|| {
-    let fault = |column, shows, words| Fault { metric: catalogue::by_column(column), shows, words };
-    let some: fn(i64) -> bool = |value| value > 0;
-    [
-        fault("xid_last", |xid| xid > 0 && !XID_OF_APPLICATIONS.contains(&xid), |xid| format!("XID {xid}")),
-        fault("ecc_uncorrected_volatile", some, |n| {
-            format!("{n} memory errors beyond correction since the driver was loaded")
-        }),
-        fault("ras_uncorrected", some, |n| {
-            format!("{n} RAS errors beyond correction since the driver was loaded")
-        }),
-        fault("remapped_rows_failed", some, |_| "a memory row could not be replaced".to_owned()),
-        fault("bad_pages_unreservable", some, |n| {
-            format!("{n} bad memory pages could not be taken out of use")
-        }),
-        fault("sram_threshold_exceeded", some, |_| "SRAM errors passed their threshold".to_owned()),
-        fault("recovery_action", some, |action| format!("the driver asks for recovery action {action}")),
-        fault(
-            "throttle_reasons",
-            |bits| bits & HARDWARE_THERMAL != 0,
-            |_| "thermal slowdown by the hardware".to_owned(),
-        ),
-    ]
-});
-
-static UTILIZATION: LazyLock<Option<MetricId>> = LazyLock::new(|| catalogue::by_column("utilization_pct"));
-static MEMORY_TOTAL: LazyLock<Option<MetricId>> = LazyLock::new(|| catalogue::by_column("memory_total_mb"));
-static MEMORY_USED: LazyLock<Option<MetricId>> = LazyLock::new(|| catalogue::by_column("memory_used_mb"));
-static MEMORY_FREE: LazyLock<Option<MetricId>> = LazyLock::new(|| catalogue::by_column("memory_free_mb"));
+const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 
 /// At what moment GPUs are looked at, and what counts as old.
 #[derive(Debug, Clone, Copy)]
@@ -67,34 +28,52 @@ impl Sight {
     }
 
     /// The latest value of a metric if it is not old.
-    fn recent(self, gpu: &GpuState, metric: Option<MetricId>) -> Option<Value> {
-        let latest = Fleet::latest(gpu, metric?)?;
+    fn recent(self, gpu: &GpuState, metric: MetricId) -> Option<Value> {
+        let latest = Fleet::latest(gpu, metric)?;
         (!self.is_old(latest.timestamp_ns)).then_some(latest.value)
     }
 
-    /// The state of a GPU and, if it is unhealthy, why.
-    pub(crate) fn judge(self, gpu: &GpuState) -> (State, Option<String>) {
+    /// The state of a GPU.
+    pub(crate) fn state(self, gpu: &GpuState) -> State {
         if self.is_old(gpu.last_seen_ns) {
-            return (State::Stale, None);
+            return State::Stale;
         }
-        for fault in FAULTS.iter() {
-            if let Some(Value::Int(value)) = self.recent(gpu, fault.metric)
-                && (fault.shows)(value)
-            {
-                return (State::Unhealthy, Some((fault.words)(value)));
+        if self.conditions(gpu).next().is_some() {
+            return State::Unhealthy;
+        }
+        match self.recent(gpu, UTILIZATION) {
+            None => State::Unknown,
+            Some(value) if value.as_f64() < ACTIVE_FROM_PCT => State::Idle,
+            Some(_) => State::Active,
+        }
+    }
+
+    /// Why a GPU is in this state, where the state does not say it all.
+    fn reason(self, gpu: &GpuState, state: State) -> Option<String> {
+        match state {
+            State::Unhealthy => {
+                Some(self.conditions(gpu).map(|found| found.sentence()).collect::<Vec<_>>().join("; "))
             }
+            State::Stale => {
+                let since_ns = gpu.last_seen_ns.saturating_add(self.stale_after_ns);
+                let since = time::format(since_ns.div_euclid(SECOND_NS) * SECOND_NS);
+                let then = Self { now_ns: gpu.last_seen_ns, ..self };
+                let before = then.state(gpu);
+                let why = then.reason(gpu, before).map_or(String::new(), |why| format!(": {why}"));
+                Some(format!("stale since {since}, last seen {}{why}", before.name()))
+            }
+            State::Active | State::Idle | State::Unknown => None,
         }
-        match self.recent(gpu, *UTILIZATION) {
-            None => (State::Unknown, None),
-            Some(value) if value.as_f64() < ACTIVE_FROM_PCT => (State::Idle, None),
-            Some(_) => (State::Active, None),
-        }
+    }
+
+    fn conditions(self, gpu: &GpuState) -> impl Iterator<Item = condition::Found> {
+        condition::found(move |metric| self.recent(gpu, metric))
     }
 
     /// A GPU as the API shows it.
     pub(crate) fn show(self, gpu: &GpuState, with_metrics: bool) -> Gpu<'_> {
         let text = |column| gpu.identity.get(column);
-        let (state, state_reason) = self.judge(gpu);
+        let state = self.state(gpu);
         Gpu {
             id: &gpu.key,
             name: name(gpu),
@@ -105,7 +84,7 @@ impl Sight {
             memory_mb: memory_mb(gpu),
             driver_version: text(IdentityColumn::Driver),
             state,
-            state_reason,
+            state_reason: self.reason(gpu, state),
             last_seen: Some(Moment(gpu.last_seen_ns)),
             simulated: gpu.identity.is_simulated(),
             metrics: with_metrics.then_some(LatestMetrics(gpu)),
@@ -124,21 +103,19 @@ pub(crate) fn name(gpu: &GpuState) -> String {
     }
 }
 
-/// Device memory in MiB: as it was read, else what is used and free together.
+/// Device memory in MiB as it was read. What is used and free together is less: a part is reserved.
 pub(crate) fn memory_mb(gpu: &GpuState) -> Option<i64> {
-    let whole = |metric: Option<MetricId>| match Fleet::latest(gpu, metric?)?.value {
+    match Fleet::latest(gpu, MEMORY_TOTAL)?.value {
         Value::Int(value) => Some(value),
         _ => None,
-    };
-    whole(*MEMORY_TOTAL).or_else(|| whole(*MEMORY_USED)?.checked_add(whole(*MEMORY_FREE)?))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use gpuvitals_core::Identity;
-    use gpuvitals_core::time::SECOND_NS;
+    use gpuvitals_core::{Identity, catalogue};
     use gpuvitals_store::LatestValue;
 
     use super::*;
@@ -173,7 +150,7 @@ mod tests {
     #[test]
     fn the_first_rule_that_applies_counts() {
         let check = |seen_s, values: &[(&str, f64, i64)], state| {
-            assert_eq!(SIGHT.judge(&gpu(seen_s, values)).0, state, "{seen_s} {values:?}");
+            assert_eq!(SIGHT.state(&gpu(seen_s, values)), state, "{seen_s} {values:?}");
         };
         check(100, &[("utilization_pct", 50.0, 100)], State::Active);
         check(100, &[("utilization_pct", 1.0, 100)], State::Active);
@@ -189,24 +166,45 @@ mod tests {
         check(100, &[("utilization_pct", 50.0, 100), ("xid_last", 79.0, 60)], State::Active);
         check(100, &[("utilization_pct", 50.0, 100), ("xid_last", 31.0, 100)], State::Active);
         check(100, &[("utilization_pct", 50.0, 100), ("xid_last", 0.0, 100)], State::Active);
-        check(100, &[("ecc_uncorrected_volatile", 1.0, 100)], State::Unhealthy);
-        check(100, &[("ecc_uncorrected_aggregate", 1.0, 100)], State::Unknown);
-        check(100, &[("ras_uncorrected", 1.0, 100)], State::Unhealthy);
-        check(100, &[("remapped_rows_failed", 1.0, 100)], State::Unhealthy);
-        check(100, &[("throttle_reasons", 68.0, 100)], State::Unhealthy);
-        check(100, &[("throttle_reasons", 4.0, 100), ("utilization_pct", 99.0, 100)], State::Active);
+        check(100, &[("remapped_rows_pending", 1.0, 100)], State::Unhealthy);
     }
 
     #[test]
-    fn every_fault_is_of_a_column_the_catalogue_has() {
-        assert!(FAULTS.iter().all(|fault| fault.metric.is_some()));
-        assert!([*UTILIZATION, *MEMORY_TOTAL, *MEMORY_USED, *MEMORY_FREE].iter().all(Option::is_some));
+    fn a_state_keeps_its_last_reason() {
+        let check = |seen_s, values: &[(&str, f64, i64)], reason: Option<&str>| {
+            let gpu = gpu(seen_s, values);
+            assert_eq!(SIGHT.reason(&gpu, SIGHT.state(&gpu)).as_deref(), reason, "{seen_s} {values:?}");
+        };
+        let margin = ("temperature_margin_c", 2.0, 60);
+        check(100, &[("utilization_pct", 50.0, 100)], None);
+        check(100, &[], None);
+        check(100, &[("xid_last", 79.0, 100)], Some("XID 79"));
+        check(
+            70,
+            &[("xid_last", 79.0, 70), ("temperature_margin_c", 2.0, 70)],
+            Some("XID 79; 2 °C left to the slowdown limit"),
+        );
+        check(
+            60,
+            &[("xid_last", 79.0, 60), ("utilization_pct", 50.0, 60)],
+            Some("stale since 1970-01-01T00:01:30Z, last seen unhealthy: XID 79"),
+        );
+        check(
+            60,
+            &[margin],
+            Some("stale since 1970-01-01T00:01:30Z, last seen unhealthy: 2 °C left to the slowdown limit"),
+        );
+        check(
+            60,
+            &[("xid_last", 79.0, 20), ("utilization_pct", 50.0, 60)],
+            Some("stale since 1970-01-01T00:01:30Z, last seen active"),
+        );
+        check(60, &[], Some("stale since 1970-01-01T00:01:30Z, last seen unknown"));
     }
 
     #[test]
-    fn memory_is_read_or_summed_or_unknown() {
+    fn memory_is_read_or_unknown() {
         assert_eq!(memory_mb(&gpu(0, &[("memory_total_mb", 80.0, 0), ("memory_used_mb", 1.0, 0)])), Some(80));
-        assert_eq!(memory_mb(&gpu(0, &[("memory_free_mb", 79.0, 0), ("memory_used_mb", 1.0, 0)])), Some(80));
-        assert_eq!(memory_mb(&gpu(0, &[("memory_used_mb", 1.0, 0)])), None);
+        assert_eq!(memory_mb(&gpu(0, &[("memory_free_mb", 79.0, 0), ("memory_used_mb", 1.0, 0)])), None);
     }
 }

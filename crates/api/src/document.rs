@@ -19,9 +19,12 @@ use crate::route;
         route::query::query,
         route::stream::stream,
         route::health::health,
+        route::health::alive,
+        route::health::ready,
         route::stats::stats,
         route::metrics::gateway,
     ),
+    components(schemas(crate::dto::Instant)),
     tags(
         (name = "GPUs", description = "Which GPUs there are and how they do."),
         (name = "hosts", description = "Which hosts there are."),

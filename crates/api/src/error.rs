@@ -5,19 +5,22 @@ use std::borrow::Cow;
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gpuvitals_store::QueryError;
+use gpuvitals_store::{NoGpu, QueryError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 /// Longest piece of a request that is repeated in an answer, in characters.
 const ECHO_MAX: usize = 64;
+/// Most GPUs that an answer names as those that may be meant.
+const CANDIDATES_MAX: usize = 8;
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER_S: &str = "2";
 
 /// What is wrong, for programs. The list is the same for every path:
 /// `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
 /// `too_large` (400): the answer would be larger than the limits; the message says what to change.
-/// `unknown_gpu` (404): no GPU has this id, or several answer to it.
+/// `unknown_gpu` (404): no GPU answers to this name.
+/// `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
 /// `unknown_host` (404): no host has this name.
 /// `not_found` (404): there is nothing at this path.
 /// `method_not_allowed` (405): the path does not know this method.
@@ -32,6 +35,7 @@ pub(crate) enum ErrorCode {
     BadParameter,
     TooLarge,
     UnknownGpu,
+    AmbiguousGpu,
     UnknownHost,
     NotFound,
     MethodNotAllowed,
@@ -72,8 +76,10 @@ pub(crate) enum ApiError {
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
     TooManyValues { buckets: i64, series: usize, max: usize, advice: &'static str },
-    #[error("no GPU is known as {0:?}, or more than one is; GET /api/v1/gpus lists them")]
+    #[error("no GPU is known as {0:?}; GET /api/v1/gpus lists them")]
     UnknownGpu(String),
+    #[error("{count} GPUs are known as {name:?}; give the id of the one you mean: {}{}", ids.join(", "), if *count > ids.len() { ", …" } else { "" })]
+    AmbiguousGpu { name: String, count: usize, ids: Vec<String> },
     #[error("no host is known as {0:?}; GET /api/v1/hosts lists them")]
     UnknownHost(String),
     #[error("there is nothing at {0:?}; /docs describes what there is")]
@@ -106,9 +112,16 @@ impl ApiError {
         Self::Parameter { name, value: echo(value), allowed: allowed.into() }
     }
 
-    /// A GPU nobody knows.
-    pub(crate) fn unknown_gpu(id: &str) -> Self {
-        Self::UnknownGpu(echo(id))
+    /// A name that is not that of one GPU.
+    pub(crate) fn no_gpu(name: &str, why: NoGpu) -> Self {
+        match why {
+            NoGpu::Unknown => Self::UnknownGpu(echo(name)),
+            NoGpu::Ambiguous(keys) => Self::AmbiguousGpu {
+                name: echo(name),
+                count: keys.len(),
+                ids: keys.iter().take(CANDIDATES_MAX).map(ToString::to_string).collect(),
+            },
+        }
     }
 
     /// A host nobody knows.
@@ -139,6 +152,7 @@ impl ApiError {
                 | QueryError::TooManyRows { .. },
             ) => (StatusCode::BAD_REQUEST, ErrorCode::TooLarge),
             Self::UnknownGpu(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownGpu),
+            Self::AmbiguousGpu { .. } => (StatusCode::NOT_FOUND, ErrorCode::AmbiguousGpu),
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),

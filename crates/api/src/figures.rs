@@ -1,4 +1,4 @@
-//! `/metrics` and `/health` of a service that has nothing else to show.
+//! `/metrics`, `/health` and the probes of a service that has nothing else to show.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Clock;
 use crate::dto::{HealthStatus, Moment};
 use crate::error::ApiError;
+use crate::probe;
 use crate::route::stats::fresh;
 use crate::serve::{Bounded, ServeError, traced};
 
@@ -65,6 +66,8 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .with_state(figures)
         .route("/health", get(health))
+        .route("/healthz", get(probe::alive))
+        .route("/readyz", get(ready))
         .layer(middleware::from_fn(traced))
         .with_state(judge);
     let listener = Bounded::new(listener, Arc::new(Semaphore::new(CONNECTIONS)));
@@ -81,6 +84,11 @@ async fn metrics(State(figures): State<Figures>) -> Response {
 
 async fn health(State(judge): State<Judge>) -> Result<Response, ApiError> {
     told(judge(), Clock::system().now_ns())
+}
+
+async fn ready(State(judge): State<Judge>) -> Response {
+    let health = judge();
+    probe::ready(health.status.into(), &health.reason)
 }
 
 #[derive(Serialize)]

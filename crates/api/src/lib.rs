@@ -32,6 +32,7 @@ mod error;
 pub mod figures;
 mod meter;
 mod parameter;
+mod probe;
 mod route;
 mod serve;
 

@@ -7,10 +7,13 @@ use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{MetricId, Table, batch, catalogue};
+use gpuvitals_store::Fleet;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
 
+/// Largest number of entries to pass over: the largest whole number that every JSON reader knows.
+const OFFSET_MAX: usize = (1 << 53) - 1;
 /// Most names in one list.
 pub(crate) const LIST_LEN_MAX: usize = 1_000;
 const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
@@ -54,9 +57,7 @@ pub(crate) fn given(text: Option<&String>) -> Option<&str> {
 /// # Errors
 /// When it is none.
 pub(crate) fn limit(text: Option<&String>, default: usize, max: usize) -> Result<usize, ApiError> {
-    let Some(text) = given(text) else { return Ok(default.min(max)) };
-    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
-    number.ok_or_else(|| ApiError::parameter("limit", text, format!("a whole number from 1 to {max}")))
+    Ok(whole("limit", text, 1, max)?.unwrap_or(default.min(max)))
 }
 
 /// How many entries to pass over.
@@ -64,8 +65,22 @@ pub(crate) fn limit(text: Option<&String>, default: usize, max: usize) -> Result
 /// # Errors
 /// When it is no number.
 pub(crate) fn offset(text: Option<&String>) -> Result<usize, ApiError> {
-    let Some(text) = given(text) else { return Ok(0) };
-    text.parse().map_err(|_| ApiError::parameter("offset", text, "a whole number from 0 on"))
+    Ok(whole("offset", text, 0, OFFSET_MAX)?.unwrap_or(0))
+}
+
+/// A whole number; digits alone.
+fn whole(
+    name: &'static str,
+    text: Option<&String>,
+    min: usize,
+    max: usize,
+) -> Result<Option<usize>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| digits && (min..=max).contains(number));
+    let number =
+        number.ok_or_else(|| ApiError::parameter(name, text, format!("a whole number from {min} to {max}")));
+    number.map(Some)
 }
 
 /// `true` or `false`.
@@ -73,9 +88,9 @@ pub(crate) fn offset(text: Option<&String>) -> Result<usize, ApiError> {
 /// # Errors
 /// When it is neither.
 pub(crate) fn flag(name: &'static str, text: Option<&String>) -> Result<bool, ApiError> {
-    match given(text) {
-        None | Some("false" | "0") => Ok(false),
-        Some("true" | "1") => Ok(true),
+    match text.map(String::as_str) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
         Some(other) => Err(ApiError::parameter(name, other, "true or false")),
     }
 }
@@ -86,8 +101,8 @@ pub(crate) fn flag(name: &'static str, text: Option<&String>) -> Result<bool, Ap
 /// When it is no time.
 pub(crate) fn instant(name: &'static str, text: Option<&String>) -> Result<Option<i64>, ApiError> {
     let Some(text) = given(text) else { return Ok(None) };
-    let parsed = time::parse(text).or_else(|error| match text.rsplit_once(' ') {
-        Some((head, zone)) => time::parse(&format!("{head}+{zone}")).map_err(|_| error),
+    let parsed = time::parse_bound(text).or_else(|error| match text.rsplit_once(' ') {
+        Some((head, zone)) => time::parse_bound(&format!("{head}+{zone}")).map_err(|_| error),
         None => Err(error),
     });
     parsed.map(Some).map_err(|_| ApiError::parameter(name, text, TIMES))
@@ -163,6 +178,22 @@ pub(crate) fn columns(text: Option<&String>) -> Result<Option<Vec<String>>, ApiE
     Ok((!names.is_empty()).then(|| names.iter().map(ToString::to_string).collect()))
 }
 
+/// Refuses names of columns that neither the catalogue nor any GPU has.
+///
+/// # Errors
+/// When there is one.
+pub(crate) fn known_columns(names: Option<&[String]>, fleet: &Fleet) -> Result<(), ApiError> {
+    let foreign = |name: &str| {
+        let mut columns = fleet.gpus.iter().flat_map(|gpu| &gpu.extras);
+        columns.any(|(column, ..)| column.as_ref() == name)
+    };
+    let unknown = names.unwrap_or_default().iter().find(|name| {
+        let known = catalogue::by_column(name).is_some_and(|id| is_of_gpus(&id));
+        !known && !foreign(name)
+    });
+    unknown.map_or(Ok(()), |name| gpu_metric("metrics", name).map(|_| ()))
+}
+
 fn is_identity(name: &str) -> bool {
     catalogue::by_column(name).is_none() && !batch::is_unknown(name)
 }
@@ -172,14 +203,17 @@ fn is_identity(name: &str) -> bool {
 /// # Errors
 /// When there is no such metric, or it is one of hosts.
 pub(crate) fn gpu_metric(name: &'static str, column: &str) -> Result<MetricId, ApiError> {
-    let of_gpus = |id: &MetricId| id.metric().table == Table::GpuEvents;
-    if let Some(id) = catalogue::by_column(column).filter(of_gpus) {
+    if let Some(id) = catalogue::by_column(column).filter(is_of_gpus) {
         return Ok(id);
     }
     let near =
-        catalogue::suggest(column).filter(|near| catalogue::by_column(near).as_ref().is_some_and(of_gpus));
+        catalogue::suggest(column).filter(|near| catalogue::by_column(near).as_ref().is_some_and(is_of_gpus));
     let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
     Err(ApiError::parameter(name, column, format!("a metric of GPUs, see GET /api/v1/metrics{near}")))
+}
+
+fn is_of_gpus(id: &MetricId) -> bool {
+    id.metric().table == Table::GpuEvents
 }
 
 #[cfg(test)]
@@ -226,6 +260,7 @@ mod tests {
         check("1970-01-01T00:00:01Z", Some(SECOND_NS));
         check("1970-01-01T01:00:01 01:00", Some(SECOND_NS));
         check("1970-01-01T01:00:01+01:00", Some(SECOND_NS));
+        check("0001-01-01T00:00:00Z", Some(0));
         check("yesterday", None);
         check("not a time", None);
         check("", None);

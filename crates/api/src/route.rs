@@ -21,7 +21,7 @@ use crate::api::Api;
 use crate::error::ApiError;
 
 /// Every path there is, as the router knows it. The statistics keep a line for each.
-pub(crate) const PATHS: [&str; 17] = [
+pub(crate) const PATHS: [&str; 19] = [
     "/api/v1/gpus",
     "/api/v1/gpus/{id}",
     "/api/v1/gpus/{id}/telemetry",
@@ -32,6 +32,8 @@ pub(crate) const PATHS: [&str; 17] = [
     "/api/v1/query",
     "/api/v1/stream",
     "/health",
+    "/healthz",
+    "/readyz",
     "/stats",
     "/metrics",
     "/docs",
@@ -54,6 +56,8 @@ pub(crate) fn router() -> Router<Api> {
         .route("/api/v1/query", get(query::query))
         .route("/api/v1/stream", get(stream::stream))
         .route("/health", get(health::health))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
         .route("/stats", get(stats::stats))
         .route("/metrics", get(metrics::gateway))
         .route("/docs", get(docs::index))

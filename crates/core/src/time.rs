@@ -31,6 +31,24 @@ pub fn parse(text: &str) -> Result<i64, TimeError> {
         .ok_or_else(|| TimeError(text.chars().take(64).collect()))
 }
 
+/// Parses a bound of a range as [`parse`] does. What lies before 1970 or after 2261 is the first or last instant there is,
+/// so that a range may begin or end beyond all data.
+///
+/// # Errors
+/// When the text is no time.
+pub fn parse_bound(text: &str) -> Result<i64, TimeError> {
+    parse(text).or_else(|error| {
+        let text = text.trim();
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if digits(whole) && digits(fraction) && fraction.len() < 19 {
+            return Ok(i64::MAX);
+        }
+        let timestamp = text.parse::<jiff::Timestamp>().map_err(|_| error)?;
+        Ok(if timestamp < jiff::Timestamp::UNIX_EPOCH { 0 } else { i64::MAX })
+    })
+}
+
 /// RFC 3339 in UTC with as many fraction digits as needed.
 pub fn format(timestamp_ns: i64) -> String {
     jiff::Timestamp::from_nanosecond(timestamp_ns.into())
@@ -131,6 +149,23 @@ mod tests {
         check("-5", None);
         check("yesterday", None);
         check("", None);
+    }
+
+    #[test]
+    fn a_bound_may_lie_beyond_all_data() {
+        let check = |text: &str, ns: Option<i64>| assert_eq!(parse_bound(text).ok(), ns, "{text}");
+        check("1970-01-01T00:00:01Z", Some(SECOND_NS));
+        check("0001-01-01T00:00:00Z", Some(0));
+        check("0789-03-10T01:43:26.073101-12:43", Some(0));
+        check("7011-12-16T06:06:29Z", Some(i64::MAX));
+        check("99999999999", Some(i64::MAX));
+        check("99999999999.5", Some(i64::MAX));
+        check("1752871354.25", Some(1_752_871_354 * SECOND_NS + 250_000_000));
+        check("1e5", None);
+        check("1.0000000000000000000", None);
+        check("7011-13-16T06:06:29Z", None);
+        check("-5", None);
+        check("yesterday", None);
     }
 
     proptest! {

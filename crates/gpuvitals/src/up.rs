@@ -23,6 +23,8 @@ use crate::{broker, collect};
 use source::Broken;
 use status::Status;
 
+/// Between two looks at the health of the parts: what is said of since when they are so is at most this late.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
 const SOURCE_SHARE: u32 = 8;
 /// Part of the grace that the queue may take to drain; the rest is the store's and the API's.
@@ -72,6 +74,8 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
     let mut source_broken = false;
+    let mut looks = tokio::time::interval(LOOK_PAUSE);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let source_thread = opened.spawn(outlet, &stop_source);
 
     let mut failure = loop {
@@ -86,6 +90,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
                     status.collector().source_broke(&reason);
                 }
             },
+            _ = looks.tick() => status.look(),
             ended = &mut server => break Some(server_ended(ended)),
             Some(ended) = collectors.join_next() => {
                 break Some(collect::ended_early(ended, &config.message_queue));

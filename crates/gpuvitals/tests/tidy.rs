@@ -17,7 +17,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("queue", &["core", "log", "trace"]),
     ("sources", &["core", "log"]),
     ("store", &["core", "log"]),
-    ("api", &["core", "store", "trace"]),
+    ("api", &["core", "analysis", "store", "trace"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
     ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition", "trace"]),

@@ -12,9 +12,10 @@ use super::{LatestMetrics, Moment, Pagination, Scalar};
 
 /// How a GPU does. The first rule that applies:
 /// `stale`: the newest row is older than `stale_after` (90 s unless configured);
-/// `unhealthy`: one of its latest values, itself no older than `stale_after`, shows a fault of the device: an XID that
-/// applications do not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row that could
-/// not be replaced, the hardware's own thermal slowdown, or a recovery that the driver asks for;
+/// `unhealthy`: its latest values, themselves no older than `stale_after`, show a condition: an XID that applications do
+/// not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row or page that could not be
+/// replaced or waits for a reset to be, a recovery that the driver asks for, a slowdown because of heat, or at most 3 °C
+/// left to the slowdown limit;
 /// `idle`: its utilisation is below 1 %; `active`: it is 1 % or more;
 /// `unknown`: no recent utilisation is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
@@ -25,6 +26,22 @@ pub(crate) enum State {
     Stale,
     Unhealthy,
     Unknown,
+}
+
+impl State {
+    /// Every state.
+    pub(crate) const ALL: [Self; 5] = [Self::Active, Self::Idle, Self::Stale, Self::Unhealthy, Self::Unknown];
+
+    /// As it stands in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Idle => "idle",
+            Self::Stale => "stale",
+            Self::Unhealthy => "unhealthy",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// A GPU as it stands.
@@ -51,7 +68,7 @@ pub(crate) struct Gpu<'a> {
     /// Its number on the host. For people; it may change with a restart.
     #[schema(required)]
     pub(crate) index: Option<i32>,
-    /// Device memory in MiB.
+    /// Device memory in MiB, where it was read.
     #[schema(required)]
     pub(crate) memory_mb: Option<i64>,
     /// Version of its driver.
@@ -59,7 +76,7 @@ pub(crate) struct Gpu<'a> {
     pub(crate) driver_version: Option<&'a str>,
     /// How it does.
     pub(crate) state: State,
-    /// What makes it unhealthy.
+    /// What makes it unhealthy, the worst first; of a stale one since when it is, and its last state with its reason.
     #[schema(required)]
     pub(crate) state_reason: Option<String>,
     /// Time of its newest row.

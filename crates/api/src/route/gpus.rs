@@ -19,13 +19,6 @@ use crate::dto::{GpuDetail, GpuList, Labels, LatestColumns, Moment, Pagination, 
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
 
-const STATES: [(&str, State); 5] = [
-    ("active", State::Active),
-    ("idle", State::Idle),
-    ("stale", State::Stale),
-    ("unhealthy", State::Unhealthy),
-    ("unknown", State::Unknown),
-];
 const FIELDS: [(&str, Field); 10] = [
     ("id", Field::Id),
     ("name", Field::Name),
@@ -48,14 +41,17 @@ pub(crate) struct GpusParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// GPUs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
     offset: Option<String>,
     /// Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
     /// does not count.
     #[param(example = "h100 node-01")]
     search: Option<String>,
     /// Only these states, between commas.
-    #[param(example = "active,idle")]
+    #[param(
+        pattern = "^ *(?:(?:active|idle|stale|unhealthy|unknown)? *, *)*(?:active|idle|stale|unhealthy|unknown)? *$",
+        example = "active,idle"
+    )]
     state: Option<String>,
     /// Only GPUs of these hosts, between commas.
     #[param(example = "sim-node-01")]
@@ -63,10 +59,10 @@ pub(crate) struct GpusParams {
     /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `last_seen`,
     /// `memory_mb`) or a metric's column for its latest value; `-` before it turns it round. What is unknown comes
     /// last. Without it: by host and index.
-    #[param(example = "-power_w")]
+    #[param(pattern = "^ *(?:-?[a-z][a-z0-9_]*)? *$", example = "-power_w")]
     sort: Option<String>,
     /// `metrics`: with the latest values.
-    #[param(example = "metrics")]
+    #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]
     include: Option<String>,
 }
 
@@ -79,10 +75,10 @@ pub(crate) struct HostGpusParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// GPUs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
     offset: Option<String>,
     /// `metrics`: with the latest values.
-    #[param(example = "metrics")]
+    #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]
     include: Option<String>,
 }
 
@@ -222,11 +218,11 @@ impl GpusAsk {
             return Err(ApiError::unknown_host(host));
         }
         if !self.states.is_empty() {
-            gpus.retain(|gpu| self.states.contains(&sight.judge(gpu).0));
+            gpus.retain(|gpu| self.states.contains(&sight.state(gpu)));
         }
         match self.sort {
             Some(Sort { by: Field::State, descending }) => {
-                gpus.sort_by_cached_key(|gpu| sight.judge(gpu).0);
+                gpus.sort_by_cached_key(|gpu| sight.state(gpu));
                 if descending {
                     gpus.reverse();
                 }
@@ -332,7 +328,7 @@ impl Ord for Number {
 impl GpuAsk {
     pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
-        let gpu = fleet.get(&self.0).ok_or_else(|| ApiError::unknown_gpu(&self.0))?;
+        let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why))?;
         let detail = GpuDetail {
             gpu: view.sight().show(gpu, false),
             latest: LatestColumns(gpu),
@@ -346,7 +342,7 @@ impl GpuAsk {
 fn states(text: Option<&String>) -> Result<Vec<State>, ApiError> {
     let mut states = Vec::new();
     for word in parameter::list("state", text)? {
-        let state = STATES.iter().find(|(name, _)| *name == word.as_ref()).map(|(_, state)| *state);
+        let state = State::ALL.into_iter().find(|state| state.name() == word.as_ref());
         states.push(state.ok_or_else(|| {
             ApiError::parameter("state", &word, "active, idle, stale, unhealthy and unknown, between commas")
         })?);

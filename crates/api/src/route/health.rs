@@ -1,4 +1,4 @@
-//! `/health`.
+//! `/health`, and the probes `/healthz` and `/readyz`.
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
@@ -8,6 +8,7 @@ use super::{Answered, stats};
 use crate::api::Api;
 use crate::dto::{Component, HealthReport, HealthStatus, Moment};
 use crate::error::ErrorBody;
+use crate::probe;
 
 /// Health of the gateway and of what is behind it.
 ///
@@ -29,6 +30,31 @@ pub(crate) async fn health(Shared(api): Shared<Api>) -> Answered {
     };
     let response: Response = stats::fresh(status, &report)?;
     Ok(response)
+}
+
+/// Whether the process answers, for liveness probes.
+#[utoipa::path(
+    get, path = "/healthz", tag = "operation", operation_id = "alive",
+    responses((status = 200, description = "It answers.", content_type = "text/plain", body = String))
+)]
+pub(crate) async fn alive() -> Response {
+    probe::alive().await
+}
+
+/// Whether the gateway is not unhealthy, for readiness probes; the text says why it is, or that it is degraded.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operation", operation_id = "ready",
+    responses(
+        (status = 200, description = "Healthy or degraded.", content_type = "text/plain", body = String),
+        (status = 503, description = "Unhealthy.", content_type = "text/plain", body = String),
+    )
+)]
+pub(crate) async fn ready(Shared(api): Shared<Api>) -> Response {
+    let report = report(&api);
+    let parts = [&report.collector, &report.queue, &report.store];
+    let reasons: Vec<&str> =
+        parts.iter().filter(|part| part.status == report.status).map(|part| part.reason.as_str()).collect();
+    probe::ready(report.status, &reasons.join("; "))
 }
 
 fn report(api: &Api) -> HealthReport {

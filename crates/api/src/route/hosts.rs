@@ -24,7 +24,7 @@ pub(crate) struct HostsParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// Hosts to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
     offset: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl HostsAsk {
             host.gpu_count += 1;
             host.models.extend(gpu.identity.get(IdentityColumn::Model));
             host.vendors.extend(gpu.identity.get(IdentityColumn::Vendor));
-            host.states.add(sight.judge(gpu).0);
+            host.states.add(sight.state(gpu));
             host.last_seen = Moment(host.last_seen.0.max(gpu.last_seen_ns));
             host.simulated &= gpu.identity.is_simulated();
         }

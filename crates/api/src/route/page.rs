@@ -1,4 +1,4 @@
-//! Everything else: the web page's files, the page itself for its own addresses, and what is not there.
+//! The web page's files, the page itself for its own addresses, and 404 for every other path.
 
 use axum::extract::State as Shared;
 use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap};
@@ -32,10 +32,9 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
         return asset
             .respond(&headers, if name.starts_with(HASHED) { Keep::Immutable } else { Keep::Revalidate });
     }
-    if name == "api" || name.starts_with("api/") || name.starts_with(HASHED) || name.starts_with("docs/") {
+    if !is_view(path) {
         return Err(ApiError::not_found(path));
     }
-    // Any other address is one of the page's own views, which the page itself reads.
     let mut response = match page.get(INDEX) {
         Some(index) => index.respond(&headers, Keep::Revalidate)?,
         None if name.is_empty() || name == INDEX => {
@@ -45,6 +44,14 @@ pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, hea
     };
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     Ok(response)
+}
+
+/// Whether the page has a view at this path: those of `routeOf` in `dashboard/src/app/routes.ts`.
+fn is_view(path: &str) -> bool {
+    match path.trim_end_matches('/') {
+        "" | "/index.html" | "/gpus" | "/statistics" => true,
+        gpu => gpu.strip_prefix("/gpus/").is_some_and(|id| !id.contains('/')),
+    }
 }
 
 /// 405, in the shape of all errors.

@@ -15,7 +15,7 @@ use super::{Answered, telemetry};
 use crate::api::Api;
 use crate::ask::{Ask, View};
 use crate::config::Limits;
-use crate::dto::{QueryAnswer, Series, Values};
+use crate::dto::{Instant, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
 
@@ -38,9 +38,9 @@ const MILLISECOND_NS: i64 = 1_000_000;
 #[into_params(parameter_in = Query)]
 pub(crate) struct QueryParams {
     /// Columns of GPU metrics, between commas, at most 64.
-    #[param(value_type = String, required = true, example = "power_w,utilization_pct")]
+    #[param(value_type = String, required = true, pattern = "[^ ,]", example = "power_w,utilization_pct")]
     metrics: Option<String>,
-    /// Ids of the GPUs, between commas; all without it.
+    /// Ids or other names of the GPUs, between commas; all without it.
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// Only GPUs of these hosts, between commas.
@@ -48,20 +48,24 @@ pub(crate) struct QueryParams {
     hosts: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970. An hour before the end
     /// without it.
-    #[param(example = "2026-11-20T15:00:00Z")]
+    #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
     start: Option<String>,
     /// Last instant, inclusive; now without it.
-    #[param(example = "2026-11-20T16:00:00Z")]
+    #[param(value_type = Option<Instant>, example = "2026-11-20T16:00:00Z")]
     end: Option<String>,
     /// Width of a step: `500ms`, `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps
     /// without it.
-    #[param(example = "10s")]
+    #[param(pattern = "^ *(?:[0-9]+(?:\\.[0-9]+)? *(?:ms|s|m|min|h|d)?)? *$", example = "10s")]
     step: Option<String>,
     /// What to compute of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several between commas.
-    #[param(default = "mean", example = "mean")]
+    #[param(
+        pattern = "^ *(?:(?:mean|min|max|p99|last|count)? *, *)*(?:mean|min|max|p99|last|count)? *$",
+        default = "mean",
+        example = "mean"
+    )]
     aggregate: Option<String>,
     /// Whose values form one series: `gpu`, `node`, `model` or `all`.
-    #[param(default = "gpu", example = "gpu")]
+    #[param(pattern = "^ *(?:gpu|node|model|all)? *$", default = "gpu", example = "gpu")]
     group_by: Option<String>,
 }
 

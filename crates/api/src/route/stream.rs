@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
 use gpuvitals_core::Batch;
-use gpuvitals_store::Fleet;
+use gpuvitals_store::{Fleet, NoGpu};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
@@ -22,7 +22,7 @@ use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
 use crate::dto::TelemetryEntry;
-use crate::error::ErrorBody;
+use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
 
 /// Rows of one event. A larger append comes as several, so that no event is larger than about a megabyte.
@@ -36,7 +36,7 @@ const HEARTBEAT: &str = ": still here\n\n";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamParams {
-    /// Ids of the GPUs, between commas; all without it. One that is not known yet may come later.
+    /// Ids or other names of the GPUs, between commas; all without it. One that is not known yet may come later.
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are left out.
@@ -74,7 +74,7 @@ pub(crate) async fn stream(Shared(api): Shared<Api>, Asked(params): Asked<Stream
 fn events(
     api: Api,
     mut batches: Receiver<Arc<[Batch]>>,
-    filter: Filter,
+    mut filter: Filter,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
@@ -93,6 +93,9 @@ fn events(
                     yield Ok(Bytes::from(format!("event: lagged\ndata: {{\"missed\":{missed}}}\n\n")));
                 }
                 Ok(Ok(appended)) => {
+                    if !filter.names.is_empty() {
+                        filter.resolve(&api.store().fleet());
+                    }
                     for event in appended.iter().flat_map(|batch| filter.events(batch)) {
                         yield Ok(event);
                     }
@@ -105,24 +108,46 @@ fn events(
 /// What a client wants to see.
 #[derive(Debug)]
 struct Filter {
+    /// Keys of GPUs; none means all, if there are no names to resolve either.
     gpus: HashSet<Arc<str>>,
+    /// Names that were no GPU's when the fleet was last looked at.
+    names: Vec<Arc<str>>,
     hosts: HashSet<Arc<str>>,
     metrics: Option<Vec<String>>,
 }
 
 impl Filter {
-    fn parse(params: &StreamParams, fleet: &Fleet) -> Result<Self, crate::error::ApiError> {
-        let gpus = parameter::list("gpus", params.gpus.as_ref())?;
-        let key = |id: Arc<str>| fleet.get(&id).map_or(id, |gpu| Arc::clone(&gpu.key));
-        Ok(Self {
-            gpus: gpus.into_iter().map(key).collect(),
+    fn parse(params: &StreamParams, fleet: &Fleet) -> Result<Self, ApiError> {
+        let mut filter = Self {
+            gpus: HashSet::new(),
+            names: parameter::list("gpus", params.gpus.as_ref())?,
             hosts: parameter::list("hosts", params.hosts.as_ref())?.into_iter().collect(),
             metrics: parameter::columns(params.metrics.as_ref())?,
-        })
+        };
+        parameter::known_columns(filter.metrics.as_deref(), fleet)?;
+        for name in &filter.names {
+            if let Err(why @ NoGpu::Ambiguous(_)) = fleet.find(name) {
+                return Err(ApiError::no_gpu(name, why));
+            }
+        }
+        filter.resolve(fleet);
+        Ok(filter)
+    }
+
+    /// Takes the keys of those names that are GPUs by now.
+    fn resolve(&mut self, fleet: &Fleet) {
+        let gpus = &mut self.gpus;
+        self.names.retain(|name| match fleet.get(name) {
+            Some(gpu) => {
+                gpus.insert(Arc::clone(&gpu.key));
+                false
+            }
+            None => true,
+        });
     }
 
     fn wants(&self, entry: &TelemetryEntry<'_>) -> bool {
-        (self.gpus.is_empty() || self.gpus.contains(entry.gpu_id.as_ref()))
+        (self.gpus.contains(entry.gpu_id.as_ref()) || (self.gpus.is_empty() && self.names.is_empty()))
             && (self.hosts.is_empty() || entry.hostname.is_some_and(|host| self.hosts.contains(host)))
             && (self.metrics.is_none() || !entry.metrics.is_empty())
     }

@@ -13,7 +13,7 @@ use super::rows::GpuRows;
 use crate::api::Api;
 use crate::ask::{Ask, View};
 use crate::config::Limits;
-use crate::dto::{Pagination, TelemetryList};
+use crate::dto::{Instant, Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named};
 
@@ -23,16 +23,16 @@ use crate::parameter::{self, Asked, Named};
 #[into_params(parameter_in = Query)]
 pub(crate) struct GpuTelemetryParams {
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
-    #[param(example = "2026-11-20T15:00:00Z")]
+    #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
     start_time: Option<String>,
     /// Last instant, inclusive.
-    #[param(example = "2026-11-20T16:00:00Z")]
+    #[param(value_type = Option<Instant>, example = "2026-11-20T16:00:00Z")]
     end_time: Option<String>,
     /// Most rows to return.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// Rows to pass over, in the order asked.
-    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
     offset: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
     #[param(example = "power_w,utilization_pct")]
@@ -47,20 +47,20 @@ pub(crate) struct GpuTelemetryParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TelemetryParams {
-    /// Ids of the GPUs, between commas; all without it.
+    /// Ids or other names of the GPUs, between commas; all without it.
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
-    #[param(example = "2026-11-20T15:00:00Z")]
+    #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
     start_time: Option<String>,
     /// Last instant, inclusive.
-    #[param(example = "2026-11-20T16:00:00Z")]
+    #[param(value_type = Option<Instant>, example = "2026-11-20T16:00:00Z")]
     end_time: Option<String>,
     /// Most rows to return.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// Rows to pass over, in the order asked.
-    #[param(value_type = Option<u64>, minimum = 0, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
     offset: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
     #[param(example = "power_w,utilization_pct")]
@@ -144,8 +144,10 @@ impl TelemetryAsk {
     }
 
     pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        let fleet = view.store.fleet();
+        parameter::known_columns(self.metrics.as_deref(), &fleet)?;
         let rows = view.store.range(&RangeQuery {
-            gpus: keys(&view.store.fleet(), &self.gpus)?,
+            gpus: keys(&fleet, &self.gpus)?,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             metrics: self.metrics.clone(),
@@ -167,11 +169,11 @@ impl TelemetryAsk {
 /// The keys of the GPUs that are asked for, each once.
 ///
 /// # Errors
-/// When one is unknown.
+/// When one is unknown or ambiguous.
 pub(crate) fn keys(fleet: &Fleet, ids: &[Arc<str>]) -> Result<Vec<Arc<str>>, ApiError> {
     let mut keys = Vec::with_capacity(ids.len());
     for id in ids {
-        let gpu = fleet.get(id).ok_or_else(|| ApiError::unknown_gpu(id))?;
+        let gpu = fleet.find(id).map_err(|why| ApiError::no_gpu(id, why))?;
         keys.push(Arc::clone(&gpu.key));
     }
     keys.sort_unstable();

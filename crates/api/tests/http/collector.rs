@@ -71,11 +71,19 @@ async fn a_collector_tells_health_statistics_and_metrics() {
     let shown = ["gpuvitals_collector_rows_stored_total 4711", "gpuvitals_collector_connections 1"];
     assert_eq!(lines, shown);
 
+    let ready = get("/readyz").await;
+    assert_eq!((ready.status, ready.text()), (200, "ok\n"));
     view.0.lock().unwrap().observe(Status::Degraded, "disk full".to_owned(), 1);
     let degraded = get("/health").await;
     assert_eq!((degraded.status, &degraded.json()["reason"]), (200, &json!("disk full")));
+    let ready = get("/readyz").await;
+    assert_eq!((ready.status, ready.text()), (200, "ok; disk full\n"));
     view.0.lock().unwrap().observe(Status::Unhealthy, "broken".to_owned(), 2);
     assert_eq!(get("/health").await.status, 503);
+    let ready = get("/readyz").await;
+    assert_eq!((ready.status, ready.text()), (503, "broken\n"));
+    let alive = get("/healthz").await;
+    assert_eq!((alive.status, alive.text()), (200, "ok\n"));
     shutdown.cancel();
 }
 
@@ -102,6 +110,31 @@ async fn the_rows_of_a_gpu_come_as_a_bare_array_newest_first() {
     oldest_first.reverse();
     assert_eq!(oldest_first, newest_first);
     assert_eq!(rows("?limit=1").await, newest_first[..1]);
+    shutdown.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_could_not_be_read_are_told_beside_the_array() {
+    let (address, _view, shutdown, store, dir) = started().await;
+    let path = "/telemetry/GPU-a?limit=100";
+    let whole = request(address, "GET", path, "").await;
+    assert_eq!((whole.status, whole.header("x-partial")), (200, None));
+    store.flush().await.unwrap();
+    let mut folders = vec![dir.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "parquet") {
+                let length = std::fs::metadata(&entry).unwrap().len();
+                std::fs::write(&entry, vec![0; usize::try_from(length).unwrap()]).unwrap();
+            }
+        }
+    }
+    let partial = request(address, "GET", path, "").await;
+    assert_eq!(partial.status, 200);
+    assert!(partial.json().as_array().unwrap().len() < whole.json().as_array().unwrap().len());
+    assert!(partial.header("x-partial").unwrap().contains(".parquet"), "{:?}", partial.header("x-partial"));
     shutdown.cancel();
 }
 

@@ -28,6 +28,8 @@ async fn health_is_the_worst_of_the_parts() {
         "the queue is full",
         now_ns() + 1_000_000_000,
     );
+    let ready = world.get("/readyz").await;
+    assert_eq!((ready.status, ready.text()), (200, "ok; the queue is full\n"));
     let report = world.ok("/health").await;
     assert_eq!(report["status"], "degraded");
     assert_eq!(
@@ -38,6 +40,9 @@ async fn health_is_the_worst_of_the_parts() {
     world.parts.collector.lock().unwrap().observe(Status::Unhealthy, "no disk", now_ns());
     let answer = world.get("/health").await;
     assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("unhealthy")));
+    let ready = world.get("/readyz").await;
+    assert_eq!((ready.status, ready.text()), (503, "no disk\n"));
+    assert_eq!(world.get("/healthz").await.text(), "ok\n");
     assert_eq!(answer.json()["queue"]["status"], "degraded");
 }
 

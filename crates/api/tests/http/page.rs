@@ -27,12 +27,36 @@ async fn without_a_page_it_says_how_to_build_one() {
 #[tokio::test]
 async fn every_address_of_the_page_is_the_page() {
     let world = world().await;
-    for path in ["/", "/index.html", "/gpus/0000:0c:00.0%40node.example", "/stats/", "/a/b/c?x=y", "/docsx"] {
+    // The paths of `dashboard/src/app/routes.test.ts`.
+    for path in [
+        "/",
+        "/?host=n1",
+        "/index.html",
+        "/gpus",
+        "/gpus/",
+        "/gpus/GPU-1/",
+        "/gpus/0000:0c:00.0%40node.example",
+        "/gpus/a%2Fb?range=6h",
+        "/statistics",
+        "/statistics/",
+    ] {
         let answer = world.get(path).await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(answer.text().contains("the page"), "{path}");
         assert_eq!(answer.header("cache-control"), Some("no-cache"), "{path}");
         assert!(answer.header("content-security-policy").unwrap().contains("script-src 'self'"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_nothing_stands_at_is_not_the_page() {
+    let world = world().await;
+    for path in
+        ["/nope", "/healthy", "/stats/", "/statisticsx", "/gpus/a/b", "/a/b/c?x=y", "/docsx", "/index.htm"]
+    {
+        let answer = world.get(path).await;
+        let code = (answer.status == 404).then(|| answer.json()["code"].clone());
+        assert_eq!(code, Some("not_found".into()), "{path}");
     }
 }
 

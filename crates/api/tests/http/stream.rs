@@ -16,7 +16,7 @@ async fn an_append_reaches_those_who_listen() {
     assert!(all.block().await.unwrap().contains("retry: 3000"));
     let mut one = Events::open(world.address, "/api/v1/stream?gpus=GPU-b&metrics=power_w").await;
     let mut host = Events::open(world.address, "/api/v1/stream?hosts=sim-node-02,nowhere").await;
-    let mut column = Events::open(world.address, "/api/v1/stream?metrics=room_c,temperature_c").await;
+    let mut column = Events::open(world.address, "/api/v1/stream?metrics=temperature_c").await;
     world.append(fleet()).await;
     let (name, data) = all.event().await.unwrap();
     assert_eq!(name, "samples");
@@ -35,8 +35,13 @@ async fn an_append_reaches_those_who_listen() {
     let (_, data) = host.event().await.unwrap();
     assert_eq!((data.as_array().unwrap().len(), &data[0]["gpu_id"]), (1, &json!("GPU-d")));
     let (_, data) = column.event().await.unwrap();
-    let ids: Vec<_> = data.as_array().unwrap().iter().map(|row| row["gpu_id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["GPU-a", "rack@7"]);
+    let ids = |data: &serde_json::Value| -> Vec<String> {
+        data.as_array().unwrap().iter().map(|row| row["gpu_id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&data), ["rack@7"]);
+    let mut foreign = Events::open(world.address, "/api/v1/stream?metrics=room_c,temperature_c").await;
+    world.append(fleet()).await;
+    assert_eq!(ids(&foreign.event().await.unwrap().1), ["GPU-a", "rack@7"]);
     // A gateway that stops ends its streams.
     world.shutdown.cancel();
     while all.block().await.is_some() {}
@@ -49,6 +54,25 @@ async fn a_known_gpu_may_be_named_by_any_of_its_names() {
     let mut events = Events::open(world.address, "/api/v1/stream?gpus=sim-node-01:gpu10").await;
     world.append(fleet()).await;
     assert_eq!(events.event().await.unwrap().1[0]["gpu_id"], "GPU-b");
+}
+
+#[tokio::test]
+async fn a_gpu_that_is_not_known_yet_may_be_named_by_any_of_its_names() {
+    let world = World::empty(|_, _| ()).await;
+    for name in ["GPU-a", "0000:1b:00.0", "0000:1b:00.0@sim-node-01", "sim-node-01:gpu0"] {
+        let fresh = World::empty(|_, _| ()).await;
+        let mut events = Events::open(fresh.address, &format!("/api/v1/stream?gpus={name}")).await;
+        fresh.append(fleet()).await;
+        let rows = events.event().await.unwrap().1;
+        assert!(rows.as_array().unwrap().iter().all(|row| row["gpu_id"] == "GPU-a"), "{name}: {rows}");
+    }
+    // A name of nobody is nobody's, not everybody's.
+    let mut nobody = Events::open(world.address, "/api/v1/stream?gpus=nobody").await;
+    world.append(fleet()).await;
+    world.shutdown.cancel();
+    while let Some(block) = nobody.block().await {
+        assert!(!block.contains("samples"), "{block}");
+    }
 }
 
 #[tokio::test]

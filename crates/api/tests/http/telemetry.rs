@@ -38,7 +38,7 @@ async fn ranges_pages_and_orders() {
         ("reverse=false", &["00:00", "59:50", "59:40"], 3, false),
         ("limit=1", &["00:00"], 3, true),
         ("limit=1&offset=2", &["59:40"], 3, false),
-        ("limit=1&offset=2&reverse=1", &["00:00"], 3, false),
+        ("limit=1&offset=2&reverse=true", &["00:00"], 3, false),
         ("offset=3", &[], 3, false),
         ("start_time=2026-11-20T15:59:50Z", &["00:00", "59:50"], 2, false),
         ("end_time=2026-11-20T15:59:50Z", &["59:50", "59:40"], 2, false),

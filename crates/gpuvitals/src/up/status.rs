@@ -45,6 +45,12 @@ impl Status {
         }
     }
 
+    /// Notes how the parts are that tell it only when they are asked: since when is the first look that found them so.
+    pub(crate) fn look(&self) {
+        self.queue_health();
+        self.collector_health();
+    }
+
     /// The collector's progress, for its workers to write.
     pub(crate) fn collector(&self) -> &Arc<collect::Progress> {
         &self.collector

@@ -144,6 +144,32 @@ fn a_collector_says_that_its_queue_is_away_and_that_it_is_back() {
 }
 
 #[test]
+fn health_says_since_when_a_state_is_not_since_when_it_was_first_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = recording(folder.path(), 3_000);
+    let data = folder.path().join("data");
+    let (port, grpc, shown) = (free_port(), free_port(), free_port());
+    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    let up = start_with(
+        &["up", "--port", &shown, "--csv", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()],
+        &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &format!("grpc://127.0.0.1:{grpc}"))],
+    );
+    until(&shown, "/stats", "rows", |stats| stats["source"]["rows_stored"] == 3_000);
+    broker.kill();
+    let gone = get(&shown, "/stats")["gateway"]["uptime_seconds"].as_f64().unwrap();
+    until(&shown, "/stats", "the time in which nobody asks for the health", |stats| {
+        stats["gateway"]["uptime_seconds"].as_f64().unwrap() > gone + 2.5
+    });
+    let instant = |text: &serde_json::Value| gpuvitals_core::time::parse(text.as_str().unwrap()).unwrap();
+    let health = get(&shown, "/health");
+    assert_eq!(health["collector"]["status"], "degraded", "{health}");
+    let (asked_ns, since_ns) = (instant(&health["timestamp"]), instant(&health["collector"]["since"]));
+    assert!(asked_ns - since_ns > 1_000_000_000, "{health}");
+    assert_eq!(get(&shown, "/health")["collector"]["since"], health["collector"]["since"]);
+    ends_well(up);
+}
+
+#[test]
 fn a_streamer_says_that_its_queue_takes_nothing_and_that_it_does_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);

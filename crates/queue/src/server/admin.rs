@@ -43,11 +43,32 @@ pub(crate) struct Groups {
 /// How the queue is; one that takes nothing answers with 503.
 pub(crate) async fn health(State(served): State<Served>) -> Response {
     let health = served.queue().health();
-    let status = match health.status {
+    let status = code(health.status);
+    (status, Json(HealthAnswer { health, timestamp: spelled(Clock::system().now()) })).into_response()
+}
+
+fn code(status: HealthStatus) -> StatusCode {
+    match status {
         HealthStatus::Healthy | HealthStatus::Degraded => StatusCode::OK,
         HealthStatus::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The process answers.
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the queue takes messages; the text says what is not well.
+pub(crate) async fn ready(State(served): State<Served>) -> Response {
+    let health = served.queue().health();
+    let reasons = health.reasons.join("; ");
+    let text = match health.status {
+        HealthStatus::Healthy => "ok\n".to_owned(),
+        HealthStatus::Degraded => format!("ok; {reasons}\n"),
+        HealthStatus::Unhealthy => format!("{reasons}\n"),
     };
-    (status, Json(HealthAnswer { health, timestamp: spelled(Clock::system().now()) })).into_response()
+    (code(health.status), text).into_response()
 }
 
 pub(crate) async fn stats(State(served): State<Served>) -> Json<QueueStats> {

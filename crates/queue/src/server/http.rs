@@ -68,7 +68,7 @@ impl Right {
     pub fn needed(method: &Method, path: &str) -> Self {
         let looks = matches!(*method, Method::GET | Method::HEAD);
         match path {
-            "/health" if looks => Self::Open,
+            "/health" | "/healthz" | "/readyz" if looks => Self::Open,
             _ if path.starts_with("/publish/") => Self::Publish,
             // Deeper than the groups of a topic are its dead letters, which are messages of anyone.
             _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => Self::ReadMessages,
@@ -129,6 +129,8 @@ pub(super) fn router_within(queue: Queue, limits: HttpLimits, meter: Arc<Meter>,
         .route("/", get(index))
         .route("/publish/{topic}", post(publish::publish))
         .route("/health", get(admin::health))
+        .route("/healthz", get(admin::alive))
+        .route("/readyz", get(admin::ready))
         .route("/metrics", get(admin::metrics))
         .route("/stats", get(admin::stats))
         .route("/stats/{topic}", get(admin::topic_stats))
@@ -151,6 +153,8 @@ async fn index() -> Json<serde_json::Value> {
         "paths": [
             "POST /publish/{topic}",
             "GET /health",
+            "GET /healthz",
+            "GET /readyz",
             "GET /metrics",
             "GET /stats",
             "GET /stats/{topic}",

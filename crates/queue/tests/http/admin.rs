@@ -77,7 +77,7 @@ async fn what_is_not_there_says_where_to_look() {
     assert!(get(world.at, "/x?token=secret").await.refused(404, "not_found").contains("\"/x\""));
     assert!(get(world.at, "/publish/t").await.refused(405, "method_not_allowed").contains("GET"));
     let index = get(world.at, "/").await.json();
-    assert_eq!(index["paths"].as_array().unwrap().len(), 11);
+    assert_eq!(index["paths"].as_array().unwrap().len(), 13);
     assert_eq!(get(world.at, "/").await.header("x-content-type-options"), Some("nosniff"));
 }
 
@@ -85,6 +85,8 @@ async fn what_is_not_there_says_where_to_look() {
 fn every_path_needs_the_right_that_fits_it() {
     for (method, path, right) in [
         (Method::GET, "/health", Right::Open),
+        (Method::GET, "/healthz", Right::Open),
+        (Method::HEAD, "/readyz", Right::Open),
         (Method::DELETE, "/health", Right::Manage),
         (Method::GET, "/", Right::Read),
         (Method::GET, "/metrics", Right::Read),
@@ -109,7 +111,9 @@ async fn where_tokens_are_known_only_health_is_for_everybody() {
         Tokens { publish: vec![Token::new("p")], administer: vec![Token::new("a")], ..Tokens::default() };
     let server = ServerConfig { tokens: Some(tokens), ..ServerConfig::default() };
     let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server).await;
-    assert_eq!(get(world.at, "/health").await.status, 200);
+    for path in ["/health", "/healthz", "/readyz"] {
+        assert_eq!(get(world.at, path).await.status, 200, "{path}");
+    }
     for path in ["/", "/metrics", "/stats", "/topics", "/nothing"] {
         get(world.at, path).await.refused(401, "unauthorized");
     }

@@ -1,0 +1,27 @@
+//! `/healthz` and `/readyz`, for those who start and stop processes: the same pair on every service.
+//!
+//! Alive is a process that answers. Ready is one that is not unhealthy.
+
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+
+use crate::dto::HealthStatus;
+
+/// Answers `/healthz`.
+pub(crate) async fn alive() -> Response {
+    text(StatusCode::OK, "ok\n".to_owned())
+}
+
+/// Answers `/readyz` of a service in this state; `reason` is empty where it is healthy.
+pub(crate) fn ready(status: HealthStatus, reason: &str) -> Response {
+    match status {
+        HealthStatus::Healthy => text(StatusCode::OK, "ok\n".to_owned()),
+        HealthStatus::Degraded => text(StatusCode::OK, format!("ok; {reason}\n")),
+        HealthStatus::Unhealthy => text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Response {
+    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "no-store")], body).into_response()
+}
