@@ -188,6 +188,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the process answers, for liveness probes. */
+        get: operations["alive"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the gateway is not unhealthy, for readiness probes; the text says why it is, or that it is degraded. */
+        get: operations["ready"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/stats": {
         parameters: {
             query?: never;
@@ -361,7 +395,8 @@ export interface components {
          * @description What is wrong, for programs. The list is the same for every path:
          *     `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
          *     `too_large` (400): the answer would be larger than the limits; the message says what to change.
-         *     `unknown_gpu` (404): no GPU has this id, or several answer to it.
+         *     `unknown_gpu` (404): no GPU answers to this name.
+         *     `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
          *     `unknown_host` (404): no host has this name.
          *     `not_found` (404): there is nothing at this path.
          *     `method_not_allowed` (405): the path does not know this method.
@@ -372,7 +407,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unknown_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "too_large" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "timeout" | "internal";
         /**
          * @description The gateway's statistics.
          * @example {
@@ -457,14 +492,14 @@ export interface components {
             index: number | null;
             /**
              * Format: int64
-             * @description Device memory in MiB.
+             * @description Device memory in MiB, where it was read.
              */
             memory_mb: number | null;
             /** @description Version of its driver. */
             driver_version: string | null;
             /** @description How it does. */
             state: components["schemas"]["State"];
-            /** @description What makes it unhealthy. */
+            /** @description What makes it unhealthy, the worst first; of a stale one since when it is, and its last state with its reason. */
             state_reason: string | null;
             last_seen: components["schemas"]["Moment"] | null;
             /** @description Whether it is made up by the simulation. */
@@ -578,6 +613,8 @@ export interface components {
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
         };
+        /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
+        Instant: string;
         /**
          * @description To whom a GPU belongs and where its rows come from.
          * @example {
@@ -797,9 +834,10 @@ export interface components {
         /**
          * @description How a GPU does. The first rule that applies:
          *     `stale`: the newest row is older than `stale_after` (90 s unless configured);
-         *     `unhealthy`: one of its latest values, itself no older than `stale_after`, shows a fault of the device: an XID that
-         *     applications do not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row that could
-         *     not be replaced, the hardware's own thermal slowdown, or a recovery that the driver asks for;
+         *     `unhealthy`: its latest values, themselves no older than `stale_after`, show a condition: an XID that applications do
+         *     not cause, ECC or RAS errors beyond correction since the driver was loaded, a memory row or page that could not be
+         *     replaced or waits for a reset to be, a recovery that the driver asks for, a slowdown because of heat, or at most 3 °C
+         *     left to the slowdown limit;
          *     `idle`: its utilisation is below 1 %; `active`: it is 1 % or more;
          *     `unknown`: no recent utilisation is known.
          * @enum {string}
@@ -999,12 +1037,12 @@ export interface operations {
                  * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
                  * @example 2026-11-20T15:00:00Z
                  */
-                start_time?: string;
+                start_time?: components["schemas"]["Instant"];
                 /**
                  * @description Last instant, inclusive.
                  * @example 2026-11-20T16:00:00Z
                  */
-                end_time?: string;
+                end_time?: components["schemas"]["Instant"];
                 /** @description Most rows to return. */
                 limit?: number;
                 /** @description Rows to pass over, in the order asked. */
@@ -1071,7 +1109,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Ids of the GPUs, between commas; all without it.
+                 * @description Ids or other names of the GPUs, between commas; all without it.
                  * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
                  */
                 gpus?: string;
@@ -1079,12 +1117,12 @@ export interface operations {
                  * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
                  * @example 2026-11-20T15:00:00Z
                  */
-                start_time?: string;
+                start_time?: components["schemas"]["Instant"];
                 /**
                  * @description Last instant, inclusive.
                  * @example 2026-11-20T16:00:00Z
                  */
-                end_time?: string;
+                end_time?: components["schemas"]["Instant"];
                 /** @description Most rows to return. */
                 limit?: number;
                 /** @description Rows to pass over, in the order asked. */
@@ -1285,7 +1323,7 @@ export interface operations {
                  */
                 metrics: string;
                 /**
-                 * @description Ids of the GPUs, between commas; all without it.
+                 * @description Ids or other names of the GPUs, between commas; all without it.
                  * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
                  */
                 gpus?: string;
@@ -1299,12 +1337,12 @@ export interface operations {
                  *     without it.
                  * @example 2026-11-20T15:00:00Z
                  */
-                start?: string;
+                start?: components["schemas"]["Instant"];
                 /**
                  * @description Last instant, inclusive; now without it.
                  * @example 2026-11-20T16:00:00Z
                  */
-                end?: string;
+                end?: components["schemas"]["Instant"];
                 /**
                  * @description Width of a step: `500ms`, `10s`, `1m`, `1h`, `1d`, or a number of seconds. One that gives some 300 steps
                  *     without it.
@@ -1370,7 +1408,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Ids of the GPUs, between commas; all without it. One that is not known yet may come later.
+                 * @description Ids or other names of the GPUs, between commas; all without it. One that is not known yet may come later.
                  * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
                  */
                 gpus?: string;
@@ -1454,6 +1492,55 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HealthReport"];
+                };
+            };
+        };
+    };
+    alive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It answers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+        };
+    };
+    ready: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Healthy or degraded. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description Unhealthy. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
         };

@@ -54,7 +54,9 @@ export function GpuHeader({ gpu, labels, state, lastSeen, now }: GpuHeaderProps)
         <StateBadge state={state} reason={gpu.state_reason} />
         {gpu.simulated && <SimulatedBadge />}
       </div>
-      {gpu.state_reason !== null && <p className="mt-1 text-[13px] text-bad">{gpu.state_reason}</p>}
+      {gpu.state_reason !== null && (
+        <p className={`mt-1 text-[13px] ${state === "unhealthy" ? "text-bad" : "text-warn"}`}>{gpu.state_reason}</p>
+      )}
       <dl className="mt-1 flex flex-wrap items-center gap-x-5 gap-y-1 text-[13px]">
         <Fact name="Id">
           <span className="font-mono text-xs break-all">{gpu.id}</span>

@@ -111,10 +111,13 @@ describe("the page of a GPU", () => {
     expect(screen.getByRole("heading", { name: /H100/ })).toBeTruthy();
   });
 
-  it("says what makes a GPU unhealthy", async () => {
-    mockApi({ [PATH]: detail({ state: "unhealthy", state_reason: "ecc_uncorrected is 3" }) });
+  it.each([
+    ["unhealthy", "XID 79"],
+    ["stale", "stale since 2026-11-20T16:01:30Z, last seen unhealthy: XID 79"],
+  ] as const)("says why a GPU is %s", async (state, state_reason) => {
+    mockApi({ [PATH]: detail({ state, state_reason }) });
     renderAt(`/gpus/${ID}`);
-    expect(await screen.findByText("ecc_uncorrected is 3")).toBeTruthy();
+    expect(await screen.findByText(state_reason)).toBeTruthy();
   });
 
   it("says what of a range could not be read", async () => {
@@ -180,6 +183,19 @@ describe("live", () => {
     expect(document.querySelector('[data-metric="power_w"]')?.textContent).toContain("333");
     expect(chart("power-W-0")?.getAttribute("data-points")).toBe("3");
     expect(screen.getByTestId("gpu").getAttribute("data-live")).toBe("live");
+  });
+
+  it("draws and streams a GPU by any of its names", async () => {
+    const mock = mockApi({ "/api/v1/gpus/node-1%3Agpu0": detail(), "/api/v1/query": history });
+    renderAt("/gpus/node-1:gpu0");
+    await waitFor(() => expect(chart("power-W-0")?.getAttribute("data-points")).toBe("2"));
+    expect(mock.asked.find((request) => request.path === "/api/v1/query")?.params.get("gpus")).toBe(ID);
+    const source = FakeEventSource.made.at(-1);
+    expect(FakeEventSource.made).toHaveLength(1);
+    expect(source?.url).toContain(`gpus=${ID}`);
+    act(() => source?.open());
+    act(() => source?.send(sample(333)));
+    expect(chart("power-W-0")?.getAttribute("data-points")).toBe("3");
   });
 
   it("says when it must poll, and stops saying so when the stream is back", async () => {

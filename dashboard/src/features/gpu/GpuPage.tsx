@@ -89,6 +89,8 @@ function useGpuView(id: string, state: GpuState) {
   const now = useNow(SECOND);
   const detail = useQuery(gpuQuery(id, REFRESH_INTERVAL_MS));
   const catalogue = useQuery(catalogueQuery());
+  // Rows carry the id; the address may hold another name of the GPU.
+  const key = detail.data?.gpu.id ?? id;
   const said = lastSeenOf(detail.data, []);
   const recorded = isRecorded(said, now);
   const first = parseInstant(detail.data?.first_seen);
@@ -96,7 +98,7 @@ function useGpuView(id: string, state: GpuState) {
   const range = state.range ?? defaultRange(recorded, all);
   const liveAllowed = canBeLive(range);
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
-  const stream = useStream(id, live);
+  const stream = useStream(key, live && detail.data !== undefined);
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
   const rows = useMemo(
@@ -107,7 +109,7 @@ function useGpuView(id: string, state: GpuState) {
   const anchor = recorded && !live ? said : null;
   const history = useQuery({
     ...historyQuery({
-      gpu: id,
+      gpu: key,
       columns: drawn,
       range,
       aggregate: state.aggregate,
@@ -121,9 +123,9 @@ function useGpuView(id: string, state: GpuState) {
   const span = live ? spanOf(range, now, null) : (history.data?.span ?? spanOf(range, anchor ?? now, all));
   const { start } = span;
   const frame = useMemo(() => {
-    const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, id);
+    const base = history.data === undefined ? EMPTY : frameOf(history.data.answer, key);
     return live ? extend(base, stream.samples, start, state.aggregate) : base;
-  }, [history.data, id, live, stream.samples, start, state.aggregate]);
+  }, [history.data, key, live, stream.samples, start, state.aggregate]);
   const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
   return {
     now,
