@@ -283,3 +283,12 @@ async fn a_hundred_publishers_at_once_lose_nothing() {
     let expected = (0..100).flat_map(|p| p * 100..p * 100 + 50);
     assert!(numbers.into_iter().eq(expected));
 }
+
+#[tokio::test]
+async fn a_nested_value_that_no_column_takes_is_named() {
+    let world = World::new().await;
+    let body = r#"{"timestamp":"2026-01-01T00:00:00Z","fields":{"gpu_id":0,"a":{"b":1},"power_w":1}}"#;
+    let told = post(world.at, "/publish/t", &[JSON], body.as_bytes()).await.json();
+    assert_eq!((&told["accepted"], &told["left_out_count"]), (&json!(1), &json!(1)), "{told}");
+    assert_eq!(told["left_out"][0]["reason"], "a is neither a number nor a text");
+}
