@@ -188,7 +188,7 @@ pub(crate) fn known_columns(names: Option<&[String]>, fleet: &Fleet) -> Result<(
         columns.any(|(column, ..)| column.as_ref() == name)
     };
     let unknown = names.unwrap_or_default().iter().find(|name| {
-        let known = catalogue::by_column(name).is_some_and(|id| is_of_gpus(&id));
+        let known = catalogue::by_column(name).is_some_and(is_of_gpus);
         !known && !foreign(name)
     });
     unknown.map_or(Ok(()), |name| gpu_metric("metrics", name).map(|_| ()))
@@ -203,16 +203,15 @@ fn is_identity(name: &str) -> bool {
 /// # Errors
 /// When there is no such metric, or it is one of hosts.
 pub(crate) fn gpu_metric(name: &'static str, column: &str) -> Result<MetricId, ApiError> {
-    if let Some(id) = catalogue::by_column(column).filter(is_of_gpus) {
+    if let Some(id) = catalogue::by_column(column).filter(|id| is_of_gpus(*id)) {
         return Ok(id);
     }
-    let near =
-        catalogue::suggest(column).filter(|near| catalogue::by_column(near).as_ref().is_some_and(is_of_gpus));
+    let near = catalogue::suggest(column).filter(|near| catalogue::by_column(near).is_some_and(is_of_gpus));
     let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
     Err(ApiError::parameter(name, column, format!("a metric of GPUs, see GET /api/v1/metrics{near}")))
 }
 
-fn is_of_gpus(id: &MetricId) -> bool {
+fn is_of_gpus(id: MetricId) -> bool {
     id.metric().table == Table::GpuEvents
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct GpusParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// GPUs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
     /// Words, each of which must be part of the GPU's name, id, model, host, PCI address, pod, namespace or job; case
     /// does not count.
@@ -75,7 +75,7 @@ pub(crate) struct HostGpusParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// GPUs to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
     /// `metrics`: with the latest values.
     #[param(pattern = "^ *(?:(?:metrics)? *, *)*(?:metrics)? *$", example = "metrics")]

@@ -24,7 +24,7 @@ pub(crate) struct HostsParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// Hosts to pass over.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct GpuTelemetryParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// Rows to pass over, in the order asked.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
     #[param(example = "power_w,utilization_pct")]
@@ -60,7 +60,7 @@ pub(crate) struct TelemetryParams {
     #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, default = 100)]
     limit: Option<String>,
     /// Rows to pass over, in the order asked.
-    #[param(value_type = Option<u64>, minimum = 0, maximum = 9007199254740991_i64, default = 0)]
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_i64, default = 0)]
     offset: Option<String>,
     /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
     #[param(example = "power_w,utilization_pct")]
