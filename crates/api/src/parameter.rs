@@ -47,9 +47,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// Empty means not given: forms send empty fields.
+/// Empty means not given: forms send empty fields. Blanks around a value do not count, other white space does.
 pub(crate) fn given(text: Option<&String>) -> Option<&str> {
-    text.map(|text| text.trim()).filter(|text| !text.is_empty())
+    text.map(|text| text.trim_matches(' ')).filter(|text| !text.is_empty())
 }
 
 /// A number of entries from 1 to `max`.
@@ -100,7 +100,7 @@ pub(crate) fn flag(name: &'static str, text: Option<&String>) -> Result<bool, Ap
 /// # Errors
 /// When it is no time.
 pub(crate) fn instant(name: &'static str, text: Option<&String>) -> Result<Option<i64>, ApiError> {
-    let Some(text) = given(text) else { return Ok(None) };
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = time::parse_bound(text).or_else(|error| match text.rsplit_once(' ') {
         Some((head, zone)) => time::parse_bound(&format!("{head}+{zone}")).map_err(|_| error),
         None => Err(error),
@@ -116,7 +116,7 @@ pub(crate) fn step(text: &str) -> Result<i64, ApiError> {
     let refused = || ApiError::parameter("step", text, STEPS);
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(digits).ok_or_else(refused)?;
-    let unit_ms: f64 = match unit.trim() {
+    let unit_ms: f64 = match unit.trim_start_matches(' ') {
         "ms" => 1.0,
         "" | "s" => 1e3,
         "m" | "min" => 60e3,
@@ -151,7 +151,7 @@ pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<
     let mut names: Vec<Arc<str>> = Vec::new();
     let Some(text) = given(text) else { return Ok(names) };
     let mut seen = std::collections::HashSet::new();
-    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+    for word in text.split(',').map(|word| word.trim_matches(' ')).filter(|word| !word.is_empty()) {
         if seen.insert(word) {
             names.push(Arc::from(word));
         }
