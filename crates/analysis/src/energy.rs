@@ -1,35 +1,85 @@
-//! Energy: what the hardware counted where that can be believed, integrated power where it cannot.
+//! Energy: what the hardware counted where that can be believed, integrated power where it cannot. One rule, for totals
+//! that go on and for recordings.
 //!
-//! A counter is believed when it moves, never falls, and agrees with integrated power wherever both saw the same time.
-//! Both are off by the same few per cent, since they come from the same sensors, so more than [`TOLERANCE`] apart means
-//! a wrong unit or a counter of something else. A counter is read more rarely than power: what lies before its first
-//! and after its last reading is integrated.
+//! Both come from the same sensors and are off by the same few per cent, so more than [`TOLERANCE`] apart means a wrong
+//! unit or rate, or a counter that stands still. The integral is the energy until the counter has agreed with it over
+//! [`PIECE_S`]; from then on every rise of the counter takes the place of the integral over the same span, until the two
+//! disagree over the last [`CHECK_S`] in which both are known. Then it is integrated again, from where they last agreed,
+//! and the counter is not believed any more. A rise that the power cannot have caused is refused, and a fall is a reset:
+//! over such a span it is integrated. The total never falls: what was shown too much is waited for.
 
+use std::collections::VecDeque;
 use std::fmt;
 
-use crate::integral::Integral;
+use gpuvitals_core::batch::{MetricColumn, Value};
+use gpuvitals_core::{Batch, MetricId};
+
+use crate::integral::{Integral, Order, order, seconds};
 
 /// How far counter and integrated power may lie apart, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
-/// Besides, so many seconds of the highest power: a counter moves in steps, and late.
+/// Seconds over which they must disagree for the counter to be believed no more.
+pub const CHECK_S: f64 = 60.0;
+/// Seconds over which they must agree for the counter to be believed.
+pub const PIECE_S: f64 = 10.0;
+/// Least energy that is compared, in joules.
+const CHECK_J: f64 = 100.0;
+/// So many seconds of the highest power they may lie apart besides: a counter moves in steps, and late.
 const STEP_S: f64 = 0.25;
 /// Share of a span that power must have been sampled in for the span to be compared.
 const SEEN: f64 = 0.95;
+/// So many times the highest power seen a part may draw whose limit is not known.
+const UNLIMITED: f64 = 1.5;
 
-/// Takes power and counter readings of one GPU, in the order of time.
+const POWER: MetricId = MetricId::of("power_w");
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const COUNTER: MetricId = MetricId::of("energy_j");
+const LIMITS: [MetricId; 2] = [MetricId::of("power_limit_w"), MetricId::of("power_limit_enforced_w")];
+
+/// The columns that energy is told from, found once a batch.
+#[derive(Debug)]
+pub struct EnergyColumns<'a> {
+    power: Option<MetricColumn<'a>>,
+    average: Option<MetricColumn<'a>>,
+    counter: Option<MetricColumn<'a>>,
+    limits: [Option<MetricColumn<'a>>; LIMITS.len()],
+}
+
+impl<'a> EnergyColumns<'a> {
+    /// Those of a batch.
+    pub fn of(batch: &'a Batch) -> Self {
+        Self {
+            power: batch.metric(POWER),
+            average: batch.metric(POWER_AVERAGE),
+            counter: batch.metric(COUNTER),
+            limits: LIMITS.map(|id| batch.metric(id)),
+        }
+    }
+}
+
+/// The energy of one GPU, from its rows in the order of time.
 #[derive(Debug, Clone, Default)]
 pub struct Energy {
     power: Integral,
     seen: Integral,
     power_max: f64,
+    limit: f64,
+    has_power: bool,
+    /// The counter when it was read first, or last moved.
     last: Option<Reading>,
     readings: u64,
+    rises: u64,
     falls: u64,
-    /// Counted between readings, and integrated power over the same spans.
-    counted_j: f64,
-    beside_j: f64,
-    /// The same, for spans in which power was sampled throughout.
-    compared: (f64, f64),
+    refused: u64,
+    /// The latest spans in which both are known: some [`PIECE_S`] each, [`CHECK_S`] together.
+    pieces: VecDeque<Span>,
+    piece: Span,
+    belief: Belief,
+    /// What is added to: the energy is this, and the integral since then.
+    from: Mark,
+    /// The same when counter and integral last agreed over [`CHECK_S`].
+    agreed: Mark,
+    total: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +88,41 @@ struct Reading {
     counter_j: f64,
     integrated_j: f64,
     seen_s: f64,
+}
+
+/// Between two readings of the counter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    counted_j: f64,
+    integrated_j: f64,
+    seen_s: f64,
+}
+
+impl Span {
+    fn and(self, other: Self) -> Self {
+        Self {
+            counted_j: self.counted_j + other.counted_j,
+            integrated_j: self.integrated_j + other.integrated_j,
+            seen_s: self.seen_s + other.seen_s,
+        }
+    }
+}
+
+/// An energy, and the integral at the same instant.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    total_j: f64,
+    integrated_j: f64,
+}
+
+/// What is thought of the counter.
+#[derive(Debug, Clone, Copy, Default)]
+enum Belief {
+    #[default]
+    Untried,
+    /// They agreed when last compared, so far apart as this share.
+    Agrees(f64),
+    Refuted(Span),
 }
 
 /// Where the number comes from.
@@ -59,12 +144,14 @@ pub enum EnergyReason {
     Unchecked,
     /// There is no counter.
     NoCounter,
-    /// The counter was read once only: the recording is too short for it.
+    /// They could not be compared yet: it was read once only, or over too short a time.
     TooShort,
     /// The counter did not move.
     Still,
-    /// The counter fell so many times: it was reset, or errs.
+    /// The counter fell so many times and was not compared: it was reset, or errs.
     Fell(u64),
+    /// The counter rose so many times by more than the power allows.
+    TooFast(u64),
     /// Over the same time they say different things.
     Disagrees {
         /// What the counter says, in joules.
@@ -82,9 +169,10 @@ impl fmt::Display for EnergyReason {
             }
             Self::Unchecked => f.write_str("there is no power reading to check the counter against"),
             Self::NoCounter => f.write_str("the GPU has no energy counter"),
-            Self::TooShort => f.write_str("too short for the counter, which was read once"),
+            Self::TooShort => f.write_str("too short to check the counter against integrated power"),
             Self::Still => f.write_str("the counter stands still"),
             Self::Fell(times) => write!(f, "the counter fell {times} times"),
+            Self::TooFast(times) => write!(f, "the counter rose {times} times by more than the power allows"),
             Self::Disagrees { counter_j, integrated_j } => {
                 write!(f, "the counter says {counter_j:.1} J where integrated power says {integrated_j:.1} J")
             }
@@ -106,68 +194,179 @@ pub struct EnergyTotal {
 }
 
 impl Energy {
+    /// A row. The average stands in only where there is no other power: mixing the two would count neither.
+    pub fn row(&mut self, columns: &EnergyColumns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
+        let value = |column: Option<MetricColumn<'_>>| column?.value(row).map(Value::as_f64);
+        for limit in columns.limits.iter().filter_map(|column| value(*column)) {
+            self.limit = self.limit.max(limit);
+        }
+        let power = value(columns.power);
+        self.has_power |= power.is_some();
+        if let Some(watts) = power.or_else(|| value(columns.average).filter(|_| !self.has_power)) {
+            self.sample(time_ns, watts, gap_max_ns);
+        }
+        if let Some(counter_j) = value(columns.counter) {
+            self.read(time_ns, counter_j, gap_max_ns);
+        }
+    }
+
     /// A sample of power in watts. Between samples further apart than the gap nothing is made up.
     pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
+        if !watts.is_finite() {
+            return;
+        }
         self.power.sample(time_ns, watts, gap_max_ns);
         self.seen.sample(time_ns, 1.0, gap_max_ns);
         self.power_max = self.power_max.max(watts);
+        self.grow();
+    }
+
+    /// Nothing is known of the power from the last sample to the next one. A counter counts on.
+    pub fn lose(&mut self) {
+        self.power.lose();
+        self.seen.lose();
     }
 
     /// A reading of the counter in joules; that of the same instant comes after [`Energy::sample`].
-    pub fn read(&mut self, time_ns: i64, counter_j: f64) {
+    pub fn read(&mut self, time_ns: i64, counter_j: f64, gap_max_ns: i64) {
+        if !counter_j.is_finite() || matches!(self.belief, Belief::Refuted(_)) {
+            return;
+        }
         self.readings += 1;
         let now = Reading {
             time_ns,
             counter_j,
-            integrated_j: self.power.total().unwrap_or(0.0),
+            integrated_j: self.integrated(),
             seen_s: self.seen.total().unwrap_or(0.0),
         };
-        let Some(before) = self.last.replace(now) else { return };
-        if counter_j < before.counter_j {
-            self.falls += 1;
+        let Some(before) = self.last else {
+            self.last = Some(now);
             return;
+        };
+        let span = Span {
+            counted_j: counter_j - before.counter_j,
+            integrated_j: now.integrated_j - before.integrated_j,
+            seen_s: now.seen_s - before.seen_s,
+        };
+        let elapsed_s = match order(before.time_ns, time_ns, gap_max_ns) {
+            // It moves in steps, and late: in between the power tells.
+            Order::After(_) if span.counted_j == 0.0 && span.seen_s < CHECK_S => return,
+            Order::After(distance_ns) => seconds(distance_ns),
+            Order::Late => return,
+            Order::Reset => 0.0,
+        };
+        self.last = Some(now);
+        if span.counted_j < 0.0 {
+            self.falls += 1;
+            self.from = self.mark(self.now());
+        } else if span.counted_j > self.most(elapsed_s) {
+            self.refused += 1;
+            self.from = self.mark(self.now());
+        } else {
+            self.rises += u64::from(span.counted_j > 0.0);
+            // Where it is believed, or there is nothing else.
+            if matches!(self.belief, Belief::Agrees(_)) || self.power.total().is_none() {
+                self.from = self.mark(self.from.total_j + span.counted_j);
+            }
+            if span.seen_s >= SEEN * elapsed_s && span.seen_s > 0.0 {
+                self.compare(span);
+            }
         }
-        let (counted, beside) = (counter_j - before.counter_j, now.integrated_j - before.integrated_j);
-        self.counted_j += counted;
-        self.beside_j += beside;
-        #[expect(clippy::cast_precision_loss, reason = "spans are far below 2^52 nanoseconds")]
-        let span_s = (time_ns - before.time_ns) as f64 / 1e9;
-        if now.seen_s - before.seen_s >= SEEN * span_s {
-            self.compared.0 += counted;
-            self.compared.1 += beside;
-        }
+        self.grow();
     }
 
     /// The energy so far; none without power and counter.
     pub fn total(&self) -> Option<EnergyTotal> {
-        let integrated = self.power.total();
-        let reason = self.reason(integrated)?;
-        let (source, joules) = match reason {
-            EnergyReason::Agrees(_) | EnergyReason::Unchecked => {
-                let around = integrated.unwrap_or(0.0) - self.beside_j;
-                (EnergySource::Counter, self.counted_j + around.max(0.0))
-            }
-            _ => (EnergySource::Integrated, integrated?),
+        let reason = self.reason()?;
+        let source = match reason {
+            EnergyReason::Agrees(_) | EnergyReason::Unchecked => EnergySource::Counter,
+            _ => EnergySource::Integrated,
         };
-        Some(EnergyTotal { joules, source, reason, seen_s: self.seen.total().unwrap_or(0.0) })
+        Some(EnergyTotal { joules: self.total, source, reason, seen_s: self.seen.total().unwrap_or(0.0) })
     }
 
-    fn reason(&self, integrated: Option<f64>) -> Option<EnergyReason> {
-        let (counter_j, integrated_j) = self.compared;
-        let larger = counter_j.max(integrated_j);
-        let apart = (counter_j - integrated_j).abs();
-        Some(match self.readings {
-            0 => integrated.map(|_| EnergyReason::NoCounter)?,
-            1 => EnergyReason::TooShort,
-            _ if self.falls > 0 => EnergyReason::Fell(self.falls),
-            _ if self.counted_j <= 0.0 => EnergyReason::Still,
-            _ if integrated.is_none() => EnergyReason::Unchecked,
-            _ if larger <= 0.0 => EnergyReason::Unchecked,
-            _ if apart > TOLERANCE * larger + STEP_S * self.power_max => {
+    fn reason(&self) -> Option<EnergyReason> {
+        Some(match self.belief {
+            Belief::Agrees(apart) => EnergyReason::Agrees(apart),
+            Belief::Refuted(_) if self.rises == 0 => EnergyReason::Still,
+            Belief::Refuted(Span { counted_j: counter_j, integrated_j, .. }) => {
                 EnergyReason::Disagrees { counter_j, integrated_j }
             }
-            _ => EnergyReason::Agrees(apart / larger),
+            Belief::Untried if self.power.total().is_none() => {
+                (self.rises > 0).then_some(EnergyReason::Unchecked)?
+            }
+            Belief::Untried => match self.readings {
+                0 => EnergyReason::NoCounter,
+                1 => EnergyReason::TooShort,
+                _ if self.refused > 0 => EnergyReason::TooFast(self.refused),
+                _ if self.falls > 0 => EnergyReason::Fell(self.falls),
+                _ if self.rises == 0 => EnergyReason::Still,
+                _ => EnergyReason::TooShort,
+            },
         })
+    }
+
+    fn integrated(&self) -> f64 {
+        self.power.total().unwrap_or(0.0)
+    }
+
+    /// The most that the part can use in this time, in joules. Sensors err, and power goes beyond a limit for moments.
+    fn most(&self, elapsed_s: f64) -> f64 {
+        let watts = if self.limit > 0.0 {
+            self.limit.max(self.power_max) * (1.0 + TOLERANCE)
+        } else if self.power.total().is_some() {
+            self.power_max * UNLIMITED
+        } else {
+            f64::INFINITY
+        };
+        watts * (elapsed_s + STEP_S)
+    }
+
+    fn compare(&mut self, span: Span) {
+        self.piece = self.piece.and(span);
+        if self.piece.seen_s < PIECE_S {
+            return;
+        }
+        self.pieces.push_back(std::mem::take(&mut self.piece));
+        let mut over = self.pieces.iter().copied().fold(Span::default(), Span::and);
+        while let Some(oldest) = self.pieces.front().filter(|oldest| over.seen_s - oldest.seen_s >= CHECK_S) {
+            over = Span {
+                counted_j: over.counted_j - oldest.counted_j,
+                integrated_j: over.integrated_j - oldest.integrated_j,
+                seen_s: over.seen_s - oldest.seen_s,
+            };
+            self.pieces.pop_front();
+        }
+        let larger = over.counted_j.max(over.integrated_j);
+        if larger < CHECK_J {
+            return;
+        }
+        let apart = (over.counted_j - over.integrated_j).abs();
+        let is_whole = over.seen_s >= CHECK_S;
+        if apart <= TOLERANCE * larger + STEP_S * self.power_max {
+            if matches!(self.belief, Belief::Untried) {
+                self.from = self.mark(self.now());
+            }
+            self.belief = Belief::Agrees(apart / larger);
+            if is_whole {
+                self.agreed = self.from;
+            }
+        } else if is_whole {
+            self.belief = Belief::Refuted(over);
+            self.from = self.agreed;
+        }
+    }
+
+    fn mark(&self, total_j: f64) -> Mark {
+        Mark { total_j, integrated_j: self.integrated() }
+    }
+
+    fn now(&self) -> f64 {
+        self.from.total_j + self.integrated() - self.from.integrated_j
+    }
+
+    fn grow(&mut self) {
+        self.total = self.total.max(self.now());
     }
 }
 
@@ -186,7 +385,7 @@ mod tests {
             if n % 100 == 30
                 && let Some(counter) = counter(t)
             {
-                energy.read(time_ns, counter);
+                energy.read(time_ns, counter, GAP);
             }
         }
         energy.total().unwrap()
@@ -202,14 +401,21 @@ mod tests {
         periods * 4_000.0 + 300.0 * rest.min(10.0) + 100.0 * (rest - 10.0).max(0.0)
     }
 
+    fn near(total: &EnergyTotal, wanted: f64) {
+        assert!((total.joules - wanted).abs() <= 0.01 * wanted, "{total:?} is not {wanted}");
+    }
+
     #[test]
-    fn a_counter_that_agrees_is_believed_and_its_ends_are_integrated() {
-        let total = fed(60, square, |t| Some(5_000.0 + 1.02 * square_j(t)));
+    fn a_counter_that_agrees_is_believed_and_the_power_tells_what_lies_between_its_readings() {
+        let total = fed(600, square, |t| Some(5_000.0 + 1.05 * square_j(t)));
         assert_eq!(total.source, EnergySource::Counter);
-        assert!(matches!(total.reason, EnergyReason::Agrees(apart) if (apart - 0.02).abs() < 0.005));
-        // 59 s by the counter, 0.3 s before and 0.7 s after it by power.
-        let wanted = 1.02 * (square_j(59.3) - square_j(0.3)) + 0.3 * 300.0 + 0.7 * 100.0;
-        assert!((total.joules - wanted).abs() < 2.0, "{total:?} is not {wanted}");
+        assert!(matches!(total.reason, EnergyReason::Agrees(apart) if (apart - 0.05).abs() < 0.01));
+        // From its first agreement on it is the better one.
+        let wanted = 1.05 * square_j(600.0);
+        assert!(
+            (total.joules - wanted).abs() < 0.02 * 1.05 * square_j(20.0) + 80.0,
+            "{total:?} is not {wanted}"
+        );
     }
 
     #[test]
@@ -221,46 +427,105 @@ mod tests {
 
     #[test]
     fn a_counter_that_errs_is_not_believed() {
-        let wanted = square_j(60.0);
-        let check = |counter: &dyn Fn(f64) -> Option<f64>, is: &dyn Fn(EnergyReason) -> bool| {
-            let total = fed(60, square, counter);
+        let check = |seconds, counter: &dyn Fn(f64) -> Option<f64>, is: &dyn Fn(EnergyReason) -> bool| {
+            let total = fed(seconds, square, counter);
             assert_eq!(total.source, EnergySource::Integrated, "{total:?}");
             assert!(is(total.reason), "{total:?}");
-            assert!((total.joules - wanted).abs() < 5.0, "{total:?}");
+            near(&total, square_j(f64::from(seconds)));
         };
-        check(&|_| Some(777.0), &|why| why == EnergyReason::Still);
-        check(&|t| Some(10.0 * square_j(t)), &|why| matches!(why, EnergyReason::Disagrees { .. }));
-        check(&|t| Some(square_j(t) / 1_000.0), &|why| matches!(why, EnergyReason::Disagrees { .. }));
-        check(&|t| Some(square_j(t).rem_euclid(6_500.0)), &|why| why == EnergyReason::Fell(1));
-        check(&|t| (t < 1.0).then_some(4.0), &|why| why == EnergyReason::TooShort);
+        let differs = |why: EnergyReason| matches!(why, EnergyReason::Disagrees { .. });
+        check(200, &|_| Some(777.0), &|why| why == EnergyReason::Still);
+        check(200, &|t| Some(square_j(t) / 1_000.0), &differs);
+        check(200, &|t| Some(1.2 * square_j(t)), &differs);
+        check(200, &|t| Some(square_j(t) + 200.0 * t), &differs);
+        check(200, &|t| Some(10.0 * square_j(t)), &|why| matches!(why, EnergyReason::TooFast(_)));
+        check(200, &|t| (t < 1.0).then_some(4.0), &|why| why == EnergyReason::TooShort);
+        check(9, &|t| Some(square_j(t)), &|why| why == EnergyReason::TooShort);
     }
 
     #[test]
-    fn what_power_did_not_see_the_counter_did() {
+    fn a_counter_that_goes_wrong_is_found_out_and_what_it_said_too_much_or_too_little_is_made_good() {
+        let (twice, stuck) = (|t: f64| square_j(t.max(150.0)), |t: f64| square_j(t.min(150.0)));
+        for (what, counter) in [
+            ("twice", Box::new(move |t: f64| square_j(t) + twice(t)) as Box<dyn Fn(f64) -> f64>),
+            ("stuck", Box::new(stuck)),
+        ] {
+            let total = fed(600, square, |t| Some(counter(t)));
+            assert!(matches!(total.reason, EnergyReason::Disagrees { .. }), "{what}: {total:?}");
+            near(&total, square_j(600.0));
+        }
+    }
+
+    #[test]
+    fn a_jump_is_refused_and_a_reset_is_no_lie() {
+        for jump in [2e9, 5e3, -1e9] {
+            let total = fed(600, square, |t| Some(1e9 + square_j(t) + if t > 300.0 { jump } else { 0.0 }));
+            assert_eq!(total.source, EnergySource::Counter, "{total:?}");
+            near(&total, square_j(600.0));
+        }
+    }
+
+    #[test]
+    fn a_rise_is_possible_up_to_the_power_limit_or_half_more_than_the_highest_power_seen() {
+        // Idle when sampled; the counter saw a burst in between.
+        let burst = |limit: f64, joules: f64| {
+            let mut energy = Energy { limit, ..Energy::default() };
+            for second in 0..=100_i64 {
+                let counter = if second > 50 { joules } else { 0.0 };
+                energy.sample(second * 1_000_000_000, 100.0, GAP);
+                energy.read(
+                    second * 1_000_000_000,
+                    100.0 * f64::from(i32::try_from(second).unwrap()) + counter,
+                    GAP,
+                );
+            }
+            energy.total().unwrap().joules
+        };
+        for (limit, possible, refused) in [(0.0, 80.0, 95.0), (300.0, 300.0, 320.0)] {
+            for (more, counted) in [(possible, possible), (refused, 0.0)] {
+                let found = burst(limit, more) - 10_000.0;
+                assert!((found - counted).abs() < 1e-6, "{limit} W: {found} J of {more} J");
+            }
+        }
+    }
+
+    #[test]
+    fn half_a_watt_refutes_nobody() {
+        let mut idle = Energy::default();
+        for second in 0..=100_i64 {
+            idle.sample(second * 1_000_000_000, 0.5, GAP);
+            idle.read(second * 1_000_000_000, 0.0, GAP);
+        }
+        assert_eq!(idle.total().unwrap().reason, EnergyReason::Still);
+        assert!((idle.total().unwrap().joules - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_power_did_not_see_a_proven_counter_did() {
         let mut energy = Energy::default();
-        for n in 0_i64..=3_000 {
+        for n in 0_i64..=6_000 {
             let time_ns = n * 10_000_000;
-            // From 10 s to 20 s no power is read.
-            if !(1_000..2_000).contains(&n) {
+            // From 20 s to 30 s no power is read.
+            if !(2_000..3_000).contains(&n) {
                 energy.sample(time_ns, 200.0, GAP);
             }
             if n % 100 == 0 {
-                energy.read(time_ns, f64::from(u32::try_from(n).unwrap()) * 2.0);
+                energy.read(time_ns, f64::from(u32::try_from(n).unwrap()) * 2.0, GAP);
             }
         }
         let total = energy.total().unwrap();
         assert_eq!(total.source, EnergySource::Counter);
-        assert!((total.joules - 6_000.0).abs() < 3.0, "{total:?}");
-        assert!((total.seen_s - 20.0).abs() < 0.1);
+        assert!((total.joules - 12_000.0).abs() < 3.0, "{total:?}");
+        assert!((total.seen_s - 50.0).abs() < 0.1);
     }
 
     #[test]
     fn a_counter_alone_is_used_and_said_to_be_unchecked() {
         let mut energy = Energy::default();
         assert_eq!(energy.total(), None);
-        energy.read(0, 10.0);
+        energy.read(0, 10.0, GAP);
         assert_eq!(energy.total(), None);
-        energy.read(1_000_000_000, 110.0);
+        energy.read(1_000_000_000, 110.0, GAP);
         let total = energy.total().unwrap();
         assert_eq!((total.source, total.reason), (EnergySource::Counter, EnergyReason::Unchecked));
         assert!((total.joules - 100.0).abs() < 1e-9);

@@ -1,9 +1,30 @@
 //! Totals over time: integrals of what is sampled, rises of what the hardware counts.
 //!
 //! Times are nanoseconds of one clock, best the monotonic one; totals are in the value's unit times seconds. What
-//! nobody saw is not made up: a gap between two samples that is longer than the caller allows adds nothing.
+//! nobody saw is not made up: a gap between two samples that is longer than the caller allows adds nothing, and neither
+//! does a shorter one in which the device is known to have given nothing ([`Blanks`]).
+
+use gpuvitals_core::Batch;
+use gpuvitals_core::batch::MetricColumn;
 
 const SECOND: f64 = 1e9;
+
+/// Which rows of a batch have no value at all: their GPU gave nothing at that time (it slept, was gone, failed, hung). The
+/// sampler writes one such row when that begins.
+#[derive(Debug)]
+pub struct Blanks<'a>(Vec<MetricColumn<'a>>);
+
+impl<'a> Blanks<'a> {
+    /// Those of a batch.
+    pub fn of(batch: &'a Batch) -> Self {
+        Self(batch.metrics().map(|(_, column)| column).collect())
+    }
+
+    /// Whether a row is one.
+    pub fn has(&self, row: usize) -> bool {
+        self.0.iter().all(|column| column.value(row).is_none())
+    }
+}
 
 /// How often something comes, learnt from when it came: what is a pause at 100 Hz is usual at one a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +34,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Shortest distance that is told from none: nobody minds a pause of a few seconds.
-    const FLOOR_NS: i64 = 1_000_000_000;
+    /// Shortest distance that is told from none: in any case the slow tier gives a row a second.
+    const FLOOR_NS: i64 = 500_000_000;
     /// A distance so many times the usual one is a gap.
     const PATIENCE: i64 = 5;
     /// So many times longer a distance may become usual at once.
@@ -42,7 +63,7 @@ impl Pace {
 }
 
 /// Where a reading stands in time against the one before it.
-enum Order {
+pub(crate) enum Order {
     /// So many nanoseconds after it.
     After(i64),
     /// At the same instant, or before it by no more than the gap: it came late, and its time is accounted for.
@@ -51,7 +72,7 @@ enum Order {
     Reset,
 }
 
-fn order(last_ns: i64, time_ns: i64, gap_max_ns: i64) -> Order {
+pub(crate) fn order(last_ns: i64, time_ns: i64, gap_max_ns: i64) -> Order {
     match time_ns.saturating_sub(last_ns) {
         distance if distance > 0 => Order::After(distance),
         distance if distance.saturating_neg() <= gap_max_ns => Order::Late,
@@ -60,7 +81,7 @@ fn order(last_ns: i64, time_ns: i64, gap_max_ns: i64) -> Order {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "distances are far below 2^52 nanoseconds")]
-fn seconds(distance_ns: i64) -> f64 {
+pub(crate) fn seconds(distance_ns: i64) -> f64 {
     distance_ns as f64 / SECOND
 }
 
@@ -68,7 +89,7 @@ fn seconds(distance_ns: i64) -> f64 {
 #[derive(Debug, Clone, Default)]
 pub struct Integral {
     last: Option<(i64, f64)>,
-    total: f64,
+    total: Option<f64>,
 }
 
 impl Integral {
@@ -86,10 +107,11 @@ impl Integral {
         if !value.is_finite() {
             return;
         }
+        let total = self.total.get_or_insert(0.0);
         if let Some((last_ns, last)) = self.last {
             match order(last_ns, time_ns, gap_max_ns) {
                 Order::After(distance) if distance <= gap_max_ns => {
-                    self.total += between(last, value) * seconds(distance);
+                    *total += between(last, value) * seconds(distance);
                 }
                 Order::After(_) | Order::Reset => {}
                 Order::Late => return,
@@ -98,9 +120,14 @@ impl Integral {
         self.last = Some((time_ns, value));
     }
 
+    /// Nothing is known from the last sample to the next one.
+    pub fn lose(&mut self) {
+        self.last = None;
+    }
+
     /// The integral so far; none before the first sample.
     pub fn total(&self) -> Option<f64> {
-        self.last.map(|_| self.total)
+        self.total
     }
 }
 
@@ -143,15 +170,6 @@ impl Rise {
     }
 }
 
-/// What a total comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// A counter of the hardware.
-    Counter,
-    /// Integration of samples.
-    Integrated,
-}
-
 /// A total that the hardware counts where it can, and that is integrated where it does not. It goes over to the counter
 /// when that is first read and never back; it never falls.
 #[derive(Debug, Clone, Default)]
@@ -180,112 +198,16 @@ impl Meter {
         }
     }
 
+    /// Nothing is known from the last sample to the next one. A counter counts on.
+    pub fn lose(&mut self) {
+        self.integral.lose();
+    }
+
     /// The total so far; none before the first reading or sample.
     pub fn total(&self) -> Option<f64> {
         match (self.rise.total(), self.integral.total()) {
             (Some(rise), Some(integral)) => Some(rise + integral),
             (rise, integral) => rise.or(integral),
         }
-    }
-}
-
-/// Energy: what the part's own counter has risen by, as long as the integrated power bears it out, else that integral.
-/// Some counters run at a wrong rate or stand still. So whenever at least [`EnergyMeter::CHECK_NS`] and
-/// [`EnergyMeter::CHECK_J`] have passed without a gap the two are compared, and a counter that is off by more than
-/// [`EnergyMeter::CREDIT`] times is not believed again. The total never falls.
-#[derive(Debug, Clone, Default)]
-pub struct EnergyMeter {
-    rise: Rise,
-    integral: Integral,
-    /// What was counted before `from`.
-    before: f64,
-    from: Marks,
-    origin: Option<Origin>,
-    refuted: bool,
-    sampled_ns: Option<i64>,
-    /// Where the comparison began.
-    check: Option<(i64, Marks)>,
-}
-
-/// Both totals at one instant.
-#[derive(Debug, Clone, Copy, Default)]
-struct Marks {
-    risen: f64,
-    integrated: f64,
-}
-
-impl EnergyMeter {
-    /// Shortest time over which counter and integral are compared.
-    pub const CHECK_NS: i64 = 60_000_000_000;
-    /// Least energy over which they are compared.
-    pub const CHECK_J: f64 = 1_000.0;
-    /// Sensors that see a part of the time only are off by less.
-    pub const CREDIT: f64 = 3.0;
-
-    /// A reading of the part's counter, in joule.
-    pub fn read(&mut self, time_ns: i64, joules: f64, gap_max_ns: i64) {
-        let falls = self.rise.falls();
-        self.rise.read(time_ns, joules, gap_max_ns);
-        if self.refuted || self.rise.total().is_none() {
-            return;
-        }
-        if self.origin != Some(Origin::Counter) {
-            self.go_over(Origin::Counter);
-        }
-        if falls != self.rise.falls() {
-            self.check = None;
-        }
-        let now = self.marks();
-        let (since_ns, since) = *self.check.get_or_insert((time_ns, now));
-        let risen = now.risen - since.risen;
-        let integrated = now.integrated - since.integrated;
-        if time_ns.saturating_sub(since_ns) < Self::CHECK_NS || integrated < Self::CHECK_J {
-            return;
-        }
-        if risen * Self::CREDIT < integrated || risen > integrated * Self::CREDIT {
-            self.refuted = true;
-            self.go_over(Origin::Integrated);
-            // What a counter that stood still kept back.
-            self.before += (integrated - risen).max(0.0);
-        }
-        self.check = Some((time_ns, now));
-    }
-
-    /// A sample of the power, in watt.
-    pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
-        let distance_ns = self.sampled_ns.map_or(0, |sampled_ns| time_ns.saturating_sub(sampled_ns));
-        if distance_ns.saturating_abs() > gap_max_ns {
-            // The counter saw what the integral leaves out.
-            self.check = None;
-        }
-        self.sampled_ns = Some(time_ns);
-        self.integral.sample(time_ns, watts, gap_max_ns);
-        if self.origin.is_none() && self.integral.total().is_some() {
-            self.origin = Some(Origin::Integrated);
-        }
-    }
-
-    /// The energy so far, in joule; none before the first reading or sample.
-    pub fn total(&self) -> Option<f64> {
-        let now = self.marks();
-        Some(match self.origin? {
-            Origin::Counter => self.before + now.risen - self.from.risen,
-            Origin::Integrated => self.before + now.integrated - self.from.integrated,
-        })
-    }
-
-    /// Where it comes from now.
-    pub fn origin(&self) -> Option<Origin> {
-        self.origin
-    }
-
-    fn go_over(&mut self, origin: Origin) {
-        self.before = self.total().unwrap_or(0.0);
-        self.from = self.marks();
-        self.origin = Some(origin);
-    }
-
-    fn marks(&self) -> Marks {
-        Marks { risen: self.rise.total().unwrap_or(0.0), integrated: self.integral.total().unwrap_or(0.0) }
     }
 }

@@ -13,7 +13,8 @@ use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use serde::Serialize;
 
-use crate::energy::{Energy, EnergySource};
+use crate::energy::{Energy, EnergyColumns, EnergySource};
+use crate::integral::Blanks;
 use crate::sketch::Sketch;
 use crate::throttle::StepColumns;
 use tally::{Gauge, Pulse, rounded};
@@ -29,7 +30,6 @@ const HOSTS_MAX: usize = 1_024;
 
 const POWER: MetricId = MetricId::of("power_w");
 const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
-const ENERGY: MetricId = MetricId::of("energy_j");
 const GPU_CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const MEM_CLOCK: MetricId = MetricId::of("mem_clock_mhz");
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
@@ -124,7 +124,7 @@ pub struct GpuSummary {
     pub samples: u64,
     /// Rows a second.
     pub rate_hz: Option<f64>,
-    /// Times without a row for longer than a gap.
+    /// Times without a row for longer than a gap, and those in which it is known to have given nothing.
     pub gaps: u64,
     /// Their length, seconds.
     pub gaps_s: f64,
@@ -317,9 +317,10 @@ impl Summary {
 
 /// The columns that are summed up, found once a batch.
 struct GpuColumns<'a> {
+    blanks: Blanks<'a>,
+    energy: EnergyColumns<'a>,
     power: Option<MetricColumn<'a>>,
     power_average: Option<MetricColumn<'a>>,
-    energy: Option<MetricColumn<'a>>,
     gpu_clock: Option<MetricColumn<'a>>,
     mem_clock: Option<MetricColumn<'a>>,
     temperature: Option<MetricColumn<'a>>,
@@ -333,9 +334,10 @@ struct GpuColumns<'a> {
 impl<'a> GpuColumns<'a> {
     fn of(batch: &'a Batch) -> Self {
         Self {
+            blanks: Blanks::of(batch),
+            energy: EnergyColumns::of(batch),
             power: batch.metric(POWER),
             power_average: batch.metric(POWER_AVERAGE),
-            energy: batch.metric(ENERGY),
             gpu_clock: batch.metric(GPU_CLOCK),
             mem_clock: batch.metric(MEM_CLOCK),
             temperature: batch.metric(TEMPERATURE),
@@ -354,7 +356,12 @@ fn value(column: Option<MetricColumn<'_>>, row: usize) -> Option<f64> {
 
 impl GpuTally {
     fn add(&mut self, columns: &GpuColumns<'_>, row: usize, time_ns: i64, gap_ns: i64) {
+        if columns.blanks.has(row) {
+            self.lose();
+            return;
+        }
         self.pulse.beat(time_ns, gap_ns);
+        self.energy.row(&columns.energy, row, time_ns, gap_ns);
         let (power, average) = (value(columns.power, row), value(columns.power_average, row));
         self.power.add(time_ns, power, gap_ns);
         self.power_average.add(time_ns, average, gap_ns);
@@ -363,14 +370,6 @@ impl GpuTally {
         }
         if let Some(watts) = average {
             self.average_samples.add(watts);
-        }
-        // The average stands in only where there is no other: mixing the two would count neither.
-        let has_power = self.power.count() > 0;
-        if let Some(watts) = power.or_else(|| average.filter(|_| !has_power)) {
-            self.energy.sample(time_ns, watts, gap_ns);
-        }
-        if let Some(counter_j) = value(columns.energy, row) {
-            self.energy.read(time_ns, counter_j);
         }
         self.gpu_clock.add(time_ns, value(columns.gpu_clock, row), gap_ns);
         self.mem_clock.add(time_ns, value(columns.mem_clock, row), gap_ns);
@@ -382,6 +381,24 @@ impl GpuTally {
         }
         self.utilization.add(time_ns, value(columns.utilization, row), gap_ns);
         self.memory.add(time_ns, value(columns.memory, row), gap_ns);
+    }
+
+    /// It gives nothing from the last row to the next one.
+    fn lose(&mut self) {
+        self.pulse.lose();
+        self.energy.lose();
+        self.held.lose();
+        let gauges = [
+            &mut self.power,
+            &mut self.power_average,
+            &mut self.gpu_clock,
+            &mut self.mem_clock,
+            &mut self.temperature,
+            &mut self.throttled,
+            &mut self.utilization,
+            &mut self.memory,
+        ];
+        gauges.into_iter().for_each(Gauge::lose);
     }
 
     fn power(&self) -> Option<PowerFigure> {

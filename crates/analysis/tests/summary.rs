@@ -163,6 +163,29 @@ fn a_gap_is_counted_and_not_filled() {
 }
 
 #[test]
+fn a_time_in_which_a_gpu_is_known_to_give_nothing_is_a_gap_however_short_it_is() {
+    let mut summary = Summary::new(Duration::from_millis(100), Duration::from_millis(100));
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu(0));
+    // Ten times 1 s awake at 10 Hz, and 1 s asleep, which begins with a row that has no value.
+    for n in (0..200_i64).filter(|n| n % 20 <= 10) {
+        let row = builder.row_at(n, n * SECOND / 10, id);
+        if n % 20 < 10 {
+            builder.set(row, MetricId::of("power_w"), Value::Int(100)).unwrap();
+            builder.set(row, MetricId::of("utilization_pct"), Value::Int(50)).unwrap();
+        }
+    }
+    summary.add(&builder.finish(Origin::default(), 0).unwrap());
+    let gpu = &summary.gpus()[0];
+    assert_eq!((gpu.samples, gpu.gaps), (100, 9));
+    near(gpu.gaps_s, 9.0 * 1.1);
+    let energy = gpu.energy.as_ref().unwrap();
+    near(energy.joules, 10.0 * 0.9 * 100.0);
+    near(energy.power_seen_s, 9.0);
+    near(gpu.utilization_pct.unwrap().mean, 50.0);
+}
+
+#[test]
 fn one_row_is_a_summary_too() {
     let mut summary = Summary::new(Duration::from_secs(1), Duration::from_secs(1));
     let mut builder = BatchBuilder::new(Table::GpuEvents);

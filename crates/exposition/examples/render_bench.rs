@@ -91,7 +91,6 @@ fn up(identity: &Arc<Identity>) -> DeviceStatus {
         reason: None,
         stuck: false,
         since_ns: BEGIN,
-        last_sample_ns: None,
         update_interval: Some(Duration::from_millis(100)),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_analysis::window::Windows;
 use gpuvitals_core::{Absence, AbsenceReason, Batch, Identity, MetricId};
 
@@ -42,7 +43,8 @@ impl Gpu {
         let times = batch.timestamps();
         let columns: Vec<_> =
             channels.iter().enumerate().filter_map(|(at, id)| Some((at, batch.metric(*id)?))).collect();
-        for &row in rows {
+        let blanks = Blanks::of(batch);
+        for &row in rows.iter().filter(|row| !blanks.has(**row)) {
             let Some(&at_ns) = times.get(row) else { continue };
             self.samples += 1;
             self.last_ns = Some(at_ns);

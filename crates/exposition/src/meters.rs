@@ -1,6 +1,7 @@
 //! What a GPU used up and how long it was busy or held down since it was first seen.
 
-use gpuvitals_analysis::integral::{EnergyMeter, Integral, Meter, Origin, Pace};
+use gpuvitals_analysis::energy::{Energy, EnergyColumns, EnergySource};
+use gpuvitals_analysis::integral::{Blanks, Integral, Meter, Pace};
 use gpuvitals_analysis::throttle::{Residency, StepColumns};
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::gpu_metrics;
@@ -9,7 +10,6 @@ use gpuvitals_core::{Batch, MetricId};
 use crate::values::{bits, number};
 
 pub(crate) const ENERGY: MetricId = MetricId::of("energy_j");
-const POWER: MetricId = MetricId::of("power_w");
 const BUSY: MetricId = MetricId::of("utilization_pct");
 const THROTTLED: MetricId = MetricId::of("throttled");
 const REASONS: MetricId = MetricId::of("throttle_reasons");
@@ -49,7 +49,7 @@ pub(crate) enum Total {
 /// The totals of one GPU.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    energy: EnergyMeter,
+    energy: Energy,
     busy: Integral,
     throttled: Integral,
     reasons: Vec<(MetricId, Meter)>,
@@ -57,6 +57,8 @@ pub(crate) struct Meters {
     row_ns: Option<i64>,
     pace: Pace,
     gap_ns: i64,
+    /// Whether it has given nothing since the last row.
+    is_lost: bool,
 }
 
 /// What holds the clocks down: 1 or 0 for a state, shares where they are counted.
@@ -71,7 +73,7 @@ impl Meters {
     pub(crate) fn new() -> Self {
         let times = gpu_metrics().filter(|(_, metric)| metric.prometheus == THROTTLED_FAMILY);
         Self {
-            energy: EnergyMeter::default(),
+            energy: Energy::default(),
             busy: Integral::default(),
             throttled: Integral::default(),
             reasons: times.map(|(id, _)| (id, Meter::default())).collect(),
@@ -79,6 +81,7 @@ impl Meters {
             row_ns: None,
             pace: Pace::new(0),
             gap_ns: 0,
+            is_lost: false,
         }
     }
 
@@ -89,6 +92,10 @@ impl Meters {
         let counted: Vec<_> = self.reasons.iter().map(|(id, _)| batch.metric(*id)).collect();
         for &row in rows {
             let Some(&time_ns) = times.get(row) else { continue };
+            if columns.blanks.has(row) {
+                self.lose();
+                continue;
+            }
             let gap_max_ns = self.passes(time_ns);
             let shown = |column| number(column, row);
             for ((_, meter), column) in self.reasons.iter_mut().zip(&counted) {
@@ -96,12 +103,7 @@ impl Meters {
                     meter.read(time_ns, ns / 1e9, gap_max_ns);
                 }
             }
-            if let Some(joules) = shown(columns.energy) {
-                self.energy.read(time_ns, joules, gap_max_ns);
-            }
-            if let Some(watts) = shown(columns.power) {
-                self.energy.sample(time_ns, watts, gap_max_ns);
-            }
+            self.energy.row(&columns.energy, row, time_ns, gap_max_ns);
             if let Some(percent) = shown(columns.busy) {
                 self.busy.sample(time_ns, (percent / 100.0).clamp(0.0, 1.0), gap_max_ns);
             }
@@ -112,7 +114,7 @@ impl Meters {
     /// A total so far; none if it was never measured.
     pub(crate) fn total(&self, total: Total) -> Option<f64> {
         match total {
-            Total::Energy => self.energy.total(),
+            Total::Energy => self.energy.total().map(|total| total.joules),
             Total::Busy => self.busy.total(),
             Total::Throttled => self.throttled.total(),
             Total::ThrottledBy(id) => self.reasons.iter().find(|(reason, _)| *reason == id)?.1.total(),
@@ -125,18 +127,30 @@ impl Meters {
     }
 
     /// Where the energy comes from.
-    pub(crate) fn energy_origin(&self) -> Option<Origin> {
-        self.energy.origin()
+    pub(crate) fn energy_source(&self) -> Option<EnergySource> {
+        self.energy.total().map(|total| total.source)
+    }
+
+    /// It gives nothing from the last row to the next one.
+    fn lose(&mut self) {
+        self.is_lost = self.row_ns.is_some();
+        self.energy.lose();
+        self.busy.lose();
+        self.throttled.lose();
+        self.reasons.iter_mut().for_each(|(_, meter)| meter.lose());
     }
 
     /// Time passes to this row. Returns the longest distance that is no gap.
     fn passes(&mut self, time_ns: i64) -> i64 {
         let limit_ns = self.pace.limit_ns();
         let distance_ns = self.row_ns.map_or(0, |row_ns| time_ns.saturating_sub(row_ns));
-        if distance_ns > limit_ns {
-            self.gap_ns = self.gap_ns.saturating_add(distance_ns);
+        let was_lost = std::mem::take(&mut self.is_lost);
+        if was_lost || distance_ns > limit_ns {
+            self.gap_ns = self.gap_ns.saturating_add(distance_ns.max(0));
         }
-        self.pace.step(distance_ns);
+        if !was_lost {
+            self.pace.step(distance_ns);
+        }
         if !(-limit_ns..0).contains(&distance_ns) {
             self.row_ns = Some(time_ns);
         }
@@ -176,8 +190,8 @@ impl Meters {
 }
 
 struct Columns<'a> {
-    power: Option<MetricColumn<'a>>,
-    energy: Option<MetricColumn<'a>>,
+    blanks: Blanks<'a>,
+    energy: EnergyColumns<'a>,
     busy: Option<MetricColumn<'a>>,
     throttled: Option<MetricColumn<'a>>,
     reasons: Option<MetricColumn<'a>>,
@@ -188,8 +202,8 @@ struct Columns<'a> {
 impl<'a> Columns<'a> {
     fn of(batch: &'a Batch) -> Self {
         Self {
-            power: batch.metric(POWER),
-            energy: batch.metric(ENERGY),
+            blanks: Blanks::of(batch),
+            energy: EnergyColumns::of(batch),
             busy: batch.metric(BUSY),
             throttled: batch.metric(THROTTLED),
             reasons: batch.metric(REASONS),

@@ -1,6 +1,6 @@
 //! Which series there are: families with their heads and the fixed part of each series, written once.
 
-use gpuvitals_analysis::integral::Origin;
+use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
 use gpuvitals_core::{AbsenceReason, MetricId};
 
@@ -115,9 +115,9 @@ fn identities() -> Vec<FamilyPlan> {
         "The GPU: all that is known of it, and where its energy total comes from.",
     )
     .line(prefix("gpu_info", &[]), Info, Reading::EnergyFrom(None));
-    for (origin, text) in [(Origin::Counter, "counter"), (Origin::Integrated, "integrated")] {
+    for (source, text) in [(EnergySource::Counter, "counter"), (EnergySource::Integrated, "integrated")] {
         let fixed = prefix("gpu_info", &[("energy_source", text)]);
-        info = info.line(fixed, Info, Reading::EnergyFrom(Some(origin)));
+        info = info.line(fixed, Info, Reading::EnergyFrom(Some(source)));
     }
     let attribution = FamilyPlan::new(
         "gpu_attribution_info",
@@ -270,7 +270,7 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
             "gpu_unobserved_seconds_total",
             "seconds",
             Total::Gap,
-            "Time between samples too far apart to be integrated, since the start; the totals leave it out.",
+            "Time without samples since the start: too far apart to be integrated, or the GPU gave nothing. What is integrated leaves it out.",
         ),
     ];
     if set >= Series::Standard {

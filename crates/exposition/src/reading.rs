@@ -1,6 +1,6 @@
 //! Where the number of a series comes from.
 
-use gpuvitals_analysis::integral::Origin;
+use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::window::Summary;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::ColumnType;
@@ -27,7 +27,7 @@ pub(crate) enum Reading {
     /// Always 1.
     Here,
     /// 1 while the energy comes from there.
-    EnergyFrom(Option<Origin>),
+    EnergyFrom(Option<EnergySource>),
     Up,
     /// 1 while it is down for this reason; none: it was not read yet.
     DownFor(Option<AbsenceReason>),
@@ -68,12 +68,12 @@ impl Reading {
         let one_if = |it: bool| it.then_some(Number::Int(1));
         match self {
             Self::Here => Some(Number::Int(1)),
-            Self::EnergyFrom(origin) => one_if(gpu.meters.energy_origin() == origin),
+            Self::EnergyFrom(source) => one_if(gpu.meters.energy_source() == source),
             Self::Up => Some(Number::Int(status.up.into())),
             Self::DownFor(reason) => one_if(!status.up && !status.stuck && status.reason == reason),
             Self::Stuck => one_if(!status.up && status.stuck),
             Self::Since => Some(Number::Nanoseconds(status.since_ns)),
-            Self::LastSample => status.last_sample_ns.or(gpu.last_ns).map(Number::Nanoseconds),
+            Self::LastSample => gpu.last_ns.map(Number::Nanoseconds),
             Self::UpdateInterval => {
                 let interval = status.update_interval.filter(|_| status.up)?;
                 Some(Number::Nanoseconds(i64::try_from(interval.as_nanos()).ok()?))

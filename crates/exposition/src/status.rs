@@ -20,8 +20,6 @@ pub struct DeviceStatus {
     pub stuck: bool,
     /// When `up` last changed, nanoseconds UTC since 1970.
     pub since_ns: i64,
-    /// Time of its last row, nanoseconds UTC since 1970; none before the first.
-    pub last_sample_ns: Option<i64>,
     /// How often the driver's values really change, once that is known.
     pub update_interval: Option<Duration>,
 }

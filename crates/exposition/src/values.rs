@@ -5,8 +5,9 @@ use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::catalogue::{METRICS, Tier};
 use gpuvitals_core::{Batch, MetricId};
 
-/// Least usual distance between two values of the rare tier; the others come every second.
+/// Least usual distance between two values of the rare tier, and of the others, which come every second.
 const RARE_NS: i64 = 60_000_000_000;
+const OTHERS_NS: i64 = 1_000_000_000;
 
 /// The latest value of one metric.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +21,7 @@ pub(crate) struct Latest {
 impl Latest {
     /// Puts a value in the place of the one before, unless it came late.
     pub(crate) fn renew(slot: &mut Option<Self>, metric: MetricId, value: Value, at_ns: i64) {
-        let mut pace = Pace::new(if metric.metric().tier == Tier::Rare { RARE_NS } else { 0 });
+        let mut pace = Pace::new(if metric.metric().tier == Tier::Rare { RARE_NS } else { OTHERS_NS });
         if let Some(latest) = slot {
             if latest.makes_late(at_ns) {
                 return;

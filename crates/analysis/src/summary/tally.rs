@@ -35,6 +35,12 @@ impl Gauge {
         self.count += 1;
     }
 
+    /// Nothing is known from the last value to the next one.
+    pub(super) fn lose(&mut self) {
+        self.integral.lose();
+        self.seen.lose();
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -101,6 +107,12 @@ impl Held {
         }
     }
 
+    /// Nothing is known from the last reading to the next one.
+    pub(super) fn lose(&mut self) {
+        self.time.lose();
+        self.seen.lose();
+    }
+
     /// Seconds under a limit, and those they are a part of; none before the second reading.
     pub(super) fn total(&self) -> Option<(f64, f64)> {
         self.time.total().zip(self.seen.total()).filter(|&(_, seen_s)| seen_s > 0.0)
@@ -114,17 +126,24 @@ pub(super) struct Pulse {
     count: u64,
     gaps: u64,
     gaps_ns: i64,
+    /// Whether it has given nothing since the last row.
+    is_lost: bool,
 }
 
 impl Pulse {
     pub(super) fn beat(&mut self, time_ns: i64, gap_ns: i64) {
         let (first, last) = self.span_ns.unwrap_or((time_ns, time_ns));
-        if time_ns - last > gap_ns {
+        let was_lost = std::mem::take(&mut self.is_lost);
+        if was_lost || time_ns - last > gap_ns {
             self.gaps += 1;
             self.gaps_ns += time_ns - last;
         }
         self.span_ns = Some((first, time_ns.max(last)));
         self.count += 1;
+    }
+
+    pub(super) fn lose(&mut self) {
+        self.is_lost = self.span_ns.is_some();
     }
 
     pub(super) fn count(&self) -> u64 {

@@ -52,11 +52,14 @@ clock have windows; in `all` every gauge that is read at the sampling rate.
 `gpu_energy_joules_total`, `gpu_busy_seconds_total` and `gpu_throttled_seconds_total` begin at 0 with the program and grow
 with every sample, whatever the scrape interval: `rate(gpu_energy_joules_total[5m])` is the mean power, of all samples.
 
-- Between two samples the value went straight (trapezoid rule). A gap of more than five times the usual distance (5 s at least)
-  is not filled: `gpu_unobserved_seconds_total` counts it.
-- Energy is the rise of the part's own counter where it has one, else integrated power; `energy_source` of `gpu_info` says
-  which. A counter that falls was reset and takes nothing away. A counter that is off by more than three times from the
-  integrated power over a minute or more (some run at another rate or stand still) is left for the integral, for good.
+- Between two samples the value went straight (trapezoid rule). A gap of more than five times the usual distance (2.5 s at least)
+  is not filled, and neither is a shorter one in which the GPU is known to have given nothing (it slept, was gone, failed, hung):
+  `gpu_unobserved_seconds_total` counts both.
+- Energy is integrated power until the part's own counter, where it has one, has agreed with it over 10 s, within 10 % and a
+  quarter of a second's power; from then on it is the rise of the counter, and `energy_source` of `gpu_info` says so. A counter
+  that disagrees over the last 60 s in which both are known (some run at another rate or stand still) is left for the
+  integral for good, from where they last agreed over 60 s. A rise beyond what the power limit allows in its time (where no limit is known: 1.5
+  times the highest power seen), and a fall, are not counted: the integral is. What the counter saw in unobserved time counts.
 - Throttled time is the driver's own where it counts it. Else it is integrated: from NVIDIA's event reasons, AMD's throttle
   status (limits of current count as power), or AMD's residency counters where there are any (heat: the longest of its
   limits; `any`: the longer of power and heat). `any` is by whichever reason, several of which may hold at once.

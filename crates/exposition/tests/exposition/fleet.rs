@@ -74,7 +74,6 @@ pub(crate) fn up(identity: &Arc<Identity>) -> DeviceStatus {
         reason: None,
         stuck: false,
         since_ns: NOON - 60 * S,
-        last_sample_ns: None,
         update_interval: None,
     }
 }

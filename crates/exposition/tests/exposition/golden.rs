@@ -95,7 +95,6 @@ fn devices() -> Vec<DeviceStatus> {
         DeviceStatus {
             up: false,
             reason: Some(AbsenceReason::Gone),
-            last_sample_ns: Some(NOON - 3_600 * S),
             since_ns: NOON - 3_599 * S,
             ..up(&lost)
         },

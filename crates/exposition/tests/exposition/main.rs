@@ -10,6 +10,7 @@
 
 mod dialects;
 mod document;
+mod energy;
 mod fleet;
 mod golden;
 mod hostile;

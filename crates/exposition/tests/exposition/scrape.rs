@@ -10,12 +10,12 @@ use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, Format};
 use crate::fleet::{NOON, S, amd, batch, cores, everything, exposition, host, identity, nvidia, text, up};
 use crate::reader::{Sample, read};
 
-fn scrape(exposition: &mut Exposition, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Sample> {
+pub(crate) fn scrape(exposition: &mut Exposition, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Sample> {
     read(Format::Prometheus, text(exposition, Format::Prometheus, now_ns, devices, &[]).as_bytes())
 }
 
 /// The value of the series with this name and these labels among others.
-fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+pub(crate) fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let has = |sample: &&Sample| {
         sample.name == name
             && labels.iter().all(|(label, text)| sample.labels.get(*label).is_some_and(|found| found == text))
@@ -117,13 +117,13 @@ fn energy_is_the_integral_of_a_made_up_load_and_busy_time_of_its_utilisation() {
 #[test]
 fn a_counter_of_the_hardware_counts_from_the_start_and_survives_its_reset() {
     let mut exposition = exposition(Series::Standard, Compat::DcgmLegacy);
-    let energies = [5_000_000.0, 5_000_300.0, 5_000_600.0, 12.0, 312.0];
+    let energies = (0..20_u32).map(|second| 5_000_000.0 + 300.0 * f64::from(second)).chain([12.0, 312.0]);
     for (second, joules) in (0..).zip(energies) {
         exposition
             .observe(&batch(&nvidia(), &[(NOON + second * S, &[("energy_j", joules), ("power_w", 300.0)])]));
     }
-    let samples = scrape(&mut exposition, NOON + 4 * S, &[up(&nvidia())]);
-    assert_eq!(value(&samples, "gpu_energy_joules_total", &[]), Some(900.0));
+    let samples = scrape(&mut exposition, NOON + 21 * S, &[up(&nvidia())]);
+    assert_eq!(value(&samples, "gpu_energy_joules_total", &[]), Some(21.0 * 300.0));
     assert_eq!(value(&samples, "gpu_info", &[("energy_source", "counter")]), Some(1.0));
     assert_eq!(
         value(&samples, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", &[]),
@@ -142,7 +142,6 @@ fn a_gpu_that_is_down_shows_why_and_none_of_its_old_values() {
         stuck: true,
         reason: Some(AbsenceReason::TimedOut),
         since_ns: NOON + 90 * S,
-        last_sample_ns: Some(NOON + 90 * S),
         ..devices[0].clone()
     };
     let samples = scrape(&mut exposition, now_ns, &devices);

@@ -270,7 +270,6 @@ fn status_of(state: TargetState) -> DeviceStatus {
         reason,
         stuck,
         since_ns: state.since_ns,
-        last_sample_ns: state.last_row_ns,
         update_interval: state.update_interval,
     }
 }
