@@ -15,7 +15,7 @@ mod worker;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -104,7 +104,16 @@ pub struct Sampler {
     owners: Arc<Owners>,
     handoff: Arc<Handoff>,
     stop: Arc<AtomicBool>,
-    workers: Mutex<Vec<(Arc<state::WorkerState>, JoinHandle<()>)>>,
+    workers: Mutex<Vec<Member>>,
+}
+
+/// A worker, from outside.
+#[derive(Debug)]
+struct Member {
+    state: Arc<state::WorkerState>,
+    /// Rows under construction; never locked while the device is read.
+    rows: Arc<Mutex<Rows>>,
+    thread: JoinHandle<()>,
 }
 
 impl Sampler {
@@ -160,13 +169,14 @@ impl Sampler {
             state.know(&identity, Moment::now());
         }
         self.handoff.joined();
+        let rows = Arc::new(Mutex::new(Rows::new(Arc::clone(&state))));
         let worker = Worker {
             state: Arc::clone(&state),
             handoff: Arc::clone(&self.handoff),
             owners: Arc::clone(&self.owners),
             stop: Arc::clone(&self.stop),
             terms: Terms { slow: self.config.slow, rare: self.config.rare, hand_on: self.config.hand_on },
-            rows: Rows::new(Arc::clone(&state)),
+            rows: Arc::clone(&rows),
             faces: Vec::new(),
             generation: self.owners.generation(),
             probe,
@@ -176,8 +186,29 @@ impl Sampler {
             .stack_size(STACK_LEN)
             .spawn(move || worker.run())
             .map_err(SamplerError::Thread)?;
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push((state, thread));
+        self.members().push(Member { state, rows, thread });
         Ok(())
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes all that was sampled up to now, in order, also the rows that workers would hand on later. Never waits for a device.
+    pub fn take_all(&self, mut take: impl FnMut(Batch)) {
+        let lists: Vec<_> = self.members().iter().map(|member| Arc::clone(&member.rows)).collect();
+        for rows in lists {
+            self.handoff.give(&mut rows.lock().unwrap_or_else(PoisonError::into_inner));
+            // After each, so that those of many workers do not crowd out each other.
+            while let Some(batch) = self.next(Duration::ZERO) {
+                take(batch);
+            }
+        }
+    }
+
+    /// Waits until a batch can be taken, for so long at most.
+    pub fn wait(&self, patience: Duration) {
+        self.handoff.wait(patience);
     }
 
     /// The next batch; none when nothing came within this time, or nothing will come any more ([`Sampler::is_over`]).
@@ -207,21 +238,18 @@ impl Sampler {
 
     /// Whether all workers have ended. What they handed over may still wait to be taken.
     pub fn is_over(&self) -> bool {
-        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        workers.iter().all(|(state, _)| state.has_ended())
+        self.members().iter().all(|member| member.state.has_ended())
     }
 
     /// All targets as they are now. Never waits for a device.
     pub fn states(&self) -> Vec<TargetState> {
         let now = Moment::now();
-        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        workers.iter().flat_map(|(state, _)| state.states(&self.owners, now)).collect()
+        self.members().iter().flat_map(|member| member.state.states(&self.owners, now)).collect()
     }
 
     /// The counts of all workers. Never waits for a device.
     pub fn stats(&self) -> Vec<WorkerStats> {
-        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        workers.iter().map(|(state, _)| state.stats()).collect()
+        self.members().iter().map(|member| member.state.stats()).collect()
     }
 
     /// Rows dropped because nobody took them in time.
@@ -231,8 +259,8 @@ impl Sampler {
 
     fn tell_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
-        for (_, thread) in &*self.workers.lock().unwrap_or_else(PoisonError::into_inner) {
-            thread.thread().unpark();
+        for member in &*self.members() {
+            member.thread.thread().unpark();
         }
     }
 
@@ -246,13 +274,13 @@ impl Sampler {
             clock::sleep_until(clock::mono_ns() + 1_000_000);
         }
         let mut out = Vec::new();
-        let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
-        for (state, thread) in workers {
+        let members = std::mem::take(&mut *self.members());
+        for Member { state, rows, thread } in members {
             if state.has_ended() {
                 // A panic was noted by the worker itself when it ended.
                 let _panicked = thread.join();
             } else {
-                self.handoff.lose(state.held.load(Ordering::Relaxed));
+                self.handoff.give(&mut rows.lock().unwrap_or_else(PoisonError::into_inner));
                 out.extend(state.states(&self.owners, Moment::now()));
             }
         }

@@ -13,6 +13,7 @@ use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, SamplerError};
 
 const POWER: MetricId = MetricId::of("power_w");
+const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const FAN: MetricId = MetricId::of("fan_speed_pct");
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -223,6 +224,134 @@ fn a_repeated_snapshot_is_no_new_row_once_snapshots_are_known_to_move() {
     assert!(stats.repeats >= 3 * (rows - 12), "{stats:?}");
     let update = sampler.states()[0].update_interval.unwrap();
     assert!(update >= Duration::from_millis(6), "the driver's own rate is seen: {update:?}");
+}
+
+/// The times of the rows with power and of those without any value, as the test's device `GPU-1` gave them.
+fn told(batches: &[Batch]) -> (Vec<i64>, Vec<i64>) {
+    let rows = batches.iter().flat_map(|batch| {
+        let power = batch.metric(POWER);
+        (0..batch.rows()).map(move |row| (batch.timestamps()[row], power.and_then(|power| power.value(row))))
+    });
+    let (known, blank): (Vec<_>, Vec<_>) = rows.partition(|(_, power)| power.is_some());
+    let times = |rows: Vec<(i64, _)>| rows.into_iter().map(|(time, _)| time).collect();
+    (times(known), times(blank))
+}
+
+#[test]
+fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again() {
+    let script = Arc::new(Mutex::new((0_u64, true)));
+    let played = Arc::clone(&script);
+    let sampler = start(
+        vec![device("GPU-1", move |_, row| {
+            let mut script = played.lock().unwrap();
+            script.0 += u64::from(script.1);
+            row.snapshot(script.0);
+            row.int(CLOCK, i64::try_from(script.0).unwrap());
+            row.float(POWER, 200.0);
+            Ok(())
+        })],
+        Duration::from_millis(5),
+    );
+    let take = |sampler: &Sampler, rows: usize| {
+        let mut batches = Vec::new();
+        while batches.len() < rows {
+            batches.extend(sampler.next(PATIENCE));
+        }
+        batches
+    };
+    let mut batches = take(&sampler, 20);
+    let still = {
+        let mut script = script.lock().unwrap();
+        script.1 = false;
+        Value::Int(i64::try_from(script.0).unwrap())
+    };
+    while told(&batches).1.is_empty() {
+        batches.push(sampler.next(PATIENCE).unwrap());
+    }
+    let (_, blank) = told(&batches);
+    let clock = |batch: &&Batch| batch.metric(CLOCK).is_some_and(|clock| clock.value(0) == Some(still));
+    let repeated: Vec<i64> = batches.iter().filter(clock).map(|batch| batch.timestamps()[0]).collect();
+    assert!(repeated.len() <= 4, "after the first what the slow tier gives of it: {repeated:?}");
+    let for_ns = blank[0] - repeated[0];
+    assert!((2_000_000_000..3_000_000_000).contains(&for_ns), "{for_ns}");
+    let absence = &batches.last().unwrap().absences[0];
+    assert_eq!((absence.metric, absence.reason), (POWER, AbsenceReason::Invalid));
+    match condition(&sampler, "GPU-1") {
+        Condition::Down { reason: AbsenceReason::Invalid, detail } => {
+            assert!(detail.contains("stands still"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(sampler.next(Duration::from_millis(1_500)).is_none(), "also the slow tier gives nothing of it");
+    script.lock().unwrap().1 = true;
+    let (known, blank) = told(&take(&sampler, 20));
+    assert_eq!((known.len(), blank.len()), (20, 0));
+    assert_eq!(condition(&sampler, "GPU-1"), Condition::Up);
+}
+
+#[test]
+fn a_device_that_stops_giving_rows_says_so_once_in_a_row_without_values() {
+    let mut tick = 0;
+    let sampler = start(
+        vec![device("GPU-1", move |_, row| {
+            tick += 1;
+            match tick {
+                20..40 => return Err(ProbeError::Failed("EIO".to_owned())),
+                60..80 => row.down(AbsenceReason::Suspended, "runtime suspended"),
+                _ => row.float(POWER, 200.0),
+            }
+            Ok(())
+        })],
+        Duration::from_millis(5),
+    );
+    let mut rows = 0;
+    let batches = until(&sampler, |batch| {
+        rows += batch.rows();
+        rows >= 70
+    });
+    let (known, blank) = told(&batches);
+    assert_eq!(blank.len(), 2, "{blank:?}");
+    let reasons: Vec<_> = batches.iter().flat_map(|b| &b.absences).map(|a| (a.metric, a.reason)).collect();
+    assert_eq!(reasons, [(POWER, AbsenceReason::Invalid), (POWER, AbsenceReason::Suspended)]);
+    for blank in blank {
+        let before = known.iter().filter(|time| **time < blank).max().unwrap();
+        let after = known.iter().filter(|time| **time > blank).min().unwrap();
+        assert!(after - blank >= 90_000_000 && blank - before < after - blank, "{before} {blank} {after}");
+    }
+}
+
+#[test]
+fn who_asks_gets_what_the_workers_have_not_handed_on_yet_without_waiting_for_a_device() {
+    let (sick, open) = gated("GPU-sick");
+    let well = device("GPU-well", |_, row| {
+        row.float(POWER, 2.0);
+        Ok(())
+    });
+    let config = SamplerConfig { hand_on: Duration::from_secs(3_600), ..every(Duration::from_millis(5)) };
+    let sampler = Sampler::start(vec![sick, well], config, Owners::new()).unwrap();
+    open.send(()).unwrap();
+    let mut batches = Vec::new();
+    let last_row = |uuid: &str| {
+        let mut states = sampler.states().into_iter();
+        states.find(|state| state.identity.uuid() == Some(uuid)).unwrap().last_row_ns
+    };
+    // Its second reading is out and does not come back.
+    while last_row("GPU-sick").is_none()
+        || !matches!(condition(&sampler, "GPU-sick"), Condition::Stuck { .. })
+    {
+        let known = last_row("GPU-well");
+        sampler.take_all(|batch| batches.push(batch));
+        let of = |batch: &&Batch| uuid_of(batch) == "GPU-well";
+        let taken = batches.iter().filter(of).flat_map(|batch| batch.timestamps().to_vec()).max();
+        assert!(taken >= known, "what a state tells of was taken: {taken:?} {known:?}");
+    }
+    let mut times: HashMap<String, Vec<i64>> = HashMap::new();
+    for batch in &batches {
+        times.entry(uuid_of(batch)).or_default().extend(batch.timestamps());
+    }
+    assert_eq!(times["GPU-sick"].len(), 1);
+    assert!(times["GPU-well"].windows(2).all(|pair| pair[1] > pair[0]), "each once, in order");
+    assert_eq!(sampler.rows_dropped(), 0);
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(crate) struct Node {
     sampler: Sampler,
     exposition: Mutex<Exposition>,
     publisher: Option<Arc<Publisher>>,
+    /// Rows that wait to be published. Who holds it takes rows from the sampler and passes them on, so that they stay in order.
+    intake: Mutex<Option<Waiting>>,
     /// When the feed last came round, monotonic.
     pulse_ns: AtomicI64,
     library: Mutex<Library>,
@@ -62,6 +64,7 @@ impl Node {
             sampler,
             exposition: Mutex::new(Exposition::new(config)),
             publisher: None,
+            intake: Mutex::default(),
             pulse_ns: AtomicI64::new(Moment::now().mono_ns),
             library: Mutex::default(),
         }
@@ -69,7 +72,11 @@ impl Node {
 
     /// The same, its rows published too.
     pub(crate) fn publishing(self, publisher: Option<Publisher>) -> Self {
-        Self { publisher: publisher.map(Arc::new), ..self }
+        Self {
+            intake: Mutex::new(publisher.as_ref().map(Waiting::new)),
+            publisher: publisher.map(Arc::new),
+            ..self
+        }
     }
 
     /// Who publishes, if anybody does.
@@ -87,21 +94,26 @@ impl Node {
         self.exposition.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Brings the exposition up to now: all rows that were taken, also those that the workers still hold. Never waits for a device.
+    pub(crate) fn catch_up(&self) {
+        let (mut intake, now) = (self.intake(), Moment::now());
+        self.sampler.take_all(|batch| self.pass_on(batch, &mut intake, now));
+    }
+
+    fn intake(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Feeds what is sampled to the exposition, and to who publishes, until the other end of `stop` is gone.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
         let mut seen = Seen::new();
         let mut looked_ns = 0;
-        let mut waiting = self.publisher.clone().map(Waiting::new);
         loop {
-            let batch = self.sampler.next(PATIENCE);
-            let is_idle = batch.is_none() && self.sampler.is_over();
+            self.sampler.wait(PATIENCE);
+            let is_over = self.sampler.is_over();
             let now = Moment::now();
-            if let Some(batch) = batch {
-                self.pass_on(batch, &mut waiting, now);
-            }
-            if let Some(waiting) = &mut waiting {
-                waiting.publish_due(now);
-            }
+            let is_idle = self.drain(now) == 0 && is_over;
+            self.publish(|waiting| waiting.due(now));
             self.pulse_ns.store(now.mono_ns, Ordering::Relaxed);
             if now.mono_ns - looked_ns >= LOOK_NS {
                 looked_ns = now.mono_ns;
@@ -115,11 +127,22 @@ impl Node {
                 break;
             }
         }
-        while let Some(batch) = self.sampler.next(Duration::ZERO) {
-            self.pass_on(batch, &mut waiting, Moment::now());
-        }
-        if let Some(waiting) = &mut waiting {
-            waiting.publish();
+        self.drain(Moment::now());
+        self.publish(Waiting::all);
+    }
+
+    /// Takes what was handed on. Gives the number of batches.
+    fn drain(&self, now: Moment) -> usize {
+        let mut intake = self.intake();
+        let handed_on = std::iter::from_fn(|| self.sampler.next(Duration::ZERO));
+        handed_on.map(|batch| self.pass_on(batch, &mut intake, now)).count()
+    }
+
+    /// Publishes rows that have waited. A scrape does not wait for that.
+    fn publish(&self, take: impl FnOnce(&mut Waiting) -> Vec<Batch>) {
+        let batches = self.intake().as_mut().map(take).unwrap_or_default();
+        if let Some(publisher) = &self.publisher {
+            publisher.publish_all(&batches);
         }
     }
 

@@ -56,6 +56,14 @@ impl Publisher {
         }))
     }
 
+    /// Publishes batches, together where that goes.
+    pub(crate) fn publish_all(&self, batches: &[Batch]) {
+        match Batch::concat(batches) {
+            Some(whole) => self.publish(&whole),
+            None => batches.iter().for_each(|batch| self.publish(batch)),
+        }
+    }
+
     fn publish(&self, batch: &Batch) {
         let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
         match wire::encode(batch) {
@@ -205,7 +213,7 @@ fn refused(error: SpoolError) -> Failure {
 /// Rows that wait for more of them.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    publisher: Arc<Publisher>,
+    interval_ns: i64,
     batches: Vec<Batch>,
     rows: usize,
     /// When the first of them came, monotonic.
@@ -214,8 +222,8 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// None yet.
-    pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
-        Self { publisher, batches: Vec::new(), rows: 0, since_ns: 0 }
+    pub(crate) fn new(publisher: &Publisher) -> Self {
+        Self { interval_ns: publisher.interval_ns, batches: Vec::new(), rows: 0, since_ns: 0 }
     }
 
     /// Takes rows of GPUs; the store has no place for those of the host.
@@ -230,21 +238,15 @@ impl Waiting {
         self.batches.push(batch);
     }
 
-    /// Publishes them if they are enough, or the first has waited for long enough.
-    pub(crate) fn publish_due(&mut self, now: Moment) {
-        let is_old = now.mono_ns - self.since_ns >= self.publisher.interval_ns;
-        if self.rows >= FRAME_ROWS || (is_old && self.rows > 0) {
-            self.publish();
-        }
+    /// All of them if they are enough, or the first has waited for long enough; else none.
+    pub(crate) fn due(&mut self, now: Moment) -> Vec<Batch> {
+        let is_old = now.mono_ns - self.since_ns >= self.interval_ns;
+        if self.rows >= FRAME_ROWS || is_old { self.all() } else { Vec::new() }
     }
 
-    /// Publishes them.
-    pub(crate) fn publish(&mut self) {
-        let batches = std::mem::take(&mut self.batches);
+    /// All of them.
+    pub(crate) fn all(&mut self) -> Vec<Batch> {
         self.rows = 0;
-        match Batch::concat(&batches) {
-            Some(whole) => self.publisher.publish(&whole),
-            None => batches.iter().for_each(|batch| self.publisher.publish(batch)),
-        }
+        std::mem::take(&mut self.batches)
     }
 }

@@ -93,6 +93,8 @@ impl Scraper {
             out.clear();
             let devices = self.node.devices();
             let families = own::families(&self.node, &self.counts, &self.ownership);
+            // Last, so that no time or state that is shown is older than the values.
+            self.node.catch_up();
             self.node.exposition().render(format, now.wall_ns, &devices, &families, &mut out);
             *last = Rendered { begun_ns: now.mono_ns, text: out.into() };
         }

@@ -3,11 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::rows::Rows;
-use super::state::WorkerState;
 
 /// Emptied lists that are kept for reuse.
 const SPARE_MAX: usize = 32;
@@ -28,6 +27,13 @@ struct Waiting {
     /// Workers that may still hand something over.
     workers: usize,
     sequence: u64,
+}
+
+impl Waiting {
+    /// Whether there are no rows, but may be some later.
+    fn is_open(&mut self) -> bool {
+        self.lists.is_empty() && self.workers > 0
+    }
 }
 
 /// What a wait gave.
@@ -56,8 +62,11 @@ impl Handoff {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands rows over, numbered in the order of arrival, and gives an empty list for the next ones.
-    pub(crate) fn give(&self, rows: Rows, worker: &Arc<WorkerState>) -> Rows {
+    /// Hands rows over if there are any, numbered in the order of arrival, and leaves an empty list for the next ones.
+    pub(crate) fn give(&self, rows: &mut Rows) {
+        if rows.len() == 0 {
+            return;
+        }
         let mut waiting = self.lock();
         if waiting.lists.len() >= self.lists_max
             && let Some((_, oldest)) = waiting.lists.pop_front()
@@ -67,19 +76,10 @@ impl Handoff {
         }
         waiting.sequence += 1;
         let sequence = waiting.sequence;
-        waiting.lists.push_back((sequence, rows));
-        let spare = waiting.spare.pop();
+        let empty = rows.emptied(waiting.spare.pop());
+        waiting.lists.push_back((sequence, std::mem::replace(rows, empty)));
         drop(waiting);
         self.arrived.notify_one();
-        match spare {
-            Some(spare) => spare.reuse(Arc::clone(worker)),
-            None => Rows::new(Arc::clone(worker)),
-        }
-    }
-
-    /// So many rows will never come.
-    pub(crate) fn lose(&self, rows: u64) {
-        self.rows_dropped.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Takes a list back whose rows have gone on.
@@ -103,11 +103,16 @@ impl Handoff {
         self.arrived.notify_all();
     }
 
+    /// Waits until there are rows, or none will come any more.
+    pub(crate) fn wait(&self, patience: Duration) {
+        let _ready = self.arrived.wait_timeout_while(self.lock(), patience, Waiting::is_open);
+    }
+
     /// The oldest rows, waiting for some if need be.
     pub(crate) fn take(&self, patience: Duration) -> Taken {
         let (mut waiting, _) = self
             .arrived
-            .wait_timeout_while(self.lock(), patience, |w| w.lists.is_empty() && w.workers > 0)
+            .wait_timeout_while(self.lock(), patience, Waiting::is_open)
             .unwrap_or_else(PoisonError::into_inner);
         match waiting.lists.pop_front() {
             Some((sequence, rows)) => Taken::Rows(sequence, rows),
@@ -124,10 +129,13 @@ impl Handoff {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use gpuvitals_core::{Identity, IdentityColumn, Origin, Table};
 
     use super::*;
     use crate::probe::{Driver, Reading};
+    use crate::sampler::state::WorkerState;
 
     fn worker() -> Arc<WorkerState> {
         let second = Duration::from_secs(1);
@@ -139,8 +147,7 @@ mod tests {
         let mut reading = Reading::default();
         reading.row(&gpu);
         let mut rows = Rows::new(Arc::clone(worker));
-        let identity = rows.identity(&gpu);
-        rows.add(identity, &reading.rows()[0], time, 0);
+        rows.add(&gpu, &reading.rows()[0], time, 0);
         rows
     }
 
@@ -148,8 +155,9 @@ mod tests {
     fn a_full_hand_off_drops_the_oldest_and_counts_it() {
         let (handoff, worker) = (Handoff::new(2), worker());
         for time in 1..=3 {
-            let empty = handoff.give(rows(&worker, time), &worker);
-            assert_eq!(empty.len(), 0);
+            let mut list = rows(&worker, time);
+            handoff.give(&mut list);
+            assert_eq!(list.len(), 0);
         }
         assert_eq!(handoff.rows_dropped(), 1);
         for expected in [2_i64, 3] {
@@ -169,7 +177,7 @@ mod tests {
     fn the_end_comes_after_the_last_rows_of_the_last_worker() {
         let (handoff, worker) = (Handoff::new(2), worker());
         handoff.joined();
-        handoff.give(rows(&worker, 1), &worker);
+        handoff.give(&mut rows(&worker, 1));
         handoff.left();
         assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::Rows(1, _)));
         assert!(matches!(handoff.take(Duration::from_mins(1)), Taken::End));

@@ -10,6 +10,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, MetricId, Origin, Table};
 
 use super::state::WorkerState;
+use super::worker::WATCHED;
 use crate::probe::{Instance, Row};
 
 /// Rows of one worker, of one table.
@@ -39,32 +40,62 @@ impl Rows {
         Self { worker, identities: Vec::new(), heads: Vec::new(), values: Vec::new(), absences: Vec::new() }
     }
 
-    /// The same memory for other rows of another worker.
-    pub(crate) fn reuse(mut self, worker: Arc<WorkerState>) -> Self {
-        self.identities.clear();
-        self.heads.clear();
-        self.values.clear();
-        self.absences.clear();
-        Self { worker, ..self }
+    /// A list for the next rows of the same worker, in the memory of another one where there is one.
+    pub(crate) fn emptied(&self, spare: Option<Self>) -> Self {
+        let worker = Arc::clone(&self.worker);
+        let Some(mut spare) = spare else { return Self::new(worker) };
+        spare.identities.clear();
+        spare.heads.clear();
+        spare.values.clear();
+        spare.absences.clear();
+        Self { worker, ..spare }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Makes an identity known; its place is good until the rows go on.
-    pub(crate) fn identity(&mut self, identity: &Arc<Identity>) -> usize {
-        self.identities.push(Arc::clone(identity));
-        self.identities.len() - 1
+    /// When the first was taken, monotonic.
+    pub(crate) fn since_ns(&self) -> Option<i64> {
+        self.heads.first().map(|head| head.monotonic_ns)
     }
 
     /// Adds a row.
-    pub(crate) fn add(&mut self, identity: usize, row: &Row, timestamp_ns: i64, monotonic_ns: i64) {
+    pub(crate) fn add(&mut self, whose: &Arc<Identity>, row: &Row, timestamp_ns: i64, monotonic_ns: i64) {
         self.values.extend_from_slice(row.values());
         self.absences.extend_from_slice(row.absences());
+        self.push(whose, row.instance(), timestamp_ns, monotonic_ns);
+    }
+
+    /// Adds a row without a value: from this time on the GPU gives nothing, for this reason.
+    pub(crate) fn add_blank(
+        &mut self,
+        whose: &Arc<Identity>,
+        reason: AbsenceReason,
+        timestamp_ns: i64,
+        monotonic_ns: i64,
+    ) {
+        if self.worker.table == Table::GpuEvents {
+            self.absences.push((WATCHED, reason));
+            self.push(whose, None, timestamp_ns, monotonic_ns);
+        }
+    }
+
+    fn push(
+        &mut self,
+        whose: &Arc<Identity>,
+        instance: Option<Instance>,
+        timestamp_ns: i64,
+        monotonic_ns: i64,
+    ) {
+        let known = self.identities.iter().position(|identity| Arc::ptr_eq(identity, whose));
+        let identity = known.unwrap_or_else(|| {
+            self.identities.push(Arc::clone(whose));
+            self.identities.len() - 1
+        });
         self.heads.push(Head {
             identity,
-            instance: row.instance(),
+            instance,
             timestamp_ns,
             monotonic_ns,
             values_end: self.values.len(),

@@ -157,8 +157,6 @@ pub(crate) struct WorkerState {
     pub(crate) ticks: AtomicU64,
     pub(crate) ticks_missed: AtomicU64,
     pub(crate) rows: AtomicU64,
-    /// Rows that wait in the worker for their batch to be handed on.
-    pub(crate) held: AtomicU64,
     pub(crate) repeats: AtomicU64,
     pub(crate) invalid: AtomicU64,
     failures: [AtomicU64; AbsenceReason::ALL.len()],
@@ -218,9 +216,14 @@ impl Target {
         if let Some(update_ns) = update_ns {
             self.update_ns.store(update_ns, Ordering::Relaxed);
         }
-        if !self.is_up.load(Ordering::Relaxed) {
+        if !self.is_up() {
             self.becomes(Condition::Up, now);
         }
+    }
+
+    /// Whether its last reading gave a row.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
     }
 
     /// It is in this condition now.
@@ -254,7 +257,6 @@ impl WorkerState {
             ticks: AtomicU64::new(0),
             ticks_missed: AtomicU64::new(0),
             rows: AtomicU64::new(0),
-            held: AtomicU64::new(0),
             repeats: AtomicU64::new(0),
             invalid: AtomicU64::new(0),
             failures: [const { AtomicU64::new(0) }; AbsenceReason::ALL.len()],

@@ -1,7 +1,7 @@
 //! A worker: one thread, one probe, one batch under construction.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
@@ -23,10 +23,12 @@ const EXACT_NS: i64 = 4_000_000;
 const EXACT_INTERVAL: Duration = Duration::from_millis(20);
 /// Shortest and longest pause before a device that is gone is asked again.
 const GONE_PAUSE_NS: (i64, i64) = (1_000_000_000, 30_000_000_000);
-/// A driver whose snapshots have not moved for so long may have stopped naming them: its rows are taken again.
-const MOVING_NS: i64 = 2_000_000_000;
-/// What drivers without named snapshots are watched by.
-const WATCHED: MetricId = MetricId::of("power_w");
+/// Snapshots that have moved and then stand still for so long are stale, or for so many times the time between two.
+const STALE_NS: i64 = 2_000_000_000;
+const STALE_UPDATES: i64 = 5;
+const STALE: &str = "its snapshot stands still: the driver gives the same one again and again";
+/// What drivers without named snapshots are watched by, and what is missing in a row without a value.
+pub(super) const WATCHED: MetricId = MetricId::of("power_w");
 
 /// What a worker is told once.
 #[derive(Debug, Clone)]
@@ -44,7 +46,8 @@ pub(crate) struct Worker {
     pub(crate) owners: Arc<Owners>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) terms: Terms,
-    pub(crate) rows: Rows,
+    /// Rows under construction. Locked to add some or to hand them on, never while the device is read.
+    pub(crate) rows: Arc<Mutex<Rows>>,
     pub(crate) faces: Vec<Face>,
     pub(crate) generation: u64,
 }
@@ -57,8 +60,6 @@ pub(crate) struct Face {
     attributed: Arc<Identity>,
     /// What is told of it.
     target: Arc<Target>,
-    /// Its place in the list under construction.
-    in_rows: Option<usize>,
     /// Driver's snapshot (or the watched value) of the last row and when it last changed, monotonic.
     seen: Option<u64>,
     changed_ns: i64,
@@ -66,6 +67,16 @@ pub(crate) struct Face {
     moves: bool,
     /// Shortest time between two changes lately.
     update_ns: Option<i64>,
+}
+
+/// What a row says beside the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Fresh,
+    /// The same snapshot once more.
+    Repeat,
+    /// The same snapshot for so long that nothing is known any more.
+    Stale,
 }
 
 impl Worker {
@@ -82,7 +93,6 @@ impl Worker {
         }
         let mut schedule = Schedule::new(interval_ns, started);
         let (mut slow_ns, mut rare_ns) = (started.mono_ns, started.mono_ns);
-        let mut batch_since_ns = None;
         let mut last_stamp_ns = i64::MIN;
         let mut pause = Pause::default();
         let mut reading = Reading::default();
@@ -100,9 +110,15 @@ impl Worker {
             reading.clear();
             let result = self.probe.read(due, &mut reading);
             let end = Moment::now();
+            let was_stuck = self.state.came_back(end);
             // What was waited for was taken when it came; else a reading is of when it began.
-            let taken = if self.state.came_back(end) { end } else { begin };
+            let taken = if was_stuck { end } else { begin };
             pause.after(&result, begin.mono_ns);
+            let failure = result.as_ref().err().map(ProbeError::reason);
+            if let Some(reason) = failure.or(was_stuck.then_some(AbsenceReason::TimedOut)) {
+                last_stamp_ns = stamp(begin.wall_ns, interval_ns, last_stamp_ns);
+                self.lose_all(reason, last_stamp_ns, begin);
+            }
             if let Err(error) = result {
                 self.state.failed(error.reason());
                 let condition = Condition::Down { reason: error.reason(), detail: error.to_string() };
@@ -110,24 +126,26 @@ impl Worker {
                 // What is new when it comes back is told at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
                 // Nobody knows when there will be more.
-                self.hand_on();
-                batch_since_ns = None;
+                self.handoff.give(&mut self.rows());
             } else {
                 last_stamp_ns = stamp(taken.wall_ns, interval_ns, last_stamp_ns);
                 self.take_rows(&reading, due, taken, last_stamp_ns);
-                let since = *batch_since_ns.get_or_insert(begin.mono_ns);
+                let mut rows = self.rows();
                 // What would be too old at the next tick goes now.
-                let age_then_ns = begin.mono_ns + interval_ns - since;
-                if self.rows.len() >= ROWS_MAX || age_then_ns >= nanos(self.terms.hand_on) {
-                    self.hand_on();
-                    batch_since_ns = None;
+                let age_then_ns =
+                    rows.since_ns().map_or(0, |since_ns| taken.mono_ns + interval_ns - since_ns);
+                if rows.len() >= ROWS_MAX || age_then_ns >= nanos(self.terms.hand_on) {
+                    self.handoff.give(&mut rows);
                 }
             }
-            self.state.held.store(self.rows.len() as u64, Ordering::Relaxed);
             let missed = schedule.advance(end);
             self.state.ticks_missed.fetch_add(missed, Ordering::Relaxed);
         }
-        self.hand_on();
+        self.handoff.give(&mut self.rows());
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a monotonic instant; false when it is time to stop.
@@ -153,7 +171,6 @@ impl Worker {
             self.generation = generation;
             for face in &mut self.faces {
                 face.attributed = self.owners.attribute(&face.probed);
-                face.in_rows = None;
             }
         }
         // All are known before the first is told of, so that nobody takes some for all.
@@ -162,22 +179,37 @@ impl Worker {
         }
         for row in reading.rows() {
             let at = self.face_of(row.identity(), now);
-            if let Some((reason, detail)) = row.is_down() {
+            let Some(face) = self.faces.get_mut(at) else { continue };
+            let news = face.news(row, now.mono_ns);
+            let is_kept = news == News::Fresh || (news == News::Repeat && (due.slow || due.rare));
+            if !is_kept {
+                self.state.repeats.fetch_add(1, Ordering::Relaxed);
+            }
+            let stale = (news == News::Stale).then_some((AbsenceReason::Invalid, STALE));
+            let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((reason, detail)) = row.is_down().or(stale) {
                 self.state.failed(reason);
-                if let Some(face) = self.faces.get(at) {
-                    face.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, now);
-                }
+                face.lose(&mut rows, reason, timestamp_ns, now);
+                face.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, now);
                 continue;
             }
-            let Some(face) = self.faces.get_mut(at) else { continue };
-            let is_new = face.is_new(row, now.mono_ns) || due.slow || due.rare;
-            let taken_ns = is_new.then(|| row.taken_ns().unwrap_or(timestamp_ns));
+            let taken_ns = is_kept.then(|| row.taken_ns().unwrap_or(timestamp_ns));
             face.target.gave(taken_ns, face.update_ns, now);
-            match taken_ns {
-                Some(taken_ns) => self.add(at, row, taken_ns, now),
-                None => {
-                    self.state.repeats.fetch_add(1, Ordering::Relaxed);
-                }
+            if let Some(taken_ns) = taken_ns {
+                rows.add(&face.attributed, row, taken_ns, now.mono_ns);
+                self.state.rows.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// All its targets give nothing from now on, for this reason.
+    fn lose_all(&mut self, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        for face in &mut self.faces {
+            face.lose(&mut rows, reason, timestamp_ns, now);
+            if reason == AbsenceReason::Gone {
+                // A driver that comes back may be another one.
+                (face.seen, face.moves, face.update_ns) = (None, false, None);
             }
         }
     }
@@ -194,7 +226,6 @@ impl Worker {
                 probed: Arc::clone(identity),
                 attributed,
                 target,
-                in_rows: None,
                 seen: None,
                 changed_ns: now.mono_ns,
                 moves: false,
@@ -202,25 +233,6 @@ impl Worker {
             });
             self.faces.len() - 1
         })
-    }
-
-    fn add(&mut self, at: usize, row: &Row, timestamp_ns: i64, begin: Moment) {
-        let Some(face) = self.faces.get_mut(at) else { return };
-        let rows = &mut self.rows;
-        let identity = *face.in_rows.get_or_insert_with(|| rows.identity(&face.attributed));
-        rows.add(identity, row, timestamp_ns, begin.mono_ns);
-        self.state.rows.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn hand_on(&mut self) {
-        for face in &mut self.faces {
-            face.in_rows = None;
-        }
-        if self.rows.len() > 0 {
-            let empty = Rows::new(Arc::clone(&self.state));
-            let full = std::mem::replace(&mut self.rows, empty);
-            self.rows = self.handoff.give(full, &self.state);
-        }
     }
 }
 
@@ -238,19 +250,31 @@ impl Drop for Worker {
 }
 
 impl Face {
+    /// It gave rows and gives none from now on: a row without a value says so, once.
+    fn lose(&self, rows: &mut Rows, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
+        if self.target.is_up() {
+            rows.add_blank(&self.attributed, reason, timestamp_ns, now.mono_ns);
+        }
+    }
+
     /// Whether the row says anything new. Where the driver names its snapshots and they move, the same one again does not;
     /// else every row is new. Learns on the way how often values change.
-    fn is_new(&mut self, row: &Row, now_ns: i64) -> bool {
+    fn news(&mut self, row: &Row, now_ns: i64) -> News {
         let named = row.snapshot_id();
         let watched = || match row.get(WATCHED)? {
             Value::Int(v) => Some(v.cast_unsigned()),
             Value::Float32(v) => Some(u64::from(v.to_bits())),
             Value::Float(v) => Some(v.to_bits()),
         };
-        let Some(seen) = named.or_else(watched) else { return true };
+        let Some(seen) = named.or_else(watched) else { return News::Fresh };
         match self.seen.replace(seen) {
             Some(before) if before == seen => {
-                named.is_none() || !self.moves || now_ns - self.changed_ns > MOVING_NS
+                let usual_ns = self.update_ns.unwrap_or(0).saturating_mul(STALE_UPDATES);
+                match now_ns - self.changed_ns {
+                    _ if named.is_none() || !self.moves => News::Fresh,
+                    still_ns if still_ns > usual_ns.max(STALE_NS) => News::Stale,
+                    _ => News::Repeat,
+                }
             }
             Some(_) => {
                 let since_ns = now_ns - self.changed_ns;
@@ -260,11 +284,11 @@ impl Face {
                 self.update_ns = Some(since_ns.min(before));
                 self.changed_ns = now_ns;
                 self.moves |= named.is_some();
-                true
+                News::Fresh
             }
             None => {
                 self.changed_ns = now_ns;
-                true
+                News::Fresh
             }
         }
     }
