@@ -1,0 +1,6 @@
+//! Devices that fail while they are read, through a look-alike of `/sys` that has faults by rule. Skipped, with a line on
+//! standard error, where there is no FUSE.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod faulty_sysfs;
+mod rules;
