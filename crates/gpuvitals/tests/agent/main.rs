@@ -11,6 +11,9 @@
 mod access;
 #[path = "../common/authority.rs"]
 mod authority;
+mod faults;
+#[path = "../../../sources/tests/faulty/faulty_sysfs.rs"]
+mod faulty_sysfs;
 mod hanging;
 #[path = "../common/library.rs"]
 mod library;

@@ -16,9 +16,14 @@ pub(crate) const VEGA56: &str = "0000:0b:00.0@n1";
 
 impl Node {
     pub(crate) fn new() -> Self {
+        Self::with(&[("rx580", "card0"), ("vega56", "card1")])
+    }
+
+    /// With these captured GPUs as these cards.
+    pub(crate) fn with(gpus: &[(&str, &str)]) -> Self {
         let node = Self { root: tempfile::tempdir().unwrap() };
         std::fs::create_dir_all(node.path("sys/class/drm")).unwrap();
-        for (gpu, card) in [("rx580", "card0"), ("vega56", "card1")] {
+        for (gpu, card) in gpus {
             let from = fixture(&format!("amd/sysfs/{gpu}/class/drm/card0"));
             copy(&from, &node.path("sys/class/drm").join(card));
         }
