@@ -168,6 +168,27 @@ fn energy_is_within_a_hundredth_of_the_truth_whatever_the_counter_says() {
 }
 
 #[test]
+fn between_the_readings_of_a_counter_the_power_tells() {
+    let mut counted_from = f64::INFINITY;
+    let mut exposition = exposition(Series::Standard, Compat::Off);
+    for tick in 0..600_i32 {
+        let (at_ns, t) = (NOON + i64::from(tick) * S / 10, f64::from(tick) / 10.0);
+        // The counter is read once a second; it says 3 % more than the power.
+        let values = [("power_w", 200.0), ("energy_j", 5e6 + 206.0 * t)];
+        let values = if tick % 10 == 0 { &values[..] } else { &values[..1] };
+        exposition.observe(&batch(&nvidia(), &[(at_ns, values)]));
+        let samples = scrape(&mut exposition, at_ns, &[up(&nvidia())]);
+        let joules = value(&samples, "gpu_energy_joules_total", &[]).unwrap();
+        if value(&samples, "gpu_info", &[("energy_source", "counter")]).is_some() {
+            counted_from = counted_from.min(t);
+        }
+        let wanted = 200.0 * t + 6.0 * (t - counted_from).max(0.0);
+        assert!((joules - wanted).abs() <= 6.0, "{joules} J for {wanted} J after {t} s");
+    }
+    assert!((10.0..12.0).contains(&counted_from), "{counted_from}");
+}
+
+#[test]
 fn sleep_is_not_filled_however_short_it_is() {
     let mut exposition = exposition(Series::Standard, Compat::Off);
     // Seven times 5 s awake at 80 W and 3 s asleep, at 10 Hz.

@@ -126,13 +126,128 @@ fn compressed(text: &[u8]) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
     use std::time::Duration;
 
     use gpuvitals_core::catalogue::Series;
+    use gpuvitals_core::{Identity, IdentityColumn, MetricId};
     use gpuvitals_exposition::{Compat, ExpositionConfig};
+    use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
     use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 
     use super::*;
+
+    const WATTS: f32 = 200.0;
+    const WATTS_F64: f64 = 200.0;
+
+    /// A GPU that always draws the same and whose memory in use, in MiB, is the number of the tick. Each tick is told.
+    struct Ticking {
+        gpu: Arc<Identity>,
+        tick: i32,
+        told: SyncSender<i32>,
+    }
+
+    impl Probe for Ticking {
+        fn driver(&self) -> Driver {
+            Driver::AmdSysfs
+        }
+        fn targets(&self) -> Vec<Arc<Identity>> {
+            vec![Arc::clone(&self.gpu)]
+        }
+        fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
+            self.tick += 1;
+            let row = reading.row(&self.gpu);
+            row.float(MetricId::of("power_w"), WATTS);
+            row.int(MetricId::of("memory_used_mb"), self.tick);
+            if due.slow {
+                row.double(MetricId::of("energy_j"), 1e6);
+            }
+            // Nobody may listen any more.
+            let _unheard = self.told.try_send(self.tick);
+            Ok(())
+        }
+    }
+
+    /// One scrape: tick, energy, and when the last sample was taken, in seconds.
+    fn shown(text: &Bytes) -> Option<[f64; 3]> {
+        let text = std::str::from_utf8(text).unwrap();
+        let value = |name| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            line.rsplit_once(' ')?.1.parse::<f64>().ok()
+        };
+        Some([
+            value("gpu_memory_used_bytes{")? / 1_048_576.0,
+            value("gpu_energy_joules_total{")?,
+            value("gpu_last_sample_timestamp_seconds{")?,
+        ])
+    }
+
+    /// Scrapes at every fifth of a second's tick, for so many seconds.
+    fn scrape_while_it_ticks(hz: i32, seconds: i32) {
+        let (told, ticks): (_, Receiver<i32>) = sync_channel(64);
+        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        let probe = Ticking { gpu, tick: 0, told };
+        let ownership = Arc::new(Ownership::new());
+        let interval = Duration::from_secs(1) / hz.unsigned_abs();
+        let config = SamplerConfig { interval, monotonic: true, ..SamplerConfig::default() };
+        let sampler = Sampler::start(vec![Box::new(probe)], config, Arc::clone(ownership.owners())).unwrap();
+        let window = Duration::from_secs(30);
+        let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
+        let node = Arc::new(Node::new(sampler, config));
+        let scraper = Scraper::new(Arc::clone(&node), Arc::new(Counts::new("n1", 0)), ownership);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (stop, stopped) = sync_channel(0);
+        let feeding = Arc::clone(&node);
+        let feed = std::thread::spawn(move || feeding.feed(&stopped));
+        let mut scrapes = Vec::new();
+        for tick in ticks.iter().take_while(|tick| *tick <= hz * seconds) {
+            if tick % (hz / 5) != 0 {
+                continue;
+            }
+            let known_s = node.sampler().states()[0].last_row_ns.map_or(0.0, seconds_of);
+            let now_s = seconds_of(Moment::now().wall_ns);
+            let text = runtime.block_on(scraper.text(Format::Prometheus));
+            let Some(shown) = shown(&text) else { continue };
+            // What is told of has come when the next tick is; a scrape shows it, or what came while it was rendered.
+            assert!(shown[0] >= f64::from(tick - 1), "{hz} Hz: tick {tick} {shown:?}");
+            assert!(shown[2] >= known_s - 1e-3, "{hz} Hz: older than what is known, {known_s} {shown:?}");
+            scrapes.push((now_s, shown));
+        }
+        drop(stop);
+        feed.join().unwrap();
+        let lateness = node.sampler().stats()[0].lateness.quantile(1.0).unwrap().as_secs_f64();
+        let tick_s = interval.as_secs_f64();
+        let (_, first) = scrapes[0];
+        for (_, [tick, joules, last_s]) in &scrapes {
+            let passed_s = last_s - first[2];
+            let by_energy = (joules - first[1]) / WATTS_F64;
+            assert!((by_energy - passed_s).abs() <= tick_s, "{hz} Hz: total and time stamp differ");
+            // Ticks that were missed have no number.
+            assert!(
+                passed_s - (tick - first[0]) * tick_s >= -tick_s - lateness,
+                "{hz} Hz: value and time stamp"
+            );
+        }
+        let (first, last) = (scrapes[0], scrapes[scrapes.len() - 1]);
+        let (span_s, used) = (last.0 - first.0, last.1[1] - first.1[1]);
+        assert!(span_s > f64::from(seconds - 1), "{hz} Hz: {span_s} s");
+        let allowed = WATTS_F64 * (0.01 + (tick_s + lateness) / span_s);
+        assert!((used / span_s - WATTS_F64).abs() <= allowed, "{hz} Hz: {} W", used / span_s);
+    }
+
+    fn seconds_of(ns: i64) -> f64 {
+        Duration::from_nanos(ns.unsigned_abs()).as_secs_f64()
+    }
+
+    #[test]
+    fn a_scrape_shows_value_total_and_time_stamp_of_one_moment() {
+        let seconds = if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 60 } else { 6 };
+        std::thread::scope(|scope| {
+            for hz in [10, 100, 1_000] {
+                scope.spawn(move || scrape_while_it_ticks(hz, seconds));
+            }
+        });
+    }
 
     #[tokio::test]
     async fn scrapes_that_wait_together_are_rendered_once() {

@@ -22,7 +22,8 @@ fn ticks(sysfs: &mut FaultySysfs, path: &str, count: u64) {
 
 /// The figures of the one GPU: energy, unobserved time, time of the last sample.
 fn totals(text: &str, of: impl Fn(&str) -> String) -> Option<[f64; 3]> {
-    let figures = ["gpu_energy_joules_total", "gpu_unobserved_seconds_total", "gpu_last_sample_timestamp_seconds"];
+    let figures =
+        ["gpu_energy_joules_total", "gpu_unobserved_seconds_total", "gpu_last_sample_timestamp_seconds"];
     let [energy, unobserved, last] = figures.map(|name| value(text, &of(name)));
     Some([energy?, unobserved?, last?])
 }
