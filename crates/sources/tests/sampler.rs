@@ -230,7 +230,9 @@ fn a_repeated_snapshot_is_no_new_row_once_snapshots_are_known_to_move() {
 fn told(batches: &[Batch]) -> (Vec<i64>, Vec<i64>) {
     let rows = batches.iter().flat_map(|batch| {
         let power = batch.metric(POWER);
-        (0..batch.rows()).map(move |row| (batch.timestamps()[row], power.and_then(|power| power.value(row))))
+        (0..batch.rows()).map(move |row| {
+            (batch.timestamps().get(row).copied().unwrap(), power.and_then(|power| power.value(row)))
+        })
     });
     let (known, blank): (Vec<_>, Vec<_>) = rows.partition(|(_, power)| power.is_some());
     let times = |rows: Vec<(i64, _)>| rows.into_iter().map(|(time, _)| time).collect();
@@ -327,7 +329,7 @@ fn who_asks_gets_what_the_workers_have_not_handed_on_yet_without_waiting_for_a_d
         row.float(POWER, 2.0);
         Ok(())
     });
-    let config = SamplerConfig { hand_on: Duration::from_secs(3_600), ..every(Duration::from_millis(5)) };
+    let config = SamplerConfig { hand_on: Duration::from_hours(1), ..every(Duration::from_millis(5)) };
     let sampler = Sampler::start(vec![sick, well], config, Owners::new()).unwrap();
     open.send(()).unwrap();
     let mut batches = Vec::new();

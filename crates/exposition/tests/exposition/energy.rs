@@ -1,4 +1,11 @@
 //! Energy on scripted profiles, as the agent totals it and as `record` sums it up: the same rows go to both.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    reason = "small numbers of a test, which fails by panicking"
+)]
 
 use std::time::Duration;
 
