@@ -84,6 +84,7 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
             sampler.add(probe).map_err(crate::sampling::refused)?;
         }
         examined = examine(&sampler);
+        findings.extend(sampler.findings());
     }
     let verdict = verdict(&findings, &examined);
     let report = if flags.json { as_json(&findings, &examined, &verdict) } else { String::new() };

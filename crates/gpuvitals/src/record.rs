@@ -17,7 +17,7 @@ use gpuvitals_core::Table;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
-use gpuvitals_sources::registry::{Found, Verdict};
+use gpuvitals_sources::registry::Found;
 use gpuvitals_sources::sampler::Condition;
 
 use crate::child::{Signals, code_of};
@@ -113,7 +113,8 @@ pub(crate) fn run(
     if found.probes.is_empty() {
         return Err(nothing_to_sample(&found));
     }
-    warn(&found);
+    let mut shown = progress::Shown::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
+    warn(&found, &shown);
     let mut config = recorder_config(flags, sampling)?;
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let watched = Arc::clone(&summary);
@@ -134,19 +135,21 @@ pub(crate) fn run(
             return Ok(code.into());
         }
     };
-    let mut shown = progress::Shown::new(flags.quiet, child.is_some(), sampling.rate);
     shown.begin(&flags.output, marks);
+    let mut look = || {
+        let progress = recorder.progress();
+        shown.warn(&recorder.findings());
+        shown.draw(&progress);
+        !progress.is_over
+    };
     let code = if let Some(child) = &mut child {
         // A command is not left alone because its recording broke: that is told at the end.
-        Some(code_of(signals.wait_for(child, || shown.draw(&recorder.progress()))?))
+        Some(code_of(signals.wait_for(child, || _ = look())?))
     } else {
-        signals.wait(duration, || {
-            let progress = recorder.progress();
-            shown.draw(&progress);
-            !progress.is_over
-        });
+        signals.wait(duration, look);
         None
     };
+    shown.warn(&recorder.findings());
     crate::terminal::leave();
     drop((socket, following));
     let recorded = match recorder.stop() {
@@ -246,13 +249,9 @@ pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
 }
 
 /// Tells on standard error what will be missing.
-fn warn(found: &Found) {
+fn warn(found: &Found, shown: &progress::Shown) {
     let without_gpu = found.probes.iter().all(|probe| probe.table() == Table::SystemEvents);
-    for finding in &found.findings {
-        if finding.verdict >= Verdict::Partial {
-            tell(&format!("{}: {}", finding.subject, finding.text));
-        }
-    }
+    shown.warn(&found.findings);
     if without_gpu {
         tell("no GPU was found, only the host is recorded; `gpuvitals doctor` says why");
     }

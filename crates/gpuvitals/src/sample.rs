@@ -137,6 +137,7 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
                 printer.print(&mut out, &batch, row)?;
             }
             out.flush()?;
+            warn(&sampler.findings());
         } else if sampler.is_over() {
             break;
         }

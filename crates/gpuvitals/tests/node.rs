@@ -194,3 +194,43 @@ fn gives_the_terminal_back(command: &str, keys_pressed: &[u8]) {
     let (enter, leave) = (drawn.find("\u{1b}[?1049h"), drawn.rfind("\u{1b}[?1049l"));
     assert!(enter.is_some() && enter < leave, "{drawn:?}");
 }
+
+/// A copy of a captured RX 6900 XT with this for its `gpu_metrics`.
+fn with_table(bytes: &[u8]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let from = fixture("rx6900xt").join("class");
+    assert!(Command::new("cp").arg("-r").args([&from, dir.path()]).status().unwrap().success());
+    std::fs::write(dir.path().join("class/drm/card0/device/gpu_metrics"), bytes).unwrap();
+    dir
+}
+
+#[test]
+fn a_table_that_is_not_understood_is_told_with_its_version_by_whoever_reads_it() {
+    let mut unknown = std::fs::read(fixture("rx6900xt").join("class/drm/card0/device/gpu_metrics")).unwrap();
+    unknown[3] = 42;
+    let mut unfilled = vec![0xff; 120];
+    unfilled[..4].copy_from_slice(&[120, 0, 1, 3]);
+    for (bytes, words) in [
+        (&unknown[..], "gpu_metrics: v1.42 (120 bytes) is not known"),
+        (&[0, 0, 1, 3], "gpu_metrics: v1.3 (0 bytes), never filled"),
+        (&unfilled, "gpu_metrics: v1.3 (120 bytes), no field of it is filled"),
+    ] {
+        let tree = with_table(bytes);
+        let tree = tree.path().to_str().unwrap();
+        let output = tempfile::tempdir().unwrap();
+        let output = output.path().join("recording");
+        let told = "gpuvitals: amd-sysfs card0 (0000:0c:00.0): ".to_owned() + words;
+        for command in [
+            &["sample", "-n", "1"][..],
+            &["record", "--duration", "200ms", "--output", output.to_str().unwrap()],
+        ] {
+            let got = on(tree, command);
+            let error = String::from_utf8(got.stderr).unwrap();
+            assert!(got.status.success(), "{error}");
+            assert_eq!(error.matches(&told).count(), 1, "{command:?}: {error}");
+        }
+        let text = stdout(&on(tree, &["doctor"]));
+        let line = format!("  partial   amd-sysfs card0 (0000:0c:00.0): {words}");
+        assert_eq!(text.matches(&line).count(), 1, "{text}");
+    }
+}

@@ -20,6 +20,8 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{Scope, Tier};
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
 
+use crate::registry::Finding;
+
 /// How a device is reached. Its spelling is the `source` column of every row and the value of `--driver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Driver {
@@ -143,6 +145,12 @@ pub trait Probe: Send {
     /// When the whole device gives nothing. The sampler calls again at the next tick, or ever more slowly while the device
     /// is gone; reopening is the probe's own business.
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError>;
+
+    /// What readings have shown since it was last asked that names and rights did not: each thing once, and once more as
+    /// [`Verdict::Good`](crate::registry::Verdict::Good) when it is over.
+    fn findings(&mut self) -> Vec<Finding> {
+        Vec::new()
+    }
 }
 
 /// A numbered part of a GPU or host.

@@ -47,7 +47,7 @@ use parquet::file::metadata::KeyValue;
 use crate::attribution::Owners;
 use crate::machine::Machine;
 use crate::probe::Driver;
-use crate::registry::{self, Found};
+use crate::registry::{self, Finding, Found};
 use crate::sampler::{Condition, Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
 use directory::{About, Unfinished};
 use marks::Marks;
@@ -296,6 +296,11 @@ impl Recorder {
             targets: sampler.states(),
             is_over: tally.ended.load(Ordering::Acquire),
         }
+    }
+
+    /// What readings have shown since this was last asked, beyond what discovery found. Never waits for a device.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.running.sampler.findings()
     }
 
     /// The rows so far, read back from the files.

@@ -25,6 +25,7 @@ use gpuvitals_core::{Batch, Origin};
 
 use crate::attribution::Owners;
 use crate::probe::{Driver, Probe};
+use crate::registry::Finding;
 use handoff::{Handoff, Taken};
 use rows::Rows;
 use worker::{Terms, Worker};
@@ -250,6 +251,12 @@ impl Sampler {
     /// The counts of all workers. Never waits for a device.
     pub fn stats(&self) -> Vec<WorkerStats> {
         self.members().iter().map(|member| member.state.stats()).collect()
+    }
+
+    /// What readings have shown since this was last asked, beyond what discovery found: the latest of each worker. The log has
+    /// it too. Never waits for a device.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.members().iter().flat_map(|member| member.state.take_findings()).collect()
     }
 
     /// Rows dropped because nobody took them in time.

@@ -173,7 +173,7 @@ fn refusal(bytes: &[u8]) -> Refused {
 #[test]
 fn what_does_not_fit_its_header_is_refused_and_says_why() {
     let invalid = std::fs::read(fixtures().join("mangohud-invalid.bin")).unwrap();
-    assert_eq!(refusal(&invalid), Refused::Unfilled);
+    assert_eq!(refusal(&invalid), Refused::Unfilled(Version { format: 0, content: 0, size: 0 }));
     assert_eq!(refusal(&[]), Refused::NoHeader { len: 0 });
     assert_eq!(refusal(&[8, 0, 1]), Refused::NoHeader { len: 3 });
 

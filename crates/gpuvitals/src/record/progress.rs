@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_sources::recorder::{MARK_SOCKET_VARIABLE, Progress};
+use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, WorkerStats};
 
 use super::report::{bytes, count};
@@ -49,6 +50,13 @@ impl Shown {
                 format!("; marks by {MARK_SOCKET_VARIABLE}={}", path.display())
             });
             tell(&format!("recording to {}{marks}", directory.display()));
+        }
+    }
+
+    /// Says which values will be missing, and why.
+    pub(super) fn warn(&self, findings: &[Finding]) {
+        for finding in findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
+            tell(&format!("{}: {}", finding.subject, finding.text));
         }
     }
 

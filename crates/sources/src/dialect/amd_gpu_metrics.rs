@@ -51,8 +51,8 @@ pub enum Refused {
         len: usize,
     },
     /// The driver never filled it.
-    #[error("the header says 0 bytes: never filled")]
-    Unfilled,
+    #[error("{0}, never filled")]
+    Unfilled(Version),
     /// The header promises more than was read.
     #[error("{version}, but {len} bytes were read")]
     Truncated {
@@ -96,7 +96,7 @@ impl<'a> GpuMetrics<'a> {
         };
         let version = Version { format, content, size: u16::from_le_bytes([low, high]) };
         if version.size == 0 {
-            return Err(Refused::Unfilled);
+            return Err(Refused::Unfilled(version));
         }
         let Some(bytes) = bytes.get(..usize::from(version.size)) else {
             return Err(Refused::Truncated { version, len: bytes.len() });

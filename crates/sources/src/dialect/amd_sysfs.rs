@@ -15,6 +15,7 @@ mod probe;
 mod ras;
 mod sensor;
 mod sleep;
+mod snapshot;
 mod table;
 mod topology;
 

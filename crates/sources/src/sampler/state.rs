@@ -10,6 +10,7 @@ use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
 use super::clock::{Moment, nanos};
 use crate::attribution::Owners;
 use crate::probe::Driver;
+use crate::registry::{Finding, Verdict};
 
 /// How a GPU (or the host) does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +102,8 @@ pub struct WorkerStats {
     pub lateness: Lateness,
 }
 
+/// Findings of a worker that wait to be taken: the latest.
+const FINDINGS_MAX: usize = 16;
 /// After so long without a word a target that is gone is forgotten.
 const FORGET_NS: i64 = 600_000_000_000;
 /// Buckets of an octave.
@@ -164,6 +167,7 @@ pub(crate) struct WorkerState {
     read_max_ns: AtomicU64,
     lateness: [AtomicU64; BUCKETS],
     targets: Mutex<Targets>,
+    findings: Mutex<Vec<Finding>>,
 }
 
 #[derive(Debug, Default)]
@@ -264,6 +268,7 @@ impl WorkerState {
             read_max_ns: AtomicU64::new(0),
             lateness: [const { AtomicU64::new(0) }; BUCKETS],
             targets: Mutex::default(),
+            findings: Mutex::default(),
         }
     }
 
@@ -306,6 +311,29 @@ impl WorkerState {
         if let Some(count) = self.failures.get(reason as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Readings have shown this.
+    pub(crate) fn found(&self, findings: Vec<Finding>) {
+        if findings.is_empty() {
+            return;
+        }
+        for Finding { verdict, subject, text, remedy, .. } in &findings {
+            let remedy = remedy.as_deref();
+            match verdict {
+                Verdict::Good | Verdict::Note => tracing::info!(subject, remedy, "{text}"),
+                Verdict::Partial | Verdict::Broken => tracing::warn!(subject, remedy, "{text}"),
+            }
+        }
+        let mut kept = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(findings);
+        let surplus = kept.len().saturating_sub(FINDINGS_MAX);
+        kept.drain(..surplus);
+    }
+
+    /// What was found and not taken yet.
+    pub(crate) fn take_findings(&self) -> Vec<Finding> {
+        std::mem::take(&mut *self.findings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn targets(&self) -> MutexGuard<'_, Targets> {

@@ -114,6 +114,7 @@ impl Worker {
             // What was waited for was taken when it came; else a reading is of when it began.
             let taken = if was_stuck { end } else { begin };
             pause.after(&result, begin.mono_ns);
+            self.state.found(self.probe.findings());
             let failure = result.as_ref().err().map(ProbeError::reason);
             if let Some(reason) = failure.or(was_stuck.then_some(AbsenceReason::TimedOut)) {
                 last_stamp_ns = stamp(begin.wall_ns, interval_ns, last_stamp_ns);

@@ -2,5 +2,6 @@
 //! standard error, where there is no FUSE.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod amd;
 mod faulty_sysfs;
 mod rules;

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId};
-use tracing::warn;
 
 use super::card::{Card, hwmon, read_text};
 use super::parse;
 use super::plan::candidates;
 use super::ras::Ras;
 use super::sensor::{Gauge, Missing, Scale, narrow, put};
+use super::snapshot::{Snapshot, unfilled};
 use super::table::{POWER, POWER_AVERAGE, Reader};
 use crate::dialect::amd_gpu_metrics::GpuMetrics;
 use crate::machine::PinnedFile;
 use crate::probe::{Due, Reading, Row};
+use crate::registry::Finding;
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const TEMPERATURE_EDGE: MetricId = MetricId::of("temperature_edge_c");
@@ -125,34 +126,27 @@ const KNOWN: &[MetricId] = &[
     MetricId::of("bad_pages_unreservable"),
 ];
 
-/// Failures in a row after which `gpu_metrics` is asked once a second only: a driver that gets no answer from the
-/// firmware may wait for it each time.
-const FAILURES_MAX: u32 = 3;
-
 /// The open files of a GPU.
 #[derive(Debug)]
 pub(super) struct Board {
-    table: Option<Table>,
-    /// What the first reading gave, and how many values a reading of the fast tier has.
+    snapshot: Option<Snapshot>,
+    /// What the first whole reading gave, and how many values a reading of the fast tier has.
     given: Vec<(MetricId, Tier)>,
     usual_fast: usize,
-    gauges: Vec<Gauge>,
+    /// What `gpu_metrics` does not have. None until its first answer, or that there is none, says which.
+    gauges: Option<Vec<Gauge>>,
+    /// What stands in for `gpu_metrics` since it did not answer once.
+    stand_ins: Option<Vec<Gauge>>,
     memory: Option<Memory>,
     ras: Ras,
     denied: Vec<MetricId>,
     /// Partitions by the compute driver, where the table does not say.
     partitions: Option<i64>,
     is_open: bool,
-}
-
-#[derive(Debug)]
-struct Table {
-    file: PinnedFile,
-    is_instinct: bool,
-    /// By the version that the first reading showed.
-    reader: Option<Reader>,
-    failures: u32,
-    reason: AbsenceReason,
+    /// Whether the last reading of the slow tier gave a value.
+    gives: bool,
+    /// What is to be told.
+    findings: Vec<Finding>,
 }
 
 /// Device memory in use, of a size that does not change.
@@ -172,48 +166,34 @@ pub(super) struct Whom {
 }
 
 impl Board {
-    /// Opens `gpu_metrics`. The other files are opened at the first reading, which shows what they are needed for.
-    ///
-    /// # Errors
-    /// When it cannot be opened now.
-    pub(super) fn open(card: &Card) -> Result<Self, Missing> {
-        match PinnedFile::open(&card.device.join("gpu_metrics")).map_err(|error| Missing::of(&error)) {
-            Ok(file) => Ok(Self::with(Some(Table {
-                file,
-                is_instinct: card.is_instinct(),
-                reader: None,
-                failures: 0,
-                reason: AbsenceReason::Invalid,
-            }))),
-            Err(Missing::Always(_)) => Ok(Self::with(None)),
-            Err(missing) => Err(missing),
-        }
-    }
-
-    /// Without `gpu_metrics`, which has failed again and again.
-    pub(super) fn without_table() -> Self {
-        Self::with(None)
-    }
-
-    fn with(table: Option<Table>) -> Self {
+    /// Of a card. Its files are opened by the first reading, which shows what they are needed for.
+    pub(super) fn new(card: &Card) -> Self {
         Self {
-            table,
+            snapshot: Some(Snapshot::new(card)),
             given: Vec::new(),
             usual_fast: 0,
-            gauges: Vec::new(),
+            gauges: None,
+            stand_ins: None,
             memory: None,
             ras: Ras::default(),
             denied: Vec::new(),
             partitions: None,
             is_open: false,
+            gives: false,
+            findings: Vec::new(),
         }
     }
 
-    /// Reads what is due into a row of the GPU and one of each partition.
+    /// What readings have shown since it was last asked.
+    pub(super) fn findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// Reads what is due into a row of the GPU and one of each partition. While `gpu_metrics` does not answer, hwmon and the
+    /// other files give what they have.
     ///
     /// # Errors
-    /// When the device is gone; and at the first reading when `gpu_metrics` does not answer now, since it is too early then
-    /// to say which files are needed.
+    /// When the device is gone.
     pub(super) fn read(
         &mut self,
         card: &Card,
@@ -222,94 +202,97 @@ impl Board {
         whom: &mut Whom,
         rename: impl Fn(usize) -> Vec<Arc<Identity>>,
     ) -> Result<(), Missing> {
-        let is_first = !self.is_open;
-        let due = if is_first { Due::ALL } else { due };
+        let due = if self.is_open { due } else { Due::ALL };
         let row = reading.row(&whom.whole);
         // Taken out, so that its bytes stay while the files are read.
-        let mut table = self.table.take();
-        let mut read = table.as_mut().map(|table| table.read(due)).transpose();
+        let mut snapshot = self.snapshot.take();
+        let read = snapshot.as_mut().map(|snapshot| snapshot.read(card, due, &mut self.findings));
+        let mut read = read.transpose();
+        let is_settled = self.gauges.is_some();
+        let is_refused = !is_settled && matches!(read, Err(Missing::Always(_)));
+        let settles = !is_settled && (read.is_ok() || is_refused);
+        let due = if settles { Due::ALL } else { due };
         match &mut read {
-            Ok(Some((metrics, reader))) => reader.fill(metrics, due, row),
+            Ok(Some((metrics, reader))) => {
+                reader.fill(metrics, due, row);
+                let unfilled =
+                    (settles && row.values().is_empty()).then(|| unfilled(card, metrics.version()));
+                self.findings.extend(unfilled);
+            }
             Err(Missing::Gone) => return Err(Missing::Gone),
-            Err(missing @ Missing::Now(_)) if is_first => return Err(*missing),
             _ => {}
         }
-        if is_first {
-            self.open_files(card, row)?;
-        } else {
-            self.read_files(due, row)?;
+        if !self.is_open {
+            self.open(card);
         }
-        if let (true, Ok(Some((metrics, reader)))) = (is_first, &mut read) {
+        read_gauges(self.gauges.as_mut(), due, row)?;
+        if settles {
+            self.gauges = Some(self.open_gauges(card, row)?);
+            self.stand_ins = None;
+        } else if read.is_err() {
+            self.stand_in(card, due, row)?;
+        }
+        self.read_memory_and_ras(due, row)?;
+        if let (true, Ok(Some((metrics, reader)))) = (settles, &mut read) {
             reader.stand_in(metrics, row);
         }
         derive(due, row);
         let awaited = read.as_ref().ok().and_then(|read| read.as_ref()?.1.awaited());
-        if is_first {
+        if settles {
             let given = row.values().iter().map(|(id, _)| *id).chain(awaited);
             self.given = given.map(|id| (id, id.metric().tier)).collect();
             self.usual_fast = self.given.iter().filter(|(_, tier)| *tier == Tier::Fast).count();
         }
-        let reason = read.as_ref().err().map_or(AbsenceReason::Invalid, |missing| missing.reason());
-        self.tell_missing(due, reason, awaited, row);
-        match &mut read {
-            Ok(Some((metrics, reader))) => {
-                let divided = Reader::partitions(metrics);
-                if divided != whom.partitions.len() {
-                    let before = std::mem::replace(&mut whom.partitions, rename(divided));
-                    for identity in before.iter().filter(|identity| !whom.partitions.contains(identity)) {
-                        reading.row(identity).down(AbsenceReason::Gone, "the GPU is divided otherwise now");
-                    }
-                }
-                for (partition, identity) in whom.partitions.iter().enumerate() {
-                    reader.fill_partition(metrics, partition, due, reading.row(identity));
-                }
-            }
-            _ => {
-                for identity in &whom.partitions {
-                    reading.row(identity).down(reason, "gpu_metrics did not answer");
-                }
+        let missing = read.as_ref().err().filter(|_| !is_refused).copied();
+        self.tell_missing(due, missing.map(Missing::reason), awaited, row);
+        if let Ok(Some((metrics, reader))) = &mut read {
+            read_partitions(metrics, reader, due, reading, whom, rename);
+        } else {
+            let reason = missing.map_or(AbsenceReason::Invalid, Missing::reason);
+            for identity in &whom.partitions {
+                reading.row(identity).down(reason, "gpu_metrics did not answer");
             }
         }
-        let is_refused = is_first && read.is_err();
-        self.table = table.filter(|_| !is_refused);
-        self.is_open = true;
+        self.snapshot = snapshot.filter(|_| !is_refused);
         Ok(())
     }
 
-    /// Opens and reads the files of what the row lacks.
-    fn open_files(&mut self, card: &Card, row: &mut Row) -> Result<(), Missing> {
-        let hwmon = hwmon(&card.device);
-        for (path, what) in candidates(card, hwmon.as_deref()) {
-            let (metric, ..) = what;
-            let is_given =
-                |row: &Row| row.get(metric).is_some() || row.absences().iter().any(|(id, _)| *id == metric);
-            if is_given(row) {
-                continue;
-            }
-            match Gauge::open(&path, what, row) {
-                Ok(gauge) => self.gauges.push(gauge),
-                Err(Missing::Always(AbsenceReason::Denied)) => self.denied.push(metric),
-                Err(Missing::Gone) => return Err(Missing::Gone),
-                Err(_) => {}
-            }
-        }
+    /// Opens what no table has.
+    fn open(&mut self, card: &Card) {
         self.memory = Memory::open(&card.device, &mut self.denied);
         self.ras = Ras::open(&card.device);
         self.denied.append(&mut self.ras.denied);
         let is_divisible = card.device.join("current_compute_partition").exists();
         self.partitions = i64::try_from(card.kfd.len()).ok().filter(|&nodes| is_divisible && nodes > 0);
-        self.read_memory_and_ras(Due::ALL, row)
+        self.is_open = true;
     }
 
-    fn read_files(&mut self, due: Due, row: &mut Row) -> Result<(), Missing> {
-        for gauge in self.gauges.iter_mut().filter(|gauge| due.has(gauge.tier)) {
-            match gauge.read(row) {
-                Ok(()) => {}
+    /// Opens and reads the files of what the row lacks and none that is open gives.
+    fn open_gauges(&mut self, card: &Card, row: &mut Row) -> Result<Vec<Gauge>, Missing> {
+        let mut gauges: Vec<Gauge> = Vec::new();
+        for (path, what) in candidates(card, hwmon(&card.device).as_deref()) {
+            let (metric, ..) = what;
+            let is_open = self.gauges.iter().flatten().any(|gauge| gauge.metric == metric);
+            if is_open || is_told(row, metric) {
+                continue;
+            }
+            match Gauge::open(&path, what, row) {
+                Ok(gauge) => gauges.push(gauge),
+                Err(Missing::Always(AbsenceReason::Denied)) => self.denied.push(metric),
                 Err(Missing::Gone) => return Err(Missing::Gone),
-                Err(missing) => row.absent(gauge.metric, missing.reason()),
+                Err(_) => {}
             }
         }
-        self.read_memory_and_ras(due, row)
+        Ok(gauges)
+    }
+
+    /// What other files have of what `gpu_metrics` does not give now.
+    fn stand_in(&mut self, card: &Card, due: Due, row: &mut Row) -> Result<(), Missing> {
+        if self.stand_ins.is_none() {
+            self.stand_ins = Some(self.open_gauges(card, row)?);
+            return Ok(());
+        }
+        read_gauges(self.stand_ins.as_mut(), due, row)
     }
 
     fn read_memory_and_ras(&mut self, due: Due, row: &mut Row) -> Result<(), Missing> {
@@ -324,24 +307,31 @@ impl Board {
     }
 
     /// Says what is missing: this time, of what was given before; at the rare tier also what this GPU does not have. What
-    /// is awaited is not missing.
-    fn tell_missing(&mut self, due: Due, reason: AbsenceReason, awaited: Option<MetricId>, row: &mut Row) {
+    /// is awaited is not missing. With a reason where `gpu_metrics` does not answer now.
+    fn tell_missing(
+        &mut self,
+        due: Due,
+        unanswered: Option<AbsenceReason>,
+        awaited: Option<MetricId>,
+        row: &mut Row,
+    ) {
         let values = row.values().len();
-        if values == 0 {
+        let reason = unanswered.unwrap_or(AbsenceReason::Invalid);
+        // A GPU whose fast values are all missing has slow ones all the same.
+        if due.slow {
+            self.gives = values > 0;
+        }
+        if values == 0 && !self.gives {
             let missing = row.absences().first().map(|(_, reason)| *reason);
             let denied = (!self.denied.is_empty()).then_some(AbsenceReason::Denied);
             row.down(missing.or(denied).unwrap_or(reason), "no file of it gives a value");
         }
         let is_fast = !due.slow && !due.rare;
-        if is_fast && values >= self.usual_fast {
+        if is_fast && unanswered.is_none() && values >= self.usual_fast {
             self.usual_fast = values;
             return;
         }
-        let is_told = |row: &Row, metric| {
-            awaited == Some(metric)
-                || row.get(metric).is_some()
-                || row.absences().iter().any(|(id, _)| *id == metric)
-        };
+        let is_told = |row: &Row, metric| awaited == Some(metric) || is_told(row, metric);
         for &(metric, _) in self.given.iter().filter(|(_, tier)| due.has(*tier)) {
             if !is_told(row, metric) {
                 row.absent(metric, reason);
@@ -353,16 +343,54 @@ impl Board {
         if let Some(partitions) = self.partitions.filter(|_| !is_told(row, PARTITIONS)) {
             row.int(PARTITIONS, partitions);
         }
+        // A table that has not answered yet may have more.
+        let unknown = unanswered.filter(|_| self.gauges.is_none());
         for &metric in KNOWN {
             if !is_told(row, metric) {
                 let is_denied = self.denied.contains(&metric);
-                row.absent(
-                    metric,
-                    if is_denied { AbsenceReason::Denied } else { AbsenceReason::NotSupported },
-                );
+                let reason = unknown.unwrap_or(AbsenceReason::NotSupported);
+                row.absent(metric, if is_denied { AbsenceReason::Denied } else { reason });
             }
         }
     }
+}
+
+/// Reads each partition into a row of its own.
+fn read_partitions(
+    metrics: &GpuMetrics<'_>,
+    reader: &mut Reader,
+    due: Due,
+    reading: &mut Reading,
+    whom: &mut Whom,
+    rename: impl Fn(usize) -> Vec<Arc<Identity>>,
+) {
+    let divided = Reader::partitions(metrics);
+    if divided != whom.partitions.len() {
+        let before = std::mem::replace(&mut whom.partitions, rename(divided));
+        for identity in before.iter().filter(|identity| !whom.partitions.contains(identity)) {
+            reading.row(identity).down(AbsenceReason::Gone, "the GPU is divided otherwise now");
+        }
+    }
+    for (partition, identity) in whom.partitions.iter().enumerate() {
+        reader.fill_partition(metrics, partition, due, reading.row(identity));
+    }
+}
+
+/// Whether a row says a metric, or that it is absent.
+fn is_told(row: &Row, metric: MetricId) -> bool {
+    row.get(metric).is_some() || row.absences().iter().any(|(id, _)| *id == metric)
+}
+
+/// Reads what is due.
+fn read_gauges(gauges: Option<&mut Vec<Gauge>>, due: Due, row: &mut Row) -> Result<(), Missing> {
+    for gauge in gauges.into_iter().flatten().filter(|gauge| due.has(gauge.tier)) {
+        match gauge.read(row) {
+            Ok(()) => {}
+            Err(Missing::Gone) => return Err(Missing::Gone),
+            Err(missing) => row.absent(gauge.metric, missing.reason()),
+        }
+    }
+    Ok(())
 }
 
 /// What follows from other values.
@@ -380,41 +408,6 @@ fn derive(due: Due, row: &mut Row) {
     let generation = |speed: Value| parse::pcie_generation(narrow(speed.as_f64()));
     if let Some(generation) = row.get(PCIE_SPEED).and_then(generation) {
         row.int(PCIE_GEN, generation);
-    }
-}
-
-impl Table {
-    /// The present table, and who reads it. Refused for good when the first one is not understood.
-    fn read(&mut self, due: Due) -> Result<(GpuMetrics<'_>, &mut Reader), Missing> {
-        if self.failures >= FAILURES_MAX && !due.slow {
-            return Err(Missing::Now(self.reason));
-        }
-        let bytes = self.file.read().map_err(|error| Missing::of(&error));
-        let metrics = match (bytes.map(GpuMetrics::decode), &self.reader) {
-            (Ok(Ok(metrics)), Some(reader)) if metrics.version() != reader.version() => {
-                Err(Missing::Now(AbsenceReason::Invalid))
-            }
-            (Ok(Ok(metrics)), _) => Ok(metrics),
-            (Ok(Err(refused)), None) => {
-                warn!(%refused, "gpu_metrics is not understood: its values come from other files, or not at all");
-                Err(Missing::Always(AbsenceReason::NotSupported))
-            }
-            (Ok(Err(_)), Some(_)) => Err(Missing::Now(AbsenceReason::Invalid)),
-            (Err(missing), _) => Err(missing),
-        };
-        match metrics {
-            Ok(metrics) => {
-                self.failures = 0;
-                let (version, is_instinct) = (metrics.version(), self.is_instinct);
-                let reader = self.reader.get_or_insert_with(|| Reader::new(version, is_instinct));
-                Ok((metrics, reader))
-            }
-            Err(missing) => {
-                self.failures = self.failures.saturating_add(1);
-                self.reason = missing.reason();
-                Err(missing)
-            }
-        }
     }
 }
 

@@ -7,13 +7,10 @@ use gpuvitals_core::{AbsenceReason, Identity};
 
 use super::board::{Board, Whom};
 use super::card::{Card, cards};
-use super::sensor::Missing;
 use super::sleep::Sleep;
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-
-/// Seconds for which `gpu_metrics` may fail at first before the GPU is read without it.
-const TRIES_MAX: u32 = 10;
+use crate::registry::Finding;
 
 /// Reads one GPU by its files.
 #[derive(Debug)]
@@ -23,11 +20,6 @@ pub(super) struct SysfsProbe {
     whom: Whom,
     sleep: Option<Sleep>,
     board: Option<Board>,
-    /// Why it is not open yet, and how often that was tried.
-    waits: Option<AbsenceReason>,
-    tries: u32,
-    /// Whether it is read without a table that is there.
-    is_makeshift: bool,
     is_lost: bool,
 }
 
@@ -35,17 +27,7 @@ impl SysfsProbe {
     pub(super) fn new(machine: Machine, card: Card) -> Self {
         let whole = Arc::new(card.identity(&machine, Driver::AmdSysfs, None));
         let whom = Whom { whole, partitions: Vec::new() };
-        Self {
-            machine,
-            card,
-            whom,
-            sleep: None,
-            board: None,
-            waits: None,
-            tries: 0,
-            is_makeshift: false,
-            is_lost: false,
-        }
+        Self { machine, card, whom, sleep: None, board: None, is_lost: false }
     }
 
     /// Nothing of it can be read now.
@@ -60,7 +42,6 @@ impl SysfsProbe {
         reading.clear();
         self.board = None;
         self.sleep = None;
-        (self.waits, self.tries, self.is_makeshift) = (None, 0, false);
         self.is_lost = true;
         ProbeError::Gone(format!("{}: its driver has let go of it", self.card.subject()))
     }
@@ -82,33 +63,6 @@ impl SysfsProbe {
         self.card = card;
         self.is_lost = false;
         Ok(())
-    }
-
-    /// Reads the board, opened where it is not. While `gpu_metrics` does not answer from the start it is tried once a
-    /// second, then left out, and looked for again rarely.
-    fn read_board(&mut self, due: Due, reading: &mut Reading) -> Result<(), Missing> {
-        if let Some(reason) = self.waits.filter(|_| !due.slow) {
-            return Err(Missing::Now(reason));
-        }
-        if self.board.is_none() || (self.is_makeshift && due.rare) {
-            self.board = Some(Board::open(&self.card)?);
-            self.is_makeshift = false;
-        }
-        let Self { machine, card, whom, board: Some(board), .. } = self else { return Ok(()) };
-        let rename = |partitions| partition_identities(machine, card, partitions);
-        match board.read(card, due, reading, whom, rename) {
-            Err(Missing::Now(_)) if self.tries >= TRIES_MAX => {
-                reading.clear();
-                *board = Board::without_table();
-                self.is_makeshift = true;
-                board.read(card, due, reading, whom, rename)
-            }
-            Ok(()) if !self.is_makeshift => {
-                self.tries = 0;
-                Ok(())
-            }
-            result => result,
-        }
     }
 }
 
@@ -133,18 +87,15 @@ impl Probe for SysfsProbe {
             self.down(AbsenceReason::Suspended, text, reading);
             return Ok(());
         }
-        match self.read_board(due, reading) {
-            Ok(()) => self.waits = None,
-            Err(Missing::Gone) => return Err(self.lose(reading)),
-            Err(missing) => {
-                reading.clear();
-                self.board = None;
-                self.tries += u32::from(due.slow);
-                self.waits = Some(missing.reason());
-                self.down(missing.reason(), "gpu_metrics does not answer yet", reading);
-            }
-        }
-        Ok(())
+        let Self { machine, card, whom, board, .. } = self;
+        let board = board.get_or_insert_with(|| Board::new(card));
+        let rename = |partitions| partition_identities(machine, card, partitions);
+        let read = board.read(card, due, reading, whom, rename);
+        read.map_err(|_gone| self.lose(reading))
+    }
+
+    fn findings(&mut self) -> Vec<Finding> {
+        self.board.as_mut().map(Board::findings).unwrap_or_default()
     }
 }
 

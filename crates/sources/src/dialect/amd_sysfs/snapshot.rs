@@ -1,0 +1,162 @@
+//! The open `gpu_metrics`: its present table, and what is said of it when there is none.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpuvitals_core::AbsenceReason;
+
+use super::card::Card;
+use super::sensor::Missing;
+use super::table::Reader;
+use crate::dialect::amd_gpu_metrics::{GpuMetrics, Refused, Version};
+use crate::machine::PinnedFile;
+use crate::probe::{Driver, Due};
+use crate::registry::{Finding, Verdict};
+
+/// Failures in a row after which `gpu_metrics` is asked once a second only: a driver that gets no answer from the
+/// firmware may wait for it each time.
+const FAILURES_MAX: u32 = 3;
+
+/// The `gpu_metrics` of a GPU.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    path: PathBuf,
+    file: Option<PinnedFile>,
+    is_instinct: bool,
+    /// By the version that the first table showed.
+    reader: Option<Reader>,
+    failures: u32,
+    missing: Missing,
+    /// Whether it was said that it fails; not said again before it was well at a rare reading.
+    is_told: bool,
+}
+
+/// Why there is no table.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{0}")]
+    Unread(#[from] io::Error),
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    #[error("{now}, where it was {before}")]
+    Changed { before: Version, now: Version },
+}
+
+impl Trouble {
+    fn missing(&self) -> Missing {
+        match self {
+            Self::Unread(error) => Missing::of(error),
+            Self::Refused(Refused::Truncated { .. }) | Self::Changed { .. } => {
+                Missing::Now(AbsenceReason::Invalid)
+            }
+            Self::Refused(_) => Missing::Always(AbsenceReason::NotSupported),
+        }
+    }
+}
+
+impl Snapshot {
+    /// Of a card. The file is opened by the first reading.
+    pub(super) fn new(card: &Card) -> Self {
+        Self {
+            path: card.device.join("gpu_metrics"),
+            file: None,
+            is_instinct: card.is_instinct(),
+            reader: None,
+            failures: 0,
+            missing: Missing::Now(AbsenceReason::Invalid),
+            is_told: false,
+        }
+    }
+
+    /// The present table, and who reads it. What is to be known of it goes to the findings, once.
+    ///
+    /// # Errors
+    /// When there is none now; for always as long as none was understood, for this time once one was.
+    pub(super) fn read(
+        &mut self,
+        card: &Card,
+        due: Due,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(GpuMetrics<'_>, &mut Reader), Missing> {
+        if self.failures >= FAILURES_MAX {
+            if !due.slow {
+                return Err(self.missing);
+            }
+            if due.rare {
+                self.file = None;
+            }
+        }
+        let before = self.reader.as_ref().map(Reader::version);
+        match table(&mut self.file, &self.path, before) {
+            Ok(metrics) => {
+                self.failures = 0;
+                if self.is_told && due.rare {
+                    self.is_told = false;
+                    findings.push(Finding::new(Verdict::Good, subject(card), "gpu_metrics answers again"));
+                }
+                let (version, is_instinct) = (metrics.version(), self.is_instinct);
+                let reader = self.reader.get_or_insert_with(|| Reader::new(version, is_instinct));
+                Ok((metrics, reader))
+            }
+            Err(trouble) => {
+                self.missing = match trouble.missing() {
+                    Missing::Always(AbsenceReason::NotSupported) if before.is_some() => {
+                        Missing::Now(AbsenceReason::Invalid)
+                    }
+                    Missing::Always(reason) if before.is_some() => Missing::Now(reason),
+                    missing => missing,
+                };
+                self.failures = self.failures.saturating_add(1);
+                // That there is none, or no right to it, is seen without reading.
+                let is_news = match self.missing {
+                    Missing::Now(_) => true,
+                    Missing::Always(_) => matches!(trouble, Trouble::Refused(_)),
+                    Missing::Gone => false,
+                };
+                if is_news && !std::mem::replace(&mut self.is_told, true) {
+                    let is_unknown =
+                        matches!(trouble, Trouble::Refused(Refused::Unknown(_) | Refused::WrongSize(_)));
+                    let finding = finding(card, &trouble);
+                    findings.push(if is_unknown {
+                        finding.remedy("a newer gpuvitals may know this version")
+                    } else {
+                        finding
+                    });
+                }
+                Err(self.missing)
+            }
+        }
+    }
+}
+
+/// What is told of a table that has nothing in its fields.
+pub(super) fn unfilled(card: &Card, version: Version) -> Finding {
+    finding(card, &format_args!("{version}, no field of it is filled"))
+}
+
+fn finding(card: &Card, trouble: &dyn fmt::Display) -> Finding {
+    let text = format!("gpu_metrics: {trouble}; what hwmon and pp_dpm files have comes from there");
+    Finding::new(Verdict::Partial, subject(card), text)
+}
+
+fn subject(card: &Card) -> String {
+    format!("{} {}", Driver::AmdSysfs, card.subject())
+}
+
+/// The table in a file that is opened where it is not; of the version before, where there was one.
+fn table<'a>(
+    file: &'a mut Option<PinnedFile>,
+    path: &Path,
+    before: Option<Version>,
+) -> Result<GpuMetrics<'a>, Trouble> {
+    let open = match file.take() {
+        Some(open) => open,
+        None => PinnedFile::open(path)?,
+    };
+    let metrics = GpuMetrics::decode(file.insert(open).read()?)?;
+    match before.filter(|&before| before != metrics.version()) {
+        Some(before) => Err(Trouble::Changed { before, now: metrics.version() }),
+        None => Ok(metrics),
+    }
+}
