@@ -37,6 +37,7 @@ use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 use crate::ownership::Ownership;
 use access::{Access, Written};
+use arrivals::Arrivals;
 use node::Node;
 use own::Counts;
 use publishing::Publisher;
@@ -180,10 +181,8 @@ fn begin(
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.forced();
     let watching = Arc::clone(&node);
-    let findings = found.findings;
-    spawn("arrivals", move || {
-        arrivals::watch(&watching, &machine, &forced, findings, tables.as_ref(), &arrivals_stopped);
-    })?;
+    let arrivals = Arrivals::new(machine, forced, found.findings, tables);
+    spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
     Ok((node, Background { feed, stop: vec![stop_feed, stop_arrivals] }))
 }
 

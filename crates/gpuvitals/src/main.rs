@@ -10,6 +10,9 @@ mod collect;
 mod config;
 mod doctor;
 mod failure;
+#[cfg(test)]
+#[path = "../../sources/tests/faulty/faulty_sysfs.rs"]
+mod faulty_sysfs;
 mod limits;
 mod logging;
 mod ownership;

@@ -129,6 +129,10 @@ pub trait Probe: Send {
     /// A probe that has none reads as before.
     fn read_instances(&mut self) {}
 
+    /// Its GPU takes this place among those of its vendor on the node, before it is read. A probe whose place a library gives
+    /// keeps that.
+    fn renumber(&mut self, _index: i32) {}
+
     /// Shortest sensible time between two fast readings: below it a rate is refused with the reason.
     fn interval_min(&self) -> Duration {
         Duration::from_millis(1)

@@ -21,26 +21,44 @@ const NAMES_MAX: usize = 4096;
 /// What can list processes goes this way.
 pub(crate) type Tables = SyncSender<Box<dyn ProcessTable>>;
 
-/// Looks for devices until the other end of `stop` is gone. Discovery proper may wake a driver, so it is done when a device node
-/// came or went, while there is no GPU at all, or while one that is there could not be named (`findings`: the last search's).
-pub(crate) fn watch(
-    node: &Node,
-    machine: &Machine,
-    forced: &[Driver],
-    mut findings: Vec<Finding>,
-    tables: Option<&Tables>,
-    stop: &Receiver<()>,
-) {
-    let mut before = device_nodes(machine);
-    while stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-        let now = device_nodes(machine);
-        let is_broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
-        if now == before && node.gpus() > 0 && !is_broken {
-            continue;
+/// Looks for devices that come. Discovery proper may wake a driver, so it is done when a device node came or went, while there is
+/// no GPU at all, or while one that is there could not be named.
+pub(crate) struct Arrivals {
+    machine: Machine,
+    forced: Vec<Driver>,
+    tables: Option<Tables>,
+    /// Device nodes at the last look, and what the last search found wrong.
+    before: BTreeSet<String>,
+    findings: Vec<Finding>,
+}
+
+impl Arrivals {
+    /// After a first search that told of these findings.
+    pub(crate) fn new(
+        machine: Machine,
+        forced: Vec<Driver>,
+        findings: Vec<Finding>,
+        tables: Option<Tables>,
+    ) -> Self {
+        Self { before: device_nodes(&machine), machine, forced, tables, findings }
+    }
+
+    /// Looks until the other end of `stop` is gone.
+    pub(crate) fn watch(mut self, node: &Node, stop: &Receiver<()>) {
+        while stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+            self.look(node);
         }
-        before = now;
-        let found = registry::discover(machine, forced);
-        findings = found.findings;
+    }
+
+    fn look(&mut self, node: &Node) {
+        let now = device_nodes(&self.machine);
+        let is_broken = self.findings.iter().any(|finding| finding.verdict == Verdict::Broken);
+        if now == self.before && node.gpus() > 0 && !is_broken {
+            return;
+        }
+        self.before = now;
+        let found = registry::discover(&self.machine, &self.forced);
+        self.findings = found.findings;
         match node.add(found.probes) {
             Ok(0) => {}
             Ok(devices) => {
@@ -48,7 +66,7 @@ pub(crate) fn watch(
                 // A table knows the GPUs that were there when it was made.
                 for table in found.processes {
                     // A follower that has no place for one more has enough.
-                    let _taken = tables.map(|tables| tables.try_send(table));
+                    let _taken = self.tables.as_ref().map(|tables| tables.try_send(table));
                 }
             }
             Err(error) => tracing::error!(error = causes(&error), "a new device is not sampled"),
@@ -70,4 +88,63 @@ fn device_nodes(machine: &Machine) -> BTreeSet<String> {
 fn names_in(folder: &Path) -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
     entries.map(|entry| entry.path().to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpuvitals_core::catalogue::Series;
+    use gpuvitals_exposition::{Compat, ExpositionConfig};
+    use gpuvitals_sources::attribution::Owners;
+    use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
+    use serde_json::json;
+
+    use super::*;
+    use crate::faulty_sysfs::FaultySysfs;
+
+    /// Cards of which each has an address of its own.
+    fn cards(numbers: &[u8]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for number in numbers {
+            let device = root.path().join(format!("class/drm/card{number}/device"));
+            std::fs::create_dir_all(&device).unwrap();
+            let uevent = format!("DRIVER=amdgpu\nPCI_ID=1002:73BF\nPCI_SLOT_NAME=0000:0{number}:00.0\n");
+            std::fs::write(device.join("uevent"), uevent).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_place_belongs_to_one_gpu_for_good() {
+        let root = cards(&[0, 1, 2, 3]);
+        let Some(mut sysfs) = FaultySysfs::over(root.path()) else { return };
+        let card = |number: u8| format!("/class/drm/card{number}");
+        sysfs.tell(json!({"unplug": [card(1), card(3)]}));
+        let machine = Machine { sysfs: sysfs.path().to_owned(), ..Machine::local("n1") };
+        let forced = vec![Driver::AmdSysfs];
+        let found = registry::discover(&machine, &forced);
+        let sampler = Sampler::start(found.probes, SamplerConfig::default(), Owners::new()).unwrap();
+        let window = Duration::from_secs(30);
+        let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
+        let node = Node::new(sampler, config);
+        let mut arrivals = Arrivals::new(machine, forced, found.findings, None);
+        let places = || -> Vec<(String, Option<i32>)> {
+            let states = node.sampler().states();
+            let place = |id: &gpuvitals_core::Identity| (id.key().unwrap().to_string(), id.index);
+            states.iter().map(|state| place(&state.identity)).collect()
+        };
+        let at = |number: u8, place| (format!("0000:0{number}:00.0@n1"), Some(place));
+        assert_eq!(places(), [at(0, 0), at(2, 1)]);
+        sysfs.tell(json!({"plug": [card(1)]}));
+        arrivals.look(&node);
+        assert_eq!(places(), [at(0, 0), at(2, 1), at(1, 2)]);
+        // One goes, one comes: the place stays free for its return.
+        sysfs.tell(json!({"unplug": [card(0)]}));
+        sysfs.tell(json!({"plug": [card(3)]}));
+        arrivals.look(&node);
+        sysfs.tell(json!({"plug": [card(0)]}));
+        arrivals.look(&node);
+        assert_eq!(places(), [at(0, 0), at(2, 1), at(1, 2), at(3, 3)]);
+    }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Node {
     /// When the feed last came round, monotonic.
     pulse_ns: AtomicI64,
     library: Mutex<Library>,
+    /// Vendor and place of every GPU that was ever sampled: who comes back finds its own, who is new takes no other's.
+    places: Mutex<BTreeSet<(Arc<str>, i32)>>,
 }
 
 /// How the GPUs do that a library in this very process reads.
@@ -60,6 +62,7 @@ impl Library {
 impl Node {
     /// Over a running sampler.
     pub(crate) fn new(sampler: Sampler, config: ExpositionConfig) -> Self {
+        let places = sampler.states().iter().filter_map(|state| place_of(&state.identity)).collect();
         Self {
             sampler,
             exposition: Mutex::new(Exposition::new(config)),
@@ -67,6 +70,7 @@ impl Node {
             intake: Mutex::default(),
             pulse_ns: AtomicI64::new(Moment::now().mono_ns),
             library: Mutex::default(),
+            places: Mutex::new(places),
         }
     }
 
@@ -222,7 +226,8 @@ impl Node {
         let drivers: BTreeSet<Driver> = self.sampler.stats().iter().map(|worker| worker.driver).collect();
         let known: BTreeSet<_> = states.iter().filter_map(|state| state.identity.key()).collect();
         let mut added = 0;
-        for probe in probes {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut probe in probes {
             let targets = probe.targets();
             // One probe of a tool answers for all its GPUs, also for those that come; and there is one host.
             let is_new = if targets.is_empty() || probe.table() == Table::SystemEvents {
@@ -237,12 +242,24 @@ impl Node {
                 !targets.iter().any(is_known)
             };
             if is_new && known.len() + added + targets.len() <= TARGETS_MAX {
+                if let Some((vendor, place)) = targets.first().and_then(|target| place_of(target)) {
+                    let is_free = |place: &i32| !places.contains(&(Arc::clone(&vendor), *place));
+                    if let Some(free) = (0..).find(is_free).filter(|_| !is_free(&place)) {
+                        probe.renumber(free);
+                    }
+                }
+                places.extend(probe.targets().iter().filter_map(|target| place_of(target)));
                 self.sampler.add(probe)?;
                 added += 1;
             }
         }
         Ok(added)
     }
+}
+
+/// The vendor of a GPU, and its place among the vendor's on this node.
+fn place_of(gpu: &Identity) -> Option<(Arc<str>, i32)> {
+    Some((Arc::clone(gpu.shared(IdentityColumn::Vendor)?), gpu.index?))
 }
 
 /// What was last said of each device (why it gives nothing, or that it does), and when, monotonic.

@@ -147,6 +147,10 @@ impl Probe for IoctlProbe {
         Driver::AmdIoctl
     }
 
+    fn renumber(&mut self, index: i32) {
+        Arc::make_mut(&mut self.identity).index = Some(index);
+    }
+
     fn targets(&self) -> Vec<Arc<Identity>> {
         vec![Arc::clone(&self.identity)]
     }

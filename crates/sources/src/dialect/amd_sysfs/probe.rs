@@ -75,6 +75,12 @@ impl Probe for SysfsProbe {
         std::iter::once(&self.whom.whole).chain(&self.whom.partitions).map(Arc::clone).collect()
     }
 
+    fn renumber(&mut self, index: i32) {
+        self.card.index = index;
+        let whole = Arc::new(self.card.identity(&self.machine, Driver::AmdSysfs, None));
+        self.whom = Whom { whole, partitions: Vec::new() };
+    }
+
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         // What is missing for good is told at the rare tier, also of the slow one.
         let due = Due { slow: due.slow || due.rare, rare: due.rare };
