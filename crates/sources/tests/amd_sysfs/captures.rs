@@ -11,7 +11,9 @@ use gpuvitals_core::catalogue::Unit;
 use gpuvitals_sources::dialect::amd_sysfs;
 use gpuvitals_sources::probe::{Due, Reading, Row};
 
-use crate::machines::{CAPTURED, captured, first_reading, fixture, machine, only_probe, value, write};
+use crate::machines::{
+    CAPTURED, captured, copy, first_reading, fixture, machine, only_probe, table, value, write,
+};
 
 fn unit(unit: Unit) -> &'static str {
     match unit {
@@ -182,4 +184,37 @@ fn doctor_is_told_what_each_machine_lacks() {
     let found = amd_sysfs::find(&machine(nothing.path()));
     assert!(found.probes.is_empty());
     assert!(found.findings[0].text.starts_with("no AMD GPU in"));
+}
+
+#[test]
+fn the_bit_of_the_hotspot_means_nothing_on_cool_rdna3_and_rdna4() {
+    const HOTSPOT: u64 = 1 << 36;
+    const PPT0: u64 = 1;
+    // Idle, as captured.
+    let captured = first_reading("rx7600s");
+    let row = &captured.rows()[0];
+    assert_eq!((value(row, "throttled"), value(row, "throttle_status")), (Some(0.0), Some(0.0)));
+    // Card, hotspot in °C, status of the table, status told.
+    for (name, hotspot, status, told) in [
+        ("rx7600s", 41, HOTSPOT, 0),
+        ("rx7600s", 41, HOTSPOT | PPT0, PPT0),
+        ("rx7600s", 41, HOTSPOT | (HOTSPOT >> 1), HOTSPOT >> 1),
+        ("rx7600s", 89, HOTSPOT, 0),
+        ("rx7600s", 90, HOTSPOT, HOTSPOT),
+        ("rx7800xt", 41, HOTSPOT, 0),
+        ("rx9070xt", 37, HOTSPOT, 0),
+        ("rx9070xt", 105, HOTSPOT, HOTSPOT),
+        ("rx6900xt", 41, HOTSPOT, HOTSPOT),
+    ] {
+        let dir = copy(name);
+        let cards = dir.path().join("class/drm");
+        let card = std::fs::read_dir(cards).unwrap().next().unwrap().unwrap().path();
+        write(&card.join("device"), "gpu_metrics", table(120, 1, 3, &[(6, 2, hotspot), (112, 8, status)]));
+        let mut reading = Reading::default();
+        only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        let throttled = f64::from(u8::from(told != 0));
+        assert_eq!(value(row, "throttle_status"), Some(told as f64), "{name}, {hotspot} °C, {status:x}");
+        assert_eq!(value(row, "throttled"), Some(throttled), "{name}, {hotspot} °C, {status:x}");
+    }
 }

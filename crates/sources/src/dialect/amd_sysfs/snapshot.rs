@@ -23,7 +23,6 @@ const FAILURES_MAX: u32 = 3;
 pub(super) struct Snapshot {
     path: PathBuf,
     file: Option<PinnedFile>,
-    is_instinct: bool,
     /// By the version that the first table showed.
     reader: Option<Reader>,
     failures: u32,
@@ -61,7 +60,6 @@ impl Snapshot {
         Self {
             path: card.device.join("gpu_metrics"),
             file: None,
-            is_instinct: card.is_instinct(),
             reader: None,
             failures: 0,
             missing: Missing::Now(AbsenceReason::Invalid),
@@ -95,8 +93,8 @@ impl Snapshot {
                     self.is_told = false;
                     findings.push(Finding::new(Verdict::Good, subject(card), "gpu_metrics answers again"));
                 }
-                let (version, is_instinct) = (metrics.version(), self.is_instinct);
-                let reader = self.reader.get_or_insert_with(|| Reader::new(version, is_instinct));
+                let version = metrics.version();
+                let reader = self.reader.get_or_insert_with(|| Reader::new(version, card));
                 Ok((metrics, reader))
             }
             Err(trouble) => {

@@ -6,6 +6,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
+use super::card::Card;
 use super::energy::Energy;
 use super::sensor::{GPU_CLOCK, Scale, is_dead_rail, put};
 use crate::dialect::amd_gpu_metrics::{Field, GpuMetrics, Version, XCP_MAX};
@@ -16,6 +17,7 @@ pub(super) const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 const ENERGY: MetricId = MetricId::of("energy_j");
 const THROTTLED: MetricId = MetricId::of("throttled");
+const STATUS: MetricId = MetricId::of("throttle_status");
 const LOCKED: MetricId = MetricId::of("gpu_clock_locked");
 const JPEG: MetricId = MetricId::of("jpeg_utilization_pct");
 const MEDIA: MetricId = MetricId::of("media_utilization_pct");
@@ -99,7 +101,6 @@ const BOARD: &[Entry] = &[
     fast("voltage_gfx_mv", Field::VoltageGfx),
     sensor("voltage_soc_mv", Tier::Fast, Field::VoltageSoc, Scale::ONE),
     sensor("voltage_mem_mv", Tier::Fast, Field::VoltageMem, Scale::ONE),
-    fast("throttle_status", Field::IndepThrottleStatus),
 ];
 
 /// 1.4 and later: MI300 and newer.
@@ -142,7 +143,6 @@ const APU: &[Entry] = &[
     slow("video_decode_clock_mhz", Field::CurrentDclk),
     sensor("gpu_clock_average_mhz", Tier::Fast, Field::AverageGfxclk, Scale::ONE),
     sensor("mem_clock_average_mhz", Tier::Fast, Field::AverageUclk, Scale::ONE),
-    fast("throttle_status", Field::IndepThrottleStatus),
     fast("throttle_prochot_count", Field::ThrottleResidencyProchot),
 ];
 
@@ -215,6 +215,9 @@ const RESIDENCIES: [Field; 12] = [
 
 /// Bits of the throttle status that are power, current and temperature.
 const LIMITS: i64 = (1 << 48) - 1;
+/// Bit of the hotspot, and the temperature in °C from which it is believed where the firmware always sets it.
+const HOTSPOT: i64 = 1 << 36;
+const HOTSPOT_MIN_C: i64 = 90;
 
 /// Reads tables of one version into rows.
 #[derive(Debug)]
@@ -222,6 +225,8 @@ pub(super) struct Reader {
     version: Version,
     entries: Vec<Entry>,
     energy: Energy,
+    /// Whether the bit of the hotspot means nothing by itself.
+    always_hot: bool,
     /// Time and residencies of the snapshot before.
     before: Option<(i64, [Option<i64>; RESIDENCIES.len()])>,
     was_throttled: Option<bool>,
@@ -230,8 +235,9 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// For tables of a version, on an Instinct GPU or another.
-    pub(super) fn new(version: Version, is_instinct: bool) -> Self {
+    /// For tables of a version, of a card.
+    pub(super) fn new(version: Version, card: &Card) -> Self {
+        let is_instinct = card.is_instinct();
         let is_package = version.format == 1 && version.content >= 4;
         let parts: &[&[Entry]] = match version.format {
             1 if is_package => &[CLOCKS, DISCRETE, PACKAGE],
@@ -249,6 +255,7 @@ impl Reader {
             version,
             entries,
             energy: Energy::of(is_instinct || is_package),
+            always_hot: card.is_always_hot(),
             before: None,
             was_throttled: None,
             given: Default::default(),
@@ -316,6 +323,10 @@ impl Reader {
     /// own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot before.
     fn fill_throttle(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
         if let Some(status) = table.get(Field::IndepThrottleStatus) {
+            let is_hot =
+                || table.get(Field::TemperatureHotspot).is_some_and(|degrees| degrees >= HOTSPOT_MIN_C);
+            let status = if self.always_hot && !is_hot() { status & !HOTSPOT } else { status };
+            row.int(STATUS, status);
             row.int(THROTTLED, status & LIMITS != 0);
             return;
         }
@@ -441,5 +452,5 @@ fn pick(elements: impl Iterator<Item = Option<i64>>, pick: Pick) -> Option<(i64,
 #[cfg(test)]
 pub(super) fn metrics_given() -> impl Iterator<Item = MetricId> {
     let parts = [DISCRETE, BOARD, PACKAGE, APU, CLOCKS, STAND_INS, STAND_INS_V3, BELOW_LIMIT].concat();
-    parts.into_iter().map(|entry| entry.metric).chain([ENERGY, THROTTLED, LOCKED, JPEG, MEDIA])
+    parts.into_iter().map(|entry| entry.metric).chain([ENERGY, STATUS, THROTTLED, LOCKED, JPEG, MEDIA])
 }
