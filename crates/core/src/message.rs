@@ -163,10 +163,7 @@ enum Cell<'a> {
 impl Cell<'_> {
     fn is_value(&self) -> bool {
         match *self {
-            Self::Metric(id, value) => {
-                let (min, max) = id.metric().range;
-                (min..=max).contains(&value.as_f64())
-            }
+            Self::Metric(id, value) => id.metric().admits(value.as_f64()),
             Self::Number(number) => number.is_finite(),
             Self::Text(_) => true,
             Self::Absent(..) | Self::Nested => false,

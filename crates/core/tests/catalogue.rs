@@ -152,6 +152,15 @@ fn ranges_hold_values_and_refuse_blanks() {
         if metric.unit == Unit::Celsius {
             assert!(*low > -273.0, "{column}: amdgpu's unset limit must be refused");
         }
+        // The most that parts have, and what a blank or a wrong sign makes of the same column.
+        let (real, blank) = match metric.unit {
+            Unit::Watt if column.starts_with("module_") => (3_300.0, 42_949.7),
+            Unit::Watt => (1_400.0, 4_294.97),
+            Unit::Megahertz => (18_000.0, 32_768.0),
+            Unit::Rpm => (25_000.0, 65_535.0),
+            _ => continue,
+        };
+        assert!(metric.admits(real) && !metric.admits(blank), "{column}");
     }
 }
 

@@ -186,6 +186,7 @@ pub struct Row {
     snapshot: Option<u64>,
     down: Option<(AbsenceReason, &'static str)>,
     taken_ns: Option<i64>,
+    refused: u64,
 }
 
 impl Reading {
@@ -212,6 +213,7 @@ impl Reading {
                 snapshot: None,
                 down: None,
                 taken_ns: None,
+                refused: 0,
             });
         }
         let row = self.rows.get_mut(self.used).expect("there is such a row");
@@ -242,6 +244,7 @@ impl Row {
         self.snapshot = None;
         self.down = None;
         self.taken_ns = None;
+        self.refused = 0;
     }
 
     /// Whose row it is.
@@ -254,19 +257,33 @@ impl Row {
         self.instance
     }
 
-    /// Sets an integer, in the column unit.
+    /// Sets an integer, in the column unit; [refused](Row::refuse) where it cannot be true.
     pub fn int(&mut self, metric: MetricId, value: impl Into<i64>) {
-        self.values.push((metric, Value::Int(value.into())));
+        self.set(metric, Value::Int(value.into()));
     }
 
-    /// Sets a 32-bit float, in the column unit.
+    /// Sets a 32-bit float, as [`Row::int`].
     pub fn float(&mut self, metric: MetricId, value: f32) {
-        self.values.push((metric, Value::Float32(value)));
+        self.set(metric, Value::Float32(value));
     }
 
-    /// Sets a 64-bit float, in the column unit.
+    /// Sets a 64-bit float, as [`Row::int`].
     pub fn double(&mut self, metric: MetricId, value: f64) {
-        self.values.push((metric, Value::Float(value)));
+        self.set(metric, Value::Float(value));
+    }
+
+    fn set(&mut self, metric: MetricId, value: Value) {
+        if metric.metric().admits(value.as_f64()) {
+            self.values.push((metric, value));
+        } else {
+            self.refuse(metric);
+        }
+    }
+
+    /// What was read of a metric cannot be true: it is absent as `Invalid` and counted, and nothing is derived from it.
+    pub fn refuse(&mut self, metric: MetricId) {
+        self.refused += 1;
+        self.absent(metric, AbsenceReason::Invalid);
     }
 
     /// Says that a metric has no value, and why.
@@ -303,6 +320,11 @@ impl Row {
     /// What is missing.
     pub fn absences(&self) -> &[(MetricId, AbsenceReason)] {
         &self.absences
+    }
+
+    /// How many values were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// The driver's snapshot, where it names them.

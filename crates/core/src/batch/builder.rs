@@ -317,8 +317,8 @@ impl BatchBuilder {
     pub fn set(&mut self, row: RowId, metric: MetricId, value: Value) -> Result<(), ValueError> {
         let facts = metric.metric();
         let number = value.as_f64();
-        let (min, max) = facts.range;
-        if !(min..=max).contains(&number) {
+        if !facts.admits(number) {
+            let (min, max) = facts.range;
             self.absent(row, metric, AbsenceReason::Invalid);
             return Err(if number.is_finite() {
                 ValueError::OutOfRange { column: facts.column, value: number, min, max }

@@ -161,20 +161,21 @@ impl Unit {
     }
 
     /// What can be true where the metric does not know better. Wide enough for the next generation of parts,
-    /// narrow enough to refuse blanks and values in a unit a thousand times too small.
+    /// narrow enough to refuse values in a unit a thousand times too small, and blanks: a part of 1,400 W, memory of 18,000 MHz
+    /// and a fan of 25,000 turns a minute exist; 4,295 W (32 bits of ones in milliwatts), 32,768 MHz and 65,535 turns do not.
     pub(super) const fn range(self) -> (f64, f64) {
         match self {
             Self::None => (-1e15, 1e15),
             Self::Percent => (0.0, 100.0),
             Self::Ratio => (0.0, 1.01), // two hardware counters read one after the other: 1 may be overshot
-            Self::Megahertz => (0.0, 50_000.0),
+            Self::Megahertz => (0.0, 30_000.0),
             Self::Celsius => (-50.0, 150.0),
-            Self::Watt => (0.0, 10_000.0),
+            Self::Watt => (0.0, 4_000.0),
             Self::Joule => (0.0, 1e13),
             Self::Mebibyte => (0.0, 67_108_864.0), // 64 TiB
             Self::Byte | Self::Nanosecond => super::row::COUNT,
             Self::BytesPerSecond => (0.0, 1e14),
-            Self::Rpm => (0.0, 100_000.0),
+            Self::Rpm => (0.0, 40_000.0),
             Self::Millivolt => (0.0, 20_000.0),
             Self::GigatransfersPerSecond => (0.0, 1000.0),
         }

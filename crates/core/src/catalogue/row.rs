@@ -109,6 +109,12 @@ pub(super) const fn info(
 }
 
 impl Metric {
+    /// Whether a value in the column unit can be true.
+    pub fn admits(&self, value: f64) -> bool {
+        let (min, max) = self.range;
+        (min..=max).contains(&value)
+    }
+
     pub(super) const fn host(mut self) -> Self {
         self.table = Table::SystemEvents;
         self.scope = Scope::Host;

@@ -199,6 +199,7 @@ impl Worker {
             if let Some(taken_ns) = taken_ns {
                 rows.add(&face.attributed, row, taken_ns, now.mono_ns);
                 self.state.rows.fetch_add(1, Ordering::Relaxed);
+                self.state.invalid.fetch_add(row.refused(), Ordering::Relaxed);
             }
         }
     }

@@ -145,6 +145,53 @@ fn a_table_of_an_unknown_version_leaves_its_values_to_hwmon() {
     assert_eq!(row.snapshot_id(), None);
 }
 
+#[test]
+fn nothing_comes_of_a_value_that_cannot_be_true() {
+    let invalid = Some(AbsenceReason::Invalid);
+    // File, what it holds, what is absent for it.
+    let memory = &["memory_used_mb", "memory_used_pct", "memory_free_mb"][..];
+    for (file, text, absent) in [
+        ("mem_info_vram_used", "-2147483648", memory),
+        ("mem_info_vram_used", "-1", memory),
+        ("mem_info_vram_used", "99999999999999", memory),
+        ("mem_info_gtt_used", "-1", &["gtt_used_mb"]),
+        ("hwmon/hwmon5/freq1_input", "-1", &["gpu_clock_mhz"]),
+        ("hwmon/hwmon5/freq2_input", "32768000000", &["mem_clock_mhz"]),
+        ("hwmon/hwmon5/power1_average", "4294967295", &["power_w", "power_average_w"]),
+        ("hwmon/hwmon5/fan1_input", "65535", &["fan_speed_rpm"]),
+        ("hwmon/hwmon5/power1_cap", "-1", &["power_limit_w"]),
+    ] {
+        let dir = copy("rx6900xt");
+        let device = dir.path().join("class/drm/card0/device");
+        fs::remove_file(device.join("gpu_metrics")).unwrap();
+        write(&device, file, text);
+        let mut probe = only_probe(&machine(dir.path()));
+        for _ in 0..2 {
+            let mut reading = Reading::default();
+            probe.read(Due::ALL, &mut reading).unwrap();
+            let row = &reading.rows()[0];
+            assert_eq!((row.refused(), row.is_down()), (1, None), "{file} {text}");
+            for column in absent {
+                let told = (value(row, column), absence(row, column));
+                assert_eq!(told, (None, invalid), "{file} {text}: {column}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_total_has_a_reason() {
+    let dir = copy("rx6900xt");
+    fs::remove_file(dir.path().join("class/drm/card0/device/mem_info_vram_total")).unwrap();
+    let mut reading = Reading::default();
+    only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+    let row = &reading.rows()[0];
+    assert_eq!(value(row, "memory_used_mb"), Some(637.0));
+    for column in ["memory_total_mb", "memory_free_mb", "memory_used_pct"] {
+        assert_eq!(absence(row, column), Some(AbsenceReason::NotSupported), "{column}");
+    }
+}
+
 /// Reading a process's memory at 0 is an I/O error, as a firmware that does not answer gives one.
 const IO_ERROR: &str = "/proc/self/mem";
 

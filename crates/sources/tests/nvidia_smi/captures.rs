@@ -212,3 +212,26 @@ proptest! {
         prop_assert_eq!(said(&query.gpus[0], "memory_used_mb"), Some(Ok(f64::from(used))));
     }
 }
+
+#[test]
+fn nothing_is_derived_from_what_cannot_be_true_or_is_not_there() {
+    let (invalid, not_there) = (Err(AbsenceReason::Invalid), Err(AbsenceReason::NotSupported));
+    // The text, the share of memory used, the mean power.
+    for (text, share, average) in [
+        ("index, memory.used [MiB], memory.total [MiB]\n0, 4294967295, 4294967295\n", Some(invalid), None),
+        ("index, memory.used [MiB], memory.total [MiB]\n0, -1, 8192\n", Some(invalid), None),
+        ("index, memory.used [MiB], memory.total [MiB]\n0, 8193, 8192\n", Some(invalid), None),
+        ("index, memory.used [MiB], memory.total [MiB]\n0, 4096, 0\n", Some(invalid), None),
+        ("index, memory.used [MiB], memory.total [MiB]\n0, 4096, [N/A]\n", Some(not_there), None),
+        ("index, memory.used [MiB], memory.total [MiB]\n0, [Unknown Error], 8192\n", Some(invalid), None),
+        ("index, memory.used [MiB]\n0, 4096\n", Some(not_there), None),
+        ("index, memory.used [MiB], memory.total [MiB]\n0, 4096, 8192\n", Some(Ok(50.0)), None),
+        ("index, compute_cap, power.draw [W]\n0, 9.0, 4294.97\n", None, Some(invalid)),
+        ("index, compute_cap, power.draw [W]\n0, 9.0, 700.00\n", None, Some(Ok(700.0))),
+    ] {
+        let query = parse_query_csv(text, &[]);
+        let row = &query.gpus[0];
+        assert_eq!(said(row, "memory_used_pct"), share, "{text}");
+        assert_eq!(said(row, "power_average_w"), average, "{text}");
+    }
+}

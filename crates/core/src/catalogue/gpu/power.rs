@@ -86,6 +86,7 @@ pub(super) const ROWS: &[Metric] = &[
         "Power of the whole module where GPU and CPU share one (Grace Hopper and newer).",
     )
     .fast()
+    .range(0.0, 10_000.0)
     .aliases(&["module_power_draw_instant", "module_power"]),
     gauge(
         ("module_power_limit_w", ColumnType::F32, Unit::Watt),
@@ -94,6 +95,7 @@ pub(super) const ROWS: &[Metric] = &[
         "Power limit of the whole module where GPU and CPU share one.",
     )
     .rare()
+    .range(0.0, 10_000.0)
     .aliases(&["module_power_limit"]),
     counter(
         ("energy_j", ColumnType::F64, Unit::Joule),

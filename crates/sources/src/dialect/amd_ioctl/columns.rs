@@ -38,6 +38,7 @@ const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const VOLTAGE_GFX: MetricId = MetricId::of("voltage_gfx_mv");
 const VOLTAGE_SOC: MetricId = MetricId::of("voltage_soc_mv");
+const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
 /// A heap, its size and what of it is in use.
@@ -165,12 +166,18 @@ fn read_memory(device: &dyn Device, due: Due, row: &mut Row) -> Result<(), Lost>
             }
         }
     }
-    if let Ok(Memory { vram: Heap { total, used }, .. }) = memory
-        && total > 0
-    {
-        row.float(MEMORY_USED_PCT, share(used, total));
-        if is_due(MEMORY_FREE, due) {
-            row.int(MEMORY_FREE, mebibytes(total) - mebibytes(used.min(total)));
+    let is_true = |heap: &Heap| heap.total > 0 && heap.used <= heap.total && row.get(MEMORY_USED).is_some();
+    match memory.and_then(|memory| Some(memory.vram).filter(is_true).ok_or(AbsenceReason::Invalid)) {
+        Ok(Heap { total, used }) => {
+            row.float(MEMORY_USED_PCT, share(used, total));
+            if is_due(MEMORY_FREE, due) {
+                row.int(MEMORY_FREE, mebibytes(total) - mebibytes(used));
+            }
+        }
+        Err(reason) => {
+            for metric in [MEMORY_USED_PCT, MEMORY_FREE].into_iter().filter(|&metric| is_due(metric, due)) {
+                absent(row, metric, reason, due);
+            }
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The open files of one GPU and how they become a row.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
@@ -153,6 +153,7 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct Memory {
     used: PinnedFile,
+    size: PathBuf,
     total: Option<i64>,
 }
 
@@ -395,10 +396,16 @@ fn read_gauges(gauges: Option<&mut Vec<Gauge>>, due: Due, row: &mut Row) -> Resu
 
 /// What follows from other values.
 fn derive(due: Due, row: &mut Row) {
-    if row.get(POWER).is_none()
-        && let Some(average) = row.get(POWER_AVERAGE)
-    {
-        row.float(POWER, narrow(average.as_f64()));
+    if row.get(POWER).is_none() {
+        match row.get(POWER_AVERAGE) {
+            Some(average) => row.float(POWER, narrow(average.as_f64())),
+            None if !is_told(row, POWER) => {
+                let why =
+                    row.absences().iter().find(|(id, _)| *id == POWER_AVERAGE).map(|(_, reason)| *reason);
+                let _told = why.map(|reason| row.absent(POWER, reason));
+            }
+            None => {}
+        }
     }
     match (row.get(TEMPERATURE), row.get(TEMPERATURE_JUNCTION)) {
         (Some(edge), _) if due.slow => row.float(TEMPERATURE_EDGE, narrow(edge.as_f64())),
@@ -413,10 +420,8 @@ fn derive(due: Due, row: &mut Row) {
 
 impl Memory {
     fn open(device: &Path, denied: &mut Vec<MetricId>) -> Option<Self> {
-        let total = read_text(&device.join("mem_info_vram_total"));
-        let total = total.as_deref().and_then(parse::parse_number).filter(|&total| total > 0);
         match PinnedFile::open(&device.join("mem_info_vram_used")) {
-            Ok(used) => Some(Self { used, total }),
+            Ok(used) => Some(Self { used, size: device.join("mem_info_vram_total"), total: None }),
             Err(error) => {
                 if Missing::of(&error).reason() == AbsenceReason::Denied {
                     denied.extend([MEMORY_USED, MEMORY_USED_PCT, MEMORY_FREE]);
@@ -430,16 +435,28 @@ impl Memory {
         const MIB: Scale = Scale(1, 1 << 20);
         let text = self.used.read_text().map_err(|error| Missing::of(&error))?;
         let used = parse::parse_number(text).ok_or(Missing::Now(AbsenceReason::Invalid))?;
-        put(row, MEMORY_USED, used, MIB);
+        if self.total.is_none() && due.rare {
+            let total = read_text(&self.size);
+            self.total = total.as_deref().and_then(parse::parse_number).filter(|&total| total > 0);
+        }
+        match self.total {
+            Some(total) if used > total => row.refuse(MEMORY_USED),
+            _ => put(row, MEMORY_USED, used, MIB),
+        }
         let Some(total) = self.total else { return Ok(()) };
-        put(row, MEMORY_USED_PCT, used, Scale(100, total));
         if due.slow {
             put(row, MEMORY_TOTAL, total, MIB);
-            if let (Some(Value::Int(total)), Some(Value::Int(used))) =
-                (row.get(MEMORY_TOTAL), row.get(MEMORY_USED))
-            {
-                row.int(MEMORY_FREE, (total - used).max(0));
+        }
+        let Some(Value::Int(used_mb)) = row.get(MEMORY_USED) else {
+            row.absent(MEMORY_USED_PCT, AbsenceReason::Invalid);
+            if due.slow {
+                row.absent(MEMORY_FREE, AbsenceReason::Invalid);
             }
+            return Ok(());
+        };
+        put(row, MEMORY_USED_PCT, used, Scale(100, total));
+        if let Some(Value::Int(total_mb)) = row.get(MEMORY_TOTAL) {
+            row.int(MEMORY_FREE, total_mb - used_mb);
         }
         Ok(())
     }

@@ -56,10 +56,15 @@ impl Scale {
     pub(super) const ONE: Self = Self(1, 1);
 }
 
-/// Sets a metric to a raw number, scaled, in the type of its column; whole numbers are rounded.
+/// Sets a metric to a raw number, scaled, in the type of its column; whole numbers are rounded. One below what the metric can be
+/// is refused before that: −1 byte is no 0 MiB.
 pub(super) fn put(row: &mut Row, metric: MetricId, raw: i64, Scale(times, by): Scale) {
     let by = by.max(1);
-    match metric.metric().column_type {
+    let facts = metric.metric();
+    if raw < 0 && facts.range.0 >= 0.0 {
+        return row.refuse(metric);
+    }
+    match facts.column_type {
         ColumnType::I32 | ColumnType::I64 => {
             let product = i128::from(raw) * i128::from(times);
             let rounded = (product + i128::from(by / 2)).div_euclid(i128::from(by));

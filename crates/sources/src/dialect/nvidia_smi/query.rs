@@ -102,7 +102,13 @@ impl GpuRow {
 
     /// What follows from other columns.
     fn derive(&mut self) {
-        let got = |metric| self.get(metric);
+        let is_true = |metric: MetricId, value: &Value| metric.metric().admits(value.as_f64());
+        let got = |metric| {
+            let told = self.get(metric)?;
+            Some(told.and_then(|value| {
+                Some(value).filter(|value| is_true(metric, value)).ok_or(AbsenceReason::Invalid)
+            }))
+        };
         let mut derived = Vec::new();
         if let Some(reasons) = got(REASONS) {
             derived.push((
@@ -113,17 +119,19 @@ impl GpuRow {
                 }),
             ));
         }
-        if let (Some(used), Some(total)) = (got(MEMORY_USED), got(MEMORY_TOTAL)) {
+        if let Some(used) = got(MEMORY_USED) {
+            let total = got(MEMORY_TOTAL).unwrap_or(Err(AbsenceReason::NotSupported));
             let share = used.and_then(|used| {
                 let (used, total) = (used.as_f64(), total?.as_f64());
-                if total > 0.0 { Ok(Value::Float(100.0 * used / total)) } else { Err(AbsenceReason::Invalid) }
+                let is_part = total > 0.0 && used <= total;
+                is_part.then_some(Value::Float(100.0 * used / total)).ok_or(AbsenceReason::Invalid)
             });
             derived.push((MEMORY_USED_SHARE, share));
         }
         let is_averaged = self.compute_cap.is_some_and(|part| part > AVERAGED_ABOVE);
         // Where a part's only power is an average, it is the most instantaneous there is, too.
-        if let (true, Some(Ok(power)), None | Some(Err(_))) = (is_averaged, got(POWER), got(POWER_AVERAGE)) {
-            derived.push((POWER_AVERAGE, Ok(power)));
+        if let (true, Some(power), None | Some(Err(_))) = (is_averaged, got(POWER), got(POWER_AVERAGE)) {
+            derived.push((POWER_AVERAGE, power));
         }
         for (metric, value) in derived {
             self.set(metric, value);

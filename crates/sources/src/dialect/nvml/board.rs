@@ -224,8 +224,10 @@ impl Parts {
             return Ok(());
         };
         row.int(MEMORY_USED, mebibytes(memory.used));
-        if memory.total > 0 {
+        if row.get(MEMORY_USED).is_some() && memory.total > 0 && memory.used <= memory.total {
             row.double(MEMORY_USED_SHARE, share_pct(memory.used, memory.total));
+        } else {
+            row.absent(MEMORY_USED_SHARE, AbsenceReason::Invalid);
         }
         if due.slow {
             row.int(MEMORY_TOTAL, mebibytes(memory.total));

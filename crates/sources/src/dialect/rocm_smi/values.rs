@@ -97,13 +97,19 @@ pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
         None => absent(row, TEMPERATURE, AbsenceReason::NotSupported, due),
     }
     let total = card.text(VRAM_TOTAL).and_then(|text| read(text, mebibytes).ok());
-    if let (Some(Value::Int(total)), Some(Value::Int(used))) = (total, row.get(MEMORY_USED))
-        && (0..=total).contains(&used)
-        && total > 0
-    {
-        row.float(MEMORY_USED_PCT, share(used, total));
-        if due.has(MEMORY_FREE.metric().tier) {
-            row.int(MEMORY_FREE, total - used);
+    match (total, row.get(MEMORY_USED)) {
+        (Some(Value::Int(total)), Some(Value::Int(used))) if (0..=total).contains(&used) && total > 0 => {
+            row.float(MEMORY_USED_PCT, share(used, total));
+            if due.has(MEMORY_FREE.metric().tier) {
+                row.int(MEMORY_FREE, total - used);
+            }
+        }
+        (total, _) => {
+            let reason = total.map_or(AbsenceReason::NotSupported, |_| AbsenceReason::Invalid);
+            let is_due = |metric: &MetricId| due.has(metric.metric().tier);
+            for metric in [MEMORY_USED_PCT, MEMORY_FREE].into_iter().filter(is_due) {
+                absent(row, metric, reason, due);
+            }
         }
     }
 }
