@@ -63,7 +63,7 @@ fn a_table_that_stops_answering_leaves_the_gpu_up_with_what_hwmon_has_until_it_a
     // Of 10 Hz.
     let (gpus, ticks) = if is_long { (5, 250) } else { (2, 40) };
     for gpu in ["rx6900xt", "strixpoint", "phoenix", "rx7600s", "rx7800xt"].into_iter().take(gpus) {
-        let table = if gpu != "rx6900xt" { TABLE.replace("card0", "card1") } else { TABLE.to_owned() };
+        let table = TABLE.replace("card0", if gpu == "rx6900xt" { "card0" } else { "card1" });
         let Some(mut bare) = FaultySysfs::over(&captured(gpu)) else { return };
         bare.tell(json!({"unplug": [table]}));
         let mut sysfs = FaultySysfs::over(&captured(gpu)).unwrap();
