@@ -244,7 +244,7 @@ impl Node {
             if is_new && known.len() + added + targets.len() <= TARGETS_MAX {
                 if let Some((vendor, place)) = targets.first().and_then(|target| place_of(target)) {
                     let is_free = |place: &i32| !places.contains(&(Arc::clone(&vendor), *place));
-                    if let Some(free) = (0..).find(is_free).filter(|_| !is_free(&place)) {
+                    if let Some(free) = (0..i32::MAX).find(is_free).filter(|_| !is_free(&place)) {
                         probe.renumber(free);
                     }
                 }
