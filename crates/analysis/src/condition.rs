@@ -16,7 +16,8 @@ pub enum Severity {
 /// A row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Condition {
-    /// Name for programs; stays as it is.
+    /// Name for programs; stays as it is. Rows with one name stand together and say the same from other columns: the first
+    /// that holds counts.
     pub id: &'static str,
     /// Columns it is judged by. It does not hold while one of them has no value.
     pub metrics: &'static [MetricId],
@@ -98,7 +99,7 @@ pub const CONDITIONS: &[Condition] = &[
         },
     ),
     warning(
-        "thermal_limit",
+        "thermal_margin",
         &[MetricId::of("temperature_c"), MetricId::of("temperature_slowdown_c")],
         is_near,
         |values| degrees("GPU", values),
@@ -113,7 +114,12 @@ pub const CONDITIONS: &[Condition] = &[
 
 /// The conditions that hold, the worst first. `latest` gives the latest value of a metric, if it counts.
 pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item = Found> {
-    CONDITIONS.iter().filter_map(move |condition| condition.judge(&latest))
+    let mut last = "";
+    CONDITIONS.iter().filter_map(move |condition| {
+        let found = condition.judge(&latest).filter(|_| condition.id != last)?;
+        last = condition.id;
+        Some(found)
+    })
 }
 
 impl Condition {
