@@ -244,7 +244,7 @@ async fn changed(away: &mut Option<watch::Receiver<Away>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Acknowledges and refuses.

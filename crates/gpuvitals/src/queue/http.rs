@@ -163,7 +163,7 @@ impl Http {
         let answer: Result<Value, _> = serde_json::from_slice(&body);
         if !status.is_success() {
             let message = answer.as_ref().ok().and_then(|answer| answer["message"].as_str());
-            let code = answer.as_ref().map(|answer| &answer["code"]).unwrap_or(&Value::Null);
+            let code = answer.as_ref().map_or(&Value::Null, |answer| &answer["code"]);
             let is_unknown = code == "unknown_topic";
             if status == 404 && !is_unknown && code != "unknown_group" {
                 return Err(self.no_queue());

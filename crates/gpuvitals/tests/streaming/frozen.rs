@@ -1,6 +1,8 @@
 //! A broker that hangs: whoever depends on it says so soon, and goes on by itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::process::{free_port, recording, start, until};
 

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::process::{free_port, get, recording, start, until};
 use crate::program::Process;
