@@ -3,7 +3,9 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
     clippy::float_cmp,
     reason = "a test fails by panicking"
 )]
@@ -20,6 +22,7 @@ mod library;
 mod node;
 mod owners;
 mod process;
+mod profiles;
 #[path = "../common/program.rs"]
 mod program;
 mod prometheus;
