@@ -16,7 +16,8 @@ const HEAD: &str = "\
 
 # What a scrape shows
 
-A scrape shows the latest snapshot; it never touches a GPU. The text is Prometheus' (0.0.4) or OpenMetrics (1.0.0), as
+A scrape shows what was sampled last: values, totals and the time of the last sample are of one moment, one tick old at most,
+whatever the rate. It never touches a GPU, nor waits for one. The text is Prometheus' (0.0.4) or OpenMetrics (1.0.0), as
 the `Accept` header asks.
 
 ## Names and labels
