@@ -322,6 +322,22 @@ mod tests {
     }
 
     #[test]
+    fn nothing_comes_of_memory_that_cannot_be_in_use() {
+        for (used, is_told) in [(u64::MAX, false), ((4096 << 20) + 1, true)] {
+            let mut device = polaris();
+            device.memory = device.memory.map(|mut heaps| {
+                heaps[2] = used;
+                heaps
+            });
+            let (values, absences) = cells(device, Due::ALL);
+            assert_eq!(values.contains_key("memory_used_mb"), is_told, "{used}");
+            for column in ["memory_used_pct", "memory_free_mb"] {
+                assert_eq!(absences.get(column), Some(&AbsenceReason::Invalid), "{used}: {column}");
+            }
+        }
+    }
+
+    #[test]
     fn a_sensor_that_fails_once_is_told_each_time_and_asked_again() {
         let mut device = polaris();
         device.sensors.extend([(3, Err(Errno::TIME)), (5, Err(Errno::TIME)), (0xc, Err(Errno::TIME))]);

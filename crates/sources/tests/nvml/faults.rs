@@ -256,6 +256,19 @@ fn a_call_that_fails_for_now_is_null_now_and_asked_again() {
 }
 
 #[test]
+fn no_share_comes_of_memory_that_cannot_be_in_use() {
+    let stub = Stub::new(Age::New);
+    let mut probes = stub.find().probes;
+    for (used, is_told) in [("-1", false), ("4611686018427387904", false), ("85899345921", true)] {
+        stub.set(&[&format!("memory_used {used}")]);
+        let row = &read(&mut probes[0], FAST).unwrap()[0];
+        assert_eq!(row.value("memory_used_mb").is_some(), is_told, "{used}");
+        let share = (row.value("memory_used_pct"), row.absence("memory_used_pct"));
+        assert_eq!(share, (None, Some(AbsenceReason::Invalid)), "{used}");
+    }
+}
+
+#[test]
 fn fields_with_unknown_errors_do_not_take_those_that_answer_with_them() {
     let stub = Stub::new(Age::New);
     let mut probes = stub.find().probes;

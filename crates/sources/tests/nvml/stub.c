@@ -201,7 +201,8 @@ int nvmlDeviceGetMemoryInfo_v2(device d, memory_v2 *out) {
     ENTER(d);
     if (out->version != (sizeof *out | 2 << 24)) return 25;
     u64 size = instance_of(d) ? 10ull << 30 : 80ull << 30;
-    out->total = size; out->reserved = 1ull << 30; out->used = size / 4; out->free = size - size / 4 - (1ull << 30);
+    out->total = size; out->reserved = 1ull << 30; out->free = size - size / 4 - (1ull << 30);
+    out->used = get(gpu_of(d), "memory_used", size / 4);
     return SUCCESS;
 }
 typedef struct { u32 version, sensor; int value; } temperature;
