@@ -114,7 +114,7 @@ pub(crate) fn run(
         return Err(nothing_to_sample(&found));
     }
     let mut shown = progress::Shown::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
-    warn(&found, &shown);
+    warn(&found);
     let mut config = recorder_config(flags, sampling)?;
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let watched = Arc::clone(&summary);
@@ -138,7 +138,7 @@ pub(crate) fn run(
     shown.begin(&flags.output, marks);
     let mut look = || {
         let progress = recorder.progress();
-        shown.warn(&recorder.findings());
+        progress::warn(&recorder.findings());
         shown.draw(&progress);
         !progress.is_over
     };
@@ -149,7 +149,7 @@ pub(crate) fn run(
         signals.wait(duration, look);
         None
     };
-    shown.warn(&recorder.findings());
+    progress::warn(&recorder.findings());
     crate::terminal::leave();
     drop((socket, following));
     let recorded = match recorder.stop() {
@@ -248,10 +248,10 @@ pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
     })
 }
 
-/// Tells on standard error what will be missing.
-fn warn(found: &Found, shown: &progress::Shown) {
+/// Says on standard error which values will be missing.
+fn warn(found: &Found) {
     let without_gpu = found.probes.iter().all(|probe| probe.table() == Table::SystemEvents);
-    shown.warn(&found.findings);
+    progress::warn(&found.findings);
     if without_gpu {
         tell("no GPU was found, only the host is recorded; `gpuvitals doctor` says why");
     }

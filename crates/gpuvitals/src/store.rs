@@ -1,7 +1,7 @@
 //! `gpuvitals store`: work on a store that no process has open.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _, stderr};
+use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::config::{Config, Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
+use crate::terminal;
 
 /// `gpuvitals store`
 #[derive(Debug, Args)]
@@ -62,13 +63,10 @@ pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure
     let shows = stderr().is_terminal();
     let outcome = repair(dir, |progress| {
         if shows {
-            // Nobody is left to tell when not even this can be written.
-            let _unwritten = write!(stderr(), "\r\x1b[K{}", line(progress));
+            terminal::draw(&line(progress));
         }
     });
-    if shows {
-        let _unwritten = write!(stderr(), "\r\x1b[K");
-    }
+    terminal::leave();
     let repaired = outcome.map_err(|error| {
         let exit = if matches!(error, StoreError::NoStore(_)) { Exit::Data } else { exit(&error) };
         Failure::caused(exit, "cannot repair the store", error)

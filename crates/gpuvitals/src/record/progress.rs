@@ -53,13 +53,6 @@ impl Shown {
         }
     }
 
-    /// Says which values will be missing, and why.
-    pub(super) fn warn(&self, findings: &[Finding]) {
-        for finding in findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
-            tell(&format!("{}: {}", finding.subject, finding.text));
-        }
-    }
-
     /// Draws it when it is time to.
     pub(super) fn draw(&mut self, progress: &Progress) {
         self.looks += 1;
@@ -78,6 +71,13 @@ impl Shown {
             }
             Form::Quiet | Form::InPlace | Form::Lines => {}
         }
+    }
+}
+
+/// Says which values will be missing, and why.
+pub(super) fn warn(findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
+        tell(&format!("{}: {}", finding.subject, finding.text));
     }
 }
 
