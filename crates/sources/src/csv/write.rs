@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, ArrayRef};
 use gpuvitals_core::batch::{Value, text_at};
-use gpuvitals_core::catalogue::MetricId;
+use gpuvitals_core::catalogue::{MetricId, by_dcgm};
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, time};
 
@@ -168,7 +168,10 @@ impl<W: Write> LongWriter<W> {
             .collect();
         for (id, column) in batch.metrics() {
             let facts = id.metric();
-            let dcgm = facts.dcgm.iter().find(|name| !name.modern).or(facts.dcgm.first());
+            // Under a name that is read as another metric it would come back as that one.
+            let mut names =
+                facts.dcgm.iter().filter(|name| by_dcgm(name.name).is_some_and(|(read, _)| read == id));
+            let dcgm = names.clone().find(|name| !name.modern).or_else(|| names.next());
             let (name, factor) = dcgm.map_or((facts.column, 1.0), |dcgm| (dcgm.name, dcgm.factor));
             for (row, (identity, extras)) in identities.iter().enumerate() {
                 if column.value(row).is_some() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::by_dcgm;
+use gpuvitals_core::catalogue::{by_column, by_dcgm};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 use gpuvitals_sources::csv::write::{LONG_HEADER, LongWriter, WideWriter, WriteError};
 use gpuvitals_sources::csv::{CsvSource, Form};
@@ -95,6 +95,7 @@ fn twin(hosts: i32, gpus: i32) -> Vec<Batch> {
             ("DCGM_FI_DEV_FB_USED", |n| f64::from(n * 17)),
             ("DCGM_FI_DEV_GPU_TEMP", |n| f64::from(30 + n % 40)),
             ("DCGM_FI_DEV_SM_CLOCK", |_| 1410.0),
+            ("power_average_w", |n| f64::from(70 + n)),
         ],
     ];
     let mut batches = Vec::new();
@@ -117,7 +118,8 @@ fn twin(hosts: i32, gpus: i32) -> Vec<Batch> {
             let id = builder.intern(&identity);
             let row = builder.row(NOW - (100 - i64::from(second)) * SECOND_NS, id);
             for (name, value) in metrics {
-                builder.set(row, by_dcgm(name).unwrap().0, Value::Float(value(n))).unwrap();
+                let id = by_column(name).or_else(|| by_dcgm(name).map(|(id, _)| id)).unwrap();
+                builder.set(row, id, Value::Float(value(n))).unwrap();
             }
             builder.set_extra_text(row, "device", &format!("nvidia{index}")).unwrap();
             builder.set_extra_text(row, "label_instance", &format!("twin-{host:02}:9400")).unwrap();
@@ -140,14 +142,14 @@ fn a_twin_in_the_long_form_comes_back_as_it_was() {
     assert_eq!(lines.next(), Some(LONG_HEADER));
     assert_eq!(
         lines.next().unwrap(),
-        "\"2026-11-20T11:58:20Z\",\"DCGM_FI_DEV_POWER_USAGE\",\"0\",\"nvidia0\",\
+        "\"2026-11-20T11:58:20Z\",\"DCGM_FI_DEV_POWER_USAGE_INSTANT\",\"0\",\"nvidia0\",\
          \"GPU-00000000-0000-0000-0000-000000000000\",\"NVIDIA A100-SXM4-40GB\",\"twin-00\",\"\",\"\",\"\",\"70\",\
          \"DCGM_FI_DRIVER_VERSION=\"\"550.54.15\"\",Hostname=\"\"twin-00\"\",\
-         UUID=\"\"GPU-00000000-0000-0000-0000-000000000000\"\",__name__=\"\"DCGM_FI_DEV_POWER_USAGE\"\",\
+         UUID=\"\"GPU-00000000-0000-0000-0000-000000000000\"\",__name__=\"\"DCGM_FI_DEV_POWER_USAGE_INSTANT\"\",\
          device=\"\"nvidia0\"\",gpu=\"\"0\"\",instance=\"\"twin-00:9400\"\",job=\"\"twin_exporter\"\",\
          modelName=\"\"NVIDIA A100-SXM4-40GB\"\",source=\"\"simulated\"\"\""
     );
-    assert_eq!(lines.count() + 1, 31 * 8 * 5);
+    assert_eq!(lines.count() + 1, 31 * 8 * 6);
     let mut source = CsvSource::open(reader(text.into_bytes()), config(), NOW).unwrap();
     let read = drain(&mut source);
     assert_eq!(source.drain_reports(), []);
