@@ -17,7 +17,7 @@ const OFFSET_MAX: usize = (1 << 53) - 1;
 /// Most names in one list.
 pub(crate) const LIST_LEN_MAX: usize = 1_000;
 const TIMES: &str = "RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
-const STEPS: &str = "a number with a unit (500ms, 10s, 1m, 1h, 1d), at least 1ms";
+const STEPS: &str = "seconds, or a number with a unit (500ms, 10s, 1m, 1h, 1d), at least 1ms";
 const MILLISECOND_NS: i64 = 1_000_000;
 
 /// The parameters of a query string; an unknown one is refused by name.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, Table};
 use gpuvitals_sources::attribution::Owners;
@@ -125,7 +126,9 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     };
     loop {
         if let Some(batch) = sampler.next(PATIENCE) {
-            let rows = (0..batch.rows()).filter(|&row| {
+            let blanks = Blanks::of(&batch);
+            // A row without values says that the device gives nothing; its state says why.
+            let rows = (0..batch.rows()).filter(|&row| !blanks.has(row)).filter(|&row| {
                 let identity = batch.identity(row);
                 let name = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());
                 let printed = given.entry(name.unwrap_or_default()).or_insert(0);

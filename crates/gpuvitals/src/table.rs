@@ -35,14 +35,13 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Columns of the terminal that standard output is; those of `COLUMNS` where it is set; none for a pipe or file.
+/// Columns of the terminal that standard output is, by `COLUMNS` where it is set; none for a pipe or file.
 pub(crate) fn width() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
     let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let of_terminal = || {
-        let (columns, _) = crossterm::terminal::size().ok()?;
-        std::io::stdout().is_terminal().then_some(columns.into())
-    };
-    set.or_else(of_terminal).filter(|width| *width > 0)
+    set.or_else(|| Some(crossterm::terminal::size().ok()?.0.into())).filter(|width| *width > 0)
 }
 
 /// A text whose lines are cut at `width` columns; a line at the end says so.

@@ -37,7 +37,7 @@ pub enum StoreError {
         known: u32,
     },
     /// There are files, but no manifest that verifies. Nothing was opened or changed; [`crate::repair`] rebuilds it.
-    #[error("there are {tables} table files but no manifest that verifies{}", named(.damaged))]
+    #[error("it holds table files ({tables}) but no manifest that verifies{}", named(.damaged))]
     NoManifest {
         /// Table files in their places.
         tables: usize,

@@ -133,6 +133,11 @@ impl Inventory {
         self.files.iter().filter(|(_, kind)| matches!(kind, Kind::Table { .. })).count()
     }
 
+    /// The tables in quarantine.
+    pub(crate) fn tables_aside(&self) -> usize {
+        self.aside.iter().filter(|(_, kind)| matches!(kind, Kind::Table { .. })).count()
+    }
+
     /// Highest number of a manifest or of a file of latest values; 0 without any.
     pub(crate) fn highest(&self) -> u64 {
         self.numbers(|kind| match kind {

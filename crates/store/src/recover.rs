@@ -47,6 +47,8 @@ pub struct Recovered {
     pub removed: Vec<PathBuf>,
     /// Files of the store that the manifest does not name, in `quarantine/` now. [`crate::repair`] lists them again.
     pub unlisted: Vec<PathBuf>,
+    /// Table files that were in `quarantine/` before. [`crate::repair`] lists the whole ones again.
+    pub in_quarantine: usize,
     /// Files that are not the store's and were left alone.
     pub foreign: Vec<PathBuf>,
     /// What is lost or set aside, in words; empty after an ordinary crash.
@@ -152,6 +154,7 @@ fn sweep(
             Err(error) => tracing::warn!(name, %error, "a file that the manifest does not list stays"),
         }
     }
+    found.in_quarantine = inventory.tables_aside();
     found.foreign.clone_from(&inventory.foreign);
     Ok(())
 }

@@ -76,10 +76,8 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     for table in tables {
         progress(done);
         done = RepairProgress { files: done.files + 1, bytes: done.bytes + table.bytes, ..done };
-        match file::describe(&table.path, table.name, table.level, table.number) {
-            Err(error) if !error.is_damage() => return Err(error.into()),
-            outcome => checked.push((table, outcome)),
-        }
+        let outcome = file::describe(&table.path, table.name, table.level, table.number);
+        checked.push((table, outcome));
     }
     progress(done);
     let (records, brought_back, set_aside) = sort(&directory, checked);
@@ -151,7 +149,9 @@ fn sort(
                 Err(error) => set_aside.push(SetAside { path: table.path, reason: error.to_string() }),
             },
             (Err(error), is_aside) => {
-                let moved = if is_aside { None } else { directory.quarantine(table.name).ok() };
+                // One that cannot be read now may be whole: it stays for another repair.
+                let stays = is_aside || !error.is_damage();
+                let moved = if stays { None } else { directory.quarantine(table.name).ok() };
                 let reason = match error {
                     FileError::Damaged { what, .. } => what.to_owned(),
                     error => causes(&error),

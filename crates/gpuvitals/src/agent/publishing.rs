@@ -22,6 +22,8 @@ use crate::failure::{Exit, Failure};
 
 /// Rows that make a frame; more of them compress hardly better.
 const FRAME_ROWS: usize = 500;
+/// Rows from which on a scrape takes no more: as many as the sampler itself keeps for a reader that hangs.
+const WAITING_ROWS_MAX: usize = 32_768;
 
 /// The way to the queue.
 #[derive(Debug)]
@@ -236,6 +238,11 @@ impl Waiting {
         }
         self.rows += batch.rows();
         self.batches.push(batch);
+    }
+
+    /// Whether far more rows wait than make a frame.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows >= WAITING_ROWS_MAX
     }
 
     /// All of them if they are enough, or the first has waited for long enough; else none.

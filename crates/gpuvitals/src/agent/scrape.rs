@@ -91,10 +91,10 @@ impl Scraper {
             // The buffer of the text before, once nobody sends it any more.
             let mut out = std::mem::take(&mut last.text).try_into_mut().map(Vec::from).unwrap_or_default();
             out.clear();
-            let devices = self.node.devices();
             let families = own::families(&self.node, &self.counts, &self.ownership);
-            // Last, so that no time or state that is shown is older than the values.
+            // States last: a device that is down by then shows no values, and one that is up shows those it gave.
             self.node.catch_up();
+            let devices = self.node.devices();
             self.node.exposition().render(format, now.wall_ns, &devices, &families, &mut out);
             *last = Rendered { begun_ns: now.mono_ns, text: out.into() };
         }

@@ -58,6 +58,12 @@ pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
     for damage in &recovered.damage {
         tracing::error!(damage, "something stored is damaged; the rest is served");
     }
+    if recovered.in_quarantine > 0 {
+        tracing::warn!(
+            count = recovered.in_quarantine,
+            "table files lie in quarantine/ and are not queried; `gpuvitals store repair` lists the whole ones again"
+        );
+    }
     if !recovered.unlisted.is_empty() {
         tracing::warn!(
             count = recovered.unlisted.len(),

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 use gpuvitals_sources::processes::GpuProcess;
 use gpuvitals_sources::sampler::{Condition, TargetState};
@@ -132,7 +133,9 @@ impl Model {
 
     /// Takes rows.
     pub(super) fn observe(&mut self, batch: &Batch) {
-        for row in 0..batch.rows() {
+        let blanks = Blanks::of(batch);
+        // A row without values says that the device gives nothing; its state says why.
+        for row in (0..batch.rows()).filter(|&row| !blanks.has(row)) {
             let identity = batch.identity(row);
             let at = batch.timestamps().get(row).copied().unwrap_or_default();
             self.newest_ns = self.newest_ns.max(at);

@@ -73,7 +73,7 @@ fn without_its_manifest_nothing_is_opened_until_a_repair_and_then_all_is_there()
         let refused = run(arguments, &data);
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(74), "{text}");
-        for words in ["2 table files but no manifest that verifies", "gpuvitals store repair --data-dir"] {
+        for words in ["table files (2) but no manifest that verifies", "gpuvitals store repair --data-dir"] {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert_eq!(tables(), kept);

@@ -427,7 +427,8 @@ impl Keeper {
             let times = counted(recent.lately(now)?, "time");
             Some(Trouble::new(cause, format!("queue cannot {what}: {reason} ({times})")))
         });
-        let records = self.moves.complaints().into_iter().map(|words| Trouble::new(Cause::Records, words));
+        let records = Some(self.moves.complaints()).filter(|words| !words.is_empty());
+        let records = records.map(|words| Trouble::new(Cause::Records, words));
         let poisoned = self.poisoned.iter().map(|why| format!("queue takes nothing: {why}"));
         let poisoned = poisoned.map(|words| Trouble::new(Cause::Poisoned, words));
         damage.chain(passing).chain(records).chain(poisoned).collect()

@@ -72,8 +72,8 @@ impl Moves {
         self.again_at = now.after(RETRY);
     }
 
-    /// What is not well, in words.
-    pub(super) fn complaints(&self) -> Vec<String> {
+    /// What is not well, in words; empty if all is.
+    pub(super) fn complaints(&self) -> String {
         let mut complaints = Vec::new();
         if self.damaged > 0 {
             complaints.push(format!("{} records of the queue's log are damaged", self.damaged));
@@ -83,6 +83,6 @@ impl Moves {
             complaints
                 .push(format!("{count} records cannot be moved: the queue's log cannot let go of them"));
         }
-        complaints
+        complaints.join("; ")
     }
 }
