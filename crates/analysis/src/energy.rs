@@ -5,7 +5,7 @@
 //! unit or rate, or a counter that stands still. The integral is the energy until the counter has agreed with it over
 //! [`PIECE_S`]; from then on every rise of the counter takes the place of the integral over the same span, until the two
 //! disagree over the last [`CHECK_S`] in which both are known. Then it is integrated again, from where they last agreed,
-//! and the counter is not believed any more. A rise that the power cannot have caused is refused, and a fall is a reset:
+//! until the two agree over [`CHECK_S`] once more: power that is sampled once a second may miss what changes faster. A rise that the power cannot have caused is refused, and a fall is a reset:
 //! over such a span it is integrated. The total never falls: what was shown too much is waited for.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use crate::integral::{Integral, Order, order, seconds};
 
 /// How far counter and integrated power may lie apart, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
-/// Seconds over which they must disagree for the counter to be believed no more.
+/// Seconds over which they must disagree for the counter to be believed no more, and agree to be believed again.
 pub const CHECK_S: f64 = 60.0;
 /// Seconds over which they must agree for the counter to be believed.
 pub const PIECE_S: f64 = 10.0;
@@ -73,6 +73,8 @@ pub struct Energy {
     refused: u64,
     /// The latest spans in which both are known: some [`PIECE_S`] each, [`CHECK_S`] together.
     pieces: VecDeque<Span>,
+    /// How long power had been seen when a span was last compared.
+    compared_s: f64,
     piece: Span,
     belief: Belief,
     /// What is added to: the energy is this, and the integral since then.
@@ -229,7 +231,7 @@ impl Energy {
 
     /// A reading of the counter in joules; that of the same instant comes after [`Energy::sample`].
     pub fn read(&mut self, time_ns: i64, counter_j: f64, gap_max_ns: i64) {
-        if !counter_j.is_finite() || matches!(self.belief, Belief::Refuted(_)) {
+        if !counter_j.is_finite() {
             return;
         }
         self.readings += 1;
@@ -258,10 +260,10 @@ impl Energy {
         self.last = Some(now);
         if span.counted_j < 0.0 {
             self.falls += 1;
-            self.from = self.mark(self.now());
+            self.leave_out(now.seen_s);
         } else if span.counted_j > self.most(elapsed_s) {
             self.refused += 1;
-            self.from = self.mark(self.now());
+            self.leave_out(now.seen_s);
         } else {
             self.rises += u64::from(span.counted_j > 0.0);
             // Where it is believed, or there is nothing else.
@@ -269,7 +271,11 @@ impl Energy {
                 self.from = self.mark(self.from.total_j + span.counted_j);
             }
             if span.seen_s >= SEEN * elapsed_s && span.seen_s > 0.0 {
+                self.compared_s = now.seen_s;
                 self.compare(span);
+            } else if matches!(self.belief, Belief::Agrees(_)) {
+                // No later comparison takes back what the counter alone has seen.
+                self.agreed.total_j += span.counted_j - span.integrated_j;
             }
         }
         self.grow();
@@ -322,6 +328,16 @@ impl Energy {
         watts * (elapsed_s + STEP_S)
     }
 
+    /// A span that the counter says nothing credible about: it is integrated. A counter with no other spans for
+    /// [`CHECK_S`] is as good as new.
+    fn leave_out(&mut self, seen_s: f64) {
+        self.from = self.mark(self.now());
+        if seen_s - self.compared_s >= CHECK_S {
+            (self.belief, self.piece) = (Belief::Untried, Span::default());
+            self.pieces.clear();
+        }
+    }
+
     fn compare(&mut self, span: Span) {
         self.piece = self.piece.and(span);
         if self.piece.seen_s < PIECE_S {
@@ -343,8 +359,10 @@ impl Energy {
         }
         let apart = (over.counted_j - over.integrated_j).abs();
         let is_whole = over.seen_s >= CHECK_S;
-        if apart <= TOLERANCE * larger + STEP_S * self.power_max {
-            if matches!(self.belief, Belief::Untried) {
+        // The highest power of an hour ago says nothing of the steps of an idle GPU.
+        let step_w = self.power_max.min(2.0 * over.integrated_j / over.seen_s);
+        if apart <= TOLERANCE * larger + STEP_S * step_w {
+            if !matches!(self.belief, Belief::Agrees(_)) {
                 self.from = self.mark(self.now());
             }
             self.belief = Belief::Agrees(apart / larger);
@@ -529,5 +547,80 @@ mod tests {
         let total = energy.total().unwrap();
         assert_eq!((total.source, total.reason), (EnergySource::Counter, EnergyReason::Unchecked));
         assert!((total.joules - 100.0).abs() < 1e-9);
+    }
+
+    /// Samples power once a second, with the counter's true energy between.
+    fn once_a_second(
+        seconds: u32,
+        mut load: impl FnMut(f64) -> f64,
+        counter: impl Fn(f64, f64) -> f64,
+    ) -> (EnergyTotal, f64) {
+        let (mut energy, mut truth) = (Energy::default(), 0.0);
+        for n in 0..=seconds * 100 {
+            let (time_ns, t) = (i64::from(n) * 10_000_000, f64::from(n) / 100.0);
+            let watts = load(t);
+            if n % 100 == 0 {
+                energy.sample(time_ns, watts, GAP);
+                energy.read(time_ns, counter(t, truth), GAP);
+            }
+            truth += watts * 0.01;
+        }
+        (energy.total().unwrap(), truth)
+    }
+
+    #[test]
+    fn a_load_too_fast_for_the_samples_does_not_lose_a_true_counter() {
+        let mut state = 7_u32;
+        let (total, truth) = once_a_second(
+            3_600,
+            |_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if state >> 31 == 0 { 100.0 } else { 700.0 }
+            },
+            |_, truth| truth,
+        );
+        assert!((total.joules / truth - 1.0).abs() < 0.02, "{total:?} of {truth} J");
+        assert_eq!(total.source, EnergySource::Counter);
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_at_idle_is_left_however_high_the_load_was_before() {
+        let (total, truth) = once_a_second(
+            7_320,
+            |t| if t < 120.0 { 700.0 } else { 2.5 },
+            |t, truth| if t < 120.0 { truth } else { 120.0 * 700.0 },
+        );
+        assert!((total.joules / truth - 1.0).abs() < 0.01, "{total:?} of {truth} J");
+        assert_eq!(total.source, EnergySource::Integrated);
+    }
+
+    #[test]
+    fn a_counter_whose_every_step_is_refused_is_no_source_any_more() {
+        let (total, truth) = once_a_second(
+            900,
+            |_| 200.0,
+            |t, truth| if t < 300.0 { truth } else { 60_000.0 + (truth - 60_000.0) * 30.0 },
+        );
+        assert!((total.joules / truth - 1.0).abs() < 0.01, "{total:?} of {truth} J");
+        assert!(matches!(total.reason, EnergyReason::TooFast(_)), "{total:?}");
+    }
+
+    #[test]
+    fn what_a_counter_alone_has_seen_stays_when_it_is_left_later() {
+        let mut energy = Energy::default();
+        let mut feed = |from: i64, to: i64, sees: bool, counter: &dyn Fn(f64) -> f64| {
+            for second in from..to {
+                let time_ns = second * 1_000_000_000;
+                if sees {
+                    energy.sample(time_ns, 300.0, GAP);
+                }
+                energy.read(time_ns, counter(f64::from(i32::try_from(second).unwrap())), GAP);
+            }
+        };
+        feed(0, 600, true, &|t| t * 300.0);
+        feed(600, 1_200, false, &|t| t * 300.0);
+        feed(1_200, 1_800, true, &|_| 1_200.0 * 300.0);
+        let joules = energy.total().unwrap().joules;
+        assert!((joules / (1_799.0 * 300.0) - 1.0).abs() < 0.01, "{joules} J");
     }
 }
