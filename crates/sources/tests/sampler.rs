@@ -323,6 +323,24 @@ fn a_device_that_stops_giving_rows_says_so_once_in_a_row_without_values() {
 }
 
 #[test]
+fn a_device_whose_every_reading_is_late_is_slow_and_not_lost() {
+    let (_open, never) = sync_channel::<()>(0);
+    let slow = device("GPU-1", move |_, row| {
+        let _late = never.recv_timeout(Duration::from_millis(40));
+        row.float(POWER, 200.0);
+        Ok(())
+    });
+    let sampler = start(vec![slow], Duration::from_millis(5));
+    let mut rows = 0;
+    let batches = until(&sampler, |batch| {
+        rows += batch.rows();
+        rows >= 12
+    });
+    let (known, blank) = told(&batches);
+    assert!(blank.len() * 3 < known.len(), "{} rows, {} without a value", known.len(), blank.len());
+}
+
+#[test]
 fn who_asks_gets_what_the_workers_have_not_handed_on_yet_without_waiting_for_a_device() {
     let (sick, open) = gated("GPU-sick");
     let well = device("GPU-well", |_, row| {

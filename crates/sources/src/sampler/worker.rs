@@ -94,6 +94,7 @@ impl Worker {
         let mut schedule = Schedule::new(interval_ns, started);
         let (mut slow_ns, mut rare_ns) = (started.mono_ns, started.mono_ns);
         let mut last_stamp_ns = i64::MIN;
+        let mut slowest_ns = 0;
         let mut pause = Pause::default();
         let mut reading = Reading::default();
         while self.wait(schedule.next_ns()) {
@@ -111,12 +112,16 @@ impl Worker {
             let result = self.probe.read(due, &mut reading);
             let end = Moment::now();
             let was_stuck = self.state.came_back(end);
+            // A device that is always slow gives all it has; one that hung gave nothing meanwhile.
+            let took_ns = end.mono_ns - begin.mono_ns;
+            let has_hung = was_stuck && took_ns > slowest_ns * 2;
+            slowest_ns = took_ns.max(slowest_ns - slowest_ns / 64);
             // What was waited for was taken when it came; else a reading is of when it began.
             let taken = if was_stuck { end } else { begin };
             pause.after(&result, begin.mono_ns);
             self.state.found(self.probe.findings());
             let failure = result.as_ref().err().map(ProbeError::reason);
-            if let Some(reason) = failure.or(was_stuck.then_some(AbsenceReason::TimedOut)) {
+            if let Some(reason) = failure.or(has_hung.then_some(AbsenceReason::TimedOut)) {
                 last_stamp_ns = stamp(begin.wall_ns, interval_ns, last_stamp_ns);
                 self.lose_all(reason, last_stamp_ns, begin);
             }
@@ -247,6 +252,8 @@ impl Drop for Worker {
             let condition = Condition::Down { reason: AbsenceReason::Gone, detail };
             self.state.observe_all(&condition, Moment::now());
         }
+        // Those before a panic; else there are none.
+        self.handoff.give(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner));
         self.handoff.left();
     }
 }

@@ -92,8 +92,8 @@ impl Card {
 
     /// Whether it is an RDNA3 or RDNA4 card (not an APU), by its instruction set, else by its device id. Their firmware gives the
     /// hotspot a share of throttling above 0 nearly always, also idle at 40 °C, and the kernel makes a bit of any share: issue
-    /// 3251 of drm/amd, issue 11781 of ROCm/rocm-systems. `LACT` (`libdrm_amdgpu_sys`) and `MangoHud` (pull request 1690) leave
-    /// the bit out below 90 °C.
+    /// 3251 of drm/amd, issue 11781 of ROCm/rocm-systems. `LACT` (`libdrm_amdgpu_sys`) leaves the bit
+    /// out below 90 °C; `MangoHud` (pull request 1690) leaves it out too.
     pub(super) fn is_always_hot(&self) -> bool {
         let by_set =
             self.kfd.first().map(|node| matches!(node.gfx_version, 110_000..=110_002 | 120_000..=120_001));
