@@ -23,7 +23,7 @@ use crate::{broker, collect};
 use source::Broken;
 use status::Status;
 
-/// Between two looks at the health of the parts: what is said of since when they are so is at most this late.
+/// Between two looks at the health of the parts: `since` is late by this at most.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Part of the grace that a source may take to stop: one that waits for standard input cannot be stopped.
 const SOURCE_SHARE: u32 = 8;

@@ -140,7 +140,7 @@ mod tests {
     const WATTS: f32 = 200.0;
     const WATTS_F64: f64 = 200.0;
 
-    /// A GPU that always draws the same and whose memory in use, in MiB, is the number of the tick. Each tick is told.
+    /// A GPU that always draws the same and whose memory in use, in MiB, is the number of the tick. The channel gets a message at each tick.
     struct Ticking {
         gpu: Arc<Identity>,
         tick: i32,
@@ -208,7 +208,7 @@ mod tests {
             let now_s = seconds_of(Moment::now().wall_ns);
             let text = runtime.block_on(scraper.text(Format::Prometheus));
             let Some(shown) = shown(&text) else { continue };
-            // What is told of has come when the next tick is; a scrape shows it, or what came while it was rendered.
+            // The rows of a tick are there when the next one begins; a scrape shows them, or later ones.
             assert!(shown[0] >= f64::from(tick - 1), "{hz} Hz: tick {tick} {shown:?}");
             assert!(shown[2] >= known_s - 1e-3, "{hz} Hz: older than what is known, {known_s} {shown:?}");
             scrapes.push((now_s, shown));

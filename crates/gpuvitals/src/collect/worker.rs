@@ -449,7 +449,7 @@ mod tests {
         store.close().await.unwrap();
     }
 
-    /// Makes the code that logs these words panic, so many times: a defect at that place, met by whoever comes by.
+    /// Makes the code that logs these words panic, so many times: a defect at that place.
     struct Trap(&'static str, AtomicU64);
 
     impl tracing::field::Visit for Trap {

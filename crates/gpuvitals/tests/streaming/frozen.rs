@@ -1,4 +1,4 @@
-//! A broker that hangs: whoever depends on it says so soon, and goes on by itself.
+//! A broker that hangs: collector and streamers report it soon, and recover by themselves.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The look-alike does what it is told.
+//! The look-alike follows its rules.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! The open `gpu_metrics`: its present table, and what is said of it when there is none.
+//! The open `gpu_metrics`: its present table, or the reason why there is none.
 
 use std::fmt;
 use std::io;
@@ -128,7 +128,7 @@ impl Snapshot {
     }
 }
 
-/// What is told of a table that has nothing in its fields.
+/// The finding for a table whose fields are all empty.
 pub(super) fn unfilled(card: &Card, version: Version) -> Finding {
     finding(card, &format_args!("{version}, no field of it is filled"))
 }
