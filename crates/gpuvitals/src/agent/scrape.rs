@@ -199,18 +199,20 @@ mod tests {
         let (stop, stopped) = sync_channel(0);
         let feeding = Arc::clone(&node);
         let feed = std::thread::spawn(move || feeding.feed(&stopped));
-        let mut scrapes = Vec::new();
+        let (mut scrapes, mut stalled_s) = (Vec::new(), 0.0_f64);
         for tick in ticks.iter().take_while(|tick| *tick <= hz * seconds) {
             if tick % (hz / 5) != 0 {
                 continue;
             }
-            let known_s = node.sampler().states()[0].last_row_ns.map_or(0.0, seconds_of);
+            let Some(known_s) = node.sampler().states()[0].last_row_ns.map(seconds_of) else { continue };
             let now_s = seconds_of(Moment::now().wall_ns);
             let text = runtime.block_on(scraper.text(Format::Prometheus));
             let Some(shown) = shown(&text) else { continue };
             // The rows of a tick are there when the next one begins; a scrape shows them, or later ones.
             assert!(shown[0] >= f64::from(tick - 1), "{hz} Hz: tick {tick} {shown:?}");
             assert!(shown[2] >= known_s - 1e-3, "{hz} Hz: older than what is known, {known_s} {shown:?}");
+            // On a busy machine the sampler itself may be late.
+            stalled_s = stalled_s.max(seconds_of(Moment::now().wall_ns) - known_s);
             scrapes.push((now_s, shown));
         }
         drop(stop);
@@ -231,7 +233,7 @@ mod tests {
         let (first, last) = (scrapes[0], scrapes[scrapes.len() - 1]);
         let (span_s, used) = (last.0 - first.0, last.1[1] - first.1[1]);
         assert!(span_s > f64::from(seconds - 1), "{hz} Hz: {span_s} s");
-        let allowed = WATTS_F64 * (0.01 + (tick_s + lateness) / span_s);
+        let allowed = WATTS_F64 * (0.01 + (tick_s + lateness.max(stalled_s)) / span_s);
         assert!((used / span_s - WATTS_F64).abs() <= allowed, "{hz} Hz: {} W", used / span_s);
     }
 
