@@ -22,7 +22,7 @@ use crate::error::StoreError;
 use crate::file;
 use crate::fleet::checkpoint;
 use crate::flush;
-use crate::manifest::{FileEntry, FileRecord, FleetRecord, Manifest};
+use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest};
 use crate::port::Port;
 use crate::query;
 use crate::recent::{Fill, Limits, Recent};
@@ -318,21 +318,23 @@ impl Keeper {
         if bad.is_empty() {
             return;
         }
+        let lost = bad.iter().map(|file| {
+            let fault = format!("is damaged ({})", file.damage().map_or("", AsRef::as_ref));
+            LostFile { name: file.name.clone(), rows: file.rows, fault }
+        });
+        let lost: Vec<LostFile> = lost.collect();
         let mut next = self.manifest.successor(&self.directory);
         next.files = good;
+        next.lost.extend(lost.iter().cloned());
         if let Err(error) = self.switch(next, None) {
             tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
             return;
         }
-        for file in bad {
-            let reason = file.damage().map_or("", AsRef::as_ref).to_owned();
-            let moved = self.directory.quarantine(&file.name);
-            let place = moved.map_or_else(|error| error.to_string(), |path| path.display().to_string());
-            let rows = file.rows;
-            self.shared.board.set(
-                Part::Damage,
-                Some(format!("{} with {rows} rows is damaged ({reason}), now in {place}", file.name)),
-            );
+        for file in lost {
+            if let Err(error) = self.directory.quarantine(&file.name) {
+                tracing::warn!(name = file.name, %error, "a damaged file is not set aside");
+            }
+            self.shared.board.set(Part::Damage, Some(file.describe(&self.directory)));
             count(&self.shared.counters.quarantined, 1);
         }
     }

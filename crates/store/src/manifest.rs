@@ -139,6 +139,27 @@ pub(crate) struct FileRecord {
     pub(crate) footer_crc32c: u32,
 }
 
+/// A table file that was live and is missing or damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LostFile {
+    /// Name in the store's directory.
+    pub(crate) name: String,
+    /// Rows that it had.
+    pub(crate) rows: u64,
+    /// What was found: `is missing`, or `is damaged` with the reason.
+    pub(crate) fault: String,
+}
+
+impl LostFile {
+    /// What happened to the file, and where it is now if it was set aside.
+    pub(crate) fn describe(&self, directory: &Directory) -> String {
+        let Self { name, rows, fault } = self;
+        let aside = Some(directory.aside(name)).filter(|_| !directory.root().join(name).exists());
+        let place = aside.filter(|path| path.exists()).map(|path| format!(", now in {}", path.display()));
+        format!("{name} with {rows} rows {fault}{}", place.unwrap_or_default())
+    }
+}
+
 /// The file with the fleet's latest values ([`crate::fleet`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FleetRecord {
@@ -164,6 +185,8 @@ pub(crate) struct Manifest {
     pub(crate) fleet: Option<FleetRecord>,
     /// Live files by order.
     pub(crate) files: Vec<Arc<FileEntry>>,
+    /// Files that were live and are missing or damaged, until [`crate::repair`] makes a new list.
+    pub(crate) lost: Vec<LostFile>,
     /// Names of files that this list made useless and that may still be there.
     pub(crate) replaced: BTreeSet<String>,
 }
@@ -176,6 +199,8 @@ struct Spelled {
     flushed_through: Option<u64>,
     fleet: Option<FleetRecord>,
     files: Vec<FileRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<LostFile>,
     replaced: BTreeSet<String>,
 }
 
@@ -240,9 +265,10 @@ impl Manifest {
             return Err(Refused::Format(format));
         }
         let spelled: Spelled = serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
-        let is_table = |file: &FileRecord| matches!(Kind::of(&file.name), Some(Kind::Table { .. }));
+        let is_table = |name: &String| matches!(Kind::of(name), Some(Kind::Table { .. }));
         let is_fleet = |fleet: &FleetRecord| matches!(Kind::of(&fleet.name), Some(Kind::Fleet(_)));
-        if !spelled.files.iter().all(is_table)
+        if !spelled.files.iter().map(|file| &file.name).all(is_table)
+            || !spelled.lost.iter().map(|file| &file.name).all(is_table)
             || !spelled.fleet.iter().all(is_fleet)
             || !spelled.replaced.iter().all(|name| Kind::of(name).is_some())
         {
@@ -259,6 +285,7 @@ impl Manifest {
             flushed_through: spelled.flushed_through,
             fleet: spelled.fleet,
             files,
+            lost: spelled.lost,
             replaced: spelled.replaced,
         })
     }
@@ -299,6 +326,7 @@ impl Manifest {
             flushed_through: self.flushed_through,
             fleet: self.fleet.clone(),
             files: self.files.iter().map(|file| file.record()).collect(),
+            lost: self.lost.clone(),
             replaced: self.replaced.clone(),
         };
         let json = serde_json::to_string(&spelled).map_err(io::Error::other).map_err(io)?;

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::file;
 use crate::fleet::{LiveFleet, checkpoint};
 use crate::inventory::{Inventory, Kind};
-use crate::manifest::{FileEntry, Manifest};
+use crate::manifest::{FileEntry, LostFile, Manifest};
 use crate::merge::RowKeys;
 use crate::port;
 use crate::shared::PERMIT_BYTES;
@@ -55,7 +55,8 @@ pub struct Recovered {
     pub damage: Vec<String>,
 }
 
-/// Reads the manifest in force and checks the files that it lists.
+/// Reads the manifest in force and checks the files that it lists. False: one of them is newly missing or damaged, or
+/// a newer manifest is damaged.
 ///
 /// # Errors
 /// As [`Manifest::load`], and when a file cannot be inspected or removed.
@@ -63,7 +64,7 @@ pub(crate) fn files(
     directory: &Directory,
     steps: &Steps,
     found: &mut Recovered,
-) -> Result<Manifest, StoreError> {
+) -> Result<(Manifest, bool), StoreError> {
     let inventory = Inventory::take(directory)?;
     let mut damaged = Vec::new();
     let mut manifest = Manifest::load(directory, &inventory, steps, &mut damaged)?;
@@ -74,29 +75,28 @@ pub(crate) fn files(
     }
     let listed = std::mem::take(&mut manifest.files);
     let skip_footers = listed.len().saturating_sub(FOOTERS);
+    let known = manifest.lost.len();
     for (position, entry) in listed.iter().enumerate() {
-        match check(entry, position >= skip_footers)? {
-            None => manifest.files.push(Arc::clone(entry)),
-            Some(Fault::Missing) => {
-                let (name, rows) = (&entry.name, entry.rows);
-                found.damage.push(format!("{name} with {rows} rows is missing; put it back, and {REPAIR}"));
+        let fault = match check(entry, position >= skip_footers)? {
+            None => {
+                manifest.files.push(Arc::clone(entry));
+                continue;
             }
-            Some(Fault::Damaged(reason)) => {
-                let place = match directory.quarantine(&entry.name) {
-                    Ok(path) => format!("now in {}", path.display()),
-                    Err(error) => format!("not set aside: {error}"),
-                };
-                let rows = entry.rows;
-                found.damage.push(format!(
-                    "{reason}; it had {rows} rows, {place}; put a good copy back, and {REPAIR}"
-                ));
-            }
-        }
+            Some(Fault::Missing) => "is missing".to_owned(),
+            Some(Fault::Damaged(reason)) => match directory.quarantine(&entry.name) {
+                Ok(_) => format!("is damaged ({reason})"),
+                Err(error) => format!("is damaged ({reason}), not set aside: {error}"),
+            },
+        };
+        manifest.lost.push(LostFile { name: entry.name.clone(), rows: entry.rows, fault });
     }
+    let is_whole = damaged.is_empty() && manifest.lost.len() == known;
+    let lost = manifest.lost.iter().map(|file| file.describe(directory));
+    found.damage.extend(lost.map(|text| format!("{text}; put a good copy back, and {REPAIR}")));
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
-    sweep(directory, &inventory, &manifest, &listed, found)?;
-    Ok(manifest)
+    sweep(directory, &inventory, &manifest, is_whole, found)?;
+    Ok((manifest, is_whole))
 }
 
 /// What is wrong with a listed file.
@@ -110,7 +110,7 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
     match fs::metadata(&entry.path) {
         Ok(facts) if facts.len() == entry.bytes => {}
         Ok(facts) => {
-            let reason = format!("{} has {} bytes, not {}", entry.name, facts.len(), entry.bytes);
+            let reason = format!("it has {} bytes, not {}", facts.len(), entry.bytes);
             return Ok(Some(Fault::Damaged(reason)));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -125,20 +125,19 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
     }
 }
 
-/// Removes what is certainly of no use, and sets aside every other file that the manifest does not list. Where anything
-/// listed is damaged or missing, a replaced file may hold its rows: then it is set aside, too.
+/// Removes what is certainly of no use, and sets aside every other file that the manifest does not list. If the store is
+/// not whole, a replaced file may hold the rows of a lost one: then it is set aside, too.
 fn sweep(
     directory: &Directory,
     inventory: &Inventory,
     manifest: &Manifest,
-    listed: &[Arc<FileEntry>],
+    is_whole: bool,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
-    let is_whole = found.damage.is_empty();
-    let mut kept: HashSet<&str> = listed.iter().map(|file| file.name.as_str()).collect();
-    let own = manifest.name();
-    kept.extend(manifest.fleet.iter().map(|fleet| fleet.name.as_str()).chain([own.as_str()]));
-    for (name, kind) in inventory.files.iter().filter(|(name, _)| !kept.contains(name.as_str())) {
+    let mut kept: HashSet<String> = manifest.names().into_iter().collect();
+    // A copy that was put back waits for a repair.
+    kept.extend(manifest.lost.iter().map(|file| file.name.clone()));
+    for (name, kind) in inventory.files.iter().filter(|(name, _)| !kept.contains(name)) {
         let path = directory.root().join(name);
         if *kind == Kind::Unfinished || is_whole && manifest.replaced.contains(name) {
             match fs::remove_file(&path) {
@@ -206,7 +205,8 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
     Ok(())
 }
 
-/// Compares where the log begins and ends with how far the files reach.
+/// Compares where the log begins and ends with how far the files reach. If they are not whole, the log is read from its
+/// beginning: it may still have rows of a file that is lost, and would let go of them with the next flush.
 ///
 /// # Errors
 /// When a manifest has to be written and cannot be.
@@ -215,9 +215,11 @@ pub(crate) fn align(
     directory: &Directory,
     steps: &Steps,
     manifest: &mut Manifest,
+    is_whole: bool,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
     let Some(flushed) = manifest.flushed_through else { return Ok(()) };
+    manifest.flushed_through = manifest.flushed_through.filter(|_| is_whole);
     if recovery.next_sequence <= flushed {
         let end = recovery.next_sequence.saturating_sub(1);
         found.damage.push(format!(
@@ -226,7 +228,7 @@ pub(crate) fn align(
         ));
         // Records to come must not be taken for old ones.
         let mut next = manifest.successor(directory);
-        next.flushed_through = Some(end);
+        next.flushed_through = Some(end).filter(|_| is_whole);
         next.store(directory, steps)?;
         *manifest = next;
     } else if recovery.follows > flushed.saturating_add(1) {

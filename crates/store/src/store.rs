@@ -93,8 +93,7 @@ impl Store {
         let directory = Arc::new(Directory::open(&config.dir)?);
         let steps = machine.steps();
         let mut found = Recovered::default();
-        let mut manifest = recover::files(&directory, &steps, &mut found)?;
-        let has_all_tables = found.damage.is_empty();
+        let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
         let damaged = found.damage.len();
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
         // Where not all latest values are known, memory cannot know of which GPUs it lacks rows.
@@ -102,11 +101,7 @@ impl Store {
         let recent = recalls.then(|| Arc::new(Recent::of(&fleet.snapshot())));
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = machine.open_log(log_config.clone())?;
-        recover::align(&recovery, &directory, &steps, &mut manifest, &mut found)?;
-        if !has_all_tables {
-            // The log may still have rows of a table that is lost, and would let go of them with the next flush.
-            manifest.flushed_through = None;
-        }
+        recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
         found.gpus = fleet.len();
         let shared = Arc::new(Shared::new(config, fleet));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::support::{HOUR, Model, SECOND, assert_is, everything, grid, ingest, model_of, quiet};
 use gpuvitals_core::Status;
-use gpuvitals_store::{Store, StoreError};
+use gpuvitals_store::{Store, StoreError, repair};
 use tempfile::TempDir;
 
 /// A closed store with one file per hour, and the rows of each. Its log has let go of the first hour.
@@ -87,8 +87,51 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
     let rows = store.range(&everything()).unwrap();
     assert_eq!(rows.partial, Vec::<String>::new());
     drop(store);
-    let (_, found) = Store::open(quiet(dir.path())).unwrap();
-    assert_eq!((found.damage.len(), found.files), (0, 1));
+    let (store, found) = Store::open(quiet(dir.path())).unwrap();
+    assert_eq!((found.damage.len(), found.files), (1, 1));
+    assert!(found.damage[0].contains("is damaged (") && found.damage[0].contains("quarantine"), "{found:?}");
+    assert!(store.health().reason.contains("is damaged ("), "{}", store.health().reason);
+}
+
+#[tokio::test]
+async fn a_lost_file_is_named_at_every_start_until_a_repair() {
+    for cut in [Some(100), None] {
+        let (dir, files, mut models) = two_hours().await;
+        let bytes = std::fs::read(&files[0]).unwrap();
+        match cut {
+            Some(len) => std::fs::write(&files[0], &bytes[..len]).unwrap(),
+            None => std::fs::remove_file(&files[0]).unwrap(),
+        }
+        let name = files[0].file_name().unwrap().to_string_lossy();
+        for start in 0..3 {
+            let (store, found) = Store::open(quiet(dir.path())).unwrap();
+            let [damage] = found.damage.as_slice() else { panic!("start {start}: {found:?}") };
+            for words in [name.as_ref(), "60 rows", "gpuvitals store repair"] {
+                assert!(damage.contains(words), "start {start}: {damage}");
+            }
+            assert_eq!(damage.contains("quarantine"), cut.is_some(), "start {start}: {damage}");
+            assert_eq!(store.health().reason, *damage);
+            // The log is read from its beginning until its rows are in files again.
+            assert_eq!(found.log_rows, if start == 0 { 60 } else { 0 });
+            let rows = grid(1, HOUR + 7_200 * SECOND, start..start + 1);
+            models[1].add(&rows);
+            store.append(vec![ingest(&rows)]).await.unwrap();
+            store.close().await.unwrap();
+        }
+        if cut.is_none() {
+            // A copy that was put back stays where it is.
+            std::fs::write(&files[0], &bytes).unwrap();
+            let (_, found) = Store::open(quiet(dir.path())).unwrap();
+            assert_eq!((found.damage.len(), found.unlisted.len(), found.files), (1, 0, 5), "{found:?}");
+            let back = std::mem::take(&mut models[0].0);
+            models[1].0.extend(back);
+        }
+        repair(dir.path(), |_| ()).unwrap();
+        let (store, found) = Store::open(quiet(dir.path())).unwrap();
+        assert_eq!((found.damage, store.health().status), (Vec::new(), Status::Healthy));
+        let rows = store.range(&everything()).unwrap();
+        assert!(model_of(rows.batch.as_ref().unwrap()) == models[1], "cut {cut:?}");
+    }
 }
 
 #[tokio::test]
