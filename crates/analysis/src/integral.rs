@@ -137,7 +137,6 @@ impl Integral {
 pub struct Rise {
     last: Option<(i64, f64)>,
     total: f64,
-    falls: u64,
 }
 
 impl Rise {
@@ -150,11 +149,7 @@ impl Rise {
             if matches!(order(last_ns, time_ns, gap_max_ns), Order::Late) {
                 return;
             }
-            if value < last {
-                self.falls += 1;
-            } else {
-                self.total += value - last;
-            }
+            self.total += (value - last).max(0.0);
         }
         self.last = Some((time_ns, value));
     }
@@ -162,11 +157,6 @@ impl Rise {
     /// The rise so far; none before the first reading.
     pub fn total(&self) -> Option<f64> {
         self.last.map(|_| self.total)
-    }
-
-    /// How often the counter fell.
-    pub fn falls(&self) -> u64 {
-        self.falls
     }
 }
 
