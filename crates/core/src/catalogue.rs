@@ -13,7 +13,7 @@ mod names;
 mod render;
 mod row;
 
-pub use lookup::{by_alias, by_column, by_dcgm, gpu_metrics, host_metrics, suggest};
+pub use lookup::{by_alias, by_column, by_dcgm, gpu_metrics, host_metrics, second_by_dcgm, suggest};
 pub use render::{json, markdown, table};
 
 /// Every metric, GPU columns first; the position is the [`MetricId`] and the order of columns in files.
@@ -278,7 +278,7 @@ pub struct Metric {
     /// Prometheus value = column value × factor.
     pub factor: f64,
     /// Names in DCGM's dialects; the first of a dialect is the one to publish, the others are understood as well. A name
-    /// of two rows is understood as the first row's.
+    /// of two rows is understood as the first row's, unless the GPU has that under a name of its own.
     pub dcgm: &'static [DcgmName],
     /// OpenTelemetry name (`hw.gpu.utilization`), empty where the conventions have none.
     pub otel: &'static str,

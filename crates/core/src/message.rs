@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, text_at};
-use crate::catalogue::{MetricId, Table};
+use crate::catalogue::{MetricId, Table, second_by_dcgm};
 use crate::foreign::{Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, vendor_of};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
@@ -133,7 +133,7 @@ fn add(
     let row = builder.row(timestamp, identity);
     for (name, cell) in &cells {
         let outcome = match *cell {
-            Cell::Metric(id, value) => builder.set(row, id, value),
+            Cell::Metric(id, value) => builder.set(row, of_name(name, id, &cells), value),
             Cell::Number(number) => builder.set_extra(row, name, number),
             Cell::Text(text) => builder.set_extra_text(row, name, text),
             Cell::Absent(id, reason) => {
@@ -147,6 +147,14 @@ fn add(
         }
     }
     Ok(())
+}
+
+/// The metric of a field: the second one of a DCGM name of two, if the message has the first under a name of its own.
+fn of_name(name: &str, id: MetricId, cells: &[(&str, Cell<'_>)]) -> MetricId {
+    let has_own = |(name, cell): &(&str, Cell<'_>)| {
+        matches!(cell, Cell::Metric(other, _) if *other == id) && second_by_dcgm(name).is_none()
+    };
+    second_by_dcgm(name).filter(|_| cells.iter().any(has_own)).unwrap_or(id)
 }
 
 /// What a field holds.

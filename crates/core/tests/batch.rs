@@ -45,6 +45,21 @@ fn absent_is_null_and_not_zero() {
 }
 
 #[test]
+fn dcgms_mean_power_is_the_power_unless_the_message_has_the_instant() {
+    let power = |fields: &str| {
+        let document = format!(r#"{{"timestamp": 1000, "fields": {{"uuid": "GPU-1", {fields}}}}}"#);
+        let batch = message::parse(document.as_bytes(), Origin::default(), 1).unwrap().batch.unwrap();
+        let value = |column: &str| Some(batch.metric(by_column(column).unwrap())?.value(0)?.as_f64());
+        (value("power_w"), value("power_average_w"))
+    };
+    let (mean, instant) = (r#""DCGM_FI_DEV_POWER_USAGE": 300"#, r#""DCGM_FI_DEV_POWER_USAGE_INSTANT": 410"#);
+    assert_eq!(power(mean), (Some(300.0), None));
+    for fields in [format!("{mean}, {instant}"), format!("{instant}, {mean}")] {
+        assert_eq!(power(&fields), (Some(410.0), Some(300.0)), "{fields}");
+    }
+}
+
+#[test]
 fn foreign_columns_are_kept_and_bounded() {
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let id = builder.intern(&gpu("GPU-1"));

@@ -62,8 +62,20 @@ fn ids_are_positions_and_lookups_agree() {
     assert_eq!(catalogue::by_column("nobody_knows"), None);
 }
 
-/// DCGM's power fields are published as the mean and understood as the power.
-const TWICE: [&str; 2] = ["DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS"];
+/// DCGM's field 155 is published as the mean power; it is understood as the power, and as the mean beside field 157.
+const TWICE: [&str; 3] = ["DCGM_FI_DEV_POWER_USAGE", "dcgm_power_usage", "DCGM_FI_DEV_BOARD_POWER_WATTS"];
+
+#[test]
+fn a_dcgm_name_of_two_metrics_has_a_second_meaning_in_any_case() {
+    let average = catalogue::by_column("power_average_w");
+    for name in TWICE {
+        assert_eq!(catalogue::second_by_dcgm(name), average, "{name}");
+        assert_eq!(catalogue::second_by_dcgm(&name.to_ascii_lowercase()), average, "{name}");
+    }
+    for name in ["DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_GPU_UTIL", "power_draw", "power_w"] {
+        assert_eq!(catalogue::second_by_dcgm(name), None, "{name}");
+    }
+}
 
 #[test]
 fn a_name_belongs_to_one_metric() {

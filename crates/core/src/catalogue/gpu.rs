@@ -107,7 +107,8 @@ const RECORDED: &[Metric] = &[
     )
     .fast()
     .basic()
-    // In a capture of DCGM field 155 is the only power as a rule. It is published as `power_average_w`.
+    // In a capture of DCGM field 155 is the only power as a rule. It is published as `power_average_w`, and understood
+    // so beside field 157, the instant.
     .dcgm(&[
         old("DCGM_FI_DEV_POWER_USAGE_INSTANT", 1.0),
         old("DCGM_FI_DEV_POWER_USAGE", 1.0),

@@ -35,6 +35,13 @@ static DCGM: LazyLock<Index<(MetricId, f64)>> = LazyLock::new(|| {
     names
 });
 
+/// Names of two metrics, with the second.
+static SHARED: LazyLock<Index<MetricId>> = LazyLock::new(|| {
+    let named = all().flat_map(|(id, metric)| metric.dcgm.iter().map(move |name| (name.name, id)));
+    let second = named.filter(|(name, id)| by_dcgm(name).is_some_and(|(first, _)| first != *id));
+    second.map(|(name, id)| (Cow::Owned(name.to_ascii_uppercase()), id)).collect()
+});
+
 fn all() -> impl Iterator<Item = (MetricId, &'static Metric)> {
     (0_u16..).map(MetricId).zip(METRICS)
 }
@@ -73,6 +80,13 @@ pub fn by_dcgm(name: &str) -> Option<(MetricId, f64)> {
         return None;
     }
     DCGM.get(name.to_ascii_uppercase().as_str()).copied()
+}
+
+/// The second metric of a DCGM name that two have. It means this one for a GPU that has the first under a name that is the
+/// first's alone: field 155 is the mean power of a GPU with field 157.
+pub fn second_by_dcgm(name: &str) -> Option<MetricId> {
+    by_dcgm(name)?;
+    SHARED.get(name).or_else(|| SHARED.get(name.to_ascii_uppercase().as_str())).copied()
 }
 
 /// The columns of `gpu_events`, in order.

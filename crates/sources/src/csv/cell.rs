@@ -2,7 +2,7 @@
 
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
-use gpuvitals_core::catalogue::{MetricId, Unit};
+use gpuvitals_core::catalogue::{MetricId, Unit, second_by_dcgm};
 use gpuvitals_core::foreign::{absence, blank_float, blank_integer};
 
 use super::unit;
@@ -17,13 +17,20 @@ pub(super) struct Scale {
     range: (f64, f64),
     /// The name is DCGM's, whose blank values are numbers.
     dcgm: bool,
+    /// The metric that the name means for a GPU that has [`Scale::id`] under a name of its own.
+    pub(super) second: Option<MetricId>,
+    /// The name is such a name of its own.
+    pub(super) is_own: bool,
 }
 
 impl Scale {
     pub(super) fn new(id: MetricId, factor: f64, name: &str) -> Self {
         let facts = id.metric();
         let dcgm = name.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("dcgm"));
-        Self { id, factor, unit: facts.unit, range: facts.range, dcgm }
+        let second = second_by_dcgm(name);
+        let is_shared = |name: &str| second_by_dcgm(name).is_some_and(|second| second != id);
+        let is_own = second.is_none() && facts.dcgm.iter().any(|name| is_shared(name.name));
+        Self { id, factor, unit: facts.unit, range: facts.range, dcgm, second, is_own }
     }
 }
 

@@ -71,15 +71,15 @@ impl Plan {
         let ranked = names.iter().enumerate().filter_map(|(index, name)| Some((gpu_rank(name)?, index)));
         let gpu = ranked.min().map(|(_, index)| index);
         let mut taken: HashSet<String> = HashSet::new();
-        let mut once: Vec<Meaning> = Vec::new();
+        let mut once: Vec<(Meaning, bool)> = Vec::new();
         let mut columns = Vec::with_capacity(names.len());
         for (index, (name, meaning)) in names.iter().zip(meanings).enumerate() {
             let name = &name.trim().chars().filter(|c| !c.is_control()).collect::<String>();
             let known = role(name, meaning, long).filter(|_| meaning != Meaning::Gpu || gpu == Some(index));
             // Of two columns with one meaning the first has it; the other is kept under its own name.
             let single = match &known {
-                Some(Role::Metric(scale)) => Meaning::Metric(scale.id, 1.0),
-                _ => meaning,
+                Some(Role::Metric(scale)) => (Meaning::Metric(scale.id, 1.0), scale.second.is_some()),
+                _ => (meaning, false),
             };
             let role = known.filter(|_| !once.contains(&single));
             let role = role.unwrap_or_else(|| Role::Extra(extra_name(name, index, &mut taken)));

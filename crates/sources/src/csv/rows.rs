@@ -72,6 +72,8 @@ pub(super) struct Rows {
     builder: BatchBuilder,
     batch: u64,
     by_time: Map<(IdentityId, i64), RowId>,
+    /// Values of this batch that were set under the first meaning of a shared name, with the second.
+    shared: Map<RowId, (MetricId, Value)>,
     text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
     carried: Vec<Carried>,
     rest: Rest,
@@ -103,6 +105,7 @@ impl Rows {
             builder: BatchBuilder::new(Table::GpuEvents),
             batch: 1,
             by_time: Map::default(),
+            shared: Map::default(),
             text_columns: HashSet::default(),
             carried: Vec::new(),
             rest: Rest::default(),
@@ -211,6 +214,7 @@ impl Rows {
         let batch = self.builder.finish(origin, sequence);
         self.batch += 1;
         self.by_time.clear();
+        self.shared.clear();
         for Carried { timestamp_ns, identity, cell } in std::mem::take(&mut self.carried) {
             let id = self.builder.intern(&identity);
             let row = self.builder.row(timestamp_ns, id);
@@ -226,11 +230,11 @@ impl Rows {
             let Some(&(column, scale)) = self.metrics.get(at) else { return };
             let short = record.word(column).and_then(|(word, len)| cell::short_metric(word, len, &scale));
             if let Some(value) = short {
-                self.set(place, scale.id, value);
+                self.set(place, &scale, value);
             } else {
                 let raw = record.raw(column);
                 match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
-                    Ok(value) => self.set(place, scale.id, value),
+                    Ok(value) => self.set(place, &scale, value),
                     Err(missing) => {
                         let name = self.plan.columns.get(column).map(|c| c.name.as_str());
                         rest.missing(scale.id, missing, record.record_line(), name, ledger);
@@ -257,7 +261,7 @@ impl Rows {
         };
         let raw = record.raw(value_column);
         match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
-            Ok(value) => self.set(place, scale.id, value),
+            Ok(value) => self.set(place, &scale, value),
             Err(missing) => {
                 let name = std::str::from_utf8(raw_name).ok();
                 rest.missing(scale.id, missing, record.record_line(), name, ledger);
@@ -275,15 +279,34 @@ impl Rows {
     }
 
     #[inline]
-    fn set(&mut self, place: &mut Place, metric: MetricId, value: Value) {
+    fn set(&mut self, place: &mut Place, scale: &Scale, value: Value) {
         let row = match place.row {
             Some((row, _)) => Some(row),
             None => self.open_row(place),
         };
         if let Some(row) = row {
+            let is_plain = scale.second.is_none() && !scale.is_own;
+            let metric = if is_plain { scale.id } else { self.settle(place.index, row, scale, value) };
             // The value is in the catalogue's range, which is all that could be wrong with it.
             let _set = self.builder.set(row, metric, value);
         }
+    }
+
+    /// The metric of a shared name: the first, unless the GPU has that under a name of its own. If that name comes
+    /// later, what the row got under the shared one goes to the second.
+    fn settle(&mut self, subject: usize, row: RowId, scale: &Scale, value: Value) -> MetricId {
+        let Some(subject) = self.subjects.get_mut(subject) else { return scale.id };
+        match scale.second {
+            Some(second) if subject.has_own => return second,
+            Some(second) => drop(self.shared.insert(row, (second, value))),
+            None => {
+                subject.has_own = true;
+                if let Some((second, value)) = self.shared.remove(&row) {
+                    let _set = self.builder.set(row, second, value);
+                }
+            }
+        }
+        scale.id
     }
 
     /// The row of the batch that the record fills: a new one, or in the long form the one its GPU has at that time.

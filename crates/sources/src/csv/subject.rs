@@ -41,6 +41,8 @@ pub(super) struct Subject {
     pub(super) batch: u64,
     pub(super) id: Option<IdentityId>,
     pub(super) row: Option<(i64, RowId)>,
+    /// It has the first metric of a shared name under a name of its own ([`Scale::second`](super::cell::Scale::second)).
+    pub(super) has_own: bool,
     /// Last time given to a row that had none.
     pub(super) last_ns: i64,
     /// The bytes by which it is known.
@@ -187,6 +189,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
         batch: 0,
         id: None,
         row: None,
+        has_own: false,
         last_ns: 0,
         key: Arc::from([]),
         next: 0,

@@ -164,6 +164,34 @@ fn nvidia_smi_writes_units_in_header_and_cells_and_texts_for_what_is_missing() {
 }
 
 #[test]
+fn dcgms_mean_power_is_the_power_only_of_a_gpu_without_the_instant_in_any_order() {
+    let (mean, instant) = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_INSTANT");
+    let expected = [
+        "1970-01-01T00:16:40Z n1:gpu0 power_average_w=300 power_w=410 gpu=0 node=n1 source=csv",
+        "1970-01-01T00:16:40Z n1:gpu1 power_w=90 gpu=1 node=n1 source=csv",
+        "1970-01-01T00:16:41Z n1:gpu0 power_average_w=310 power_w=420 gpu=0 node=n1 source=csv",
+        "1970-01-01T00:16:41Z n1:gpu1 power_w=91 gpu=1 node=n1 source=csv",
+    ];
+    for names in [[mean, instant], [instant, mean]] {
+        let mut wide = format!("timestamp,gpu_id,Hostname,{},{}\n", names[0], names[1]);
+        let mut long = "timestamp,metric_name,gpu_id,Hostname,value\n".to_owned();
+        for (second, gpus) in [(1000, [(300, "410"), (90, "")]), (1001, [(310, "420"), (91, "")])] {
+            for (gpu, (averaged, now)) in gpus.into_iter().enumerate() {
+                let averaged = averaged.to_string();
+                let cells = names.map(|name| if name == mean { averaged.as_str() } else { now });
+                writeln!(wide, "{second},{gpu},n1,{},{}", cells[0], cells[1]).unwrap();
+                for (name, cell) in names.into_iter().zip(cells).filter(|(_, cell)| !cell.is_empty()) {
+                    writeln!(long, "{second},{name},{gpu},n1,{cell}").unwrap();
+                }
+            }
+        }
+        for text in [wide, long] {
+            assert_eq!(rows(&drain(&mut open(&text))), expected, "{text}");
+        }
+    }
+}
+
+#[test]
 fn dcgm_blanks_are_absent_and_not_numbers() {
     let mut text = "timestamp,metric_name,gpu_id,Hostname,value\n".to_owned();
     for (name, value) in [

@@ -12,7 +12,11 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .fast()
     .standard()
-    .dcgm(&[old("DCGM_FI_DEV_POWER_USAGE", 1.0), new("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0)])
+    .dcgm(&[
+        old("DCGM_FI_DEV_POWER_USAGE", 1.0),
+        old("dcgm_power_usage", 1.0),
+        new("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
+    ])
     .otel("hw.power")
     .aliases(&["power_average", "power_draw_average", "average_socket_power", "average_graphics_package_power"]),
     gauge(
