@@ -166,6 +166,14 @@ pub struct Instance {
     pub number: u32,
 }
 
+/// A power beyond this multiple of the largest limit that can be set is refused: the most that PCI Express (CEM 5.0) lets a
+/// card draw for 100 µs, less than what any sensor averages over.
+const POWER_EXCURSION: f64 = 3.0;
+
+const POWER: MetricId = MetricId::of("power_w");
+const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
+const POWER_LIMIT_MAX: MetricId = MetricId::of("power_limit_max_w");
+
 /// Values for which there is room in a row from the start.
 const VALUES: usize = 64;
 
@@ -187,6 +195,8 @@ pub struct Row {
     down: Option<(AbsenceReason, &'static str)>,
     taken_ns: Option<i64>,
     refused: u64,
+    /// Most that its part can draw, by the limit read last; kept from tick to tick.
+    power_max_w: f64,
 }
 
 impl Reading {
@@ -214,12 +224,14 @@ impl Reading {
                 down: None,
                 taken_ns: None,
                 refused: 0,
+                power_max_w: f64::INFINITY,
             });
         }
         let row = self.rows.get_mut(self.used).expect("there is such a row");
         self.used += 1;
         if !Arc::ptr_eq(&row.identity, identity) {
             row.identity = Arc::clone(identity);
+            row.power_max_w = f64::INFINITY;
         }
         row.clear();
         row
@@ -273,11 +285,16 @@ impl Row {
     }
 
     fn set(&mut self, metric: MetricId, value: Value) {
-        if metric.metric().admits(value.as_f64()) {
-            self.values.push((metric, value));
-        } else {
-            self.refuse(metric);
+        let number = value.as_f64();
+        let is_beyond = matches!(metric, POWER | POWER_AVERAGE) && number > self.power_max_w;
+        if is_beyond || !metric.metric().admits(number) {
+            return self.refuse(metric);
         }
+        // 0 is no limit.
+        if metric == POWER_LIMIT_MAX && number > 0.0 {
+            self.power_max_w = number * POWER_EXCURSION;
+        }
+        self.values.push((metric, value));
     }
 
     /// What was read of a metric cannot be true: it is absent as `Invalid` and counted, and nothing is derived from it.

@@ -97,6 +97,29 @@ fn a_gpu_that_wakes_is_read_and_one_that_falls_asleep_is_left() {
 }
 
 #[test]
+fn a_power_that_the_parts_own_limit_rules_out_is_refused() {
+    let dir = copy("rx580");
+    let device = dir.path().join("class/drm/card0/device");
+    let mut probe = only_probe(&machine(dir.path()));
+    let mut reading = Reading::default();
+    let mut power = |due, microwatts: &str| {
+        write(&device, "hwmon/hwmon4/power1_average", microwatts);
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        let of = |column| (value(row, column), absence(row, column));
+        assert_eq!(of("power_w"), of("power_average_w"));
+        of("power_w")
+    };
+    // Its largest limit is 201 W. It is read after the first power.
+    assert_eq!(power(Due::ALL, "41045000\n"), (Some(f64::from(41.045_f32)), None));
+    assert_eq!(power(Due::default(), "600000000\n"), (Some(600.0), None));
+    assert_eq!(power(Due::default(), "655350000\n"), (None, Some(AbsenceReason::Invalid)));
+    assert_eq!(power(SLOW, "655350000\n"), (None, Some(AbsenceReason::Invalid)));
+    assert_eq!(power(Due::default(), "180000000\n"), (Some(180.0), None));
+}
+
+#[test]
 fn what_a_table_that_is_broken_this_time_alone_has_is_absent_this_time() {
     let dir = copy("rx6900xt");
     let device = dir.path().join("class/drm/card0/device");
