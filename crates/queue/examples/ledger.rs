@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_queue::link::{self, Access, AnyConsumer, Backoff, QueueUrl, Stamps};
-use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame, Rows};
+use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -68,14 +68,19 @@ fn frame((producer, number): Number) -> Frame {
         );
     }
     text.push(']');
-    Frame { key: Some(format!("{producer} {number}").into()), ..Frame::new(ContentType::Json, ROWS, text) }
+    Frame::new(ContentType::Json, ROWS, text)
 }
 
 /// Which frame it is, if it is one of ours and as it was sent.
 fn number_of(delivery: &Delivery) -> Option<Number> {
-    let (producer, number) = delivery.frame.key.as_ref()?.split_once(' ')?;
-    let numbers = (producer.parse().ok()?, number.parse().ok()?);
-    let is_whole = delivery.rows == Rows::all(ROWS) && delivery.frame.count == ROWS;
+    let text = std::str::from_utf8(&delivery.frame.payload).ok()?;
+    let number_behind = |name: &str| -> Option<u64> {
+        let (_, rest) = text.split_once(name)?;
+        rest.get(..rest.find(|c: char| !c.is_ascii_digit())?)?.parse().ok()
+    };
+    let producer = u32::try_from(number_behind("\"gpu_id\":")?).ok()?;
+    let numbers = (producer, number_behind("\"message\":")? / u64::from(ROWS));
+    let is_whole = delivery.frame.count == ROWS;
     (is_whole && frame(numbers).payload == delivery.frame.payload).then_some(numbers)
 }
 
@@ -167,7 +172,7 @@ async fn read_along(mut live: AnyConsumer, ledger: Ledger, stop: CancellationTok
         for delivery in &deliveries {
             match number_of(delivery) {
                 Some(number) => ledger.note("g", number, ""),
-                None => println!("invented or torn: {} {:?}", delivery.id, delivery.frame.key),
+                None => println!("invented or torn: {} {:?}", delivery.id, delivery.frame.payload),
             }
         }
         let ids: Vec<DeliveryId> = deliveries.iter().map(|delivery| delivery.id).collect();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-/// Longest key of a frame, in bytes.
-pub(crate) const KEY_LEN_MAX: usize = 512;
+/// Longest reason that a dead letter carries, in bytes.
+pub(crate) const REASON_LEN_MAX: usize = 512;
 
 /// An instant in milliseconds since 1970-01-01 UTC, by a clock that never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -63,6 +63,35 @@ pub struct ProducerStamp {
     pub sequence: u64,
 }
 
+/// Why a frame is a dead letter, and where it came from. They travel with the frame, in a topic of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadFacts {
+    /// The topic that the frame was published to.
+    pub topic: Arc<str>,
+    /// The group that gave up on it.
+    pub group: Arc<str>,
+    /// The frame's place in that topic.
+    pub offset: u64,
+    /// Delivery attempts; if the consumers were lost too often, how often that was.
+    pub attempts: u32,
+    /// The last failure, in words; at most 512 bytes.
+    pub reason: Arc<str>,
+    /// When the frame was published to that topic.
+    pub published_at: Millis,
+}
+
+impl DeadFacts {
+    /// `reason`, cut to the length that dead letters carry.
+    pub fn shortened(reason: &str) -> Arc<str> {
+        reason.get(..reason.floor_char_boundary(REASON_LEN_MAX)).unwrap_or_default().into()
+    }
+
+    /// Bytes of the texts.
+    pub(crate) fn text_len(&self) -> usize {
+        self.topic.len() + self.group.len() + self.reason.len()
+    }
+}
+
 /// Messages that travel together. Stored and forwarded unopened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -72,23 +101,23 @@ pub struct Frame {
     pub encoding: Encoding,
     /// Number of messages (rows) in the payload; at least 1.
     pub count: u32,
-    /// What the messages are about, for those who want to route by it; the queue does not look at it.
-    pub key: Option<Arc<str>>,
     /// The sender's stamp; without one, a repeat is a new frame.
     pub producer: Option<ProducerStamp>,
+    /// Set for a dead letter.
+    pub dead: Option<Box<DeadFacts>>,
     /// The messages.
     pub payload: Bytes,
 }
 
 impl Frame {
-    /// What a frame costs beside its payload and key, in bytes: an estimate of its bookkeeping, so that
+    /// What a frame costs beside its payload and its texts, in bytes: an estimate of its bookkeeping, so that
     /// a bound in bytes holds for small frames too.
     pub const OVERHEAD_BYTES: u64 = 256;
 
-    /// A frame without key or producer stamp, its payload not compressed.
+    /// A frame without a producer stamp, its payload not compressed.
     pub fn new(content_type: ContentType, count: u32, payload: impl Into<Bytes>) -> Self {
         let encoding = Encoding::Identity;
-        Self { content_type, encoding, count, key: None, producer: None, payload: payload.into() }
+        Self { content_type, encoding, count, producer: None, dead: None, payload: payload.into() }
     }
 
     /// The same frame, its payload said to be compressed so.
@@ -103,9 +132,10 @@ impl Frame {
         self
     }
 
-    /// Bytes this frame counts against a topic's bound: payload, key and [`Self::OVERHEAD_BYTES`].
+    /// Bytes this frame counts against a topic's bound: payload, the texts of a dead letter and
+    /// [`Self::OVERHEAD_BYTES`].
     pub fn cost_bytes(&self) -> u64 {
-        let len = self.payload.len() + self.key.as_ref().map_or(0, |key| key.len());
+        let len = self.payload.len() + self.dead.as_ref().map_or(0, |dead| dead.text_len());
         Self::OVERHEAD_BYTES.saturating_add(u64::try_from(len).unwrap_or(u64::MAX))
     }
 }

@@ -1,9 +1,8 @@
 //! The message queue of gpuvitals.
 //!
 //! Telemetry travels in [`Frame`]s: opaque bytes that carry a counted number of messages (a message is
-//! one row). The queue stores and forwards a frame unopened; acknowledgements, negative acknowledgements
-//! and redeliveries name a frame and, where needed, [`Rows`] of it; statistics, credits and bounds count
-//! messages.
+//! one row). The queue stores and forwards a frame unopened. A frame is what is delivered, acknowledged,
+//! refused and delivered again; statistics, credits and bounds count messages.
 //!
 //! Two layers:
 //!
@@ -17,8 +16,8 @@
 //!
 //! Promises:
 //!
-//! - *At least once.* A frame is held until every group that wants it has acknowledged (or buried) all of
-//!   its rows. Equal rows merge further on, so a repeat changes nothing.
+//! - *At least once.* A frame is held until every group that wants it has acknowledged it or given up on it.
+//!   Equal rows merge further on, so a repeat changes nothing.
 //! - *Every group sees every message; within a group one consumer at a time holds a message.*
 //! - *No order.* Redeliveries come out of order; rows carry their time.
 //! - *Bounded.* Every topic has a bound in messages and bytes, and what happens there is counted.
@@ -32,7 +31,7 @@
 //! let mut collector = queue.subscribe("gpu-telemetry", "collector", &ConsumerOptions::default()).await?;
 //! queue.publish("gpu-telemetry", Frame::new(ContentType::Json, 1, "{}")).await?;
 //! for delivery in collector.receive().await? {
-//!     // Store `delivery.rows` of `delivery.frame.payload`, and only then:
+//!     // Store `delivery.frame.payload`, and only then:
 //!     collector.ack(&[delivery.id]).await?;
 //! }
 //! queue.shutdown().await;
@@ -50,7 +49,6 @@ pub mod link;
 mod name;
 pub mod nats;
 pub mod protocol;
-mod rows;
 pub mod server;
 pub mod service;
 pub mod spool;
@@ -63,10 +61,9 @@ pub use broker::{
     Start, SubscribeError, TopicId, Wake,
 };
 pub use config::{Drain, QueueConfig, WhenFull};
-pub use frame::{ContentType, Encoding, Frame, Millis, ProducerStamp};
+pub use frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
 pub use journal::{OpenError, Opened};
 pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
-pub use rows::Rows;
 pub use service::{
     Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
 };

@@ -18,7 +18,7 @@ use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
 use gpuvitals_queue::{
     Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
     Frame, HealthStatus, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue,
-    QueueConfig, ReceiveError, Rows, SettleError, Start, SubscribeError, WhenFull,
+    QueueConfig, ReceiveError, SettleError, Start, SubscribeError, WhenFull,
 };
 use tokio::time::timeout;
 
@@ -154,18 +154,18 @@ async fn an_id_from_before_a_restart_settles_nothing_after_it() {
     for _ in 0..2 {
         queue.publish(TOPIC, taken.clone()).await.unwrap();
     }
-    let [whole, split] = &receive(&mut consumer).await[..] else { panic!("two frames") };
-    let nack = Nack { id: split.id, rows: Some(Rows::one(1)), kind: NackKind::Retry, reason: "bad".into() };
+    let [leased, refused] = &receive(&mut consumer).await[..] else { panic!("two frames") };
+    let nack = Nack { id: refused.id, kind: NackKind::Retry, reason: "bad".into() };
     consumer.nack(&[nack]).await.unwrap();
-    let part = receive(&mut consumer).await.remove(0);
-    let old = [whole.id, split.id, part.id];
+    let again = receive(&mut consumer).await.remove(0);
+    let old = [leased.id, refused.id, again.id];
     drop(consumer);
     queue.shutdown().await;
 
     let (queue, _) = open(&disk.crashed(0), |_| {}).await;
     let mut consumer = join(&queue, "g").await;
     let mut new = Vec::new();
-    while new.iter().map(|delivery: &Delivery| delivery.rows.len()).sum::<u64>() < 6 {
+    while new.iter().map(|delivery: &Delivery| delivery.frame.count).sum::<u32>() < 6 {
         new.extend(receive(&mut consumer).await);
     }
     for id in old {
@@ -174,7 +174,7 @@ async fn an_id_from_before_a_restart_settles_nothing_after_it() {
     }
     assert_eq!(queue.stats().topics[TOPIC].groups["g"].lag, 6);
     for delivery in &new {
-        assert_eq!(consumer.ack(&[delivery.id]).await.unwrap(), delivery.rows.len());
+        assert_eq!(consumer.ack(&[delivery.id]).await.unwrap(), 3);
         assert_eq!(consumer.ack(&[delivery.id]).await.unwrap(), 0, "again");
     }
     assert_eq!(consumer.ack(&old).await.unwrap(), 0, "all is settled");
@@ -230,10 +230,10 @@ async fn dead_letters_survive_with_their_reason_and_their_bytes() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, |_| {}).await;
     let mut consumer = join(&queue, "g").await;
-    let sent = Frame { key: Some("node-1".into()), ..frame(7).encoded(Encoding::Zstd) };
+    let sent = frame(7).encoded(Encoding::Zstd);
     queue.publish(TOPIC, sent.clone()).await.unwrap();
     let id = receive(&mut consumer).await[0].id;
-    let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "no such GPU".into() };
+    let nack = Nack { id, kind: NackKind::Reject, reason: "no such GPU".into() };
     consumer.nack(&[nack]).await.unwrap();
     let before = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
     assert_eq!(*before[0].frame, sent);
@@ -363,7 +363,8 @@ fn memory_for_frames_that_are_on_disk_is_bounded_and_the_newest_have_it() {
     let lent = broker.lend(Millis(0), who).unwrap();
     let in_memory = lent.iter().filter(|lent| lent.home.is_none());
     assert_eq!(in_memory.map(|lent| lent.item.id.offset).collect::<Vec<_>>(), [4_997, 4_998, 4_999]);
-    broker.ack_up_to(Millis(0), who, 5_000).unwrap();
+    let ids: Vec<_> = lent.iter().map(|lent| lent.item.id).collect();
+    broker.ack(Millis(0), who, &ids).unwrap();
     assert_eq!((broker.cached_bytes(), broker.kept_bytes()), (0, 0));
 }
 
@@ -375,7 +376,7 @@ async fn an_old_letter_does_not_keep_the_log() {
     let mut consumer = join(&queue, "g").await;
     queue.publish(TOPIC, frame(0)).await.unwrap();
     let id = receive(&mut consumer).await[0].id;
-    let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+    let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
     consumer.nack(&[nack]).await.unwrap();
     let first = segments(&disk)[0].clone();
     for number in 1..1_000 {

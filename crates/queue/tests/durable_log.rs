@@ -66,7 +66,7 @@ async fn settle(consumer: &mut InProcessConsumer, count: usize) {
 async fn bury(queue: &Queue, consumer: &mut InProcessConsumer, number: u32) {
     queue.publish(TOPIC, frame(number)).await.unwrap();
     let id = receive(consumer).await[0].id;
-    let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+    let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
     consumer.nack(&[nack]).await.unwrap();
 }
 

@@ -59,7 +59,7 @@ async fn a_waiting_receiver_is_woken_by_a_publish() {
         tokio::join!(consumer.receive(), async { queue.publish(TOPIC, frame(5)).await });
     published.unwrap();
     let [delivery] = &received.unwrap()[..] else { panic!("one delivery expected") };
-    assert_eq!((delivery.rows.len(), &delivery.frame.payload[..]), (5, &[1, 2, 3][..]));
+    assert_eq!((delivery.frame.count, &delivery.frame.payload[..]), (5, &[1, 2, 3][..]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn a_waiting_receiver_is_woken_after_the_backoff() {
     let mut consumer = join(&queue, "g").await;
     queue.publish(TOPIC, frame(1)).await.unwrap();
     let id = consumer.receive().await.unwrap()[0].id;
-    consumer.nack(&[Nack { id, rows: None, kind: NackKind::Retry, reason: "busy".into() }]).await.unwrap();
+    consumer.nack(&[Nack { id, kind: NackKind::Retry, reason: "busy".into() }]).await.unwrap();
     let start = Instant::now();
     consumer.receive().await.unwrap();
     assert!(start.elapsed() <= Duration::from_millis(502), "{:?}", start.elapsed());
@@ -195,7 +195,7 @@ async fn what_is_not_well_shows_in_the_health_with_its_count_until_it_is_over() 
 
     let reject = async |consumer: &mut InProcessConsumer| {
         let id = consumer.receive().await.unwrap()[0].id;
-        let nack = Nack { id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+        let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
         consumer.nack(&[nack]).await.unwrap();
     };
     for ends in ["replay", "purge"] {

@@ -1,17 +1,17 @@
-//! The broker against a model that knows one row at a time.
+//! The broker against a model that knows one frame at a time.
 //!
-//! Random programs of publish, receive, acknowledge (whole, rows, cumulative, late, repeated, invented),
-//! refuse, extend, join, leave, die and time. The model keeps a state for every row of every group; after each
+//! Random programs of publish, receive, acknowledge (in time, late, repeated, invented),
+//! refuse, extend, join, leave, die and time. The model keeps a state for every frame of every group; after each
 //! step the broker's answer and statistics must be the model's. At the end everything is acknowledged, and
-//! each row was settled exactly once in each group.
+//! each frame was settled exactly once in each group.
 //!
 //! A broker beside a log is also compared, after each step, with what follows from the facts that it noted; now and
 //! then it is restarted from these, or from its own image. `PROPTEST_CASES` makes it longer.
 
 mod model {
+    pub(crate) mod frames;
     pub(crate) mod memory;
     pub(crate) mod program;
-    pub(crate) mod rows;
     pub(crate) mod run;
 }
 

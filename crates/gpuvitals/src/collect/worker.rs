@@ -268,7 +268,7 @@ async fn settle(
 fn reject(id: DeliveryId, reason: String, progress: &Progress) -> Nack {
     progress.messages_refused.fetch_add(1, Ordering::Relaxed);
     tracing::warn!(offset = id.offset, reason, "frame goes to the dead letters");
-    Nack { id, rows: None, kind: NackKind::Reject, reason: Arc::from(reason) }
+    Nack { id, kind: NackKind::Reject, reason: Arc::from(reason) }
 }
 
 /// A delivery that is unknown by now was settled by a redelivery: the rows merged, nothing is wrong.

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use gpuvitals_queue::{ContentType, Encoding, Frame, Rows};
+use gpuvitals_queue::{ContentType, Encoding, Frame};
 use serde_json::Value;
 
 use super::admin::{Admin, Given};
@@ -96,19 +96,14 @@ pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<()
     crate::print(&(lines.join("\n") + "\n" + &more))
 }
 
-/// The dead rows of a frame that the queue gives as it was published.
+/// The messages of a frame that the queue gives as it was published.
 fn opened(letter: &Value) -> Result<Vec<String>, String> {
     let payload = letter["payload_base64"].as_str().ok_or("they are too long to be sent here")?;
     let payload = BASE64_STANDARD.decode(payload).map_err(|e| e.to_string())?;
     let content_type = if letter["content_type"] == "json" { ContentType::Json } else { ContentType::Batch };
     let encoding = if letter["encoding"] == "zstd" { Encoding::Zstd } else { Encoding::Identity };
-    let row = |value: &Value| value.as_u64().and_then(|row| u32::try_from(row).ok());
-    let ranges = letter["rows"].as_array().into_iter().flatten();
-    let rows = Rows::from_ranges(
-        ranges.filter_map(|range| Some(row(&range[0])?..row(&range[1])?.saturating_add(1))),
-    );
-    let count = letter["frame_messages"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-    messages::of(&Frame::new(content_type, count, payload).encoded(encoding), &rows)
+    let count = letter["messages_count"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    messages::of(&Frame::new(content_type, count, payload).encoded(encoding))
 }
 
 /// Gives them back.

@@ -1,20 +1,20 @@
 //! Frames opened for people: a line of JSON for each message, in the form that anyone may publish.
 
 use gpuvitals_core::{causes, message, wire};
-use gpuvitals_queue::{ContentType, Frame, Rows};
+use gpuvitals_queue::{ContentType, Frame};
 use serde_json::Value;
 
-/// The named messages of a frame.
+/// The messages of a frame.
 ///
 /// # Errors
 /// Why they cannot be read, in words.
-pub(super) fn of(frame: &Frame, rows: &Rows) -> Result<Vec<String>, String> {
+pub(super) fn of(frame: &Frame) -> Result<Vec<String>, String> {
     let payload = crate::collect::unpacked(frame)?;
-    let indexes = rows.iter().filter_map(|row| usize::try_from(row).ok());
     match frame.content_type {
         ContentType::Batch => {
             let batch = wire::decode(&payload).map_err(|e| causes(&e))?;
-            Ok(indexes.filter_map(|row| message::render(&batch, row)).map(|row| row.to_string()).collect())
+            let rows = 0..batch.rows();
+            Ok(rows.filter_map(|row| message::render(&batch, row)).map(|row| row.to_string()).collect())
         }
         ContentType::Json => {
             let document: Value = serde_json::from_slice(&payload).map_err(|e| e.to_string())?;
@@ -22,7 +22,7 @@ pub(super) fn of(frame: &Frame, rows: &Rows) -> Result<Vec<String>, String> {
                 Value::Array(all) => all,
                 one => vec![one],
             };
-            Ok(indexes.filter_map(|row| all.get(row)).map(Value::to_string).collect())
+            Ok(all.iter().map(Value::to_string).collect())
         }
     }
 }

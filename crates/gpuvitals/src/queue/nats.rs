@@ -127,12 +127,10 @@ fn shown(letter: &DeadLetter) -> Value {
     let mut shown = json!({
         "id": letter.id, "group": &*letter.group, "offset": letter.offset, "reason": letter.reason.to_string(),
         "attempts": letter.attempts, "published_at": spelled(letter.published_at), "died_at": spelled(letter.died_at),
-        "messages_count": letter.rows.len(), "frame_messages": frame.count,
-        "content_type": frame.content_type, "encoding": frame.encoding,
-        "rows": letter.rows.ranges().iter().map(|range| [range.start, range.end.saturating_sub(1)]).collect::<Vec<_>>(),
+        "messages_count": frame.count, "content_type": frame.content_type, "encoding": frame.encoding,
     });
     // What cannot be read is given as it was published, as a broker does.
-    match messages::of(frame, &letter.rows) {
+    match messages::of(frame) {
         Ok(messages) => {
             let messages = messages.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
             shown["messages"] = messages.collect();
@@ -146,7 +144,7 @@ fn shown(letter: &DeadLetter) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use gpuvitals_queue::{ContentType, Failure, Frame, Rows};
+    use gpuvitals_queue::{ContentType, Failure, Frame};
 
     use super::*;
 
@@ -158,7 +156,7 @@ mod tests {
             group: "g".into(),
             offset: 7,
             frame: Arc::new(Frame::new(ContentType::Json, 1, payload)),
-            rows: Rows::one(0),
+            count: 1,
             reason: Failure::AckTimeout,
             attempts: 4,
             published_at: Millis(0),
@@ -169,6 +167,6 @@ mod tests {
         assert_eq!((&good["messages"], good.get("payload_base64")), (&json!([{"a": 1}]), None));
         let bad = shown(&letter(b"no json"));
         assert_eq!((&bad["payload_base64"], bad.get("messages")), (&"bm8ganNvbg==".into(), None));
-        assert_eq!((&bad["rows"], &bad["content_type"]), (&json!([[0, 0]]), &"json".into()));
+        assert_eq!((&bad["messages_count"], &bad["content_type"]), (&1.into(), &"json".into()));
     }
 }

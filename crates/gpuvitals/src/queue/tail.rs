@@ -113,7 +113,7 @@ async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
             },
         };
         for delivery in &deliveries {
-            match messages::of(&delivery.frame, &delivery.rows) {
+            match messages::of(&delivery.frame) {
                 Ok(messages) => output.print(messages).await,
                 Err(why) => {
                     let offset = delivery.id.offset;

@@ -32,8 +32,7 @@ async fn a_restart_keeps_what_was_not_acknowledged_and_what_groups_have_behind_t
         delivered.extend(receive(&mut reader).await);
     }
     assert_eq!(reader.ack(&[delivered[0].id, delivered[1].id]).await.unwrap(), 2);
-    let reject =
-        Nack { id: delivered[2].id, rows: None, kind: NackKind::Reject, reason: "unreadable".into() };
+    let reject = Nack { id: delivered[2].id, kind: NackKind::Reject, reason: "unreadable".into() };
     assert_eq!(reader.nack(&[reject]).await.unwrap(), 1);
     reader.leave().await;
     assert_eq!(broker.terminate(), Some(0));

@@ -18,7 +18,7 @@ async fn what_is_published_by_http_is_received_by_grpc_on_either_port() {
         assert!((200..300).contains(&status), "{status} {answer}");
         let mut reader = consumer(url, "t", "g");
         let delivered = receive(&mut reader).await;
-        assert_eq!((delivered[0].rows.len(), delivered[0].attempt), (2, 1));
+        assert_eq!((delivered[0].frame.count, delivered[0].attempt), (2, 1));
         let payload = std::str::from_utf8(&delivered[0].frame.payload).unwrap();
         assert!(payload.contains(r#""power_w":200"#), "{payload}");
         assert_eq!(reader.ack(&[delivered[0].id]).await.unwrap(), 2);
@@ -127,7 +127,7 @@ async fn dead_letters_and_refused_publishers_and_connections_are_logged_once_wit
 
     let mut reader = broker.consumer("t", "g");
     let id = receive(&mut reader).await[0].id;
-    let reject = Nack { id, rows: None, kind: NackKind::Reject, reason: "unreadable".into() };
+    let reject = Nack { id, kind: NackKind::Reject, reason: "unreadable".into() };
     assert_eq!(reader.nack(&[reject]).await.unwrap(), 2);
     reader.leave().await;
     assert_eq!(warnings(&broker, "topic t has dead letters: 2 messages"), 1);

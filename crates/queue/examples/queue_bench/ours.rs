@@ -69,7 +69,7 @@ impl Subscriber {
                 }
             };
             let at = row::published_ns(&text).ok_or("a row without its time")?;
-            times.extend(std::iter::repeat_n(at, usize::try_from(delivery.rows.len())?));
+            times.extend(std::iter::repeat_n(at, usize::try_from(delivery.frame.count)?));
         }
         let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
         self.0.ack(&ids).await?;

@@ -71,7 +71,7 @@ impl Broker {
     pub fn repeated(&mut self, topic: TopicId, first: &Receipt) -> Receipt {
         if let Some(shelf) = self.topics.get_mut(topic.0).map(|topic| &mut topic.shelf) {
             let entry = first.offset.and_then(|offset| shelf.entries.get(&offset));
-            shelf.ledger.duplicates += entry.map_or(0, |entry| entry.rows.len());
+            shelf.ledger.duplicates += entry.map_or(0, |entry| u64::from(entry.count));
         }
         Receipt { offset: None, duplicate: true, ..*first }
     }

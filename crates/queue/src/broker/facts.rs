@@ -1,8 +1,7 @@
-//! What a restart must know: the transitions that change which rows somebody still has to settle.
+//! What a restart must know: the transitions that change which frames somebody still has to settle.
 //!
-//! The broker notes them in the order in which they happen. Whoever keeps them may lose any of them: then rows are
-//! delivered again or a dead letter comes back, but nothing is lost. So no fact says more than what happened to it: one
-//! that settles rows never leans on another that buried their fellows.
+//! The broker notes them in the order in which they happen. Whoever keeps them may lose any of them: then frames
+//! are delivered again or a dead letter comes back, but nothing is lost.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +9,6 @@ use std::time::Duration;
 
 use super::terms::Failure;
 use crate::frame::Millis;
-use crate::rows::Rows;
 
 /// One transition of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,21 +39,12 @@ pub enum What {
         /// Its name.
         group: Arc<str>,
     },
-    /// A group settled these frames, each as a whole.
+    /// A group settled these frames.
     Settled {
         /// Its name.
         group: Arc<str>,
         /// The frames, by offset.
         frames: Range<u64>,
-    },
-    /// A group settled some rows of a frame.
-    SettledRows {
-        /// Its name.
-        group: Arc<str>,
-        /// The frame.
-        offset: u64,
-        /// The rows.
-        rows: Rows,
     },
     /// A delivery failed, counted, and will be tried again.
     Failed {
@@ -63,14 +52,12 @@ pub enum What {
         group: Arc<str>,
         /// The frame.
         offset: u64,
-        /// The rows.
-        rows: Rows,
-        /// How often their delivery has failed.
+        /// How often its delivery has failed.
         failures: u32,
-        /// When they were delivered first.
+        /// When it was delivered first.
         first_at: Millis,
     },
-    /// A group gave up on rows: they are settled, and a dead letter.
+    /// A group gave up on a frame: it is settled, and a dead letter.
     Buried(Burial),
     /// Dead letters were thrown away.
     LettersGone {
@@ -102,15 +89,15 @@ pub struct Burial {
     pub offset: u64,
     /// The offset under which its bytes were published; another one if it was a replayed letter.
     pub source: u64,
-    /// The rows that are dead.
-    pub rows: Rows,
+    /// Messages in it.
+    pub count: u32,
     /// The last failure.
     pub reason: Failure,
-    /// How often the rows were tried; if their consumer was lost once too often, how often that was.
+    /// How often it was tried; if its consumer was lost once too often, how often that was.
     pub attempts: u32,
-    /// When they were delivered first.
+    /// When it was delivered first.
     pub first_at: Millis,
-    /// When they were given up.
+    /// When it was given up.
     pub died_at: Millis,
 }
 

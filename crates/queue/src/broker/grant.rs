@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::env::Env;
-use super::group::{Group, Lease, Part, PartKey, PartState};
+use super::group::{Group, Lease, Unsettled, UnsettledState};
 use super::shelf::Shelf;
 use super::stored::Lent;
 use super::terms::{ConsumerId, Delivery, DeliveryId};
@@ -18,8 +18,8 @@ const RECEIVE_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy)]
 enum Next {
-    /// A part that failed before: due then, beyond half of the credits or not.
-    Again { due: Millis, key: PartKey, beyond_half: bool },
+    /// A frame that failed before: due then, beyond half of the credits or not.
+    Again { due: Millis, offset: u64, beyond_half: bool },
     /// A frame at the cursor.
     New { offset: u64 },
 }
@@ -47,22 +47,19 @@ impl Group {
     /// What the consumer is given next and how many messages that is, if its credits allow anything.
     fn next(&mut self, shelf: &Shelf, id: ConsumerId) -> Option<(Next, u64)> {
         let member = self.members.get(&id)?;
-        if member.max_in_flight == 0 {
-            return None;
-        }
         let fits = |count: u64| member.in_flight == 0 || member.in_flight + count <= member.max_in_flight;
         let new = shelf.next_for(self.id, self.cursor);
         self.cursor = new.as_ref().map_or(self.cursor.max(shelf.end()), |(offset, _)| *offset);
-        if let Some(&(due, key)) = self.ready.first() {
-            let count = self.parts.get(&key)?.rows.len();
+        if let Some(&(due, offset)) = self.ready.first() {
+            let count = self.unsettled.get(&offset)?.count;
             let beyond_half = (member.redelivered + count).saturating_mul(2) > member.max_in_flight;
             let has_turn = member.redelivered == 0 && (new.is_none() || !member.owes_new);
             if fits(count) && (!beyond_half || has_turn) {
-                return Some((Next::Again { due, key, beyond_half }, count));
+                return Some((Next::Again { due, offset, beyond_half }, count));
             }
         }
         let (offset, entry) = new?;
-        let count = entry.rows.len();
+        let count = u64::from(entry.count);
         fits(count).then_some((Next::New { offset }, count))
     }
 
@@ -81,42 +78,39 @@ impl Group {
             deadline,
             redelivery: matches!(next, Next::Again { .. }),
         };
-        let key = match next {
-            Next::Again { due, key, beyond_half } => {
-                self.ready.remove(&(due, key));
-                let part = self.parts.get_mut(&key)?;
-                part.token += 1;
-                part.state = PartState::Leased(lease);
-                let count = part.rows.len();
-                member.redelivered += count;
+        let offset = match next {
+            Next::Again { due, offset, beyond_half } => {
+                self.ready.remove(&(due, offset));
+                let frame = self.unsettled.get_mut(&offset)?;
+                frame.token += 1;
+                frame.state = UnsettledState::Leased(lease);
+                member.redelivered += frame.count;
                 member.owes_new = beyond_half;
-                self.redeliveries += count;
-                shelf.ledger.redelivered += count;
-                key
+                self.redeliveries += frame.count;
+                shelf.ledger.redelivered += frame.count;
+                offset
             }
             Next::New { offset } => {
-                let entry = shelf.entries.get(&offset)?;
-                let (key, rows) = ((offset, entry.first_part), entry.rows.clone());
+                let count = u64::from(shelf.entries.get(&offset)?.count);
                 self.cursor = offset + 1;
                 member.owes_new = false;
-                let (first_at, state) = (env.now, PartState::Leased(lease));
-                let part = Part { rows, token: 1, failures: 0, losses: 0, first_at, state };
-                self.parts.insert(key, part);
-                key
+                let (token, first_at, state) = (shelf.token_base + 1, env.now, UnsettledState::Leased(lease));
+                let frame = Unsettled { count, token, failures: 0, losses: 0, first_at, state };
+                self.unsettled.insert(offset, frame);
+                offset
             }
         };
-        let part = self.parts.get(&key)?;
-        member.in_flight += part.rows.len();
-        self.deadlines.insert((deadline, key));
+        let given = self.unsettled.get(&offset)?;
+        member.in_flight += given.count;
+        self.deadlines.insert((deadline, offset));
         env.arm(deadline);
-        let entry = shelf.entries.get(&key.0)?;
+        let entry = shelf.entries.get(&offset)?;
         let (frame, home) = entry.stored.lend();
         let item = Delivery {
-            id: DeliveryId { offset: key.0, part: key.1, token: part.token.into() },
+            id: DeliveryId { offset, token: given.token.into() },
             topic: Arc::clone(&shelf.name),
             frame,
-            rows: part.rows.clone(),
-            attempt: part.failures + 1,
+            attempt: given.failures + 1,
             published_at: entry.published_at,
             deadline,
         };

@@ -1,7 +1,7 @@
-//! One group of a topic: a cursor, the parts that are out or waiting, and the members.
+//! One group of a topic: a cursor, the frames before it that are not settled, and the members.
 //!
-//! A frame at or beyond the cursor was never delivered. A frame before it is settled, unless it has
-//! parts. So a group needs memory only for what is under way, and yet tells a delivery that is settled
+//! A frame at or beyond the cursor was never delivered. A frame before it is settled, unless it is listed as unsettled.
+//! So a group needs memory only for what is under way, and yet tells a delivery that is settled
 //! (fine to acknowledge again) from one that never was (an error).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,34 +16,29 @@ use super::shelf::{Letter, Shelf};
 use super::terms::{
     ConsumerId, ConsumerOptions, DeadLetter, DeliveryId, Failure, GroupId, Nack, NackKind, Wake,
 };
-use crate::frame::Millis;
-use crate::rows::Rows;
+use crate::frame::{DeadFacts, Millis};
 
-/// Longest reason that is kept with a failure, in bytes.
-const REASON_LEN_MAX: usize = 512;
-/// Consumers that may be lost while they hold rows; then these are a dead letter. Far more than kills and lost
-/// connections reach, and few enough that rows which crash every foreign consumer come to an end.
+/// Consumers that may be lost while they hold a frame; then it is a dead letter. Far more than kills and lost
+/// connections reach, and few enough that a frame which crashes every foreign consumer comes to an end.
 const LOSSES_MAX: u32 = 100;
 
-/// A part of a frame: (offset, part). The lowest is the frame.
-pub(super) type PartKey = (u64, u32);
-
-/// Rows of one frame that this group has begun and not settled.
+/// A frame that this group was given and has not settled.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) rows: Rows,
-    /// Deliveries so far.
+pub(super) struct Unsettled {
+    /// Messages in it.
+    pub(super) count: u64,
+    /// The token of the last delivery.
     pub(super) token: u32,
     /// Deliveries that failed and count.
     pub(super) failures: u32,
     /// Deliveries whose consumer was lost since the queue was opened. They do not count as failures.
     pub(super) losses: u32,
     pub(super) first_at: Millis,
-    pub(super) state: PartState,
+    pub(super) state: UnsettledState,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum PartState {
+pub(super) enum UnsettledState {
     Leased(Lease),
     /// Backing off until then.
     Waiting(Millis),
@@ -57,6 +52,13 @@ pub(super) struct Lease {
     pub(super) granted_at: Millis,
     pub(super) deadline: Millis,
     pub(super) redelivery: bool,
+}
+
+impl Unsettled {
+    /// Whether it is leased, and as this delivery.
+    fn is_leased_as(&self, id: DeliveryId) -> bool {
+        u64::from(self.token) == id.token && matches!(self.state, UnsettledState::Leased(_))
+    }
 }
 
 #[derive(Debug)]
@@ -92,10 +94,11 @@ pub(super) struct Group {
     pub(super) lag: u64,
     pub(super) redeliveries: u64,
     pub(super) acked: u64,
-    pub(super) parts: Blocks<PartKey, Part>,
-    pub(super) deadlines: BTreeSet<(Millis, PartKey)>,
-    pub(super) waiting: BTreeSet<(Millis, PartKey)>,
-    pub(super) ready: BTreeSet<(Millis, PartKey)>,
+    /// By offset.
+    pub(super) unsettled: Blocks<u64, Unsettled>,
+    pub(super) deadlines: BTreeSet<(Millis, u64)>,
+    pub(super) waiting: BTreeSet<(Millis, u64)>,
+    pub(super) ready: BTreeSet<(Millis, u64)>,
     pub(super) members: BTreeMap<ConsumerId, Member>,
 }
 
@@ -112,7 +115,7 @@ impl Group {
             lag,
             redeliveries: 0,
             acked: 0,
-            parts: Blocks::default(),
+            unsettled: Blocks::default(),
             deadlines: BTreeSet::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -135,19 +138,20 @@ impl Group {
         self.empty_since = None;
     }
 
-    pub(super) fn set_credits(&mut self, env: &mut Env, id: ConsumerId, max_in_flight: u32) {
-        if let Some(member) = self.members.get_mut(&id) {
-            member.max_in_flight = u64::from(max_in_flight);
-            env.wake(Wake::Group(self.id));
-        }
-    }
-
     /// Takes a member out; what it had fails for `failure`.
-    pub(super) fn part_with(&mut self, env: &mut Env, shelf: &mut Shelf, id: ConsumerId, failure: &Failure) {
-        let leased = |part: &Part| matches!(&part.state, PartState::Leased(lease) if lease.consumer == id);
-        let held: Vec<_> = self.parts.iter().filter(|(_, part)| leased(part)).map(|(key, _)| *key).collect();
-        for key in held {
-            self.fail_part(env, shelf, key, failure);
+    pub(super) fn remove_member(
+        &mut self,
+        env: &mut Env,
+        shelf: &mut Shelf,
+        id: ConsumerId,
+        failure: &Failure,
+    ) {
+        let leased =
+            |frame: &Unsettled| matches!(&frame.state, UnsettledState::Leased(lease) if lease.consumer == id);
+        let held: Vec<_> =
+            self.unsettled.iter().filter(|(_, frame)| leased(frame)).map(|(offset, _)| *offset).collect();
+        for offset in held {
+            self.fail(env, shelf, offset, failure);
         }
         self.members.remove(&id);
         self.look_again(env);
@@ -161,9 +165,9 @@ impl Group {
 
     /// Takes everything back from everyone, without counting it.
     pub(super) fn recall(&mut self, env: &mut Env, shelf: &mut Shelf) {
-        let leased: Vec<_> = self.deadlines.iter().map(|(_, key)| *key).collect();
-        for key in leased {
-            self.fail_part(env, shelf, key, &Failure::Released);
+        let leased: Vec<_> = self.deadlines.iter().map(|(_, offset)| *offset).collect();
+        for offset in leased {
+            self.fail(env, shelf, offset, &Failure::Released);
         }
     }
 
@@ -185,22 +189,22 @@ impl Group {
 
     /// Fails what is past its deadline, readies what has backed off long enough, asks for the next call.
     pub(super) fn advance(&mut self, env: &mut Env, shelf: &mut Shelf) {
-        while let Some(&(deadline, key)) = self.deadlines.first() {
+        while let Some(&(deadline, offset)) = self.deadlines.first() {
             if deadline > env.now {
                 env.arm(deadline);
                 break;
             }
-            self.fail_part(env, shelf, key, &Failure::AckTimeout);
+            self.fail(env, shelf, offset, &Failure::AckTimeout);
         }
-        while let Some(&(due, key)) = self.waiting.first() {
+        while let Some(&(due, offset)) = self.waiting.first() {
             if due > env.now {
                 env.arm(due);
                 break;
             }
-            self.waiting.remove(&(due, key));
-            if let Some(part) = self.parts.get_mut(&key) {
-                part.state = PartState::Ready(due);
-                self.ready.insert((due, key));
+            self.waiting.remove(&(due, offset));
+            if let Some(frame) = self.unsettled.get_mut(&offset) {
+                frame.state = UnsettledState::Ready(due);
+                self.ready.insert((due, offset));
             }
             env.wake(Wake::Group(self.id));
         }
@@ -209,99 +213,45 @@ impl Group {
         }
     }
 
-    /// Settles rows (all of the delivery if `None`); answers how many were not settled before.
+    /// Settles a delivery; answers how many messages were not settled before.
     pub(super) fn ack(
         &mut self,
         env: &mut Env,
         shelf: &mut Shelf,
         id: DeliveryId,
-        rows: Option<&Rows>,
     ) -> Result<u64, NeverDelivered> {
-        let key = (id.offset, id.part);
-        let Some(part) = self.find(shelf, id)? else { return Ok(0) };
-        let named = rows.map(|rows| part.rows.intersection(rows));
-        let count = match named {
-            Some(named) if named.len() < part.rows.len() => {
-                self.cut(key, &named);
-                self.note_settled(env, shelf, key.0, &named);
-                self.settled(env, shelf, key.0, named.len());
-                named.len()
-            }
-            _ => self.detach(key).map_or(0, |part| {
-                self.note_settled(env, shelf, key.0, &part.rows);
-                self.settled(env, shelf, key.0, part.rows.len());
-                part.rows.len()
-            }),
-        };
-        self.acked += count;
-        shelf.ledger.acked += count;
-        shelf.ledger.acked_rate.add(env.now, count);
-        Ok(count)
+        if self.find(shelf, id)?.is_none() {
+            return Ok(0);
+        }
+        let Some(frame) = self.detach(id.offset) else { return Ok(0) };
+        if shelf.is_kept {
+            env.facts.note_settled(&shelf.name, &self.name, id.offset);
+        }
+        self.settled(env, shelf, id.offset, frame.count);
+        self.acked += frame.count;
+        shelf.ledger.acked += frame.count;
+        shelf.ledger.acked_rate.add(env.now, frame.count);
+        Ok(frame.count)
     }
 
-    /// Acknowledges what `consumer` holds of the frames up to `offset`, that one included.
-    pub(super) fn ack_up_to(
-        &mut self,
-        env: &mut Env,
-        shelf: &mut Shelf,
-        consumer: ConsumerId,
-        offset: u64,
-    ) -> Result<u64, NeverDelivered> {
-        let held =
-            |part: &Part| matches!(&part.state, PartState::Leased(lease) if lease.consumer == consumer);
-        let parts = self.parts.range(..=(offset, u32::MAX)).filter(|(_, part)| held(part));
-        let ids: Vec<_> = parts
-            .map(|(key, part)| DeliveryId { offset: key.0, part: key.1, token: part.token.into() })
-            .collect();
-        ids.into_iter().map(|id| self.ack(env, shelf, id, None)).sum()
-    }
-
-    /// Fails rows of a live lease; answers how many. Of a lease that is over, none.
+    /// Fails a live lease; answers how many messages that were. Of a lease that is over, none.
     pub(super) fn nack(
         &mut self,
         env: &mut Env,
         shelf: &mut Shelf,
         nack: &Nack,
     ) -> Result<u64, NeverDelivered> {
-        let key = (nack.id.offset, nack.id.part);
-        let Some(part) = self.find(shelf, nack.id)? else { return Ok(0) };
-        if u64::from(part.token) != nack.id.token || !matches!(part.state, PartState::Leased(_)) {
+        let Some(frame) = self.find(shelf, nack.id)?.filter(|frame| frame.is_leased_as(nack.id)) else {
             return Ok(0);
-        }
+        };
+        let count = frame.count;
         let failure = match nack.kind {
-            NackKind::Retry => Failure::Refused(shortened(&nack.reason)),
-            NackKind::Reject => Failure::Rejected(shortened(&nack.reason)),
+            NackKind::Retry => Failure::Refused(DeadFacts::shortened(&nack.reason)),
+            NackKind::Reject => Failure::Rejected(DeadFacts::shortened(&nack.reason)),
             NackKind::Release => Failure::Released,
         };
-        let whole = part.rows.len();
-        let Some(named) = nack.rows.as_ref().map(|rows| part.rows.intersection(rows)) else {
-            self.fail_part(env, shelf, key, &failure);
-            return Ok(whole);
-        };
-        if named.len() == whole {
-            self.fail_part(env, shelf, key, &failure);
-        } else if !named.is_empty() {
-            let split = Part {
-                rows: named.clone(),
-                token: part.token,
-                failures: part.failures,
-                losses: part.losses,
-                first_at: part.first_at,
-                state: PartState::Ready(env.now),
-            };
-            self.cut(key, &named);
-            let number = shelf.entries.get_mut(&key.0).map(|entry| {
-                let number = entry.next_part;
-                entry.next_part += 1;
-                number
-            });
-            match number {
-                Some(number) => self.fail(env, shelf, (key.0, number), split, &failure),
-                // The frame made room at the bound: there is nothing to deliver again.
-                None => self.settled(env, shelf, key.0, named.len()),
-            }
-        }
-        Ok(named.len())
+        self.fail(env, shelf, nack.id.offset, &failure);
+        Ok(count)
     }
 
     /// Moves the deadline of a live lease to `by` from now, within the longest lease, never back.
@@ -313,18 +263,17 @@ impl Group {
         id: DeliveryId,
         by: Duration,
     ) -> Result<bool, NeverDelivered> {
-        let key = (id.offset, id.part);
         if self.find(shelf, id)?.is_none() {
             return Ok(false);
         }
-        let Some(part) = self.parts.get_mut(&key).filter(|part| u64::from(part.token) == id.token) else {
+        let Some(frame) = self.unsettled.get_mut(&id.offset).filter(|frame| frame.is_leased_as(id)) else {
             return Ok(false);
         };
-        let PartState::Leased(lease) = &mut part.state else { return Ok(false) };
+        let UnsettledState::Leased(lease) = &mut frame.state else { return Ok(false) };
         let last = lease.granted_at.after(env.config.max_lease);
         let deadline = env.now.after(by).min(last).max(lease.deadline);
-        self.deadlines.remove(&(lease.deadline, key));
-        self.deadlines.insert((deadline, key));
+        self.deadlines.remove(&(lease.deadline, id.offset));
+        self.deadlines.insert((deadline, id.offset));
         lease.deadline = deadline;
         env.arm(deadline);
         Ok(true)
@@ -339,136 +288,115 @@ impl Group {
         by: Duration,
     ) -> Option<Millis> {
         self.extend(env, shelf, id, by).ok().filter(|lives| *lives)?;
-        match self.parts.get(&(id.offset, id.part))?.state {
-            PartState::Leased(lease) => Some(lease.deadline),
-            PartState::Waiting(_) | PartState::Ready(_) => None,
+        match self.unsettled.get(&id.offset)?.state {
+            UnsettledState::Leased(lease) => Some(lease.deadline),
+            UnsettledState::Waiting(_) | UnsettledState::Ready(_) => None,
         }
     }
 
-    /// Ends a live lease; the rows are due again after `wait`, uncounted.
+    /// Ends a live lease; the frame is due again after `wait`, uncounted.
     pub(super) fn postpone(&mut self, env: &mut Env, shelf: &mut Shelf, id: DeliveryId, wait: Duration) {
-        let key = (id.offset, id.part);
-        let is_over =
-            |part: &Part| u64::from(part.token) != id.token || !matches!(part.state, PartState::Leased(_));
-        if self.parts.get(&key).is_none_or(is_over) {
+        if !self.unsettled.get(&id.offset).is_some_and(|frame| frame.is_leased_as(id)) {
             return;
         }
-        let Some(part) = self.detach(key) else { return };
-        if shelf.entries.contains_key(&key.0) {
-            self.deliver_again(env, key, part, wait);
+        let Some(frame) = self.detach(id.offset) else { return };
+        if shelf.entries.contains_key(&id.offset) {
+            self.deliver_again(env, id.offset, frame, wait);
         } else {
-            self.settled(env, shelf, key.0, part.rows.len());
+            self.settled(env, shelf, id.offset, frame.count);
         }
     }
 
-    /// The frame is gone from the shelf: forgets what is not with a consumer.
-    pub(super) fn forget(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, rows: u64) {
+    /// The frame is gone from the shelf: forgets it unless it is with a consumer.
+    pub(super) fn forget(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
         if offset >= self.cursor {
-            self.lag -= rows;
+            self.lag -= count;
             self.look_again(env);
             return;
         }
-        let idle = |part: &Part| !matches!(part.state, PartState::Leased(_));
-        let range = (offset, 0)..=(offset, u32::MAX);
-        let parts: Vec<_> =
-            self.parts.range(range).filter(|(_, part)| idle(part)).map(|(key, _)| *key).collect();
-        for key in parts {
-            if let Some(part) = self.detach(key) {
-                self.settled(env, shelf, offset, part.rows.len());
-            }
+        let is_leased = |frame: &Unsettled| matches!(frame.state, UnsettledState::Leased(_));
+        if !self.unsettled.get(&offset).is_none_or(is_leased)
+            && let Some(frame) = self.detach(offset)
+        {
+            self.settled(env, shelf, offset, frame.count);
         }
     }
 
-    /// The part that `id` names, if it is not settled.
-    fn find(&self, shelf: &Shelf, id: DeliveryId) -> Result<Option<&Part>, NeverDelivered> {
+    /// The frame of the delivery that `id` names, if it is not settled.
+    fn find(&self, shelf: &Shelf, id: DeliveryId) -> Result<Option<&Unsettled>, NeverDelivered> {
         let never = id.offset < self.start || id.offset >= self.cursor || id.token == 0;
-        let part = self.parts.get(&(id.offset, id.part));
-        let from_the_future = match part {
-            Some(part) => id.token > u64::from(part.token),
-            None => shelf.entries.get(&id.offset).is_some_and(|entry| {
-                let of_earlier_life = id.part < entry.first_part && self.has_begun(id.offset);
-                id.part >= entry.next_part || of_earlier_life || !entry.is_for(self.id)
-            }),
+        let frame = self.unsettled.get(&id.offset);
+        let is_of_another_time = match frame {
+            Some(frame) => id.token > u64::from(frame.token) || id.token <= u64::from(shelf.token_base),
+            None => shelf.entries.get(&id.offset).is_some_and(|entry| !entry.is_for(self.id)),
         };
-        if never || from_the_future { Err(NeverDelivered) } else { Ok(part) }
+        if never || is_of_another_time { Err(NeverDelivered) } else { Ok(frame) }
     }
 
-    /// Whether rows of a frame were delivered and are not settled.
-    fn has_begun(&self, offset: u64) -> bool {
-        self.parts.range((offset, 0)..=(offset, u32::MAX)).next().is_some()
-    }
-
-    fn fail_part(&mut self, env: &mut Env, shelf: &mut Shelf, key: PartKey, failure: &Failure) {
-        if let Some(part) = self.detach(key) {
-            self.fail(env, shelf, key, part, failure);
-        }
-    }
-
-    /// Decides what becomes of a detached part whose delivery failed.
-    fn fail(&mut self, env: &mut Env, shelf: &mut Shelf, key: PartKey, mut part: Part, failure: &Failure) {
-        if !shelf.entries.contains_key(&key.0) {
+    /// A delivery failed: decides what becomes of the frame.
+    fn fail(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, failure: &Failure) {
+        let Some(mut frame) = self.detach(offset) else { return };
+        if !shelf.entries.contains_key(&offset) {
             // The frame made room at the bound while it was out: there is nothing to deliver again.
-            self.settled(env, shelf, key.0, part.rows.len());
+            self.settled(env, shelf, offset, frame.count);
             return;
         }
         let given_up = match failure {
             Failure::Released => false,
             Failure::ConsumerGone => {
-                part.losses += 1;
-                part.losses >= LOSSES_MAX
+                frame.losses += 1;
+                frame.losses >= LOSSES_MAX
             }
             _ => {
-                part.failures += 1;
-                matches!(failure, Failure::Rejected(_)) || part.failures > env.config.max_retries
+                frame.failures += 1;
+                matches!(failure, Failure::Rejected(_)) || frame.failures > env.config.max_retries
             }
         };
         if given_up {
-            let count = part.rows.len();
-            self.bury(env, shelf, key.0, part, failure);
-            self.settled(env, shelf, key.0, count);
+            self.bury(env, shelf, offset, &frame, failure);
+            self.settled(env, shelf, offset, frame.count);
             return;
         }
         let wait = match failure {
             Failure::Released => Duration::ZERO,
-            _ => env.backoff(part.failures.saturating_add(part.losses)),
+            _ => env.backoff(frame.failures.saturating_add(frame.losses)),
         };
         if !matches!(failure, Failure::Released | Failure::ConsumerGone) {
-            let (group, rows) = (Arc::clone(&self.name), part.rows.clone());
-            let (failures, first_at) = (part.failures, part.first_at);
-            shelf.note(env, What::Failed { group, offset: key.0, rows, failures, first_at });
+            let (group, failures, first_at) = (Arc::clone(&self.name), frame.failures, frame.first_at);
+            shelf.note(env, What::Failed { group, offset, failures, first_at });
         }
-        self.deliver_again(env, key, part, wait);
+        self.deliver_again(env, offset, frame, wait);
     }
 
-    fn deliver_again(&mut self, env: &mut Env, key: PartKey, mut part: Part, wait: Duration) {
+    fn deliver_again(&mut self, env: &mut Env, offset: u64, mut frame: Unsettled, wait: Duration) {
         let due = env.now.after(wait);
         if due > env.now {
-            part.state = PartState::Waiting(due);
-            self.waiting.insert((due, key));
+            frame.state = UnsettledState::Waiting(due);
+            self.waiting.insert((due, offset));
             env.arm(due);
         } else {
-            part.state = PartState::Ready(due);
-            self.ready.insert((due, key));
+            frame.state = UnsettledState::Ready(due);
+            self.ready.insert((due, offset));
         }
-        self.parts.insert(key, part);
+        self.unsettled.insert(offset, frame);
         self.look_again(env);
     }
 
-    /// Makes a dead letter of a detached part.
-    fn bury(&self, env: &mut Env, shelf: &mut Shelf, offset: u64, part: Part, failure: &Failure) {
+    /// Makes a dead letter of a detached frame.
+    fn bury(&self, env: &mut Env, shelf: &mut Shelf, offset: u64, frame: &Unsettled, failure: &Failure) {
         let id = shelf.take_letter_id();
         let Some(entry) = shelf.entries.get(&offset) else { return };
-        let attempts = if *failure == Failure::ConsumerGone { part.losses } else { part.failures };
+        let attempts = if *failure == Failure::ConsumerGone { frame.losses } else { frame.failures };
         if let Some(home) = &entry.stored.home {
             let burial = Burial {
                 id,
                 group: Arc::clone(&self.name),
                 offset,
                 source: home.source,
-                rows: part.rows.clone(),
+                count: entry.count,
                 reason: failure.clone(),
                 attempts,
-                first_at: part.first_at,
+                first_at: frame.first_at,
                 died_at: env.now,
             };
             shelf.note(env, What::Buried(burial));
@@ -479,55 +407,33 @@ impl Group {
             group: Arc::clone(&self.name),
             offset,
             frame: entry.stored.blank_or_only(),
+            count: entry.count,
             reason: failure.clone(),
             attempts,
             published_at: entry.published_at,
-            first_delivered_at: part.first_at,
+            first_delivered_at: frame.first_at,
             died_at: env.now,
-            rows: part.rows,
         };
-        let letter = Letter::new(head, &entry.stored);
+        let letter = Letter::new(head, entry);
         shelf.bury(env, letter);
     }
 
-    /// Notes which rows are settled, and no more than these: a fact before this one may be lost, as where a write fails.
-    fn note_settled(&self, env: &mut Env, shelf: &Shelf, offset: u64, rows: &Rows) {
-        if !shelf.is_kept {
-            return;
-        }
-        if shelf.entries.get(&offset).is_some_and(|entry| entry.rows.len() == rows.len()) {
-            env.facts.note_settled(&shelf.name, &self.name, offset);
-        } else {
-            let group = Arc::clone(&self.name);
-            shelf.note(env, What::SettledRows { group, offset, rows: rows.clone() });
-        }
-    }
-
-    /// Takes a part out of all indexes and gives its credits back.
-    pub(super) fn detach(&mut self, key: PartKey) -> Option<Part> {
-        let part = self.parts.remove(&key)?;
-        match &part.state {
-            PartState::Leased(lease) => {
-                self.deadlines.remove(&(lease.deadline, key));
-                self.give_back(*lease, part.rows.len());
+    /// Takes a frame out of all indexes and gives its credits back.
+    pub(super) fn detach(&mut self, offset: u64) -> Option<Unsettled> {
+        let frame = self.unsettled.remove(&offset)?;
+        match &frame.state {
+            UnsettledState::Leased(lease) => {
+                self.deadlines.remove(&(lease.deadline, offset));
+                self.give_back(*lease, frame.count);
             }
-            PartState::Waiting(due) => {
-                self.waiting.remove(&(*due, key));
+            UnsettledState::Waiting(due) => {
+                self.waiting.remove(&(*due, offset));
             }
-            PartState::Ready(due) => {
-                self.ready.remove(&(*due, key));
+            UnsettledState::Ready(due) => {
+                self.ready.remove(&(*due, offset));
             }
         }
-        Some(part)
-    }
-
-    /// Takes rows out of a part that keeps others, and gives their credits back.
-    fn cut(&mut self, key: PartKey, rows: &Rows) {
-        let Some(part) = self.parts.get_mut(&key) else { return };
-        part.rows = part.rows.difference(rows);
-        if let PartState::Leased(lease) = part.state {
-            self.give_back(lease, rows.len());
-        }
+        Some(frame)
     }
 
     fn give_back(&mut self, lease: Lease, count: u64) {
@@ -539,12 +445,10 @@ impl Group {
         }
     }
 
-    /// `count` rows of a frame are done with, as far as this group goes.
+    /// A frame of `count` messages is done with, as far as this group goes.
     fn settled(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
         self.lag -= count;
-        if !self.has_begun(offset) {
-            shelf.release(env, offset);
-        }
+        shelf.release(env, offset);
         self.look_again(env);
     }
 
@@ -553,13 +457,5 @@ impl Group {
         if env.phase != Phase::Open {
             env.wake(Wake::Drained);
         }
-    }
-}
-
-fn shortened(reason: &Arc<str>) -> Arc<str> {
-    if reason.len() <= REASON_LEN_MAX {
-        Arc::clone(reason)
-    } else {
-        reason.get(..reason.floor_char_boundary(REASON_LEN_MAX)).unwrap_or_default().into()
     }
 }

@@ -6,16 +6,16 @@
 //!
 //! # What is promised
 //!
-//! - A frame is held until every group that wants it has settled all of its rows. A row is settled for a
-//!   group by its acknowledgement, or as a dead letter. A topic without groups holds frames up to its bound.
-//! - A lease runs from the delivery. At its deadline the rows fail and are delivered again after a backoff
-//!   (exponential, full jitter), to any member of the group, at most `max_retries` times. Then they are dead
-//!   letters, with the reason.
-//! - Rows that a member refuses or does not settle in time count an attempt. Rows of a member that dies count none,
-//!   because a lost connection says nothing about the rows: they come back after the backoff, and are a dead letter
+//! - A frame is held until every group that wants it has settled it: by its acknowledgement, or as a
+//!   dead letter. A topic without groups holds frames up to its bound.
+//! - A lease runs from the delivery. At its deadline the delivery fails and the frame is delivered again after a backoff
+//!   (exponential, full jitter), to any member of the group, at most `max_retries` times. Then it is a dead
+//!   letter, with the reason.
+//! - A frame that a member refuses or does not settle in time counts an attempt. Frames of a member that dies count none,
+//!   because a lost connection says nothing about them: they come back after the backoff, and are dead letters
 //!   after 100 lost members. What a member gives back on purpose ([`NackKind::Release`], [`Broker::leave`], the
 //!   drain) counts as neither and comes back at once.
-//! - An acknowledgement of a delivery that is over counts if nobody settled the rows since. Repeating one is
+//! - An acknowledgement of a delivery that is over counts if nobody settled the frame since. Repeating one is
 //!   fine. One for something that was never delivered is an error, and the rest of the call is applied.
 //! - Redeliveries do not block what is new: they take at most half of a consumer's credits, and wait outside
 //!   the order.
@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use facts::{Burial, Fact, What};
-pub use image::{Event, GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
+pub use image::{Attempts, Event, GroupImage, HeldImage, Image, ReplayImage, TopicImage};
 pub use producers::{Producers, Seen};
 pub use restore::{Bodies, Body, Restored};
 pub use snapshot::{Snapshot, Tenant};
@@ -64,7 +64,6 @@ use self::topic::Topic;
 use crate::config::QueueConfig;
 use crate::frame::{Frame, Millis};
 use crate::name::{self, NAME_LEN_MAX, NameError};
-use crate::rows::Rows;
 use crate::stats::{Health, QueueStats, TopicStats};
 use crate::trouble::{self, Cause, Trouble};
 
@@ -220,15 +219,6 @@ impl Broker {
         Ok(consumer)
     }
 
-    /// Lets a consumer have at most `max_in_flight` messages at once from now on; 0 pauses it. What it has
-    /// already stays with it.
-    pub fn set_credits(&mut self, now: Millis, consumer: ConsumerId, max_in_flight: u32) {
-        self.advance(now);
-        if let Some((env, _, group)) = self.seat(consumer) {
-            group.set_credits(env, consumer, max_in_flight);
-        }
-    }
-
     /// Where a consumer sits: for waiting on [`Wake::Group`].
     pub fn group_of(&self, consumer: ConsumerId) -> Option<GroupId> {
         self.seats.get(&consumer).map(|(_, group)| *group)
@@ -267,48 +257,18 @@ impl Broker {
         if over { Err(ReceiveError::Closed) } else { Ok(group.grant(env, shelf, consumer)) }
     }
 
-    /// Acknowledges whole deliveries. Answers how many messages were not settled before.
+    /// Acknowledges deliveries. Answers how many messages were not settled before.
     ///
     /// # Errors
     ///
     /// A delivery that the group never saw (the others are acknowledged), or the consumer has left.
     pub fn ack(&mut self, now: Millis, consumer: ConsumerId, ids: &[DeliveryId]) -> Result<u64, SettleError> {
         self.settle(now, consumer, ids.iter().map(|id| (*id, ())), |env, shelf, group, id, ()| {
-            group.ack(env, shelf, id, None)
+            group.ack(env, shelf, id)
         })
     }
 
-    /// Acknowledges some rows of a delivery; the others stay leased. Answers how many were not settled before.
-    ///
-    /// # Errors
-    ///
-    /// The group never saw the delivery, or the consumer has left.
-    pub fn ack_rows(
-        &mut self,
-        now: Millis,
-        consumer: ConsumerId,
-        id: DeliveryId,
-        rows: &Rows,
-    ) -> Result<u64, SettleError> {
-        self.settle(now, consumer, [(id, rows)], |env, shelf, group, id, rows| {
-            group.ack(env, shelf, id, Some(rows))
-        })
-    }
-
-    /// Acknowledges all that this consumer holds of the frames up to `offset`, that one included. Answers
-    /// how many messages that were.
-    ///
-    /// # Errors
-    ///
-    /// The consumer has left.
-    pub fn ack_up_to(&mut self, now: Millis, consumer: ConsumerId, offset: u64) -> Result<u64, SettleError> {
-        let all = DeliveryId { offset, part: 0, token: 0 };
-        self.settle(now, consumer, [(all, ())], |env, shelf, group, _, ()| {
-            group.ack_up_to(env, shelf, consumer, offset)
-        })
-    }
-
-    /// Refuses deliveries, or rows of them. Answers how many messages that moved: of a lease that is over,
+    /// Refuses deliveries. Answers how many messages that moved: of a lease that is over,
     /// none.
     ///
     /// # Errors
@@ -564,7 +524,7 @@ impl Broker {
     fn unseat(&mut self, now: Millis, consumer: ConsumerId, failure: &Failure) {
         self.advance(now);
         if let Some((env, shelf, group)) = self.seat(consumer) {
-            group.part_with(env, shelf, consumer, failure);
+            group.remove_member(env, shelf, consumer, failure);
         }
         self.seats.remove(&consumer);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Broker;
 use super::env::Env;
 use super::facts::Burial;
-use super::group::{Group, Part, PartState};
-use super::image::{GroupImage, Image, PartImage, TopicImage};
+use super::group::{Group, Unsettled, UnsettledState};
+use super::image::{Attempts, GroupImage, Image, TopicImage};
 use super::shelf::{Entry, Letter};
 use super::stored::{Home, Stored};
 use super::terms::{DeadLetter, GroupId, TopicId};
@@ -19,13 +19,13 @@ use crate::frame::Millis;
 /// come again: who was given one of them could settle another with it. Far more than a log can have under way.
 const OFFSETS_SKIPPED: u64 = 1 << 20;
 
-/// Parts of a frame that are told apart from those of the next life.
-const PARTS_OF_LIFE: u32 = 1 << 10;
+/// Deliveries of a frame that are told apart from those of the next life.
+const TOKENS_OF_LIFE: u32 = 1 << 10;
 
-/// Where the parts of a life begin, that begins with this offset: elsewhere in each of some four million.
-fn first_part(first_offset: u64) -> u32 {
-    let life = first_offset / OFFSETS_SKIPPED % u64::from(u32::MAX / PARTS_OF_LIFE);
-    u32::try_from(life).unwrap_or(0) * PARTS_OF_LIFE
+/// Behind which number the tokens of a life begin, that begins with this offset: elsewhere in each of some four million.
+fn token_base(first_offset: u64) -> u32 {
+    let life = first_offset / OFFSETS_SKIPPED % u64::from(u32::MAX / TOKENS_OF_LIFE);
+    u32::try_from(life).unwrap_or(0) * TOKENS_OF_LIFE
 }
 
 /// Where a frame's bytes are, and what the frame's head says.
@@ -80,7 +80,7 @@ impl Restored {
         topic.shelf.is_kept = true;
         topic.shelf.next_offset = image.next_offset.saturating_add(OFFSETS_SKIPPED);
         topic.shelf.next_letter = image.next_letter;
-        let first_part = first_part(topic.shelf.next_offset);
+        topic.shelf.token_base = token_base(topic.shelf.next_offset);
         topic.producers = image.producers;
         broker.env.producers += topic.producers.len();
         let mut ids = BTreeMap::new();
@@ -100,16 +100,13 @@ impl Restored {
                     None => continue,
                 },
             };
-            let rows = held.rows();
             self.frames += 1;
-            self.messages += rows.len();
+            self.messages += u64::from(held.count);
             let entry = Entry {
                 stored: Stored::on_disk(body.home.clone(), body.cost),
-                rows,
+                count: held.count,
                 published_at: body.published_at,
                 waiting: 0,
-                first_part,
-                next_part: first_part + 1,
                 only,
             };
             topic.shelf.put(&mut broker.env, offset, entry);
@@ -140,24 +137,20 @@ fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, 
     group.empty_since = Some(env.now);
     for (_, entry) in topic.shelf.entries.tail_mut(image.cursor).filter(|(_, entry)| entry.is_for(id)) {
         entry.waiting += 1;
-        group.lag += entry.rows.len();
+        group.lag += u64::from(entry.count);
     }
-    for (offset, parts) in image.parts {
+    for (offset, Attempts { failures, first_at }) in image.unsettled {
         let is_before = offset < image.cursor;
         let Some(entry) = topic.shelf.entries.get_mut(&offset).filter(|entry| is_before && entry.is_for(id))
         else {
             continue;
         };
         entry.waiting += 1;
-        for (number, part) in (entry.first_part..).zip(parts) {
-            group.lag += part.rows.len();
-            entry.next_part = entry.next_part.max(number + 1);
-            group.ready.insert((env.now, (offset, number)));
-            let PartImage { rows, failures, first_at } = part;
-            let state = PartState::Ready(env.now);
-            let part = Part { rows, token: 0, failures, losses: 0, first_at, state };
-            group.parts.insert((offset, number), part);
-        }
+        let (count, token) = (u64::from(entry.count), topic.shelf.token_base);
+        group.lag += count;
+        group.ready.insert((env.now, offset));
+        let state = UnsettledState::Ready(env.now);
+        group.unsettled.insert(offset, Unsettled { count, token, failures, losses: 0, first_at, state });
     }
     if let Some(end) = group.ends_at() {
         env.arm(end);
@@ -166,19 +159,25 @@ fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, 
 }
 
 fn restore_letter(topic: &Arc<str>, burial: Burial, body: &Body) -> Letter {
-    let stored = Stored::on_disk(body.home.clone(), body.cost);
+    let entry = Entry {
+        stored: Stored::on_disk(body.home.clone(), body.cost),
+        count: burial.count,
+        published_at: body.published_at,
+        waiting: 0,
+        only: None,
+    };
     let head = DeadLetter {
         id: burial.id,
         topic: Arc::clone(topic),
         group: burial.group,
         offset: burial.offset,
-        frame: stored.blank_or_only(),
-        rows: burial.rows,
+        frame: entry.stored.blank_or_only(),
+        count: entry.count,
         reason: burial.reason,
         attempts: burial.attempts,
         published_at: body.published_at,
         first_delivered_at: burial.first_at,
         died_at: burial.died_at,
     };
-    Letter::new(head, &stored)
+    Letter::new(head, &entry)
 }

@@ -10,22 +10,17 @@ use super::ledger::Ledger;
 use super::stored::{Home, Lent, Stored};
 use super::terms::{DeadLetter, DeadSelection, Durability, GroupId, TopicId, Wake};
 use crate::frame::{Frame, Millis, ProducerStamp};
-use crate::rows::Rows;
 use crate::trouble::{Cause, Trouble, counted};
 
 /// A frame that is held.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) stored: Stored,
-    pub(super) rows: Rows,
+    /// Messages in it.
+    pub(super) count: u32,
     pub(super) published_at: Millis,
-    /// Groups that have not settled all of it.
+    /// Groups that have not settled it.
     pub(super) waiting: usize,
-    /// Number of the part that is the frame, in any group: another one in each life of a queue that is kept, so that an
-    /// id from an earlier life names nothing in this one.
-    pub(super) first_part: u32,
-    /// Number of the next part that is split off, in any group.
-    pub(super) next_part: u32,
     /// A replayed dead letter is for the group that gave up on it.
     pub(super) only: Option<GroupId>,
 }
@@ -46,8 +41,8 @@ pub(super) struct Letter {
 
 impl Letter {
     /// A letter needs no memory for a frame that is on disk.
-    pub(super) fn new(head: DeadLetter, stored: &Stored) -> Self {
-        Self { head, home: stored.home.clone(), cost: stored.cost }
+    pub(super) fn new(head: DeadLetter, entry: &Entry) -> Self {
+        Self { head, home: entry.stored.home.clone(), cost: entry.stored.cost }
     }
 
     pub(super) fn stored(&self) -> Stored {
@@ -117,6 +112,8 @@ pub(super) struct Shelf {
     pub(super) entries: Blocks<u64, Entry>,
     pub(super) pending: Pending,
     pub(super) next_offset: u64,
+    /// Tokens of this life of a queue that is kept begin behind it, so that an id from an earlier life names nothing.
+    pub(super) token_base: u32,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) ledger: Ledger,
@@ -138,6 +135,7 @@ impl Shelf {
             entries: Blocks::default(),
             pending: Pending::default(),
             next_offset: 0,
+            token_base: 0,
             messages: 0,
             bytes: 0,
             ledger: Ledger::new(env.now),
@@ -162,7 +160,7 @@ impl Shelf {
     }
 
     pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: Entry) {
-        self.messages += entry.rows.len();
+        self.messages += u64::from(entry.count);
         self.bytes += entry.stored.cost;
         if entry.stored.is_cached() {
             env.cached.add(entry.stored.cost);
@@ -173,14 +171,14 @@ impl Shelf {
     /// Removes a frame, whoever waits for it.
     pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
         let mut entry = self.entries.remove(&offset)?;
-        self.messages -= entry.rows.len();
+        self.messages -= u64::from(entry.count);
         self.bytes -= entry.stored.cost;
         entry.stored.let_go(env);
         env.wake(Wake::Space(self.id));
         Some(entry)
     }
 
-    /// One group has settled all of a frame. After the last one the frame goes.
+    /// One group has settled a frame. After the last one the frame goes.
     pub(super) fn release(&mut self, env: &mut Env, offset: u64) {
         if let Some(entry) = self.entries.get_mut(&offset) {
             entry.waiting = entry.waiting.saturating_sub(1);
@@ -230,7 +228,7 @@ impl Shelf {
 
     /// Keeps a dead letter; at the bound the oldest go.
     pub(super) fn bury(&mut self, env: &mut Env, letter: Letter) {
-        self.ledger.dead += letter.head.rows.len();
+        self.ledger.dead += u64::from(letter.head.count);
         self.keep_letter(letter);
         let over = |shelf: &Self| {
             shelf.letter_messages > env.config.max_dead_messages
@@ -239,7 +237,7 @@ impl Shelf {
         let mut ids = Vec::new();
         while over(self) {
             let Some((_, oldest)) = self.letters.pop_first() else { break };
-            self.ledger.dead_dropped += oldest.head.rows.len();
+            self.ledger.dead_dropped += u64::from(oldest.head.count);
             self.uncount_letter(&oldest);
             ids.push(oldest.head.id);
         }
@@ -250,7 +248,7 @@ impl Shelf {
 
     /// Puts a letter among the others.
     pub(super) fn keep_letter(&mut self, letter: Letter) {
-        self.letter_messages += letter.head.rows.len();
+        self.letter_messages += u64::from(letter.head.count);
         self.letter_bytes += letter.cost;
         self.letters.insert(letter.head.id, letter);
     }
@@ -288,7 +286,7 @@ impl Shelf {
     }
 
     fn uncount_letter(&mut self, letter: &Letter) {
-        self.letter_messages -= letter.head.rows.len();
+        self.letter_messages -= u64::from(letter.head.count);
         self.letter_bytes -= letter.cost;
     }
 

@@ -9,8 +9,8 @@ use gpuvitals_log::Place;
 use super::Broker;
 use super::blocks::Blocks;
 use super::facts::Burial;
-use super::group::{Group, Part, PartKey};
-use super::image::{GroupImage, HeldImage, Image, PartImage, ReplayImage, TopicImage};
+use super::group::{Group, Unsettled};
+use super::image::{Attempts, GroupImage, HeldImage, Image, ReplayImage, TopicImage};
 use super::producers::Heard;
 use super::shelf::{Entry, Letter};
 use super::stored::Home;
@@ -43,7 +43,7 @@ struct GroupSnapshot {
     start: u64,
     ttl: Option<Duration>,
     cursor: u64,
-    parts: Blocks<PartKey, Part>,
+    unsettled: Blocks<u64, Unsettled>,
 }
 
 /// Something whose bytes are at a home.
@@ -139,11 +139,9 @@ impl TopicSnapshot {
         let name_of = |id: GroupId| self.groups.get(&id).map(|group| Arc::clone(&group.name));
         let held = self.entries.iter().filter_map(|(offset, entry)| {
             let home = entry.stored.home.as_ref()?;
-            let count = u32::try_from(entry.rows.len()).unwrap_or(u32::MAX);
-            let mut held = HeldImage::published(count, None);
+            let mut held = HeldImage::published(entry.count, None);
             if let Some(only) = entry.only {
-                let (source, rows, only) = (home.source, entry.rows.clone(), name_of(only)?);
-                held.replay = Some(Box::new(ReplayImage { source, rows, only }));
+                held.replay = Some(Box::new(ReplayImage { source: home.source, only: name_of(only)? }));
             }
             Some((*offset, held))
         });
@@ -167,7 +165,7 @@ fn letter_image(letter: &Letter) -> Option<Burial> {
         group: Arc::clone(&head.group),
         offset: head.offset,
         source: home.source,
-        rows: head.rows.clone(),
+        count: head.count,
         reason: head.reason.clone(),
         attempts: head.attempts,
         first_at: head.first_delivered_at,
@@ -182,19 +180,16 @@ impl GroupSnapshot {
             start: group.start,
             ttl: group.ttl,
             cursor: group.cursor,
-            parts: group.parts.clone(),
+            unsettled: group.unsettled.clone(),
         }
     }
 
     fn image(&self, entries: &Blocks<u64, Entry>) -> GroupImage {
         let is_kept = |entry: &Entry| entry.stored.home.is_some();
-        let mut parts: BTreeMap<u64, Vec<PartImage>> = BTreeMap::new();
-        for ((offset, _), part) in self.parts.iter() {
-            if entries.get(offset).is_some_and(is_kept) {
-                let (rows, failures, first_at) = (part.rows.clone(), part.failures, part.first_at);
-                parts.entry(*offset).or_default().push(PartImage { rows, failures, first_at });
-            }
-        }
-        GroupImage { start: self.start, ttl: self.ttl, cursor: self.cursor, parts }
+        let kept = self.unsettled.iter().filter(|(offset, _)| entries.get(offset).is_some_and(is_kept));
+        let unsettled = kept.map(|(offset, frame)| {
+            (*offset, Attempts { failures: frame.failures, first_at: frame.first_at })
+        });
+        GroupImage { start: self.start, ttl: self.ttl, cursor: self.cursor, unsettled: unsettled.collect() }
     }
 }

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::frame::{Frame, Millis};
 use crate::name::NameError;
-use crate::rows::Rows;
 
 /// A topic, for as long as its broker lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,16 +25,15 @@ pub struct ConsumerId(pub(super) u64);
 /// Names one delivery in its group: what was delivered, and for which time.
 ///
 /// The token tells a delivery from the ones before it: an acknowledgement with an old token still counts
-/// as long as nobody has acknowledged the rows, but it extends and refuses nothing.
+/// as long as nobody has acknowledged the frame, but it extends and refuses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId {
     /// The frame's place in its topic.
     pub offset: u64,
-    /// Which part of the frame: the frame, or rows that were refused apart from the rest. The frame is 0 where it was
-    /// published since the queue was opened, and another number in each later life.
-    pub part: u32,
-    /// The how-manieth delivery of this part, from 1. In the upper half, a consumer of a queue elsewhere notes on which
-    /// of its connections (with NATS: in which life of its group) it received it, from 0; that never travels.
+    /// Grows with every delivery of the frame to the group. It begins at 1 for a frame that was published since the
+    /// queue was opened, and at another number in each later life. In the upper half, a consumer of a queue elsewhere
+    /// notes on which of its connections (with NATS: in which life of its group) it received it, from 0; that never
+    /// travels.
     pub token: u64,
 }
 
@@ -50,7 +48,7 @@ impl DeliveryId {
         u32::try_from(self.token >> u32::BITS).unwrap_or_default()
     }
 
-    /// The how-manieth delivery of this part, from 1.
+    /// The token without the connection.
     pub(crate) fn count(self) -> u32 {
         u32::try_from(self.token & u64::from(u32::MAX)).unwrap_or_default()
     }
@@ -58,11 +56,11 @@ impl DeliveryId {
 
 impl fmt::Display for DeliveryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-{}", self.offset, self.part, self.count())
+        write!(f, "{}-{}", self.offset, self.count())
     }
 }
 
-/// Rows of a frame, lent to a consumer until the deadline.
+/// A frame, lent to a consumer until the deadline.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// What to acknowledge.
@@ -71,13 +69,11 @@ pub struct Delivery {
     pub topic: Arc<str>,
     /// The frame as it was published.
     pub frame: Arc<Frame>,
-    /// Which of its rows are meant: all of them unless some were settled before.
-    pub rows: Rows,
     /// Attempt, counted from 1. Deliveries that were given back unused, or whose consumer was lost, do not count.
     pub attempt: u32,
     /// When the frame was published.
     pub published_at: Millis,
-    /// When these rows go to someone else unless acknowledged or extended.
+    /// When it goes to someone else unless acknowledged or extended.
     pub deadline: Millis,
 }
 
@@ -170,7 +166,7 @@ pub enum Reserved {
     },
 }
 
-/// What is to happen to rows that a consumer does not acknowledge.
+/// What is to happen to a frame that a consumer does not acknowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NackKind {
     /// Try again after a backoff; it counts as an attempt.
@@ -186,9 +182,7 @@ pub enum NackKind {
 pub struct Nack {
     /// The delivery.
     pub id: DeliveryId,
-    /// The rows of it that are meant; the others stay with the consumer. `None`: all.
-    pub rows: Option<Rows>,
-    /// What is to happen to them.
+    /// What is to happen to it.
     pub kind: NackKind,
     /// Why; kept with a dead letter, cut after 512 bytes.
     pub reason: Arc<str>,
@@ -214,7 +208,7 @@ pub enum Failure {
     Released,
 }
 
-/// Rows that one group could not use, kept for a person.
+/// A frame that one group could not use, kept for a person.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
     /// Grows with every dead letter of the topic.
@@ -225,19 +219,19 @@ pub struct DeadLetter {
     pub group: Arc<str>,
     /// The frame's place in the topic.
     pub offset: u64,
-    /// The whole frame.
+    /// The frame.
     pub frame: Arc<Frame>,
-    /// The rows of it that are dead.
-    pub rows: Rows,
+    /// Messages in it.
+    pub count: u32,
     /// The last failure.
     pub reason: Failure,
-    /// How often the rows were tried; if their consumer was lost once too often, how often that was.
+    /// How often it was tried; if its consumer was lost once too often, how often that was.
     pub attempts: u32,
     /// When the frame was published.
     pub published_at: Millis,
-    /// When the rows were delivered first.
+    /// When it was delivered first.
     pub first_delivered_at: Millis,
-    /// When they were given up.
+    /// When it was given up.
     pub died_at: Millis,
 }
 

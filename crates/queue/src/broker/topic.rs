@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::env::Env;
 use super::facts::What;
-use super::group::{Group, PartState};
+use super::group::{Group, UnsettledState};
 use super::producers::{Known, Producers};
 use super::shelf::{Entry, Shelf, UnderWay};
 use super::stored::{Home, Stored};
@@ -16,7 +16,6 @@ use super::terms::{
 };
 use crate::config::WhenFull;
 use crate::frame::{Frame, Millis};
-use crate::rows::Rows;
 use crate::stats::{GroupStats, TopicStats};
 
 #[derive(Debug)]
@@ -118,11 +117,9 @@ impl Topic {
         }
         let entry = Entry {
             stored: Stored::here(Arc::clone(frame), home),
-            rows: Rows::all(frame.count),
+            count: frame.count,
             published_at: taken.at,
             waiting,
-            first_part: 0,
-            next_part: 1,
             only: None,
         };
         self.shelf.put(env, offset, entry);
@@ -137,12 +134,12 @@ impl Topic {
         while !self.shelf.has_room(env, messages, bytes) {
             let Some(offset) = self.gives_way(env) else { return };
             let Some(entry) = self.shelf.take(env, offset) else { return };
-            let rows = entry.rows.len();
-            self.shelf.ledger.dropped += rows;
+            let count = u64::from(entry.count);
+            self.shelf.ledger.dropped += count;
             self.shelf.note(env, What::Dropped { offset });
             for group in self.groups.values_mut() {
                 if entry.is_for(group.id) {
-                    group.forget(env, &mut self.shelf, offset, rows);
+                    group.forget(env, &mut self.shelf, offset, count);
                 }
             }
         }
@@ -173,7 +170,7 @@ impl Topic {
         let mut lag = 0;
         for (_, entry) in self.shelf.entries.tail_mut(start).filter(|(_, entry)| entry.is_for(id)) {
             entry.waiting += 1;
-            lag += entry.rows.len();
+            lag += u64::from(entry.count);
         }
         self.groups.insert(id, Group::new(id, name.into(), options.group_ttl, start, lag));
     }
@@ -183,20 +180,18 @@ impl Topic {
     pub(super) fn remove_group(&mut self, env: &mut Env, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         self.shelf.note(env, What::GroupEnded { group: Arc::clone(&group.name) });
-        let begun = group.parts.keys().map(|(offset, _)| *offset);
+        let begun = group.unsettled.keys().copied();
         let ahead = self.shelf.entries.range(group.cursor..).map(|(offset, _)| *offset);
-        let mut wanted: Vec<_> = begun.chain(ahead).collect();
-        wanted.dedup();
-        for offset in wanted {
+        for offset in begun.chain(ahead).collect::<Vec<_>>() {
             let Some(entry) = self.shelf.entries.get_mut(&offset).filter(|entry| entry.is_for(id)) else {
                 continue;
             };
             entry.waiting = entry.waiting.saturating_sub(1);
             let own = entry.only == Some(id);
             if own || (entry.waiting == 0 && !self.groups.is_empty()) {
-                let rows = entry.rows.len();
+                let count = u64::from(entry.count);
                 self.shelf.take(env, offset);
-                self.shelf.ledger.dropped += if own { rows } else { 0 };
+                self.shelf.ledger.dropped += if own { count } else { 0 };
             }
         }
         env.wake(Wake::Group(id));
@@ -214,8 +209,8 @@ impl Topic {
                 kept.push(letter);
                 continue;
             };
-            let (rows, stored) = (letter.head.rows.len(), letter.stored());
-            if !self.shelf.has_room(env, rows, stored.cost) {
+            let (count, stored) = (letter.head.count, letter.stored());
+            if !self.shelf.has_room(env, count.into(), stored.cost) {
                 done.without_room += 1;
                 kept.push(letter);
                 continue;
@@ -224,15 +219,13 @@ impl Topic {
             self.shelf.note(env, What::Replayed { letter: letter.head.id, offset });
             let entry = Entry {
                 stored,
-                rows: letter.head.rows,
+                count,
                 published_at: letter.head.published_at,
                 waiting: 1,
-                first_part: 0,
-                next_part: 1,
                 only: Some(group.id),
             };
             self.shelf.put(env, offset, entry);
-            group.lag += rows;
+            group.lag += u64::from(count);
             env.wake(Wake::Group(group.id));
             done.letters += 1;
         }
@@ -304,12 +297,12 @@ pub(super) fn forget_producers(env: &mut Env, topics: &mut [Topic]) {
 }
 
 fn group_stats(group: &Group) -> GroupStats {
-    let idle = group.parts.values().filter(|part| !matches!(part.state, PartState::Leased(_)));
+    let idle = group.unsettled.values().filter(|frame| !matches!(frame.state, UnsettledState::Leased(_)));
     GroupStats {
         members: number(group.members.len()),
         lag: group.lag,
         in_flight: group.in_flight(),
-        waiting: idle.map(|part| part.rows.len()).sum(),
+        waiting: idle.map(|frame| frame.count).sum(),
         redeliveries: group.redeliveries,
         acked: group.acked,
     }

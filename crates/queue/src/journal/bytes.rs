@@ -1,11 +1,9 @@
-//! Numbers, names and rows as bytes. Numbers are LEB128 (seven bits a byte, the lowest first) unless said otherwise.
+//! Numbers and names as bytes. Numbers are LEB128 (seven bits a byte, the lowest first) unless said otherwise.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::frame::Millis;
-use crate::rows::Rows;
 
 /// A record that its checksum says is whole, and that this program does not understand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -39,17 +37,6 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The ranges, each as the distance from the end of the one before and its length.
-pub(super) fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
-    put_len(out, rows.ranges().len());
-    let mut end = 0;
-    for range in rows.ranges() {
-        put_number(out, u64::from(range.start - end));
-        put_number(out, u64::from(range.end - range.start));
-        end = range.end;
-    }
-}
-
 /// 0 for none, else one more than the milliseconds.
 pub(super) fn put_ttl(out: &mut Vec<u8>, ttl: Option<Duration>) {
     let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
@@ -67,6 +54,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Bytes that are not read yet.
+    pub(super) fn len_left(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
@@ -123,17 +115,6 @@ impl<'a> Reader<'a> {
 
     pub(super) fn text_of(&mut self, len: usize) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.take(len)?).map_err(|_| Malformed::Content)
-    }
-
-    pub(super) fn rows(&mut self) -> Result<Rows, Malformed> {
-        let mut ranges: Vec<Range<u32>> = Vec::new();
-        let mut end = 0_u32;
-        for _ in 0..self.len()? {
-            let start = end.checked_add(self.number_u32()?).ok_or(Malformed::Content)?;
-            end = start.checked_add(self.number_u32()?).ok_or(Malformed::Content)?;
-            ranges.push(start..end);
-        }
-        Ok(Rows::from_ranges(ranges))
     }
 
     pub(super) fn ttl(&mut self) -> Result<Option<Duration>, Malformed> {

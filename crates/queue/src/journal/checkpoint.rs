@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bytes::{Malformed, Reader, put_len, put_number, put_rows, put_text, put_ttl};
+use super::bytes::{Malformed, Reader, put_len, put_number, put_text, put_ttl};
 use super::fact_record::{burial, put_burial};
-use crate::broker::{GroupImage, HeldImage, Image, PartImage, Producers, ReplayImage, Seen, TopicImage};
+use crate::broker::{Attempts, GroupImage, HeldImage, Image, Producers, ReplayImage, Seen, TopicImage};
 
 const PIECE_VERSION: u8 = 2;
-const IMAGE_VERSION: u8 = 2;
+const IMAGE_VERSION: u8 = 3;
 /// Bytes of a piece before its part of the head or the image.
 const PIECE_HEAD_LEN: usize = 14;
 
@@ -188,12 +188,13 @@ fn put_held(out: &mut Vec<u8>, topic: &TopicImage) {
         put_number(out, u64::from(count));
         end = start + len;
     }
-    let put_back = topic.held.iter().filter_map(|(offset, frame)| Some((offset, frame.replay.as_ref()?)));
+    let put_back =
+        topic.held.iter().filter_map(|(offset, frame)| Some((offset, frame.count, frame.replay.as_ref()?)));
     put_len(out, put_back.clone().count());
-    for (offset, replay) in put_back {
+    for (offset, count, replay) in put_back {
         put_number(out, *offset);
+        put_number(out, u64::from(count));
         put_number(out, replay.source);
-        put_rows(out, &replay.rows);
         put_text(out, &replay.only);
     }
 }
@@ -202,15 +203,11 @@ fn put_group(out: &mut Vec<u8>, group: &GroupImage) {
     put_number(out, group.start);
     put_ttl(out, group.ttl);
     put_number(out, group.cursor);
-    put_len(out, group.parts.len());
-    for (offset, parts) in &group.parts {
+    put_len(out, group.unsettled.len());
+    for (offset, attempts) in &group.unsettled {
         put_number(out, *offset);
-        put_len(out, parts.len());
-        for part in parts {
-            put_rows(out, &part.rows);
-            put_number(out, u64::from(part.failures));
-            put_number(out, part.first_at.0);
-        }
+        put_number(out, u64::from(attempts.failures));
+        put_number(out, attempts.first_at.0);
     }
 }
 
@@ -250,9 +247,8 @@ fn topic(reader: &mut Reader<'_>, frames_left: &mut u64) -> Result<TopicImage, M
         topic.held.extend((start..end).map(|offset| (offset, HeldImage::published(count, None))));
     }
     for _ in 0..reader.len()? {
-        let (offset, source, rows) = (reader.number()?, reader.number()?, reader.rows()?);
-        let count = u32::try_from(rows.len()).map_err(|_| Malformed::Content)?;
-        let replay = Some(Box::new(ReplayImage { source, rows, only: reader.text()? }));
+        let (offset, count, source) = (reader.number()?, reader.number_u32()?, reader.number()?);
+        let replay = Some(Box::new(ReplayImage { source, only: reader.text()? }));
         topic.held.insert(offset, HeldImage { count, replay, sent: None });
     }
     for _ in 0..reader.len()? {
@@ -277,12 +273,8 @@ fn group(reader: &mut Reader<'_>) -> Result<GroupImage, Malformed> {
     let mut group = GroupImage { start, ttl, cursor, ..GroupImage::default() };
     for _ in 0..reader.len()? {
         let offset = reader.number()?;
-        let mut parts = Vec::new();
-        for _ in 0..reader.len()? {
-            let (rows, failures, first_at) = (reader.rows()?, reader.number_u32()?, reader.millis()?);
-            parts.push(PartImage { rows, failures, first_at });
-        }
-        group.parts.insert(offset, parts);
+        let attempts = Attempts { failures: reader.number_u32()?, first_at: reader.millis()? };
+        group.unsettled.insert(offset, attempts);
     }
     Ok(group)
 }

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use super::bytes::{Malformed, Reader, put_len, put_number, put_rows, put_text, put_ttl};
+use super::bytes::{Malformed, Reader, put_len, put_number, put_text, put_ttl};
 use crate::broker::{Burial, Fact, Failure, What};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const GROUP_MADE: u8 = 1;
 const GROUP_ENDED: u8 = 2;
 const SETTLED: u8 = 3;
-const SETTLED_ROWS: u8 = 4;
-const FAILED: u8 = 5;
-const BURIED: u8 = 6;
-const LETTERS_GONE: u8 = 7;
-const REPLAYED: u8 = 8;
-const DROPPED: u8 = 9;
+const FAILED: u8 = 4;
+const BURIED: u8 = 5;
+const LETTERS_GONE: u8 = 6;
+const REPLAYED: u8 = 7;
+const DROPPED: u8 = 8;
 
 /// Facts as records of about `len_max` bytes at most; a single larger fact is a record of its own.
 pub(super) fn encode_facts(facts: &[Fact], len_max: usize) -> Vec<Vec<u8>> {
@@ -55,15 +54,9 @@ fn put_fact(out: &mut Vec<u8>, Fact { topic, what }: &Fact) {
             put_number(out, frames.start);
             put_number(out, frames.end.saturating_sub(frames.start));
         }
-        What::SettledRows { group, offset, rows } => {
-            begin(SETTLED_ROWS, Some(group));
-            put_number(out, *offset);
-            put_rows(out, rows);
-        }
-        What::Failed { group, offset, rows, failures, first_at } => {
+        What::Failed { group, offset, failures, first_at } => {
             begin(FAILED, Some(group));
             put_number(out, *offset);
-            put_rows(out, rows);
             put_number(out, u64::from(*failures));
             put_number(out, first_at.0);
         }
@@ -95,7 +88,7 @@ pub(super) fn put_burial(out: &mut Vec<u8>, burial: &Burial) {
     put_text(out, &burial.group);
     put_number(out, burial.offset);
     put_number(out, burial.source);
-    put_rows(out, &burial.rows);
+    put_number(out, u64::from(burial.count));
     let (tag, reason) = match &burial.reason {
         Failure::AckTimeout => (0, None),
         Failure::ConsumerGone => (1, None),
@@ -143,13 +136,9 @@ fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
             let (group, start, len) = (reader.text()?, reader.number()?, reader.number()?);
             What::Settled { group, frames: start..start.checked_add(len).ok_or(Malformed::Content)? }
         }
-        SETTLED_ROWS => {
-            What::SettledRows { group: reader.text()?, offset: reader.number()?, rows: reader.rows()? }
-        }
         FAILED => What::Failed {
             group: reader.text()?,
             offset: reader.number()?,
-            rows: reader.rows()?,
             failures: reader.number_u32()?,
             first_at: reader.millis()?,
         },
@@ -169,7 +158,7 @@ fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
 
 pub(super) fn burial(reader: &mut Reader<'_>) -> Result<Burial, Malformed> {
     let (id, group) = (reader.number()?, reader.text()?);
-    let (offset, source, rows) = (reader.number()?, reader.number()?, reader.rows()?);
+    let (offset, source, count) = (reader.number()?, reader.number()?, reader.number_u32()?);
     let reason = match reader.byte()? {
         0 => Failure::AckTimeout,
         1 => Failure::ConsumerGone,
@@ -179,5 +168,5 @@ pub(super) fn burial(reader: &mut Reader<'_>) -> Result<Burial, Malformed> {
         _ => return Err(Malformed::Content),
     };
     let (attempts, first_at, died_at) = (reader.number_u32()?, reader.millis()?, reader.millis()?);
-    Ok(Burial { id, group, offset, source, rows, reason, attempts, first_at, died_at })
+    Ok(Burial { id, group, offset, source, count, reason, attempts, first_at, died_at })
 }

@@ -1,36 +1,33 @@
-//! A frame as a record: a head of fixed length, three names, the payload as it came.
+//! A frame as a record: a head of fixed length, two names, the facts of a dead letter, the payload as it came.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0 | version, 1 |
+//! | 0 | version, 2 |
 //! | 1 | content type: 1 batch, 2 JSON |
 //! | 2 | encoding: 0 identity, 1 zstd |
-//! | 3 | flags: 1 has a key, 2 has a stamp |
+//! | 3 | flags: 1 has a stamp, 2 is a dead letter |
 //! | 4..8 | count of messages, u32 |
 //! | 8..16 | offset in the topic, u64 |
 //! | 16..24 | publish time, milliseconds since 1970, u64 |
 //! | 24..32 | sequence of the stamp, u64; 0 without |
-//! | 32..36 | length of the key, u32 |
-//! | 36 | length of the topic's name, u8 |
-//! | 37 | length of the stamp's id, u8 |
-//! | 38.. | topic, id, key, payload |
+//! | 32 | length of the topic's name, u8 |
+//! | 33 | length of the stamp's id, u8 |
+//! | 34.. | topic, id; of a dead letter its origin's topic, group, offset, attempts, reason and publish time; payload |
 //!
 //! Integers of the head are little-endian and of fixed length, so that offset and time can be set last.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
-use super::bytes::{Malformed, Reader};
-use crate::frame::{ContentType, Encoding, Frame, Millis, ProducerStamp};
+use super::bytes::{Malformed, Reader, put_number, put_text};
+use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
 use crate::name::NAME_LEN_MAX;
 
-const VERSION: u8 = 1;
-const HEAD_LEN: usize = 38;
+const VERSION: u8 = 2;
+const HEAD_LEN: usize = 34;
 const OFFSET_AT: usize = 8;
 const TIME_AT: usize = 16;
-const HAS_KEY: u8 = 1;
-const HAS_STAMP: u8 = 2;
+const HAS_STAMP: u8 = 1;
+const IS_DEAD: u8 = 2;
 
 /// A frame's record in the making.
 #[derive(Debug)]
@@ -43,11 +40,14 @@ impl Draft {
     /// All of a frame's record but its offset and time. `None` for what no topic would take: a name that is too long.
     pub(crate) fn new(topic: &str, frame: &Frame) -> Option<Self> {
         let stamp = frame.producer.as_ref();
-        let (id, key) = (stamp.map_or("", |stamp| &*stamp.id), frame.key.as_deref().unwrap_or(""));
+        let id = stamp.map_or("", |stamp| &*stamp.id);
         let name_len = |name: &str| u8::try_from(name.len()).ok().filter(|_| name.len() <= NAME_LEN_MAX);
         let (topic_len, id_len) = (name_len(topic)?, name_len(id)?);
-        let key_len = u32::try_from(key.len()).ok()?;
-        let payload_at = HEAD_LEN + topic.len() + id.len() + key.len();
+        let mut facts = Vec::new();
+        if let Some(dead) = &frame.dead {
+            put_dead(&mut facts, dead);
+        }
+        let payload_at = HEAD_LEN + topic.len() + id.len() + facts.len();
         let mut bytes = Vec::with_capacity(payload_at + frame.payload.len());
         let content_type = match frame.content_type {
             ContentType::Batch => 1,
@@ -57,16 +57,15 @@ impl Draft {
             Encoding::Identity => 0,
             Encoding::Zstd => 1,
         };
-        let has_key = if frame.key.is_some() { HAS_KEY } else { 0 };
+        let is_dead = if frame.dead.is_some() { IS_DEAD } else { 0 };
         let has_stamp = if stamp.is_some() { HAS_STAMP } else { 0 };
-        bytes.extend_from_slice(&[VERSION, content_type, encoding, has_key | has_stamp]);
+        bytes.extend_from_slice(&[VERSION, content_type, encoding, has_stamp | is_dead]);
         bytes.extend_from_slice(&frame.count.to_le_bytes());
         bytes.extend_from_slice(&[0; 16]);
         bytes.extend_from_slice(&stamp.map_or(0, |stamp| stamp.sequence).to_le_bytes());
-        bytes.extend_from_slice(&key_len.to_le_bytes());
         bytes.extend_from_slice(&[topic_len, id_len]);
-        for name in [topic, id, key] {
-            bytes.extend_from_slice(name.as_bytes());
+        for part in [topic.as_bytes(), id.as_bytes(), &facts] {
+            bytes.extend_from_slice(part);
         }
         bytes.extend_from_slice(&frame.payload);
         Some(Self { bytes, payload_at })
@@ -100,7 +99,7 @@ pub(super) struct FrameRecord<'a> {
     pub(super) count: u32,
     content_type: ContentType,
     encoding: Encoding,
-    key: Option<&'a str>,
+    dead: Option<Box<DeadFacts>>,
     payload_at: usize,
 }
 
@@ -128,14 +127,13 @@ impl<'a> FrameRecord<'a> {
         let offset = u64::from_le_bytes(reader.fixed()?);
         let at = Millis(u64::from_le_bytes(reader.fixed()?));
         let sequence = u64::from_le_bytes(reader.fixed()?);
-        let key_len = usize::try_from(u32::from_le_bytes(reader.fixed()?)).unwrap_or(usize::MAX);
         let (topic_len, id_len) = (usize::from(reader.byte()?), usize::from(reader.byte()?));
         let topic = reader.text_of(topic_len)?;
         let id = reader.text_of(id_len)?;
-        let key = reader.text_of(key_len)?;
-        if count == 0 || flags & !(HAS_KEY | HAS_STAMP) != 0 {
+        if count == 0 || flags & !(HAS_STAMP | IS_DEAD) != 0 {
             return Err(Malformed::Content);
         }
+        let dead = if flags & IS_DEAD == 0 { None } else { Some(Box::new(dead(&mut reader)?)) };
         Ok(Self {
             topic,
             offset,
@@ -144,16 +142,16 @@ impl<'a> FrameRecord<'a> {
             count,
             content_type,
             encoding,
-            key: (flags & HAS_KEY != 0).then_some(key),
-            payload_at: HEAD_LEN + topic_len + id_len + key_len,
+            dead,
+            payload_at: bytes.len() - reader.len_left(),
         })
     }
 
     /// What the frame counts against bounds, of a record of `len` bytes.
     pub(super) fn cost_bytes(&self, len: usize) -> u64 {
         let payload = len.saturating_sub(self.payload_at);
-        let key = self.key.map_or(0, str::len);
-        Frame::OVERHEAD_BYTES.saturating_add(u64::try_from(payload + key).unwrap_or(u64::MAX))
+        let texts = self.dead.as_ref().map_or(0, |dead| dead.text_len());
+        Frame::OVERHEAD_BYTES.saturating_add(u64::try_from(payload + texts).unwrap_or(u64::MAX))
     }
 
     /// The frame, its payload sharing the memory of `bytes`, which this was read from.
@@ -162,9 +160,29 @@ impl<'a> FrameRecord<'a> {
             content_type: self.content_type,
             encoding: self.encoding,
             count: self.count,
-            key: self.key.map(Arc::from),
+            dead: self.dead.clone(),
             producer: self.stamp.map(|(id, sequence)| ProducerStamp { id: id.into(), sequence }),
             payload: bytes.slice(self.payload_at.min(bytes.len())..),
         }
     }
+}
+
+fn put_dead(out: &mut Vec<u8>, dead: &DeadFacts) {
+    put_text(out, &dead.topic);
+    put_text(out, &dead.group);
+    put_number(out, dead.offset);
+    put_number(out, u64::from(dead.attempts));
+    put_text(out, &dead.reason);
+    put_number(out, dead.published_at.0);
+}
+
+fn dead(reader: &mut Reader<'_>) -> Result<DeadFacts, Malformed> {
+    Ok(DeadFacts {
+        topic: reader.text()?,
+        group: reader.text()?,
+        offset: reader.number()?,
+        attempts: reader.number_u32()?,
+        reason: reader.text()?,
+        published_at: reader.millis()?,
+    })
 }

@@ -12,39 +12,40 @@ use super::checkpoint::{Completed, Decided, PieceMaker, Pieces};
 use super::fact_record::{decode_facts, encode_facts};
 use super::frame_record::{Draft, FrameRecord};
 use super::{CHECKPOINT, FACTS, FRAME, recover};
-use crate::broker::{
-    Burial, Fact, Failure, GroupImage, HeldImage, Image, PartImage, ReplayImage, Seen, What,
-};
+use crate::broker::{Attempts, Burial, Fact, Failure, GroupImage, HeldImage, Image, ReplayImage, Seen, What};
 use crate::config::QueueConfig;
-use crate::frame::{ContentType, Encoding, Frame, Millis};
-use crate::rows::Rows;
+use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 
-/// A frame as version 1 wrote it: topic `t`, id `p`, key `k`, payload `xyz`.
-const FRAME_V1: &[u8] = b"\x01\x02\x01\x03\x05\0\0\0\x07\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x01\0\0\0\x01\x01tpkxyz";
-/// Frames 3 to 5 settled by `g`, one row buried, as version 1 wrote it.
-const FACTS_V1: &[u8] =
-    b"\x01\x03\x01t\x01g\x03\x02\x06\x01t\x80\x01\x01g\x07\x07\x01\x02\x01\x03\x02no\x04\x0a\x14";
+/// A frame as version 2 writes it: topic `t`, id `p`, dead of `u`, payload `xyz`.
+const FRAME_V2: &[u8] = b"\x02\x02\x01\x03\x05\0\0\0\x07\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x01\x01tp\x01u\x01g\x80\x01\x04\x02no\x0axyz";
+/// Frames 3 and 4 settled by `g`, one buried, as version 2 writes it.
+const FACTS_V2: &[u8] = b"\x02\x03\x01t\x01g\x03\x02\x05\x01t\x80\x01\x01g\x07\x07\x05\x03\x02no\x04\x0a\x14";
 
 fn frame() -> Frame {
     let frame = Frame::new(ContentType::Json, 5, "xyz").encoded(Encoding::Zstd).stamped("p", 9);
-    Frame { key: Some("k".into()), ..frame }
+    let dead = DeadFacts {
+        topic: "u".into(),
+        group: "g".into(),
+        offset: 128,
+        attempts: 4,
+        reason: "no".into(),
+        published_at: Millis(10),
+    };
+    Frame { dead: Some(Box::new(dead)), ..frame }
 }
 
 fn facts() -> Vec<Fact> {
     let fact = |what| Fact { topic: "t".into(), what };
-    vec![
-        fact(What::Settled { group: "g".into(), frames: 3..5 }),
-        fact(What::Buried(burial(128, Rows::one(2)))),
-    ]
+    vec![fact(What::Settled { group: "g".into(), frames: 3..5 }), fact(What::Buried(burial(128)))]
 }
 
-fn burial(id: u64, rows: Rows) -> Burial {
+fn burial(id: u64) -> Burial {
     Burial {
         id,
         group: "g".into(),
         offset: 7,
         source: 7,
-        rows,
+        count: 5,
         reason: Failure::Rejected("no".into()),
         attempts: 4,
         first_at: Millis(10),
@@ -53,26 +54,26 @@ fn burial(id: u64, rows: Rows) -> Burial {
 }
 
 #[test]
-fn records_of_version_1_are_written_and_read_as_ever() {
+fn records_are_written_and_read_as_documented() {
     let (record, payload) = Draft::new("t", &frame()).unwrap().finish(7, Millis(1_000));
-    assert_eq!((&record[..], &payload[..]), (FRAME_V1, &b"xyz"[..]));
-    let read = FrameRecord::decode(FRAME_V1).unwrap();
+    assert_eq!((&record[..], &payload[..]), (FRAME_V2, &b"xyz"[..]));
+    let read = FrameRecord::decode(FRAME_V2).unwrap();
     assert_eq!((read.topic, read.offset, read.at, read.frame(&record)), ("t", 7, Millis(1_000), frame()));
-    assert_eq!(read.cost_bytes(FRAME_V1.len()), frame().cost_bytes());
-    assert_eq!(encode_facts(&facts(), 1_000), [FACTS_V1]);
-    assert_eq!(decode_facts(FACTS_V1), Ok(facts()));
-    for later in [decode_facts(&[2]).unwrap_err(), FrameRecord::decode(&[2]).unwrap_err()] {
-        assert_eq!(later, Malformed::Version(2));
+    assert_eq!(read.cost_bytes(FRAME_V2.len()), frame().cost_bytes());
+    assert_eq!(encode_facts(&facts(), 1_000), [FACTS_V2]);
+    assert_eq!(decode_facts(FACTS_V2), Ok(facts()));
+    for later in [decode_facts(&[3]).unwrap_err(), FrameRecord::decode(&[3]).unwrap_err()] {
+        assert_eq!(later, Malformed::Version(3));
     }
 }
 
 #[test]
 fn a_record_cut_anywhere_is_refused_or_says_less() {
-    for len in 0..FRAME_V1.len() - 3 {
-        assert!(FrameRecord::decode(&FRAME_V1[..len]).is_err(), "{len}");
+    for len in 0..FRAME_V2.len() - 3 {
+        assert!(FrameRecord::decode(&FRAME_V2[..len]).is_err(), "{len}");
     }
-    for len in 0..FACTS_V1.len() {
-        assert!(decode_facts(&FACTS_V1[..len]).map_or(true, |some| some.len() < 2), "{len}");
+    for len in 0..FACTS_V2.len() {
+        assert!(decode_facts(&FACTS_V2[..len]).map_or(true, |some| some.len() < 2), "{len}");
     }
 }
 
@@ -93,15 +94,14 @@ fn image() -> Image {
         for offset in [0, 1, 2, 5, 6, 700] {
             topic.held.insert(offset, HeldImage::published(if offset == 6 { 9 } else { 4 }, None));
         }
-        let replay = ReplayImage { source: 1, rows: Rows::from_ranges([1..2, 3..9]), only: "g".into() };
+        let replay = ReplayImage { source: 1, only: "g".into() };
         topic.held.insert(800, HeldImage { count: 7, replay: Some(Box::new(replay)), sent: None });
-        let part = PartImage { rows: Rows::from_ranges([0..1, 2..3]), failures: 2, first_at: Millis(5) };
-        let parts =
-            [(0, vec![part.clone()]), (2, vec![part.clone(), PartImage { rows: Rows::one(3), ..part }])];
+        let attempts = Attempts { failures: 2, first_at: Millis(5) };
+        let unsettled = [(0, attempts), (2, Attempts { failures: 3, ..attempts })];
         let ttl = Some(Duration::from_millis(1_500));
-        topic.groups.insert("g".into(), GroupImage { start: 0, ttl, cursor: 5, parts: parts.into() });
+        topic.groups.insert("g".into(), GroupImage { start: 0, ttl, cursor: 5, unsettled: unsettled.into() });
         topic.groups.insert("h".into(), GroupImage::default());
-        topic.letters.insert(2, burial(2, Rows::all(3)));
+        topic.letters.insert(2, burial(2));
         topic.producers.insert("p".into(), Seen { highest: 77, taken: u128::MAX - 5, last_at: Millis(8) });
     }
     image
@@ -174,7 +174,7 @@ fn what_happens_while_a_checkpoint_is_made_counts_on_top_of_it() {
         note(What::Settled { group: "g".into(), frames: 0..1 });
         note(What::GroupMade { group: "h".into(), is_new: true, start: 1, ttl: None });
         publish(2);
-        note(What::SettledRows { group: "h".into(), offset: 1, rows: Rows::one(1) });
+        note(What::Failed { group: "h".into(), offset: 1, failures: 2, first_at: Millis(1) });
         if has_image {
             maker.image(&image).into_iter().for_each(|piece| append(CHECKPOINT, piece));
         }
@@ -186,17 +186,12 @@ fn what_happens_while_a_checkpoint_is_made_counts_on_top_of_it() {
         let topic = &image.topics["t"];
         assert_eq!(topic.held.keys().copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(topic.groups["g"], GroupImage { cursor: 1, ..GroupImage::default() });
-        assert_eq!(topic.groups["h"].parts[&1][0].rows, Rows::from_ranges([0..1, 2..3]));
+        assert_eq!(topic.groups["h"].unsettled[&1].failures, 2);
         let (producer, seen) = topic.producers.iter().next().unwrap();
         // What the image has not said of frame 0 nobody knows.
         let taken = if has_image { 0b11 } else { 0b111 };
         assert_eq!((&**producer, seen.highest, seen.taken), ("p", 2, taken));
     }
-}
-
-fn rows() -> impl Strategy<Value = Rows> {
-    vec((any::<u32>(), 0_u32..50), 0..5)
-        .prop_map(|ranges| Rows::from_ranges(ranges.into_iter().map(|(at, len)| at..at.saturating_add(len))))
 }
 
 fn what() -> impl Strategy<Value = What> {
@@ -211,15 +206,10 @@ fn what() -> impl Strategy<Value = What> {
         group.clone().prop_map(|group| What::GroupEnded { group }),
         (group.clone(), number(), 0_u64..99)
             .prop_map(|(group, at, len)| What::Settled { group, frames: at..at.saturating_add(len) }),
-        (group.clone(), number(), rows()).prop_map(|(group, offset, rows)| What::SettledRows {
-            group,
-            offset,
-            rows
+        (group, number(), any::<u32>(), number()).prop_map(|(group, offset, failures, at)| {
+            What::Failed { group, offset, failures, first_at: Millis(at) }
         }),
-        (group, number(), rows(), any::<u32>(), number()).prop_map(|(group, offset, rows, failures, at)| {
-            What::Failed { group, offset, rows, failures, first_at: Millis(at) }
-        }),
-        (number(), rows()).prop_map(|(id, rows)| What::Buried(burial(id, rows))),
+        number().prop_map(|id| What::Buried(burial(id))),
         vec(number(), 0..9).prop_map(|ids| What::LettersGone { ids }),
         (number(), number()).prop_map(|(letter, offset)| What::Replayed { letter, offset }),
         number().prop_map(|offset| What::Dropped { offset }),
@@ -249,7 +239,7 @@ proptest! {
         pieces.add(0, &checkpoint(1, &image(), &decided(), 10_000)[0], 1_000).ok();
         pieces.add(0, &spoilt, 1_000).ok();
         if let Some(first) = bytes.first_mut() {
-            *first = 1;
+            *first = 2;
         }
         decode_facts(&bytes).ok();
         FrameRecord::decode(&bytes).ok();

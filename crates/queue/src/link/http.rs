@@ -20,7 +20,7 @@ use super::retry::Stamps;
 use super::{Access, ConnectError, QueueUrl};
 use crate::broker::{Durability, PublishError, Receipt};
 use crate::frame::{ContentType, Encoding, Frame};
-use crate::server::headers::{BATCH, JSON, KEY, PRODUCER, SEQUENCE};
+use crate::server::headers::{BATCH, DEAD, JSON, PRODUCER, SEQUENCE, dead_text};
 use crate::service::Producer;
 
 /// Requests under way at once; further publishes wait.
@@ -94,8 +94,8 @@ impl HttpProducer {
             headers.insert(PRODUCER, text("producer's id", &stamp.id)?);
             headers.insert(SEQUENCE, stamp.sequence.into());
         }
-        if let Some(key) = &frame.key {
-            headers.insert(KEY, text("key", key)?);
+        if let Some(dead) = &frame.dead {
+            headers.insert(DEAD, text("facts of a dead letter", &dead_text(dead))?);
         }
         gpuvitals_trace::pass_on(&Span::current(), &mut headers);
         if let Some(bearer) = self.dial.bearer() {

@@ -38,7 +38,6 @@ use crate::frame::Frame;
 use crate::name::NameError;
 pub use crate::name::{check_group, check_topic};
 use crate::nats::{NatsConsumer, NatsProducer};
-use crate::rows::Rows;
 use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer};
 
 /// Why there is no producer or consumer for a URL. Whether the queue is there is not asked.
@@ -215,22 +214,6 @@ impl Consumer for AnyConsumer {
             Self::InProcess(consumer) => consumer.ack(ids).await,
             Self::Grpc(consumer) => consumer.ack(ids).await,
             Self::Nats(consumer) => consumer.ack(ids).await,
-        }
-    }
-
-    async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
-        match self {
-            Self::InProcess(consumer) => consumer.ack_rows(id, rows).await,
-            Self::Grpc(consumer) => consumer.ack_rows(id, rows).await,
-            Self::Nats(consumer) => consumer.ack_rows(id, rows).await,
-        }
-    }
-
-    async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
-        match self {
-            Self::InProcess(consumer) => consumer.ack_up_to(offset).await,
-            Self::Grpc(consumer) => consumer.ack_up_to(offset).await,
-            Self::Nats(consumer) => consumer.ack_up_to(offset).await,
         }
     }
 

@@ -152,7 +152,6 @@ impl NatsAdmin {
             }
             let remnant = head::Remnant {
                 group: letter.group,
-                rows: letter.rows,
                 attempts: 0,
                 offset: letter.offset,
                 published_at: letter.published_at,
@@ -258,15 +257,14 @@ async fn letter(
     let message = StreamMessage::try_from(stored.message).map_err(|error| odd(error.to_string()))?;
     let headers = &message.headers;
     let frame = head::frame(Some(headers), &message.payload).map_err(|error| odd(error.to_string()))?;
-    let (remnant, reason, died_at) =
-        head::dead(Some(headers), frame.count).map_err(|error| odd(error.to_string()))?;
+    let (remnant, reason, died_at) = head::dead(Some(headers)).map_err(|error| odd(error.to_string()))?;
     Ok(Some(DeadLetter {
         id,
         topic: Arc::clone(&topic.name),
         group: remnant.group,
         offset: remnant.offset,
+        count: frame.count,
         frame: Arc::new(frame),
-        rows: remnant.rows,
         reason,
         attempts: remnant.attempts,
         published_at: remnant.published_at,

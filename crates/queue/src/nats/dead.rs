@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::broker::Failure;
 use crate::frame::{Frame, Millis};
 
-/// Keeps rows of the message at `sequence` as a dead letter. One that was kept before, by somebody who then died, is
+/// Keeps the message at `sequence` as a dead letter. One that was kept before, by somebody who then died, is
 /// not kept twice; one that was replayed is a message of its own.
 pub(super) async fn write(
     session: &Session,
@@ -20,13 +20,8 @@ pub(super) async fn write(
     died_at: Millis,
 ) -> Result<(), NatsError> {
     let headers = head::of_dead(frame, remnant, reason, died_at);
-    let (first, last) = match remnant.rows.ranges() {
-        [first, .., last] => (first.start, last.end),
-        [only] => (only.start, only.end),
-        [] => (0, 0),
-    };
-    let Remnant { group, published_at, rows, .. } = remnant;
-    let id = format!("dead-{group}-{}-{sequence}-{first}-{last}-{}", published_at.0, rows.len());
+    let Remnant { group, published_at, .. } = remnant;
+    let id = format!("dead-{group}-{}-{sequence}", published_at.0);
     let sent = producer::publish(session, &dead.subject, headers, Some(id), &frame.payload).await;
     sent.map(drop).map_err(|refusal| refusal.into_error(&dead.subject))
 }

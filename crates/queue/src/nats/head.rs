@@ -5,17 +5,15 @@
 //! | `Content-Type` | `application/vnd.gpuvitals.batch`, or `application/json`, which is also what its absence means |
 //! | `Content-Encoding` | `zstd`, where the payload is compressed |
 //! | `Gpuvitals-Count` | messages (rows) in the payload |
-//! | `Gpuvitals-Key` | the frame's key |
 //! | `Gpuvitals-Producer`, `Gpuvitals-Sequence` | the producer's stamp |
-//! | `Gpuvitals-Group`, `-Rows`, `-Attempts`, `-Offset`, `-Published` | see [`Remnant`] |
+//! | `Gpuvitals-Group`, `-Attempts`, `-Offset`, `-Published` | see [`Remnant`] |
 //! | `Gpuvitals-Due` | not before this time (ms since 1970) |
 //! | `Gpuvitals-Failure`, `Gpuvitals-Reason`, `Gpuvitals-Died` | a dead letter: what kind of failure, its text, when |
 //!
-//! Texts of others (keys, ids, reasons) are percent-encoded, so that no line break gets into a header. A message
+//! Texts of others (ids, reasons) are percent-encoded, so that no line break gets into a header. A message
 //! without any of these is a foreign publisher's JSON: one message, or an array of them.
 
 use std::fmt::Write;
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_nats::HeaderMap;
@@ -24,7 +22,6 @@ use serde::de::IgnoredAny;
 
 use crate::broker::Failure;
 use crate::frame::{ContentType, Encoding, Frame, Millis};
-use crate::rows::Rows;
 
 const CONTENT_TYPE: &str = "Content-Type";
 const CONTENT_ENCODING: &str = "Content-Encoding";
@@ -32,11 +29,9 @@ const BATCH: &str = "application/vnd.gpuvitals.batch";
 const JSON: &str = "application/json";
 const ZSTD: &str = "zstd";
 const COUNT: &str = "Gpuvitals-Count";
-const KEY: &str = "Gpuvitals-Key";
 const PRODUCER: &str = "Gpuvitals-Producer";
 const SEQUENCE: &str = "Gpuvitals-Sequence";
 const GROUP: &str = "Gpuvitals-Group";
-const ROWS: &str = "Gpuvitals-Rows";
 const ATTEMPTS: &str = "Gpuvitals-Attempts";
 const OFFSET: &str = "Gpuvitals-Offset";
 const PUBLISHED: &str = "Gpuvitals-Published";
@@ -44,9 +39,6 @@ const DUE: &str = "Gpuvitals-Due";
 const FAILURE: &str = "Gpuvitals-Failure";
 const REASON: &str = "Gpuvitals-Reason";
 const DIED: &str = "Gpuvitals-Died";
-
-/// Longest text of rows in a header, bytes. Rows that need more are told as one range from the first to the last.
-const ROWS_TEXT_LEN_MAX: usize = 8 << 10;
 
 /// What a message's headers may grow by between its first publish and the dead letters, bytes: the largest frame is so
 /// much smaller than the server's largest message.
@@ -66,14 +58,12 @@ pub(super) enum Unreadable {
     Missing(&'static str),
 }
 
-/// Rows of a frame that one group still has to do with: published anew for it alone, or its dead letter.
+/// A frame that one group still has to do with: published anew for it alone, or its dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remnant {
     /// The group.
     pub(super) group: Arc<str>,
-    /// Which rows of the frame.
-    pub(super) rows: Rows,
-    /// How often they were tried before.
+    /// How often it was tried before.
     pub(super) attempts: u32,
     /// Place of the frame in the stream when it was published first.
     pub(super) offset: u64,
@@ -93,9 +83,6 @@ pub(super) fn of_frame(frame: &Frame) -> HeaderMap {
         headers.insert(CONTENT_ENCODING, ZSTD);
     }
     headers.insert(COUNT, frame.count.to_string());
-    if let Some(key) = &frame.key {
-        headers.insert(KEY, escaped(key));
-    }
     if let Some(stamp) = &frame.producer {
         headers.insert(PRODUCER, escaped(&stamp.id));
         headers.insert(SEQUENCE, stamp.sequence.to_string());
@@ -108,7 +95,7 @@ pub(super) fn message_id(frame: &Frame) -> Option<String> {
     frame.producer.as_ref().map(|stamp| format!("{}-{}", escaped(&stamp.id), stamp.sequence))
 }
 
-/// Headers of rows that are published anew for one group, not to be delivered before `due`.
+/// Headers of a frame that is published anew for one group, not to be delivered before `due`.
 pub(super) fn of_again(frame: &Frame, remnant: &Remnant, due: Millis) -> HeaderMap {
     let mut headers = of_remnant(frame, remnant);
     headers.insert(DUE, due.0.to_string());
@@ -135,7 +122,6 @@ pub(super) fn of_dead(frame: &Frame, remnant: &Remnant, reason: &Failure, died_a
 fn of_remnant(frame: &Frame, remnant: &Remnant) -> HeaderMap {
     let mut headers = of_frame(frame);
     headers.insert(GROUP, &*remnant.group);
-    headers.insert(ROWS, text_of_rows(&remnant.rows));
     headers.insert(ATTEMPTS, remnant.attempts.to_string());
     headers.insert(OFFSET, remnant.offset.to_string());
     headers.insert(PUBLISHED, remnant.published_at.0.to_string());
@@ -168,30 +154,23 @@ pub(super) fn frame(headers: Option<&HeaderMap>, payload: &Bytes) -> Result<Fram
         None => foreign_count(payload),
     };
     let mut frame = Frame::new(content_type, count, payload.clone()).encoded(encoding);
-    frame.key = head.unescaped(KEY)?;
     if let Some(id) = head.unescaped(PRODUCER)? {
         frame = frame.stamped(id, head.number(SEQUENCE)?.ok_or(Unreadable::Missing(SEQUENCE))?);
     }
     Ok(frame)
 }
 
-/// Whom and which rows of the frame a message is for, if not all for everybody; and when.
-pub(super) fn again(
-    headers: Option<&HeaderMap>,
-    count: u32,
-) -> Result<Option<(Remnant, Millis)>, Unreadable> {
+/// Whom a message is for, if not everybody; and when.
+pub(super) fn again(headers: Option<&HeaderMap>) -> Result<Option<(Remnant, Millis)>, Unreadable> {
     let head = Head(headers);
-    let Some(remnant) = remnant(&head, count)? else { return Ok(None) };
+    let Some(remnant) = remnant(&head)? else { return Ok(None) };
     Ok(Some((remnant, Millis(head.number(DUE)?.unwrap_or_default()))))
 }
 
 /// What a dead letter tells beside its frame.
-pub(super) fn dead(
-    headers: Option<&HeaderMap>,
-    count: u32,
-) -> Result<(Remnant, Failure, Millis), Unreadable> {
+pub(super) fn dead(headers: Option<&HeaderMap>) -> Result<(Remnant, Failure, Millis), Unreadable> {
     let head = Head(headers);
-    let remnant = remnant(&head, count)?.ok_or(Unreadable::Missing(GROUP))?;
+    let remnant = remnant(&head)?.ok_or(Unreadable::Missing(GROUP))?;
     let text = head.unescaped(REASON)?.unwrap_or_default();
     let reason = match head.text(FAILURE).ok_or(Unreadable::Missing(FAILURE))? {
         "ack-timeout" => Failure::AckTimeout,
@@ -204,12 +183,10 @@ pub(super) fn dead(
     Ok((remnant, reason, Millis(head.number(DIED)?.unwrap_or_default())))
 }
 
-fn remnant(head: &Head<'_>, count: u32) -> Result<Option<Remnant>, Unreadable> {
+fn remnant(head: &Head<'_>) -> Result<Option<Remnant>, Unreadable> {
     let Some(group) = head.text(GROUP) else { return Ok(None) };
-    let rows = head.text(ROWS).ok_or(Unreadable::Missing(ROWS))?;
     Ok(Some(Remnant {
         group: group.into(),
-        rows: parse_rows(rows, count).ok_or_else(|| unreadable(ROWS, rows, "rows of the frame"))?,
         attempts: head.number(ATTEMPTS)?.ok_or(Unreadable::Missing(ATTEMPTS))?,
         offset: head.number(OFFSET)?.ok_or(Unreadable::Missing(OFFSET))?,
         published_at: Millis(head.number(PUBLISHED)?.ok_or(Unreadable::Missing(PUBLISHED))?),
@@ -244,36 +221,6 @@ impl<'a> Head<'a> {
 
 fn unreadable(name: &'static str, text: &str, wanted: &'static str) -> Unreadable {
     Unreadable::Header { name, text: text.chars().take(64).collect(), wanted }
-}
-
-/// `0-4,7`: ranges, both ends included.
-fn text_of_rows(rows: &Rows) -> String {
-    let mut text = String::new();
-    for range in rows.ranges() {
-        let comma = if text.is_empty() { "" } else { "," };
-        let last = range.end.saturating_sub(1);
-        let written = if last == range.start {
-            write!(text, "{comma}{last}")
-        } else {
-            write!(text, "{comma}{}-{last}", range.start)
-        };
-        debug_assert!(written.is_ok(), "a string takes every text");
-    }
-    match (rows.ranges().first(), rows.ranges().last()) {
-        (Some(first), Some(last)) if text.len() > ROWS_TEXT_LEN_MAX => {
-            format!("{}-{}", first.start, last.end.saturating_sub(1))
-        }
-        _ => text,
-    }
-}
-
-fn parse_rows(text: &str, count: u32) -> Option<Rows> {
-    let range = |part: &str| -> Option<Range<u32>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
-        (first <= last && last < count).then_some(first..last + 1)
-    };
-    Some(Rows::from_ranges(text.split(',').map(range).collect::<Option<Vec<_>>>()?))
 }
 
 fn escaped(text: &str) -> String {
@@ -313,27 +260,22 @@ mod tests {
 
     fn frames() -> impl Strategy<Value = Frame> {
         let stamp = proptest::option::of((".{1,40}", any::<u64>()));
-        (any::<bool>(), any::<bool>(), 1_u32.., proptest::option::of(".{0,40}"), stamp).prop_map(
-            |(batch, zstd, count, key, stamp)| {
-                let content_type = if batch { ContentType::Batch } else { ContentType::Json };
-                let mut frame = Frame::new(content_type, count, "payload");
-                frame.encoding = if zstd { Encoding::Zstd } else { Encoding::Identity };
-                frame.key = key.map(Into::into);
-                match stamp {
-                    Some((id, sequence)) => frame.stamped(id, sequence),
-                    None => frame,
-                }
-            },
-        )
+        (any::<bool>(), any::<bool>(), 1_u32.., stamp).prop_map(|(batch, zstd, count, stamp)| {
+            let content_type = if batch { ContentType::Batch } else { ContentType::Json };
+            let mut frame = Frame::new(content_type, count, "payload");
+            frame.encoding = if zstd { Encoding::Zstd } else { Encoding::Identity };
+            match stamp {
+                Some((id, sequence)) => frame.stamped(id, sequence),
+                None => frame,
+            }
+        })
     }
 
-    fn remnants() -> impl Strategy<Value = (u32, Remnant)> {
-        let rows = proptest::collection::btree_set(0_u32..300, 1..40);
-        ("[a-zA-Z0-9._-]{1,20}", rows, any::<u32>(), any::<u64>(), any::<u64>()).prop_map(
-            |(group, rows, attempts, offset, published)| {
-                let rows = rows.into_iter().collect();
+    fn remnants() -> impl Strategy<Value = Remnant> {
+        ("[a-zA-Z0-9._-]{1,20}", any::<u32>(), any::<u64>(), any::<u64>()).prop_map(
+            |(group, attempts, offset, published)| {
                 let published_at = Millis(published);
-                (300, Remnant { group: group.into(), rows, attempts, offset, published_at })
+                Remnant { group: group.into(), attempts, offset, published_at }
             },
         )
     }
@@ -346,25 +288,25 @@ mod tests {
         }
 
         #[test]
-        fn what_is_for_one_group_comes_back_as_it_went((count, wanted) in remnants(), due in any::<u64>(), text in ".{0,600}") {
-            let frame = Frame::new(ContentType::Json, count, "[]");
+        fn what_is_for_one_group_comes_back_as_it_went(wanted in remnants(), due in any::<u64>(), text in ".{0,600}") {
+            let frame = Frame::new(ContentType::Json, 1, "[]");
             let headers = of_again(&frame, &wanted, Millis(due));
-            prop_assert_eq!(again(Some(&headers), count), Ok(Some((wanted.clone(), Millis(due)))));
+            prop_assert_eq!(again(Some(&headers)), Ok(Some((wanted.clone(), Millis(due)))));
             let headers = of_dead(&frame, &wanted, &Failure::Rejected(text.as_str().into()), Millis(due));
-            let (remnant, reason, died_at) = dead(Some(&headers), count).unwrap();
+            let (remnant, reason, died_at) = dead(Some(&headers)).unwrap();
             prop_assert_eq!((remnant, died_at), (wanted, Millis(due)));
             let Failure::Rejected(kept) = reason else { panic!("{reason:?}") };
             prop_assert!(text.starts_with(&*kept) && (kept.len() > 508 || kept.len() == text.len()));
         }
 
         #[test]
-        fn foreign_headers_are_read_or_refused(name in 0..10_usize, value in "[ -~]{0,30}") {
-            let names = [CONTENT_TYPE, CONTENT_ENCODING, COUNT, KEY, PRODUCER, SEQUENCE, GROUP, ROWS, DUE, ATTEMPTS];
+        fn foreign_headers_are_read_or_refused(name in 0..8_usize, value in "[ -~]{0,30}") {
+            let names = [CONTENT_TYPE, CONTENT_ENCODING, COUNT, PRODUCER, SEQUENCE, GROUP, DUE, ATTEMPTS];
             let mut headers = HeaderMap::new();
             headers.insert(names[name], value);
             if let Ok(frame) = frame(Some(&headers), &Bytes::from_static(b"{}")) {
                 prop_assert!(frame.count >= 1);
-                prop_assert!(again(Some(&headers), frame.count).map_or(true, |again| again.is_none()));
+                prop_assert!(again(Some(&headers)).map_or(true, |again| again.is_none()));
             }
         }
     }
@@ -389,15 +331,5 @@ mod tests {
         assert_eq!(read(CONTENT_ENCODING, "gzip"), "header Content-Encoding: \"gzip\" is not zstd");
         assert_eq!(read(PRODUCER, "me"), "header Gpuvitals-Sequence is missing");
         assert!(read(CONTENT_TYPE, "text/plain").starts_with("header Content-Type: \"text/plain\" is not"));
-    }
-
-    #[test]
-    fn rows_beyond_the_longest_text_are_told_as_one_range() {
-        let scattered: Rows = (0..10_000).map(|row| row * 2).collect();
-        assert_eq!(text_of_rows(&scattered), "0-19998");
-        assert_eq!(parse_rows("0-3,9", 10), Some(Rows::from_ranges([0..4, 9..10])));
-        for bad in ["", "3-1", "10", "1-10", "a", "1,,2", "-1"] {
-            assert_eq!(parse_rows(bad, 10), None, "{bad}");
-        }
     }
 }

@@ -11,7 +11,6 @@
 //! - What is given back ([`crate::NackKind::Release`], [`crate::Consumer::leave`]) counts as an attempt: the server
 //!   counts deliveries.
 //! - An extension gives the time the group's consumer was made with, whatever was asked for.
-//! - Rows that are refused apart from the rest are published anew for this group; other groups pass over them.
 //! - Acknowledgements are sent, not confirmed: one that is lost means that the message comes again.
 
 mod admin;

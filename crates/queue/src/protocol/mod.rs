@@ -8,8 +8,8 @@ pub(crate) use outcome::{
     MAX_FRAME_BYTES, outcome_of, reply, settle_error, settled, status_of, subscribe_status,
 };
 pub(crate) use terms::{
-    Malformed, delivery, delivery_id, delivery_id_of, delivery_of, ids_of, join, join_of, millis, nack,
-    nack_of, publish_request, published, read_frame, rows, rows_of, write_frame,
+    Malformed, delivery, delivery_id, delivery_of, ids_of, join, join_of, millis, nack, nack_of,
+    publish_request, published, read_frame, write_frame,
 };
 
 /// What is generated from the definition.

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_settling_did_means_the_same_at_the_other_end() {
-        let id = DeliveryId { offset: 1, part: 2, token: 3 };
+        let id = DeliveryId { offset: 1, token: 3 };
         for outcome in
             [Ok(7), Err(SettleError::Unknown { id, more: 4 }), Err(SettleError::LeaseOver { id, more: 0 })]
         {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::v1;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, NackKind, Start};
-use crate::frame::{ContentType, Encoding, Frame, KEY_LEN_MAX, Millis, ProducerStamp};
-use crate::rows::Rows;
+use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp, REASON_LEN_MAX};
+use crate::name::NAME_LEN_MAX;
 
 /// A message that is well-formed protobuf and still says nothing that can be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,8 +23,6 @@ pub(crate) enum Malformed {
     Zero { field: &'static str },
     #[error("{field} has {len} bytes, at most {max} are allowed")]
     TooLong { field: &'static str, len: usize, max: usize },
-    #[error("{field} goes from {first} to {last}")]
-    Range { field: &'static str, first: u32, last: u32 },
 }
 
 /// A frame as the broker keeps it. Its payload is copied into memory of its own size: as it came it is a slice of the
@@ -57,20 +55,47 @@ pub(crate) fn read_frame(frame: v1::Frame) -> Result<Frame, Malformed> {
     if frame.payload.is_empty() {
         return Err(Malformed::Missing { field: "frame.payload" });
     }
-    let key_len = frame.key.as_ref().map_or(0, String::len);
-    if key_len > KEY_LEN_MAX {
-        return Err(Malformed::TooLong { field: "frame.key", len: key_len, max: KEY_LEN_MAX });
-    }
     let stamp =
         |producer: v1::Producer| ProducerStamp { id: producer.id.into(), sequence: producer.sequence };
     Ok(Frame {
         content_type,
         encoding,
         count: frame.count,
-        key: frame.key.map(Arc::from),
         producer: frame.producer.map(stamp),
+        dead: frame.dead.map(read_dead).transpose()?.map(Box::new),
         payload: frame.payload,
     })
+}
+
+fn read_dead(dead: v1::DeadFacts) -> Result<DeadFacts, Malformed> {
+    for (field, text, max) in [
+        ("frame.dead.topic", &dead.topic, NAME_LEN_MAX),
+        ("frame.dead.group", &dead.group, NAME_LEN_MAX),
+        ("frame.dead.reason", &dead.reason, REASON_LEN_MAX),
+    ] {
+        if text.len() > max {
+            return Err(Malformed::TooLong { field, len: text.len(), max });
+        }
+    }
+    Ok(DeadFacts {
+        topic: dead.topic.into(),
+        group: dead.group.into(),
+        offset: dead.offset,
+        attempts: dead.attempts,
+        reason: dead.reason.into(),
+        published_at: Millis(dead.published_at_ms),
+    })
+}
+
+fn write_dead(dead: &DeadFacts) -> v1::DeadFacts {
+    v1::DeadFacts {
+        topic: dead.topic.to_string(),
+        group: dead.group.to_string(),
+        offset: dead.offset,
+        attempts: dead.attempts,
+        reason: dead.reason.to_string(),
+        published_at_ms: dead.published_at.0,
+    }
 }
 
 /// A frame as the protocol has it.
@@ -88,8 +113,8 @@ pub(crate) fn write_frame(frame: &Frame) -> v1::Frame {
         content_type: content_type.into(),
         encoding: encoding.into(),
         count: frame.count,
-        key: frame.key.as_deref().map(str::to_owned),
         producer: frame.producer.as_ref().map(stamp),
+        dead: frame.dead.as_deref().map(write_dead),
         payload: frame.payload.clone(),
     }
 }
@@ -145,7 +170,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
 
 /// A delivery's name.
 pub(crate) fn delivery_id(id: DeliveryId) -> v1::DeliveryId {
-    v1::DeliveryId { offset: id.offset, part: id.part, token: id.count() }
+    v1::DeliveryId { offset: id.offset, token: id.count() }
 }
 
 /// The delivery that a name says.
@@ -159,26 +184,7 @@ pub(crate) fn ids_of(ids: Vec<v1::DeliveryId>) -> Vec<DeliveryId> {
 }
 
 fn read_id(id: v1::DeliveryId) -> DeliveryId {
-    DeliveryId { offset: id.offset, part: id.part, token: id.token.into() }
-}
-
-/// Rows of a frame.
-pub(crate) fn rows(rows: &Rows) -> Vec<v1::RowRange> {
-    let range = |range: &std::ops::Range<u32>| v1::RowRange { first: range.start, last: range.end - 1 };
-    rows.ranges().iter().map(range).collect()
-}
-
-/// The rows that ranges say; none of them are all, which is `None`.
-pub(crate) fn rows_of(ranges: &[v1::RowRange]) -> Result<Option<Rows>, Malformed> {
-    if ranges.is_empty() {
-        return Ok(None);
-    }
-    let range = |&v1::RowRange { first, last }: &v1::RowRange| match last.checked_add(1) {
-        Some(end) if first < end => Ok(first..end),
-        _ => Err(Malformed::Range { field: "rows", first, last }),
-    };
-    let ranges = ranges.iter().map(range).collect::<Result<Vec<_>, _>>()?;
-    Ok(Some(Rows::from_ranges(ranges)))
+    DeliveryId { offset: id.offset, token: id.token.into() }
 }
 
 /// A refusal of a delivery, on its way to a queue.
@@ -188,12 +194,7 @@ pub(crate) fn nack(nack: &Nack) -> v1::Refuse {
         NackKind::Reject => v1::NackKind::Reject,
         NackKind::Release => v1::NackKind::Release,
     };
-    v1::Refuse {
-        id: Some(delivery_id(nack.id)),
-        rows: nack.rows.as_ref().map(rows).unwrap_or_default(),
-        kind: kind.into(),
-        reason: nack.reason.to_string(),
-    }
+    v1::Refuse { id: Some(delivery_id(nack.id)), kind: kind.into(), reason: nack.reason.to_string() }
 }
 
 /// The refusal of a delivery.
@@ -204,21 +205,14 @@ pub(crate) fn nack_of(refuse: v1::Refuse) -> Result<Nack, Malformed> {
         Ok(v1::NackKind::Release) => NackKind::Release,
         Err(_) => return Err(Malformed::Unknown { field: "refusals.kind", number: refuse.kind }),
     };
-    Ok(Nack {
-        id: delivery_id_of(refuse.id)?,
-        rows: rows_of(&refuse.rows)?,
-        kind,
-        reason: refuse.reason.into(),
-    })
+    Ok(Nack { id: delivery_id_of(refuse.id)?, kind, reason: refuse.reason.into() })
 }
 
 /// A delivery on its way to a consumer.
 pub(crate) fn delivery(delivery: &Delivery, now: Millis) -> v1::Delivery {
-    let all = delivery.rows.len() == u64::from(delivery.frame.count);
     v1::Delivery {
         id: Some(delivery_id(delivery.id)),
         frame: Some(write_frame(&delivery.frame)),
-        rows: if all { Vec::new() } else { rows(&delivery.rows) },
         attempt: delivery.attempt,
         published_at_ms: delivery.published_at.0,
         deadline_in_ms: millis(delivery.deadline.since(now)),
@@ -235,7 +229,6 @@ pub(crate) fn delivery_of(
     Ok(Delivery {
         id: delivery_id_of(delivery.id)?,
         topic: Arc::clone(topic),
-        rows: rows_of(&delivery.rows)?.unwrap_or_else(|| Rows::all(frame.count)),
         frame: Arc::new(frame),
         attempt: delivery.attempt,
         published_at: Millis(delivery.published_at_ms),
@@ -253,10 +246,19 @@ mod tests {
         let content = prop_oneof![Just(ContentType::Batch), Just(ContentType::Json)];
         let encoding = prop_oneof![Just(Encoding::Identity), Just(Encoding::Zstd)];
         let stamp = proptest::option::of(("[a-z]{1,8}", any::<u64>()));
+        let dead = ("[a-z]{1,8}", "[a-z]{0,8}", any::<u64>(), any::<u32>(), ".{0,8}", any::<u64>());
+        let dead = dead.prop_map(|(topic, group, offset, attempts, reason, at)| DeadFacts {
+            topic: topic.into(),
+            group: group.into(),
+            offset,
+            attempts,
+            reason: reason.into(),
+            published_at: Millis(at),
+        });
         let payload = proptest::collection::vec(any::<u8>(), 1..64);
-        (content, encoding, 1..u32::MAX, proptest::option::of(".{0,8}"), stamp, payload).prop_map(
-            |(content, encoding, count, key, stamp, payload)| Frame {
-                key: key.map(Arc::from),
+        (content, encoding, 1..u32::MAX, proptest::option::of(dead), stamp, payload).prop_map(
+            |(content, encoding, count, dead, stamp, payload)| Frame {
+                dead: dead.map(Box::new),
                 producer: stamp.map(|(id, sequence)| ProducerStamp { id: id.into(), sequence }),
                 ..Frame::new(content, count, payload).encoded(encoding)
             },
@@ -272,19 +274,16 @@ mod tests {
 
         #[test]
         fn a_delivery_is_the_same_at_the_other_end(
-            frame in frames(), some in proptest::collection::btree_set(0_u32..64, 1..9), attempt in 1_u32..9,
+            frame in frames(), attempt in 1_u32..9,
         ) {
-            let rows: Rows = some.into_iter().filter(|row| *row < frame.count).collect();
-            prop_assume!(!rows.is_empty());
-            let id = DeliveryId { offset: 7, part: 1, token: attempt.into() };
+            let id = DeliveryId { offset: 7, token: attempt.into() };
             let (published_at, deadline) = (Millis(5), Millis(1_030));
             let topic: Arc<str> = "t".into();
-            let sent =
-                Delivery { id, topic: topic.clone(), frame: frame.into(), rows, attempt, published_at, deadline };
+            let sent = Delivery { id, topic: topic.clone(), frame: frame.into(), attempt, published_at, deadline };
             // Two clocks: what travels is the distance.
             let came = delivery_of(delivery(&sent, Millis(1_000)), &topic, Millis(50_000)).unwrap();
             prop_assert_eq!((came.id, came.attempt, came.published_at), (sent.id, sent.attempt, Millis(5)));
-            prop_assert_eq!((came.rows, came.frame, came.deadline), (sent.rows, sent.frame, Millis(50_030)));
+            prop_assert_eq!((came.frame, came.deadline), (sent.frame, Millis(50_030)));
         }
     }
 
@@ -303,11 +302,10 @@ mod tests {
         check(|frame| frame.encoding = -1, "frame.encoding is -1, which this version does not know");
         check(|frame| frame.count = 0, "frame.count is 0, at least 1 is needed");
         check(|frame| frame.payload = Bytes::new(), "frame.payload is missing");
-        check(|frame| frame.key = Some("k".repeat(513)), "frame.key has 513 bytes, at most 512 are allowed");
-        let range = |first, last| rows_of(&[v1::RowRange { first, last }]).map_err(|e| e.to_string());
-        assert_eq!(range(2, 3), Ok(Some([2, 3].into_iter().collect())));
-        assert_eq!(range(3, 2), Err("rows goes from 3 to 2".to_owned()));
-        assert_eq!(range(0, u32::MAX), Err(format!("rows goes from 0 to {}", u32::MAX)));
+        check(
+            |frame| frame.dead = Some(v1::DeadFacts { reason: "r".repeat(513), ..v1::DeadFacts::default() }),
+            "frame.dead.reason has 513 bytes, at most 512 are allowed",
+        );
         let joined = join_of(&v1::Join { topic: "t".into(), group: "g".into(), ..v1::Join::default() });
         assert_eq!(joined.unwrap_err().to_string(), "join.max_in_flight is 0, at least 1 is needed");
     }

@@ -19,7 +19,6 @@ use super::http::Served;
 use super::refusal::Refusal;
 use crate::broker::{AdminError, DeadLetter, DeadSelection, Replayed};
 use crate::frame::{ContentType, Encoding, Frame};
-use crate::rows::Rows;
 use crate::service::Queue;
 
 /// Letters in a list unless asked otherwise, and at most.
@@ -64,21 +63,15 @@ struct Letter {
     published_at: String,
     first_delivered_at: String,
     died_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
     content_type: ContentType,
     encoding: Encoding,
-    /// Messages of the frame, dead or not.
-    frame_messages: u32,
-    /// Which of them are dead: first and last row of each range, from 0.
-    rows: Vec<[u32; 2]>,
-    /// How many that are.
-    messages_count: u64,
+    /// Messages of the frame.
+    messages_count: u32,
     #[serde(flatten)]
     content: Content,
 }
 
-/// The dead messages themselves, as far as they can be shown.
+/// The messages themselves, as far as they can be shown.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Content {
@@ -158,7 +151,7 @@ fn shown(found: Found, limit: usize) -> Letters {
 /// A letter as it is shown, and how many bytes its messages have there.
 fn show(letter: &DeadLetter) -> (Letter, usize) {
     let frame = &letter.frame;
-    let (content, bytes) = content(frame, &letter.rows);
+    let (content, bytes) = content(frame);
     let shown = Letter {
         id: letter.id,
         group: letter.group.to_string(),
@@ -168,19 +161,16 @@ fn show(letter: &DeadLetter) -> (Letter, usize) {
         published_at: spelled(letter.published_at),
         first_delivered_at: spelled(letter.first_delivered_at),
         died_at: spelled(letter.died_at),
-        key: frame.key.as_deref().map(str::to_owned),
         content_type: frame.content_type,
         encoding: frame.encoding,
-        frame_messages: frame.count,
-        rows: letter.rows.ranges().iter().map(|range| [range.start, range.end.saturating_sub(1)]).collect(),
-        messages_count: letter.rows.len(),
+        messages_count: letter.count,
         content,
     };
     (shown, bytes)
 }
 
-fn content(frame: &Frame, rows: &Rows) -> (Content, usize) {
-    let json = (frame.content_type == ContentType::Json).then(|| messages(frame, rows)).flatten();
+fn content(frame: &Frame) -> (Content, usize) {
+    let json = (frame.content_type == ContentType::Json).then(|| messages(frame)).flatten();
     if let Some(all) = json {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         let count = all.len();
@@ -201,8 +191,8 @@ fn content(frame: &Frame, rows: &Rows) -> (Content, usize) {
     (Content::Payload { payload_base64: STANDARD.encode(&frame.payload) }, len)
 }
 
-/// The named rows of a frame of JSON messages, if it can be read.
-fn messages(frame: &Frame, rows: &Rows) -> Option<Vec<Box<RawValue>>> {
+/// The messages of a frame of JSON, if it can be read.
+fn messages(frame: &Frame) -> Option<Vec<Box<RawValue>>> {
     let mut unpacked = Vec::new();
     let document: &[u8] = match frame.encoding {
         Encoding::Identity => &frame.payload,
@@ -216,13 +206,11 @@ fn messages(frame: &Frame, rows: &Rows) -> Option<Vec<Box<RawValue>>> {
         return None;
     }
     let document = document.trim_ascii();
-    let all: Vec<&RawValue> = if document.first() == Some(&b'[') {
-        serde_json::from_slice(document).ok()?
+    if document.first() == Some(&b'[') {
+        serde_json::from_slice(document).ok()
     } else {
-        vec![serde_json::from_slice(document).ok()?]
-    };
-    let dead = rows.iter().filter_map(|row| all.get(usize::try_from(row).ok()?));
-    Some(dead.map(|message| (*message).to_owned()).collect())
+        Some(vec![serde_json::from_slice(document).ok()?])
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -335,7 +323,7 @@ async fn unseen(
 
 /// Id and number of messages of the letters that are meant.
 async fn sizes(queue: &Queue, topic: &str, selection: &DeadSelection) -> Result<Vec<(u64, u64)>, AdminError> {
-    let size = |letter: &DeadLetter| (letter.id, letter.rows.len());
+    let size = |letter: &DeadLetter| (letter.id, u64::from(letter.count));
     let mut sizes = Vec::new();
     match selection {
         DeadSelection::Oldest(count) => {

@@ -16,13 +16,13 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::body::{Coding, Share, discard, receive, unpack};
-use super::headers::{BATCH, JSON, KEY, PRODUCER, SEQUENCE};
+use super::headers::{BATCH, DEAD, JSON, PRODUCER, SEQUENCE, dead_of};
 use super::http::Served;
 use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place, Refused};
 use super::metrics::Protocol;
 use super::refusal::{Refusal, echo};
 use crate::broker::{Durability, PublishError, Receipt};
-use crate::frame::{KEY_LEN_MAX, ProducerStamp};
+use crate::frame::{DeadFacts, ProducerStamp};
 use crate::name::{self, NAME_LEN_MAX};
 
 /// A longer body is read on a thread where it keeps nobody waiting.
@@ -77,7 +77,7 @@ struct Heading {
     form: BodyForm,
     coding: Coding,
     stamp: Option<ProducerStamp>,
-    key: Option<String>,
+    dead: Option<DeadFacts>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -169,15 +169,12 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
             return Err(Refusal::Producer("x-gpuvitals-producer and x-gpuvitals-sequence come together"));
         }
     };
-    let bad_key = || {
-        let allowed = format!("UTF-8 of at most {KEY_LEN_MAX} bytes");
-        Refusal::parameter("x-gpuvitals-key", &text(KEY).unwrap_or_default(), allowed)
-    };
-    let key = exactly(KEY).map_err(|_| bad_key())?;
-    if key.is_some_and(|key| key.len() > KEY_LEN_MAX) {
-        return Err(bad_key());
-    }
-    Ok(Heading { form, coding, stamp, key: key.map(str::to_owned) })
+    let dead = headers.get(DEAD).map(|value| dead_of(value.as_bytes())).transpose();
+    let dead = dead.map_err(|error| {
+        let allowed = format!("an object with the facts of a dead letter ({error})");
+        Refusal::parameter("x-gpuvitals-dead", &text(DEAD).unwrap_or_default(), allowed)
+    })?;
+    Ok(Heading { form, coding, stamp, dead })
 }
 
 fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
@@ -187,7 +184,7 @@ fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
     };
     for piece in &mut intake.pieces {
         piece.frame.producer.clone_from(&heading.stamp);
-        piece.frame.key = heading.key.as_deref().map(Into::into);
+        piece.frame.dead = heading.dead.clone().map(Box::new);
     }
     Ok(intake)
 }

@@ -173,14 +173,6 @@ impl Subscription {
             Ask::Join(_) => return Err(Status::invalid_argument("a second Join on one stream")),
             Ask::Leave(_) => Ok(0),
             Ask::Ack(ack) => member.ack(&protocol::ids_of(ack.ids)).await,
-            Ask::AckRows(ack) => {
-                let id = protocol::delivery_id_of(ack.id).map_err(refused)?;
-                match protocol::rows_of(&ack.rows).map_err(refused)? {
-                    Some(rows) => member.ack_rows(id, &rows).await,
-                    None => return Err(refused(Malformed::Missing { field: "ack_rows.rows" })),
-                }
-            }
-            Ask::AckUpTo(ack) => member.ack_up_to(ack.offset).await,
             Ask::Nack(nack) => {
                 let nacks = nack.refusals.into_iter().map(protocol::nack_of);
                 member.nack(&nacks.collect::<Result<Vec<_>, _>>().map_err(refused)?).await
@@ -188,10 +180,6 @@ impl Subscription {
             Ask::Extend(extend) => {
                 let by = Duration::from_millis(extend.by_ms);
                 member.extend(&protocol::ids_of(extend.ids), by).await.map(|()| 0)
-            }
-            Ask::Credits(credits) => {
-                member.set_credits(credits.max_in_flight);
-                Ok(0)
             }
         };
         if outcome == Err(SettleError::NotSubscribed) {

@@ -17,7 +17,6 @@ use crate::broker::{
 };
 use crate::frame::{Frame, Millis};
 use crate::journal::Unreadable;
-use crate::rows::Rows;
 
 /// Bytes that are read back at once; a frame that is longer is read alone.
 const READ_LEN: usize = 1 << 20;
@@ -82,14 +81,6 @@ impl InProcessConsumer {
         Self { queue, id, wake, signal, lease, granted: VecDeque::new(), reading: None, paused_until: None }
     }
 
-    /// Lets this consumer have at most `max_in_flight` messages at once from now on; 0 pauses it. What it
-    /// has already stays with it.
-    pub fn set_credits(&self, max_in_flight: u32) {
-        self.queue.shared().with(|broker, now| broker.set_credits(now, self.id, max_in_flight));
-    }
-}
-
-impl InProcessConsumer {
     /// Begins to read the first of what was granted.
     fn read(&mut self) -> Reading {
         let mut len = 0;
@@ -134,7 +125,7 @@ impl InProcessConsumer {
                 }
                 Some(Err(Unreadable::Lost(reason))) => {
                     let reason = format!("cannot be read back: {reason}").into();
-                    lost.push(Nack { id: delivery.id, rows: None, kind: NackKind::Retry, reason });
+                    lost.push(Nack { id: delivery.id, kind: NackKind::Retry, reason });
                 }
                 Some(Err(Unreadable::ForNow)) | None => later.push(delivery.id),
             }
@@ -207,14 +198,6 @@ impl Consumer for InProcessConsumer {
 
     async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
         self.queue.shared().with(|broker, now| broker.ack(now, self.id, ids))
-    }
-
-    async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
-        self.queue.shared().with(|broker, now| broker.ack_rows(now, self.id, id, rows))
-    }
-
-    async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
-        self.queue.shared().with(|broker, now| broker.ack_up_to(now, self.id, offset))
     }
 
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {

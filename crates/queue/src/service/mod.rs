@@ -18,7 +18,6 @@ pub use queue::{DrainReport, Queue};
 
 use crate::broker::{Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError};
 use crate::frame::Frame;
-use crate::rows::Rows;
 
 /// Hands frames to one topic.
 pub trait Producer: Send + Sync {
@@ -51,21 +50,7 @@ pub trait Consumer: Send {
     /// A delivery that the group never saw; the others are acknowledged.
     fn ack(&self, ids: &[DeliveryId]) -> impl Future<Output = Result<u64, SettleError>> + Send;
 
-    /// Acknowledges some rows of a delivery; the others stay leased.
-    ///
-    /// # Errors
-    ///
-    /// The group never saw the delivery.
-    fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> impl Future<Output = Result<u64, SettleError>> + Send;
-
-    /// Acknowledges all that this consumer holds of the frames up to `offset`, that one included.
-    ///
-    /// # Errors
-    ///
-    /// The consumer is not subscribed any more.
-    fn ack_up_to(&self, offset: u64) -> impl Future<Output = Result<u64, SettleError>> + Send;
-
-    /// Refuses deliveries, or rows of them. Answers how many messages that moved.
+    /// Refuses deliveries. Answers how many messages that moved.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Disk, Log, LogConfig, TornTail};
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, DeadLetter, DeadSelection, Delivery, Durability, InProcessConsumer,
-    Nack, NackKind, PublishError, Publishing, Queue, QueueConfig, Receipt, Rows,
+    Nack, NackKind, PublishError, Publishing, Queue, QueueConfig, Receipt,
 };
 
 use crate::dice::Dice;
@@ -179,7 +179,7 @@ impl Life {
                 let (mut rows, mut deliveries) = (0, Vec::new());
                 while rows < lag {
                     let received = consumer.receive().await.unwrap();
-                    rows += received.iter().map(|delivery| delivery.rows.len()).sum::<u64>();
+                    rows += received.iter().map(|delivery| u64::from(delivery.frame.count)).sum::<u64>();
                     deliveries.extend(received);
                 }
                 consumer.leave().await;
@@ -243,16 +243,14 @@ impl Life {
         !self.deliveries.is_empty()
     }
 
-    /// Settles or refuses the newest delivery, or some rows of it.
-    pub(crate) async fn answer(&mut self, how: u64, bits: u64) {
+    /// Settles or refuses the newest delivery.
+    pub(crate) async fn answer(&mut self, how: u64) {
         let Some((who, delivery)) = self.deliveries.pop() else { return };
         let Some((_, group, consumer)) = self.consumers.get(who) else { return };
-        let chosen: Rows = delivery.rows.iter().filter(|row| bits & (1 << row) != 0).collect();
-        let rows = if bits.is_multiple_of(3) { delivery.rows.clone() } else { chosen };
-        let nack = |kind| Nack { id: delivery.id, rows: Some(rows.clone()), kind, reason: "because".into() };
+        let nack = |kind| Nack { id: delivery.id, kind, reason: "because".into() };
         let state = match how {
             0..5 => {
-                consumer.ack_rows(delivery.id, &rows).await.unwrap();
+                consumer.ack(&[delivery.id]).await.unwrap();
                 Some(SETTLED)
             }
             5 => {
@@ -270,13 +268,8 @@ impl Life {
         };
         let (number, group) = (number_of(&delivery.frame), *group);
         self.settled += 1;
-        for row in state.map(|_| rows.iter()).into_iter().flatten() {
-            self.known.row(number, group, row).becomes(state.unwrap_or(OPEN));
-        }
-        // What was not named stays leased.
-        let rest = delivery.rows.difference(&rows);
-        if !rest.is_empty() {
-            self.deliveries.push((who, Delivery { rows: rest, ..delivery }));
+        if let Some(state) = state {
+            self.known.frame(number, group).becomes(state);
         }
     }
 
@@ -295,9 +288,7 @@ impl Life {
         };
         let group = GROUPS.iter().position(|group| *group == &*letter.group).unwrap();
         self.settled += 1;
-        for row in letter.rows.iter() {
-            self.known.row(number_of(&letter.frame), group, row).becomes(state);
-        }
+        self.known.frame(number_of(&letter.frame), group).becomes(state);
     }
 
     /// Sends a frame again that is known to have been taken.
@@ -305,10 +296,10 @@ impl Life {
         let number = self.last_number.saturating_sub(dice.below(20));
         let is_under_way = self.under_way.iter().any(|(under_way, ..)| *under_way == number);
         let Some(sent) = self.known.sent.get(&number).filter(|_| !is_under_way).cloned() else { return };
-        let row = *self.known.row(number, 0, 0);
-        if sent.topic == "synced" && row.is_certain() {
+        let state = *self.known.frame(number, 0);
+        if sent.topic == "synced" && state.is_certain() {
             let receipt = self.queue.publish(sent.topic, frame(number, sent.count)).await;
-            match (row.now, receipt) {
+            match (state.now, receipt) {
                 (ABSENT, outcome) => {
                     self.known.send(number, sent.topic, sent.count);
                     self.answered(number, &outcome, self.settled);
@@ -331,7 +322,7 @@ impl Life {
                 self.publish(topic, &counts, !dice.one_in(4)).await;
             }
             6..10 => self.receive(usize::try_from(dice.below(4)).unwrap()).await,
-            10..16 => self.answer(dice.below(8), dice.below(64)).await,
+            10..16 => self.answer(dice.below(8)).await,
             16 => self.exhume(topic, dice.one_in(2)).await,
             17 => self.repeat(dice).await,
             18 if dice.one_in(3) => {
@@ -388,7 +379,7 @@ pub(crate) async fn moving(seed: u64) -> Life {
             let how = if burst == 0 { 5 } else { 0 };
             while life.receive_all(busy).await {
                 while !life.deliveries.is_empty() {
-                    life.answer(how, 0).await;
+                    life.answer(how).await;
                 }
             }
             if dice.one_in(8) {

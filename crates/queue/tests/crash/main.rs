@@ -1,6 +1,6 @@
 //! Crashes: whatever a queue in a directory was doing, after any crash of the machine all that was answered is there.
 //!
-//! Random programs of publish (stamped, in bursts, awaited or not), receive, acknowledge (whole, rows), refuse, reject,
+//! Random programs of publish (stamped, in bursts, awaited or not), receive, acknowledge, refuse, reject,
 //! replay, purge, failing writes, orderly restarts and crashes run on a disk that forgets what was not synced, sector by
 //! sector. Segments are tiny, so that checkpoints, the removal of segments and the moving of records happen all the time.
 //! `GPUVITALS_SEEDS` is how many programs run (default 1,000, and 150 with damage), from `GPUVITALS_SEED` on, which alone

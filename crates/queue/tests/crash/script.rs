@@ -16,22 +16,22 @@ fn setting() -> QueueConfig {
     }
 }
 
-/// About twenty operations: both topics, rows, dead letters that come back, segments that fill.
+/// About twenty operations: both topics, dead letters that come back, segments that fill.
 async fn play(disk: FaultDisk) -> Option<Life> {
     let mut life = Life::begin(disk, setting()).await?;
     life.publish("synced", &[3, 1, 2], true).await;
     life.receive(0).await;
     life.receive(1).await;
-    life.answer(0, 0).await;
-    life.answer(0, 2).await;
+    life.answer(0).await;
+    life.answer(0).await;
     life.publish("written", &[2, 2], true).await;
-    life.answer(5, 1).await;
+    life.answer(5).await;
     life.publish("synced", &[6, 5], true).await;
     life.exhume("synced", true).await;
     for who in 0..4 {
         life.receive(who).await;
-        life.answer(7, 0).await;
-        life.answer(1, 0).await;
+        life.answer(7).await;
+        life.answer(1).await;
     }
     for _ in 0..4 {
         life.publish("synced", &[1, 4, 1], true).await;

@@ -9,7 +9,7 @@ use gpuvitals_queue::link::{Access, Backoff, GrpcConsumer, GrpcProducer, Stamps,
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, Durability, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
-    Rows, SettleError,
+    SettleError,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
@@ -140,14 +140,11 @@ async fn a_name_of_a_lost_session_settles_nothing_of_a_new_one() {
     assert_eq!(new.to_string(), old.to_string(), "the same name");
     // Whoever still works on the old frame is done with it only now.
     assert_eq!(in_time(consumer.ack(&[old])).await, Ok(0));
-    let refusal = Nack { id: old, rows: None, kind: NackKind::Reject, reason: "old".into() };
+    let refusal = Nack { id: old, kind: NackKind::Reject, reason: "old".into() };
     assert_eq!(in_time(consumer.nack(&[refusal])).await, Ok(0));
-    assert_eq!(in_time(consumer.ack_rows(old, &Rows::all(1))).await, Ok(0));
     let over = in_time(consumer.extend(&[old], Duration::from_secs(1))).await;
     assert_eq!(over, Err(SettleError::LeaseOver { id: old, more: 0 }));
     assert_eq!(rig.held(), 1, "the new one was not settled");
-    let none = Nack { id: new, rows: Some(Rows::default()), kind: NackKind::Reject, reason: "none".into() };
-    assert_eq!(in_time(consumer.nack(&[none])).await, Ok(0), "no rows are none");
     assert_eq!(in_time(consumer.ack(&[new])).await, Ok(1));
     assert_eq!(rig.held(), 0);
     rig.stop().await;

@@ -5,28 +5,26 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use gpuvitals_queue::link::{Access, consumer, of_one_consumer, producer};
 use gpuvitals_queue::{
-    Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Failure, Frame, Nack, NackKind,
-    Producer, PublishError, ReceiveError, Rows, SettleError, Start, TopicStats,
+    Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Frame, Nack, NackKind,
+    Producer, PublishError, ReceiveError, SettleError, Start, TopicStats,
 };
 
 use crate::rig::{Rig, TOPIC, credits, frame, in_time, receive};
 
 fn nack(id: DeliveryId, kind: NackKind) -> Nack {
-    Nack { id, rows: None, kind, reason: "busy".into() }
+    Nack { id, kind, reason: "busy".into() }
 }
 
 #[tokio::test]
 async fn what_is_published_is_delivered_once_and_acknowledged() {
     let rig = Rig::new();
     let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
-    let mut sent = frame(5).encoded(Encoding::Zstd).stamped("life", 3);
-    sent.key = Some("gpu-0".into());
+    let sent = frame(5).encoded(Encoding::Zstd).stamped("life", 3);
     let receipt = in_time(producer.publish(sent.clone())).await.unwrap();
     assert_eq!((receipt.offset, receipt.durability), (Some(0), Durability::Memory));
     let deliveries = receive(&mut consumer).await;
     let [delivery] = &deliveries[..] else { panic!("one delivery: {deliveries:?}") };
     assert_eq!((&*delivery.frame, &*delivery.topic, delivery.attempt), (&sent, TOPIC, 1));
-    assert_eq!(delivery.rows, Rows::all(5));
     assert_eq!(in_time(consumer.ack(&[delivery.id])).await, Ok(5));
     assert_eq!(in_time(consumer.ack(&[delivery.id])).await, Ok(0), "a repeat is fine");
     assert_eq!(rig.held(), 0);
@@ -68,22 +66,6 @@ async fn a_full_topic_says_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn rows_are_settled_apart() {
-    let rig = Rig::with(|config| config.max_retries = 0, |_| {});
-    let mut consumer = rig.consumer("g");
-    in_time(rig.producer().publish(frame(10))).await.unwrap();
-    let id = receive(&mut consumer).await[0].id;
-    assert_eq!(in_time(consumer.ack_rows(id, &Rows::from_ranges([0..3, 5..6]))).await, Ok(4));
-    let bad = Nack { rows: Some(Rows::one(4)), ..nack(id, NackKind::Reject) };
-    assert_eq!(in_time(consumer.nack(&[bad])).await, Ok(1));
-    let dead = rig.queue.dead_letters(TOPIC, 0, 9).await.unwrap();
-    assert_eq!((dead[0].rows.clone(), &dead[0].reason), (Rows::one(4), &Failure::Rejected("busy".into())));
-    assert_eq!(in_time(consumer.ack(&[id])).await, Ok(5), "the rest of the frame");
-    assert_eq!(rig.held(), 0);
-    rig.stop().await;
-}
-
-#[tokio::test]
 async fn what_is_refused_comes_again_and_what_is_given_back_does_not_count() {
     let rig = Rig::new();
     let mut consumer = rig.consumer("g");
@@ -94,22 +76,6 @@ async fn what_is_refused_comes_again_and_what_is_given_back_does_not_count() {
         assert_eq!(in_time(consumer.nack(&[nack(delivery.id, kind)])).await, Ok(2));
     }
     assert_eq!(receive(&mut consumer).await[0].attempt, 3);
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn an_acknowledgement_up_to_an_offset_means_what_was_received() {
-    let rig = Rig::new();
-    let (producer, mut consumer) = (rig.producer(), rig.consumer_with("g", &credits(2)));
-    for _ in 0..5 {
-        in_time(producer.publish(frame(1))).await.unwrap();
-    }
-    let mut seen = 0;
-    while seen < 2 {
-        seen += receive(&mut consumer).await.len();
-    }
-    assert_eq!(in_time(consumer.ack_up_to(u64::MAX)).await, Ok(2));
-    assert_eq!(rig.held(), 3, "the others were not received");
     rig.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use futures_util::{StreamExt as _, stream};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::protocol::v1::subscribe_request::What as Ask;
-use gpuvitals_queue::{ContentType, Frame};
+use gpuvitals_queue::{ContentType, DeadFacts, Frame, Millis};
 use prost::Message as _;
 use tonic::{Code, Status};
 
@@ -93,6 +93,7 @@ async fn a_stream_without_a_join_or_with_one_that_cannot_be_is_refused() {
         let (topic, group) = (topic.to_owned(), group.to_owned());
         Ask::Join(v1::Join { topic, group, max_in_flight, ..v1::Join::default() })
     };
+    let no_id = v1::Nack { refusals: vec![v1::Refuse::default()] };
     let cases = [
         (vec![Some(Ask::Leave(v1::Leave {}))], "the first request is a Join"),
         (vec![None], "the first request is a Join"),
@@ -101,7 +102,7 @@ async fn a_stream_without_a_join_or_with_one_that_cannot_be_is_refused() {
         (vec![Some(join("t", "", 1))], "group to subscribe as: name is empty"),
         (vec![Some(join("t", "g", 1)), Some(join("t", "g", 1))], "a second Join on one stream"),
         (vec![Some(join("t", "g", 1)), None], "what is missing"),
-        (vec![Some(join("t", "g", 1)), Some(Ask::AckRows(v1::AckRows::default()))], "id is missing"),
+        (vec![Some(join("t", "g", 1)), Some(Ask::Nack(no_id))], "id is missing"),
     ];
     for (asked, message) in cases {
         let status = subscribe_until_the_end(&rig, asked).await.unwrap_err();
@@ -124,7 +125,14 @@ async fn what_comes_at_once_is_bounded_with_all_that_goes_with_it() {
     let rig = Rig::new();
     for number in 0..COUNT {
         let mut frame = Frame::new(ContentType::Json, 1, "{}").stamped("p".repeat(100), number.into());
-        frame.key = Some("k".repeat(500).into());
+        frame.dead = Some(Box::new(DeadFacts {
+            topic: TOPIC.into(),
+            group: "g".into(),
+            offset: 1,
+            attempts: 1,
+            reason: "r".repeat(500).into(),
+            published_at: Millis(1),
+        }));
         rig.queue.publish(TOPIC, frame).await.unwrap();
     }
     let (topic, group) = (TOPIC.to_owned(), "g".to_owned());
@@ -158,14 +166,13 @@ async fn a_request_with_a_number_is_answered_and_one_without_only_if_it_is_wrong
     let response = client.subscribe(body).await.unwrap();
     assert_eq!(response.metadata().get("max-frame-bytes").unwrap(), "4194304");
     let mut answers = response.into_inner();
-    let unknown = v1::DeliveryId { offset: 77, part: 0, token: 1 };
+    let unknown = v1::DeliveryId { offset: 77, token: 1 };
     let ack = |ids: Vec<_>| Ask::Ack(v1::Ack { ids });
     for (request, what) in [
         (0, ack(vec![])),
         (5, ack(vec![])),
         (0, ack(vec![unknown])),
-        (6, Ask::Credits(v1::Credits { max_in_flight: 0 })),
-        (7, Ask::AckUpTo(v1::AckUpTo { offset: 3 })),
+        (6, Ask::Extend(v1::Extend { ids: vec![], by_ms: 1 })),
         (0, Ask::Leave(v1::Leave {})),
     ] {
         requests.send(ask(request, what)).await.unwrap();
@@ -177,6 +184,6 @@ async fn a_request_with_a_number_is_answered_and_one_without_only_if_it_is_wrong
         }
     }
     let problem = Some((v1::ProblemKind::Unknown, Some(unknown)));
-    assert_eq!(said, [(5, None), (0, problem), (6, None), (7, None)]);
+    assert_eq!(said, [(5, None), (0, problem), (6, None)]);
     rig.stop().await;
 }

@@ -111,7 +111,7 @@ async fn answers_are_as_described() {
     }
     let mut consumer = world.queue.subscribe("t", "g", &ConsumerOptions::default()).await.unwrap();
     for delivery in consumer.receive().await.unwrap() {
-        let nack = Nack { id: delivery.id, rows: None, kind: NackKind::Reject, reason: "bad".into() };
+        let nack = Nack { id: delivery.id, kind: NackKind::Reject, reason: "bad".into() };
         consumer.nack(&[nack]).await.unwrap();
     }
     for (path, asked) in [

@@ -144,15 +144,15 @@ async fn a_binary_batch_is_one_frame_of_its_rows() {
     }
     let batch = builder.finish(Origin::default(), 1).unwrap();
     let bytes = wire::encode(&batch).unwrap();
-    let headers = [("content-type", "application/vnd.gpuvitals.batch"), ("x-gpuvitals-key", "n1")];
+    let dead = r#"{"topic":"t","group":"g","offset":7,"attempts":4,"reason":"zu groß","published_at_ms":5}"#;
+    let headers = [("content-type", "application/vnd.gpuvitals.batch"), ("x-gpuvitals-dead", dead)];
     let answer = post(world.at, "/publish/t", &headers, &bytes).await;
     assert_eq!(answer.json()["accepted"], 300, "{answer:?}");
     let frames = world.frames("t").await;
     let frame = &frames[0].0.frame;
-    assert_eq!(
-        (frame.content_type, frame.count, frame.key.as_deref()),
-        (ContentType::Batch, 300, Some("n1"))
-    );
+    assert_eq!((frame.content_type, frame.count), (ContentType::Batch, 300));
+    let dead = frame.dead.as_ref().unwrap();
+    assert_eq!((&*dead.group, dead.offset, &*dead.reason), ("g", 7, "zu groß"));
     assert_eq!(frame.payload, bytes);
 
     for bad in [&b""[..], b"GVB1", &bytes[..20], b"{}"] {
@@ -191,16 +191,15 @@ async fn a_repeat_is_recognised_and_said_to_be_one() {
 }
 
 #[tokio::test]
-async fn a_name_or_key_that_no_frame_can_carry_is_refused() {
+async fn a_name_or_fact_that_no_frame_can_carry_is_refused() {
     let world = World::new().await;
     let body = message(0);
     let stamp: &[u8] = b"x-gpuvitals-sequence: 1\r\nx-gpuvitals-producer: importer-\xe4\r\n";
-    let long = format!("x-gpuvitals-key: {}\r\n", "k".repeat(513));
     for (headers, code, says) in [
         // Two that are not UTF-8 would become one, and the other's messages repeats.
         (stamp, "bad_producer", "not UTF-8"),
-        (b"x-gpuvitals-key: rack-\xe4\r\n", "bad_parameter", "UTF-8"),
-        (long.as_bytes(), "bad_parameter", "at most 512 bytes"),
+        (b"x-gpuvitals-dead: {\"topic\":\"\xe4\"}\r\n", "bad_parameter", "unicode"),
+        (b"x-gpuvitals-dead: {\"topic\":\"t\"}\r\n", "bad_parameter", "missing field `group`"),
     ] {
         let head = format!(
             "POST /publish/t HTTP/1.1\r\nhost: queue\r\nconnection: close\r\n\

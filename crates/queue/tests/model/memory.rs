@@ -46,7 +46,7 @@ impl Memory {
     }
 }
 
-/// An image as what it means: which rows of which frames each group has not settled, and how often they failed.
+/// An image as what it means: which frames each group has not settled, and how often they failed.
 fn plain(image: &Image) -> BTreeMap<String, String> {
     let topics = image.topics.iter().map(|(name, topic)| {
         let groups = topic.groups.iter().map(|(name, group)| {
@@ -55,19 +55,16 @@ fn plain(image: &Image) -> BTreeMap<String, String> {
                     topic.held.get(&offset).map(|held| held.replay.as_ref().map(|replay| &*replay.only));
                 only.is_some_and(|only| only.is_none_or(|only| only == &**name))
             };
-            let mut rows: BTreeMap<(u64, u32), u32> = BTreeMap::new();
-            for (offset, held) in topic.held.range(group.cursor..).filter(|(offset, _)| is_for(**offset)) {
-                rows.extend(held.rows().iter().map(|row| ((*offset, row), 0)));
+            let ahead = topic.held.range(group.cursor..).filter(|(offset, _)| is_for(**offset));
+            let mut unsettled: BTreeMap<u64, u32> = ahead.map(|(offset, _)| (*offset, 0)).collect();
+            for (offset, attempts) in &group.unsettled {
+                assert!(is_for(*offset), "frame {offset} is unsettled, which is not held for {name}");
+                unsettled.insert(*offset, attempts.failures);
             }
-            for (offset, part) in group.parts.iter().flat_map(|(o, parts)| parts.iter().map(move |p| (o, p)))
-            {
-                assert!(is_for(*offset), "a part of frame {offset}, which is not held for {name}");
-                rows.extend(part.rows.iter().map(|row| ((*offset, row), part.failures)));
-            }
-            (name.to_string(), group.start, group.ttl, rows)
+            (name.to_string(), group.start, group.ttl, unsettled)
         });
         let groups: Vec<_> = groups.collect();
-        let held: Vec<_> = topic.held.iter().map(|(o, held)| (o, held.rows(), held.source(*o))).collect();
+        let held: Vec<_> = topic.held.iter().map(|(o, held)| (o, held.count, held.source(*o))).collect();
         let (letters, producers) = (&topic.letters, topic.producers.iter().collect::<Vec<_>>());
         let next = (topic.next_offset, topic.next_letter);
         (name.to_string(), format!("{next:?} {groups:?} {held:?} {letters:?} {producers:?}"))

@@ -11,13 +11,13 @@ use std::time::Duration;
 use gpuvitals_queue::broker::{Bodies, Image, Lent, Reserved};
 use gpuvitals_queue::{
     Broker, ConsumerId, ConsumerOptions, ContentType, DeadLetter, DeadSelection, Delivery, DeliveryId,
-    Failure, Frame, Millis, Nack, NackKind, PublishError, QueueConfig, Receipt, Replayed, Rows, SettleError,
-    Start, WhenFull,
+    Failure, Frame, Millis, Nack, NackKind, PublishError, QueueConfig, Receipt, Replayed, SettleError, Start,
+    WhenFull,
 };
 
+use super::frames::{Entry, Fault, GroupFrames, Held, Place, Totals};
 use super::memory::Memory;
 use super::program::Step;
-use super::rows::{Fault, GroupRows, Held, Place, Row, Totals};
 
 const TOPIC: &str = "t";
 const GROUPS: [&str; 3] = ["a", "b", "c"];
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     sequence: u64,
     frames: BTreeMap<u64, u32>,
     held: BTreeMap<u64, Held>,
-    groups: BTreeMap<&'static str, GroupRows>,
+    groups: BTreeMap<&'static str, GroupFrames>,
     seats: Vec<Seat>,
     /// Groups that were removed once: their letters may be of an earlier life.
     removed: BTreeSet<&'static str>,
@@ -94,10 +94,9 @@ impl Run {
                     self.receive(who % self.seats.len());
                 }
             }
-            Step::Ack { who, what, rows } => self.ack(who, what, rows),
-            Step::AckUpTo { who, offset } => self.ack_up_to(who, offset),
+            Step::Ack { who, what } => self.ack(who, what),
             Step::AckUnknown { who, what, how } => self.ack_unknown(who, what, how),
-            Step::Nack { who, what, rows, kind } => self.nack(who, what, rows, kind),
+            Step::Nack { who, what, kind } => self.nack(who, what, kind),
             Step::Extend { who, what, by_ms } => self.extend(who, what, by_ms),
             Step::Replay { limit } => self.replay(limit),
             Step::Purge { limit } => {
@@ -119,7 +118,7 @@ impl Run {
         self.compare();
     }
 
-    /// Acknowledges all that is left; whatever the program did, each row ends once.
+    /// Acknowledges all that is left; whatever the program did, each frame ends once.
     pub(crate) fn finish(&mut self) {
         for name in self.groups.keys().copied().collect::<Vec<_>>() {
             self.join(name, 1_000, None, None, false);
@@ -129,18 +128,18 @@ impl Run {
                 let (id, group) = (self.seats[seat].id, self.seats[seat].group);
                 for delivery in self.receive(seat) {
                     let acked = self.broker.ack(Millis(self.now), id, &[delivery.id]).unwrap();
-                    assert_eq!(acked, self.groups.get_mut(group).unwrap().ack(delivery.id, None));
+                    assert_eq!(acked, self.groups.get_mut(group).unwrap().ack(delivery.id));
                 }
                 self.free();
             }
             self.pass(5_000);
             self.compare();
-            if self.groups.values().all(|group| group.count(Row::is_open) == 0) {
+            if self.groups.values().all(|group| group.count(Entry::is_open) == 0) {
                 break;
             }
         }
         for (name, group) in &self.groups {
-            let open: Vec<_> = group.rows.iter().filter(|(_, row)| row.is_open()).collect();
+            let open: Vec<_> = group.frames.iter().filter(|(_, entry)| entry.is_open()).collect();
             assert!(open.is_empty(), "group {name} never settled {open:?}");
         }
         let left: Vec<_> = self.held.values().filter(|held| held.wanted).collect();
@@ -166,13 +165,12 @@ impl Run {
                 assert!(matches!(answer, Err(PublishError::Full { .. })), "{answer:?}");
                 return;
             }
-            self.totals.dropped += held.rows.len();
+            self.totals.dropped += held.count;
             self.held.remove(&oldest);
             for group in self.groups.values_mut() {
-                for (_, row) in group.rows.range_mut((oldest, 0)..=(oldest, u32::MAX)) {
-                    if matches!(row.place, Place::New | Place::Back { .. }) {
-                        row.place = Place::Dropped;
-                    }
+                let idle = |entry: &&mut Entry| matches!(entry.place, Place::New | Place::Back { .. });
+                if let Some(entry) = group.frames.get_mut(&oldest).filter(idle) {
+                    entry.place = Place::Dropped;
                 }
             }
         }
@@ -182,11 +180,11 @@ impl Run {
         self.sequence = sequence;
         self.totals.published += u64::from(count);
         self.frames.insert(offset, sequence as u32);
-        let rows = Rows::all(count);
+        let count = u64::from(count);
         for group in self.groups.values_mut() {
-            group.add(offset, &rows);
+            group.add(offset, count);
         }
-        self.held.insert(offset, Held { rows, only: None, wanted: !self.groups.is_empty() });
+        self.held.insert(offset, Held { count, only: None, wanted: !self.groups.is_empty() });
     }
 
     fn hand_over(&mut self, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
@@ -226,11 +224,11 @@ impl Run {
         self.seats.clear();
         for (name, group) in &mut self.groups {
             group.history.clear();
-            for ((offset, _), row) in &mut group.rows {
-                row.id = None;
-                row.losses = 0;
-                if row.is_open() {
-                    row.place = match self.held.contains_key(offset) {
+            for (offset, entry) in &mut group.frames {
+                entry.id = None;
+                entry.losses = 0;
+                if entry.is_open() {
+                    entry.place = match self.held.contains_key(offset) {
                         false => Place::Dropped,
                         true if *offset < cursors[*name] => Place::Back { by: self.now },
                         true => Place::New,
@@ -239,7 +237,7 @@ impl Run {
             }
         }
         let settled = |places: &[Place]| {
-            let of = |group: &GroupRows| group.count(|row| places.contains(&row.place));
+            let of = |group: &GroupFrames| group.count(|row| places.contains(&row.place));
             self.groups.values().map(of).sum::<u64>()
         };
         let acked = 0_u64.wrapping_sub(settled(&[Place::Acked]));
@@ -267,12 +265,12 @@ impl Run {
         let timeout = timeout.unwrap_or(5_000);
         self.seats.push(Seat { id, group, credits: credits.into(), batch: batch.map(u64::from), timeout });
         if !self.groups.contains_key(group) {
-            let mut rows = GroupRows::default();
+            let mut frames = GroupFrames::default();
             for (offset, held) in self.held.iter_mut().filter(|(_, held)| !newest && held.only.is_none()) {
-                rows.add(*offset, &held.rows);
+                frames.add(*offset, held.count);
                 held.wanted = true;
             }
-            self.groups.insert(group, rows);
+            self.groups.insert(group, frames);
         }
     }
 
@@ -305,16 +303,16 @@ impl Run {
             let sequence = u64::from(self.frames[&source]);
             assert!(home.is_some() || delivery.frame.payload[..] == sequence.to_le_bytes());
             assert_eq!(self.frames[&source], self.frames[&delivery.id.offset], "other bytes");
-            received += delivery.rows.len();
+            received += group.frames[&delivery.id.offset].count;
             Self::check_delivery(delivery, group, seat, self.now);
         }
         let in_flight = group.count(|row| row.is_with(seat.id));
         let leases = |again_only: bool| {
-            let with = group.rows.values().filter(|row| row.is_with(seat.id));
-            let chosen =
-                with.filter(|row| !again_only || matches!(row.place, Place::Out { again: true, .. }));
-            let ids: Vec<_> = chosen.filter_map(|row| row.id).collect();
-            (ids.len() as u64, ids.into_iter().collect::<BTreeSet<_>>().len())
+            let with = group.frames.values().filter(|entry| entry.is_with(seat.id));
+            let chosen: Vec<_> = with
+                .filter(|entry| !again_only || matches!(entry.place, Place::Out { again: true, .. }))
+                .collect();
+            (chosen.iter().map(|entry| entry.count).sum::<u64>(), chosen.len())
         };
         assert!(in_flight <= seat.credits || leases(false).1 == 1, "{in_flight} of {} credits", seat.credits);
         let (again, again_leases) = leases(true);
@@ -327,49 +325,35 @@ impl Run {
             assert!(received <= batch || deliveries.len() == 1, "{received} in a batch of {batch}");
         }
         if before == 0 && due > 0 {
-            assert!(!deliveries.is_empty(), "an idle consumer was given nothing of {due} rows");
+            assert!(!deliveries.is_empty(), "an idle consumer was given nothing of {due} messages");
         }
         if may_come == 0 {
             assert!(deliveries.is_empty());
         }
-        if let Some((head, _)) = group.rows.iter().find(|(_, row)| row.place == Place::New)
+        if let Some((head, entry)) = group.frames.iter().find(|(_, entry)| entry.place == Place::New)
             && seat.batch.is_none()
         {
-            let rows = group.rows.range((head.0, 0)..=(head.0, u32::MAX)).count() as u64;
-            assert!(in_flight + rows > seat.credits && in_flight > 0, "frame {} was held back", head.0);
+            let is_too_much = in_flight + entry.count > seat.credits && in_flight > 0;
+            assert!(is_too_much, "frame {head} was held back");
         }
         deliveries.into_iter().map(|lent| lent.item).collect()
     }
 
-    fn check_delivery(delivery: &Delivery, group: &mut GroupRows, seat: &Seat, now: u64) {
+    fn check_delivery(delivery: &Delivery, group: &mut GroupFrames, seat: &Seat, now: u64) {
         let id = delivery.id;
         assert!(!group.history.contains(&id), "{id} was given before");
         group.history.push(id);
         assert_eq!(delivery.deadline, Millis(now + seat.timeout));
-        let frame_rows: Vec<_> = delivery.rows.iter().collect();
-        let mut is_new = false;
-        for row in frame_rows {
-            let row = group.rows.get_mut(&(id.offset, row)).unwrap();
-            let again = match row.place {
-                Place::New => false,
-                Place::Back { .. } => true,
-                other => panic!("{id} delivers a row that is {other:?}"),
-            };
-            assert!(again || id.token == 1);
-            is_new = !again;
-            assert_eq!(delivery.attempt, row.failures + 1);
-            assert!(
-                row.id.is_none_or(|own| own.part == id.part && own.token < id.token),
-                "{id} after {:?}",
-                row.id
-            );
-            row.id = Some(id);
-            row.place = Place::Out { consumer: seat.id, granted: now, deadline: now + seat.timeout, again };
-        }
-        if is_new {
-            let rows = group.rows.range((id.offset, 0)..=(id.offset, u32::MAX));
-            assert_eq!(delivery.rows, rows.map(|(key, _)| key.1).collect(), "a new frame comes whole");
-        }
+        let entry = group.frames.get_mut(&id.offset).unwrap();
+        let again = match entry.place {
+            Place::New => false,
+            Place::Back { .. } => true,
+            other => panic!("{id} delivers a frame that is {other:?}"),
+        };
+        assert_eq!(delivery.attempt, entry.failures + 1);
+        assert!(entry.id.is_none_or(|own| own.token < id.token), "{id} after {:?}", entry.id);
+        entry.id = Some(id);
+        entry.place = Place::Out { consumer: seat.id, granted: now, deadline: now + seat.timeout, again };
     }
 
     /// Any delivery the consumer's group has seen: current, over, or settled.
@@ -381,68 +365,37 @@ impl Run {
         Some((seat.id, seat.group, history[history.len() - 1 - back]))
     }
 
-    fn ack(&mut self, who: usize, what: usize, bits: u8) {
+    fn ack(&mut self, who: usize, what: usize) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
-        let rows = (bits.is_multiple_of(3)).then(|| chosen(bits));
-        let answer = match &rows {
-            None => self.broker.ack(Millis(self.now), consumer, &[id]),
-            Some(rows) => self.broker.ack_rows(Millis(self.now), consumer, id, rows),
-        };
-        assert_eq!(answer, Ok(self.groups.get_mut(group).unwrap().ack(id, rows.as_ref())));
-        self.free();
-    }
-
-    fn ack_up_to(&mut self, who: usize, offset: u64) {
-        let Some((consumer, group, _)) = self.choose(who, 0) else { return };
-        let mut expected = 0;
-        for (key, row) in &mut self.groups.get_mut(group).unwrap().rows {
-            if key.0 <= offset && row.is_with(consumer) {
-                row.place = Place::Acked;
-                expected += 1;
-            }
-        }
-        assert_eq!(self.broker.ack_up_to(Millis(self.now), consumer, offset), Ok(expected));
+        let answer = self.broker.ack(Millis(self.now), consumer, &[id]);
+        assert_eq!(answer, Ok(self.groups.get_mut(group).unwrap().ack(id)));
         self.free();
     }
 
     fn ack_unknown(&mut self, who: usize, what: usize, how: u8) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
         let beyond = self.next_offset;
-        let open = self.groups.get_mut(group).unwrap().of_part(id).find_map(|(_, row)| row.id);
+        let open = self.groups[group].open_as(id);
         let invented = match (how, open) {
             (0, _) => DeliveryId { offset: beyond + 3, ..id },
             (1, _) => DeliveryId { token: 0, ..id },
             (2, Some(open)) => DeliveryId { token: open.token + 1, ..open },
-            (3, Some(open)) => DeliveryId { part: 1_000, ..open },
             _ => return,
         };
-        if how == 3 && !self.held.contains_key(&id.offset) {
-            return; // Of a frame that is gone, all parts count as settled.
-        }
         let answer = self.broker.ack(Millis(self.now), consumer, &[invented]);
         assert_eq!(answer, Err(SettleError::Unknown { id: invented, more: 0 }));
     }
 
-    fn nack(&mut self, who: usize, what: usize, bits: u8, kind: NackKind) {
+    fn nack(&mut self, who: usize, what: usize, kind: NackKind) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
-        let rows = (bits.is_multiple_of(2)).then(|| chosen(bits));
-        let leased = self.groups[group].leased(id);
-        let named: Vec<_> = leased
-            .iter()
-            .copied()
-            .filter(|row| rows.as_ref().is_none_or(|rows| rows.contains(*row)))
-            .collect();
-        let nack = Nack { id, rows, kind, reason: "no".into() };
+        let group = self.groups.get_mut(group).unwrap();
+        let leased = group.leased(id).map(|entry| entry.count);
+        let nack = Nack { id, kind, reason: "no".into() };
         let answer = self.broker.nack(Millis(self.now), consumer, &[nack]);
-        assert_eq!(answer, Ok(named.len() as u64));
-        let apart = named.len() < leased.len();
-        let held = self.held.contains_key(&id.offset);
-        let rows = self.groups.get_mut(group).unwrap();
-        for row in named {
-            rows.fail((id.offset, row), held, Fault::Nack(kind), self.now, &self.config);
-            if apart && let Some(row) = rows.rows.get_mut(&(id.offset, row)) {
-                row.id = None;
-            }
+        assert_eq!(answer, Ok(leased.unwrap_or(0)));
+        if leased.is_some() {
+            let held = self.held.contains_key(&id.offset);
+            group.fail(id.offset, held, Fault::Nack(kind), self.now, &self.config);
         }
         self.free();
     }
@@ -450,19 +403,13 @@ impl Run {
     fn extend(&mut self, who: usize, what: usize, by: u64) {
         let Some((consumer, group, id)) = self.choose(who, what) else { return };
         let answer = self.broker.extend(Millis(self.now), consumer, &[id], Duration::from_millis(by));
-        let rows = self.groups.get_mut(group).unwrap();
-        let leased = rows.leased(id);
-        if leased.is_empty() {
+        let Some(entry) = self.groups.get_mut(group).unwrap().leased(id) else {
             assert_eq!(answer, Err(SettleError::LeaseOver { id, more: 0 }));
             return;
-        }
+        };
         assert_eq!(answer, Ok(()));
-        for row in leased {
-            if let Place::Out { granted, deadline, .. } =
-                &mut rows.rows.get_mut(&(id.offset, row)).unwrap().place
-            {
-                *deadline = (self.now + by).min(*granted + 15_000).max(*deadline);
-            }
+        if let Place::Out { granted, deadline, .. } = &mut entry.place {
+            *deadline = (self.now + by).min(*granted + 15_000).max(*deadline);
         }
     }
 
@@ -480,11 +427,11 @@ impl Run {
         assert!(self.broker.next_deadline().is_none_or(|next| next.0 > now), "nothing due is left");
     }
 
-    fn fail_where(&mut self, group: &'static str, fault: Fault, which: impl Fn(&Row) -> bool) {
-        let Some(rows) = self.groups.get_mut(group) else { return };
-        let failing: Vec<_> = rows.rows.iter().filter(|(_, row)| which(row)).map(|(key, _)| *key).collect();
-        for key in failing {
-            rows.fail(key, self.held.contains_key(&key.0), fault, self.now, &self.config);
+    fn fail_where(&mut self, group: &'static str, fault: Fault, which: impl Fn(&Entry) -> bool) {
+        let Some(group) = self.groups.get_mut(group) else { return };
+        let failing = group.frames.iter().filter(|(_, entry)| which(entry)).map(|(offset, _)| *offset);
+        for offset in failing.collect::<Vec<_>>() {
+            group.fail(offset, self.held.contains_key(&offset), fault, self.now, &self.config);
         }
         self.free();
     }
@@ -503,7 +450,7 @@ impl Run {
                 expected.without_group += 1;
                 continue;
             };
-            if self.held_messages() + letter.rows.len() > MAX_MESSAGES {
+            if self.held_messages() + u64::from(letter.count) > MAX_MESSAGES {
                 expected.without_room += 1;
                 continue;
             }
@@ -512,8 +459,9 @@ impl Run {
             self.next_offset += 1;
             self.frames.insert(offset, self.frames[&letter.offset]);
             self.exhume(letter);
-            self.groups.get_mut(name).unwrap().add(offset, &letter.rows);
-            self.held.insert(offset, Held { rows: letter.rows.clone(), only: Some(name), wanted: true });
+            let count = u64::from(letter.count);
+            self.groups.get_mut(name).unwrap().add(offset, count);
+            self.held.insert(offset, Held { count, only: Some(name), wanted: true });
         }
         let done = self.broker.replay_dead(Millis(self.now), TOPIC, &DeadSelection::Oldest(limit));
         assert_eq!(done.unwrap_or_default(), expected);
@@ -521,12 +469,9 @@ impl Run {
 
     fn exhume(&mut self, letter: &DeadLetter) {
         let Some(group) = self.groups.get_mut(&*letter.group) else { return };
-        for row in letter.rows.iter() {
-            if let Some(row) = group.rows.get_mut(&(letter.offset, row))
-                && row.place == Place::Dead
-            {
-                row.place = Place::Exhumed;
-            }
+        let dead = group.frames.get_mut(&letter.offset).filter(|entry| entry.place == Place::Dead);
+        if let Some(entry) = dead {
+            entry.place = Place::Exhumed;
         }
     }
 
@@ -545,14 +490,14 @@ impl Run {
         for (offset, held) in &mut self.held {
             // The last group's frames stay for the next one, but for those that were its own.
             held.wanted &= held.only.is_some() || !self.groups.is_empty();
-            self.totals.dropped += if held.only == Some(name) { held.rows.len() } else { 0 };
+            self.totals.dropped += if held.only == Some(name) { held.count } else { 0 };
             assert!(held.only != Some(name) || group.is_open(*offset));
         }
         self.free();
     }
 
     fn held_messages(&self) -> u64 {
-        self.held.values().map(|held| held.rows.len()).sum()
+        self.held.values().map(|held| held.count).sum()
     }
 
     fn compare(&mut self) {
@@ -574,25 +519,20 @@ impl Run {
         assert_eq!(stats.dead, dead.wrapping_add(over_all(&[Place::Dead, Place::Exhumed])));
         for (name, rows) in &self.groups {
             let group = &stats.groups[*name];
-            assert_eq!(group.lag, rows.count(Row::is_open), "lag of {name}");
+            assert_eq!(group.lag, rows.count(Entry::is_open), "lag of {name}");
             assert_eq!(group.in_flight, rows.count(|row| matches!(row.place, Place::Out { .. })));
             assert_eq!(group.waiting, rows.count(|row| matches!(row.place, Place::Back { .. })));
         }
         let letters = self.broker.dead_letters(TOPIC, 0, usize::MAX).unwrap();
-        assert_eq!(letters.iter().map(|letter| letter.rows.len()).sum::<u64>(), stats.dead_letters);
+        assert_eq!(letters.iter().map(|letter| u64::from(letter.count)).sum::<u64>(), stats.dead_letters);
         if self.removed.is_empty() {
             assert_eq!(stats.dead_letters, over_all(&[Place::Dead]));
         }
         for letter in letters.iter().filter(|letter| !self.removed.contains(&*letter.group)) {
             let group = &self.groups[&*letter.group];
-            assert!(letter.rows.iter().all(|row| group.rows[&(letter.offset, row)].place == Place::Dead));
+            assert_eq!(group.frames[&letter.offset].place, Place::Dead);
             let retried = letter.attempts == self.config.max_retries + 1;
             assert!(retried || matches!(letter.reason, Failure::Rejected(_)), "{letter:?}");
         }
     }
-}
-
-/// Some of the rows 0 to 7.
-fn chosen(bits: u8) -> Rows {
-    (0..8).filter(|row| bits & (1 << row) != 0).collect()
 }

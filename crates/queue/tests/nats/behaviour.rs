@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Encoding, Frame, Nack, NackKind,
-    Producer, Queue, QueueConfig, Rows, SettleError, Start,
+    Producer, Queue, QueueConfig, SettleError, Start,
 };
 use tokio::time::{Instant, timeout};
 
@@ -88,20 +88,19 @@ pub(crate) async fn is_quiet(consumer: &mut impl Consumer) -> bool {
     timeout(QUIET, consumer.receive()).await.is_err()
 }
 
-pub(crate) fn nack(id: DeliveryId, rows: Option<Rows>, kind: NackKind) -> Nack {
-    Nack { id, rows, kind, reason: "because".into() }
+pub(crate) fn nack(id: DeliveryId, kind: NackKind) -> Nack {
+    Nack { id, kind, reason: "because".into() }
 }
 
 pub(crate) async fn a_frame_arrives_as_it_was_sent(place: &impl Place) {
     let producer = place.producer("t");
     let mut consumer = place.consumer("t", "g", &ConsumerOptions::default()).await;
-    let mut sent =
+    let sent =
         Frame::new(ContentType::Batch, 7, vec![0, 159, 146, 150]).encoded(Encoding::Zstd).stamped("ü\n%", 9);
-    sent.key = Some("rack 7\r\nX-Evil: 1".into());
     let receipt = producer.publish(sent.clone()).await.unwrap();
     let delivery = receive_one(&mut consumer).await;
     assert_eq!(*delivery.frame, sent);
-    assert_eq!((delivery.rows.clone(), delivery.attempt, &*delivery.topic), (Rows::all(7), 1, "t"));
+    assert_eq!((delivery.attempt, &*delivery.topic), (1, "t"));
     assert_eq!(Some(delivery.id.offset), receipt.offset);
     assert_eq!(consumer.ack(&[delivery.id]).await, Ok(7));
     assert_eq!(consumer.ack(&[delivery.id]).await, Ok(0), "a repeated acknowledgement is fine");
@@ -138,7 +137,7 @@ pub(crate) async fn every_group_sees_everything_and_one_member_each(place: &impl
         for (_, seen, consumer) in &mut members {
             let Ok(received) = timeout(Duration::from_millis(50), consumer.receive()).await else { continue };
             let received = received.unwrap();
-            let rows: u64 = received.iter().map(|delivery| delivery.rows.len()).sum();
+            let rows: u64 = received.iter().map(|delivery| u64::from(delivery.frame.count)).sum();
             assert!(rows <= 30, "more than the credits: {rows}");
             for delivery in received {
                 assert!(seen.insert(delivery.frame.producer.clone().unwrap().sequence), "once");
@@ -162,11 +161,12 @@ pub(crate) async fn credits_are_respected(place: &impl Place) {
     }
     assert_eq!(ids.len(), 2, "8 and 8; the third does not fit into 20");
     assert!(is_quiet(&mut consumer).await);
-    assert_eq!(consumer.ack_rows(ids[0], &Rows::all(4)).await, Ok(4));
-    assert_eq!(receive(&mut consumer).await.len(), 1, "12 in flight and 8 more");
+    assert_eq!(consumer.ack(&ids[..1]).await, Ok(8));
+    ids.extend(receive(&mut consumer).await.iter().map(|delivery| delivery.id));
+    assert_eq!(ids.len(), 3, "8 in flight and 8 more");
     producer.publish(frame(100)).await.unwrap();
     assert!(is_quiet(&mut consumer).await);
-    assert!(consumer.ack_up_to(u64::MAX).await.unwrap() >= 20);
+    assert_eq!(consumer.ack(&ids[1..]).await, Ok(16));
     let mut counts = Vec::new();
     while counts.len() < 3 {
         for delivery in receive(&mut consumer).await {
@@ -185,13 +185,11 @@ pub(crate) async fn what_is_not_acknowledged_comes_again(place: &impl Place) {
     };
     producer.publish(frame(5)).await.unwrap();
     let first = receive_one(&mut dies).await;
-    assert_eq!(dies.ack_rows(first.id, &Rows::one(2)).await, Ok(1));
     drop(dies);
     let again = receive_one(&mut lives).await;
     // NATS counts every delivery; a broker does not blame a message for its consumer.
     assert!(again.id.offset == first.id.offset && again.attempt <= 2, "{again:?}");
-    assert!(again.rows.contains(0), "what was open comes again");
-    assert!(lives.ack(&[again.id]).await.unwrap() >= 4);
+    assert_eq!(lives.ack(&[again.id]).await, Ok(5));
     assert!(is_quiet(&mut lives).await);
 }
 
@@ -216,29 +214,9 @@ pub(crate) async fn a_refused_message_is_tried_again_and_then_dead(place: &impl 
     for attempt in 1..=MAX_RETRIES + 1 {
         let delivery = receive_one(&mut consumer).await;
         assert_eq!(delivery.attempt, attempt);
-        assert_eq!(consumer.nack(&[nack(delivery.id, None, NackKind::Retry)]).await, Ok(5));
+        assert_eq!(consumer.nack(&[nack(delivery.id, NackKind::Retry)]).await, Ok(5));
     }
     assert!(is_quiet(&mut consumer).await);
-}
-
-pub(crate) async fn rows_are_refused_apart_from_the_rest(place: &impl Place) {
-    let producer = place.producer("t");
-    let mut consumer = place.consumer("t", "g", &credits(100)).await;
-    let mut other = place.consumer("t", "other", &credits(100)).await;
-    producer.publish(frame(10)).await.unwrap();
-    let delivery = receive_one(&mut consumer).await;
-    let some = Rows::from_ranges([2..4, 9..10]);
-    assert_eq!(consumer.nack(&[nack(delivery.id, Some(some.clone()), NackKind::Retry)]).await, Ok(3));
-    assert_eq!(consumer.nack(&[nack(delivery.id, Some(Rows::one(0)), NackKind::Reject)]).await, Ok(1));
-    assert_eq!(consumer.ack(&[delivery.id]).await, Ok(6), "what was not refused");
-    let again = receive_one(&mut consumer).await;
-    assert_eq!((again.rows.clone(), again.attempt), (some, 2));
-    assert_eq!((&again.frame.payload, again.published_at), (&delivery.frame.payload, delivery.published_at));
-    assert_eq!(consumer.ack(&[again.id]).await, Ok(3));
-    assert!(is_quiet(&mut consumer).await);
-    let whole = receive_one(&mut other).await;
-    assert_eq!(other.ack(&[whole.id]).await, Ok(10));
-    assert!(is_quiet(&mut other).await, "it is no other group's business");
 }
 
 pub(crate) async fn who_leaves_gives_back_at_once(place: &impl Place) {
@@ -252,7 +230,7 @@ pub(crate) async fn who_leaves_gives_back_at_once(place: &impl Place) {
     let again = receive_one(&mut other).await;
     assert_eq!(again.id.offset, first.id.offset);
     assert!(start.elapsed() < ACK_TIMEOUT, "{:?}", start.elapsed());
-    assert_eq!(other.nack(&[nack(again.id, None, NackKind::Release)]).await, Ok(5));
+    assert_eq!(other.nack(&[nack(again.id, NackKind::Release)]).await, Ok(5));
     let again = receive_one(&mut other).await;
     assert_eq!(other.ack(&[again.id]).await, Ok(5));
 }
@@ -273,12 +251,11 @@ pub(crate) async fn what_was_never_delivered_cannot_be_settled(place: &impl Plac
     let mut consumer = place.consumer("t", "g", &credits(100)).await;
     producer.publish(frame(5)).await.unwrap();
     let delivery = receive_one(&mut consumer).await;
-    let stranger = DeliveryId { offset: delivery.id.offset + 5, part: 0, token: 1 };
+    let stranger = DeliveryId { offset: delivery.id.offset + 5, token: 1 };
     let unknown = SettleError::Unknown { id: stranger, more: 0 };
     assert_eq!(consumer.ack(&[stranger, delivery.id]).await, Err(unknown));
     assert_eq!(consumer.ack(&[delivery.id]).await, Ok(0), "the other one was acknowledged");
-    assert_eq!(consumer.ack_rows(stranger, &Rows::one(0)).await, Err(unknown));
-    assert_eq!(consumer.nack(&[nack(stranger, None, NackKind::Retry)]).await, Err(unknown));
+    assert_eq!(consumer.nack(&[nack(stranger, NackKind::Retry)]).await, Err(unknown));
     assert_eq!(consumer.extend(&[stranger], ACK_TIMEOUT).await, Err(unknown));
     let over = SettleError::LeaseOver { id: delivery.id, more: 0 };
     assert_eq!(consumer.extend(&[delivery.id], ACK_TIMEOUT).await, Err(over));

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::link::{Backoff, Stamps, publish_until};
 use gpuvitals_queue::nats::NatsConsumer;
-use gpuvitals_queue::{
-    Consumer, ConsumerOptions, DeliveryId, NackKind, Producer, ReceiveError, Rows, SettleError,
-};
+use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, NackKind, Producer, ReceiveError, SettleError};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -72,8 +70,7 @@ async fn in_flight(place: &Nats) -> u64 {
 /// Whatever is done with an id of a life that is over does nothing.
 async fn settles_nothing(consumer: &NatsConsumer, old: DeliveryId) {
     assert_eq!(consumer.ack(&[old]).await, Ok(0));
-    assert_eq!(consumer.ack_rows(old, &Rows::one(0)).await, Ok(0));
-    assert_eq!(consumer.nack(&[nack(old, None, NackKind::Reject)]).await, Ok(0));
+    assert_eq!(consumer.nack(&[nack(old, NackKind::Reject)]).await, Ok(0));
     let over = SettleError::LeaseOver { id: old, more: 0 };
     assert_eq!(consumer.extend(&[old], Duration::from_secs(1)).await, Err(over));
 }
@@ -139,7 +136,7 @@ async fn a_delivery_of_a_stream_that_was_made_anew_settles_nothing() {
     assert_eq!((new.frame.count, new.id.to_string()), (7, old.to_string()), "another message, the same name");
     settles_nothing(&consumer, old).await;
     assert_eq!(in_flight(&place).await, 1, "the new one is not settled");
-    assert_eq!(consumer.ack_up_to(new.id.offset).await, Ok(7));
+    assert_eq!(consumer.ack(&[new.id]).await, Ok(7));
 }
 
 #[tokio::test]

@@ -98,7 +98,6 @@ behaviours![
     what_is_not_acknowledged_comes_again,
     an_extended_lease_is_not_given_to_others,
     a_refused_message_is_tried_again_and_then_dead,
-    rows_are_refused_apart_from_the_rest,
     who_leaves_gives_back_at_once,
     a_new_group_begins_where_it_says,
     what_was_never_delivered_cannot_be_settled,

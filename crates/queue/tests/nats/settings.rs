@@ -33,7 +33,7 @@ async fn streams_and_consumers_are_made_with_what_the_url_names() {
     place.producer("t").publish(frame(1)).await.unwrap();
     let mut consumer = place.member("t", "g", &credits(1));
     let id = receive_one(&mut consumer).await.id;
-    assert_eq!(consumer.nack(&[nack(id, None, NackKind::Retry)]).await, Ok(1));
+    assert_eq!(consumer.nack(&[nack(id, NackKind::Retry)]).await, Ok(1));
     let letters = place.admin().dead_letters("t", 0, 10).await.unwrap();
     assert_eq!(letters.len(), 1, "no retry, so it is dead");
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::{
     AdminError, Broker, ConsumerOptions, ContentType, DeadSelection, Frame, HealthStatus, Millis, NackKind,
-    PublishError, QueueConfig, ReceiveError, Rows, Start, SubscribeError, WhenFull,
+    PublishError, QueueConfig, ReceiveError, Start, SubscribeError, WhenFull,
 };
 
 use crate::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
@@ -184,16 +184,15 @@ fn dead_letters_are_replayed_for_the_group_that_gave_up() {
     let id = story.only(good).id;
     story.ack(good, &[id]).unwrap();
     let id = story.only(bad).id;
-    story.nack(bad, id, Some(Rows::from_ranges([2..4, 9..10])), NackKind::Reject);
-    story.ack(bad, &[id]).unwrap();
+    story.nack(bad, id, NackKind::Reject);
     let done = story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Oldest(10)).unwrap();
     assert_eq!((done.letters, done.without_group, done.without_room), (1, 0, 0));
     assert!(story.receive(good).is_empty());
     let again = story.only(bad);
-    assert_eq!((again.rows.iter().collect::<Vec<_>>(), again.attempt), (vec![2, 3, 9], 1));
-    assert_eq!(story.ack(bad, &[again.id]), Ok(3));
+    assert_eq!((again.frame.count, again.attempt), (10, 1));
+    assert_eq!(story.ack(bad, &[again.id]), Ok(10));
     let stats = story.stats();
-    assert_eq!((stats.messages, stats.dead_letters, stats.dead), (0, 0, 3));
+    assert_eq!((stats.messages, stats.dead_letters, stats.dead), (0, 0, 10));
 }
 
 #[test]
@@ -202,7 +201,7 @@ fn a_replayed_letter_goes_with_its_group_even_if_that_is_the_last() {
     let who = story.join("g");
     story.publish(3).unwrap();
     let id = story.only(who).id;
-    story.nack(who, id, None, NackKind::Reject);
+    story.nack(who, id, NackKind::Reject);
     story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Oldest(1)).unwrap();
     story.publish(1).unwrap();
     story.broker.remove_group(Millis(0), TOPIC, "g").unwrap();
@@ -217,7 +216,7 @@ fn dead_letters_without_group_or_room_stay() {
     let who = story.join("g");
     story.publish(2).unwrap();
     let id = story.only(who).id;
-    story.nack(who, id, None, NackKind::Reject);
+    story.nack(who, id, NackKind::Reject);
     story.publish(1).unwrap();
     let replay =
         |story: &mut Story| story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Ids(vec![0])).unwrap();
@@ -239,7 +238,7 @@ fn dead_letters_have_a_bound_of_their_own() {
     for _ in 0..5 {
         story.publish(1).unwrap();
         let id = story.only(who).id;
-        story.nack(who, id, None, NackKind::Reject);
+        story.nack(who, id, NackKind::Reject);
     }
     let letters = story.broker.dead_letters(TOPIC, 3, 10).unwrap();
     assert_eq!(letters.iter().map(|letter| letter.offset).collect::<Vec<_>>(), [3, 4]);

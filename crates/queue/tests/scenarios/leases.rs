@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpuvitals_queue::{DeliveryId, Failure, Millis, NackKind, ReceiveError, Rows, SettleError, Start};
+use gpuvitals_queue::{DeliveryId, Failure, Millis, NackKind, ReceiveError, SettleError, Start};
 
 use crate::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
 
@@ -39,7 +39,7 @@ fn a_message_not_acknowledged_in_time_is_delivered_again() {
     assert_eq!((first.attempt, first.deadline), (1, Millis(TIMEOUT)));
     assert!(story.at(TIMEOUT - 1).receive(who).is_empty());
     let again = story.at(TIMEOUT).only(who);
-    assert_eq!((again.attempt, again.id.token, again.rows.len()), (2, 2, 3));
+    assert_eq!((again.attempt, again.id.token, again.frame.count), (2, 2, 3));
     assert_eq!(story.stats().redelivered, 3);
 }
 
@@ -62,7 +62,7 @@ fn after_its_retries_a_message_is_a_dead_letter_with_its_story() {
         let now = 1_000 * u64::from(attempt);
         let delivery = story.at(now).only(who);
         assert_eq!(delivery.attempt, attempt);
-        story.nack(who, delivery.id, None, NackKind::Retry);
+        story.nack(who, delivery.id, NackKind::Retry);
     }
     assert!(story.at(60_000).receive(who).is_empty());
     let letters = story.broker.dead_letters(TOPIC, 0, 10).unwrap();
@@ -75,37 +75,6 @@ fn after_its_retries_a_message_is_a_dead_letter_with_its_story() {
     );
     let stats = story.stats();
     assert_eq!((stats.messages, stats.dead, stats.dead_letters, stats.groups["g"].lag), (0, 2, 2, 0));
-}
-
-#[test]
-fn one_bad_row_does_not_take_the_good_ones_with_it() {
-    let mut story = Story::new(without_backoff);
-    let who = story.join("g");
-    story.publish(100).unwrap();
-    let delivery = story.only(who);
-    assert_eq!(story.nack(who, delivery.id, Some(Rows::one(17)), NackKind::Reject), 1);
-    assert_eq!(story.nack(who, delivery.id, Some(Rows::from_ranges([40..42, 50..51])), NackKind::Retry), 3);
-    assert_eq!(story.ack(who, &[delivery.id]), Ok(96));
-    let again = story.only(who);
-    assert_eq!((again.rows.iter().collect::<Vec<_>>(), again.attempt), (vec![40, 41, 50], 2));
-    assert_eq!(story.ack(who, &[again.id]), Ok(3));
-    let letters = story.broker.dead_letters(TOPIC, 0, 10).unwrap();
-    assert_eq!(letters.iter().map(|letter| letter.rows.clone()).collect::<Vec<_>>(), [Rows::one(17)]);
-    assert_eq!(story.stats().frames, 0);
-}
-
-#[test]
-fn rows_can_be_acknowledged_bit_by_bit() {
-    let mut story = Story::new(without_backoff);
-    let who = story.join("g");
-    story.publish(10).unwrap();
-    let id = story.only(who).id;
-    let rows = Rows::from_ranges([0..4, 8..10]);
-    assert_eq!(story.broker.ack_rows(Millis(0), who, id, &rows), Ok(6));
-    assert_eq!(story.broker.ack_rows(Millis(0), who, id, &rows), Ok(0));
-    assert_eq!(story.stats().groups["g"].in_flight, 4);
-    let again = story.at(TIMEOUT).only(who);
-    assert_eq!(again.rows, (4..8).collect());
 }
 
 #[test]
@@ -186,7 +155,7 @@ fn what_is_released_does_not_count_and_comes_at_once() {
     for token in 1..=9 {
         let delivery = story.only(who);
         assert_eq!((delivery.attempt, delivery.id.token), (1, token));
-        story.nack(who, delivery.id, None, NackKind::Release);
+        story.nack(who, delivery.id, NackKind::Release);
     }
 }
 
@@ -209,7 +178,7 @@ fn a_late_refusal_or_extension_does_not_touch_another_ones_lease() {
     story.publish(1).unwrap();
     let late = story.only(slow).id;
     let current = story.at(TIMEOUT).only(quick);
-    assert_eq!(story.nack(slow, late, None, NackKind::Reject), 0);
+    assert_eq!(story.nack(slow, late, NackKind::Reject), 0);
     let extended = story.broker.extend(Millis(TIMEOUT), slow, &[late], Duration::from_mins(1));
     assert_eq!(extended, Err(SettleError::LeaseOver { id: late, more: 0 }));
     assert!(story.at(current.deadline.0 - 1).receive(slow).is_empty());
@@ -227,11 +196,10 @@ fn an_acknowledgement_can_be_repeated_and_an_unknown_one_is_an_error() {
     assert_eq!(story.ack(who, &ids[..1]), Ok(0));
     story.publish(1).unwrap();
     let table = [
-        DeliveryId { offset: 2, part: 0, token: 1 }, // published, not delivered
-        DeliveryId { offset: 99, part: 0, token: 1 }, // never published
-        DeliveryId { offset: 1, part: 0, token: 2 }, // a later time than any
-        DeliveryId { offset: 1, part: 1, token: 1 }, // no such part
-        DeliveryId { offset: 1, part: 0, token: 0 },
+        DeliveryId { offset: 2, token: 1 },  // published, not delivered
+        DeliveryId { offset: 99, token: 1 }, // never published
+        DeliveryId { offset: 1, token: 2 },  // a later time than any
+        DeliveryId { offset: 1, token: 0 },
     ];
     for id in table {
         assert_eq!(story.ack(who, &[id]), Err(SettleError::Unknown { id, more: 0 }));
@@ -239,19 +207,6 @@ fn an_acknowledgement_can_be_repeated_and_an_unknown_one_is_an_error() {
     let mixed = [table[0], ids[1], table[1]];
     assert_eq!(story.ack(who, &mixed), Err(SettleError::Unknown { id: table[0], more: 1 }));
     assert_eq!(story.stats().acked, 2, "what was known is acknowledged");
-}
-
-#[test]
-fn a_cumulative_acknowledgement_covers_only_what_its_consumer_holds() {
-    let mut story = Story::new(|_| {});
-    let first = story.join_with("g", |o| o.max_in_flight = credits(2));
-    let second = story.join("g");
-    for _ in 0..5 {
-        story.publish(1).unwrap();
-    }
-    assert_eq!((story.offsets(first), story.offsets(second)), (vec![0, 1], vec![2, 3, 4]));
-    assert_eq!(story.broker.ack_up_to(Millis(0), second, 3), Ok(2));
-    assert_eq!(story.stats().groups["g"].in_flight, 3);
 }
 
 #[test]
@@ -283,7 +238,7 @@ fn backoff_doubles_is_capped_and_is_drawn_from_the_seed() {
         let mut waits = Vec::new();
         for _ in 0..200 {
             let id = story.only(who).id;
-            story.nack(who, id, None, NackKind::Retry);
+            story.nack(who, id, NackKind::Retry);
             let failed = story.now;
             while story.broker.topic_stats(Millis(story.now), TOPIC).unwrap().groups["g"].waiting > 0 {
                 let Some(next) = story.broker.next_deadline().filter(|next| next.0 > story.now) else {
@@ -338,7 +293,7 @@ fn a_redelivery_larger_than_half_of_the_credits_takes_turns_with_new_frames() {
     for _ in 0..6 {
         let delivery = story.only(who);
         order.push(delivery.id.offset);
-        story.nack(who, delivery.id, None, NackKind::Retry);
+        story.nack(who, delivery.id, NackKind::Retry);
     }
     assert_eq!(order, [0, 0, 1, 0, 2, 0], "the poisoned frame does not block the others");
 }
@@ -364,20 +319,4 @@ fn a_batch_size_limits_one_receive() {
     }
     assert_eq!(story.offsets(who), [0, 1]);
     assert_eq!(story.offsets(who), [2, 3]);
-}
-
-#[test]
-fn credits_can_be_changed_and_none_pause_a_consumer() {
-    let mut story = Story::new(|_| {});
-    let who = story.join_with("g", |o| o.max_in_flight = credits(1));
-    for _ in 0..4 {
-        story.publish(1).unwrap();
-    }
-    let mut offsets_with = |credits| {
-        story.broker.set_credits(Millis(0), who, credits);
-        story.offsets(who)
-    };
-    assert_eq!([0, 1, 3, 0].map(&mut offsets_with), [vec![], vec![0], vec![1, 2], vec![]]);
-    let again = offsets_with(4);
-    assert_eq!(again, [3]);
 }

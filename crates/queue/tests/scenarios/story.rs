@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::{
     Broker, ConsumerId, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame, Millis, Nack, NackKind,
-    PublishError, QueueConfig, Rows, SettleError, TopicStats,
+    PublishError, QueueConfig, SettleError, TopicStats,
 };
 
 pub(crate) const TOPIC: &str = "gpu-telemetry";
@@ -66,14 +66,8 @@ impl Story {
         self.broker.ack(Millis(self.now), who, ids)
     }
 
-    pub(crate) fn nack(
-        &mut self,
-        who: ConsumerId,
-        id: DeliveryId,
-        rows: Option<Rows>,
-        kind: NackKind,
-    ) -> u64 {
-        let nack = Nack { id, rows, kind, reason: "bad row".into() };
+    pub(crate) fn nack(&mut self, who: ConsumerId, id: DeliveryId, kind: NackKind) -> u64 {
+        let nack = Nack { id, kind, reason: "bad row".into() };
         self.broker.nack(Millis(self.now), who, &[nack]).unwrap()
     }
 

@@ -19,7 +19,6 @@ use crate::link::{Access, Away, ConnectError, QueueUrl};
 use crate::protocol::v1::subscribe_reply::What as Reply;
 use crate::protocol::v1::subscribe_request::What as Ask;
 use crate::protocol::{self, v1};
-use crate::rows::Rows;
 use crate::service::{Clock, Consumer};
 
 /// How long a new subscription may take.
@@ -43,8 +42,7 @@ const FORGET_AFTER: Duration = Duration::from_mins(10);
 /// good. What was delivered before a loss is delivered again: settling it answers that nothing was settled, or
 /// [`SettleError::ConnectionLost`]; extending it, that its lease is over. Nothing that was delivered on one connection
 /// is ever settled on another: a queue that lost its memory uses the same names again, so the tokens of the ids that
-/// are handed out here say which connection they are of. An offset says no such thing: [`Consumer::ack_up_to`] is about
-/// what was received since the last connect.
+/// are handed out here say which connection they are of.
 ///
 /// Deadlines are by this consumer's clock. What takes longer is to be extended by whoever works on it.
 #[derive(Debug)]
@@ -197,29 +195,18 @@ impl Consumer for GrpcConsumer {
     }
 
     async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
-        self.settle(|received| received.take(ids.iter().copied()).ack()).await
-    }
-
-    async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
-        let ask = || v1::AckRows { id: Some(protocol::delivery_id(id)), rows: protocol::rows(rows) };
-        self.settle(|received| received.has(id).then(|| Ask::AckRows(ask())).filter(|_| !rows.is_empty()))
-            .await
-    }
-
-    async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
-        // By name: what came and was not received yet is not meant.
-        self.settle(|received| received.take_up_to(offset).ack()).await
+        self.settle(|received| {
+            let known = ids.iter().filter(|id| received.ids.remove(id).is_some());
+            let ids: Vec<_> = known.copied().map(protocol::delivery_id).collect();
+            (!ids.is_empty()).then_some(Ask::Ack(v1::Ack { ids }))
+        })
+        .await
     }
 
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
         self.settle(|received| {
-            // No rows are none; sent, they would be all.
-            let means_some = |nack: &&Nack| nack.rows.as_ref().is_none_or(|rows| !rows.is_empty());
-            let known: Vec<_> =
-                nacks.iter().filter(means_some).filter(|nack| received.has(nack.id)).collect();
-            let whole = known.iter().filter(|nack| nack.rows.is_none());
-            received.take(whole.map(|nack| nack.id).collect::<Vec<_>>());
-            let refusals: Vec<_> = known.into_iter().map(protocol::nack).collect();
+            let known = nacks.iter().filter(|nack| received.ids.remove(&nack.id).is_some());
+            let refusals: Vec<_> = known.map(protocol::nack).collect();
             (!refusals.is_empty()).then_some(Ask::Nack(v1::Nack { refusals }))
         })
         .await
@@ -416,15 +403,6 @@ struct Received {
     full: usize,
 }
 
-/// Taken out of what was received, to be acknowledged.
-struct Taken(Vec<v1::DeliveryId>);
-
-impl Taken {
-    fn ack(self) -> Option<Ask> {
-        (!self.0.is_empty()).then_some(Ask::Ack(v1::Ack { ids: self.0 }))
-    }
-}
-
 impl Received {
     fn add(&mut self, deliveries: &[Delivery]) {
         self.ids.extend(deliveries.iter().map(|delivery| (delivery.id, delivery.deadline)));
@@ -435,22 +413,6 @@ impl Received {
         let newest = self.ids.values().max().copied().unwrap_or_default();
         self.ids.retain(|_, deadline| newest.since(*deadline) < FORGET_AFTER);
         self.full = self.ids.len() * 2;
-    }
-
-    fn has(&self, id: DeliveryId) -> bool {
-        self.ids.contains_key(&id)
-    }
-
-    fn take(&mut self, ids: impl IntoIterator<Item = DeliveryId>) -> Taken {
-        let known = ids.into_iter().filter(|id| self.ids.remove(id).is_some());
-        Taken(known.map(protocol::delivery_id).collect())
-    }
-
-    fn take_up_to(&mut self, offset: u64) -> Taken {
-        let later = DeliveryId { offset: offset.saturating_add(1), part: 0, token: 0 };
-        let later = if offset == u64::MAX { BTreeMap::new() } else { self.ids.split_off(&later) };
-        let taken = std::mem::replace(&mut self.ids, later);
-        Taken(taken.into_keys().map(protocol::delivery_id).collect())
     }
 
     /// Whether it is still held here.

@@ -25,7 +25,6 @@ use super::session::Endpoint;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Failure, Nack, ReceiveError, SettleError};
 use crate::frame::{ContentType, Frame, Millis};
 use crate::link::{Access, Away, Backoff, ConnectError, QueueUrl};
-use crate::rows::Rows;
 use crate::service::{Clock, Consumer};
 
 /// Waits between two tries to get at the queue.
@@ -243,7 +242,7 @@ impl NatsConsumer {
         let message = jetstream::Message { message, context: seat.session.jetstream.clone() };
         match self.read(&message, seat) {
             Some(Read::Loan(loan)) => {
-                let count = loan.rows.len();
+                let count = u64::from(loan.frame.count);
                 self.rows_per_frame = count.max((self.rows_per_frame * 3 + count).div_ceil(4));
                 self.waiting.push_back((loan, since));
             }
@@ -278,7 +277,7 @@ impl NatsConsumer {
         let max_batch = self.member.options.max_batch.map_or(u64::MAX, |max| u64::from(max.get()));
         let (mut deliveries, mut granted) = (Vec::new(), 0);
         while let Some((loan, _)) = self.waiting.front() {
-            let count = loan.rows.len();
+            let count = u64::from(loan.frame.count);
             let has_credits = in_flight == 0 || in_flight + count <= max_in_flight;
             if !has_credits || (granted > 0 && granted + count > max_batch) {
                 break;
@@ -291,7 +290,6 @@ impl NatsConsumer {
                 id: loan.id,
                 topic: Arc::clone(&self.member.topic.name),
                 frame: Arc::clone(&loan.frame),
-                rows: loan.rows.clone(),
                 attempt: loan.attempt,
                 published_at: loan.published_at,
                 deadline: self.clock.now().after(until.saturating_duration_since(now)),
@@ -312,7 +310,6 @@ impl NatsConsumer {
             reply,
             id: self.held().id(offset, token),
             frame: Arc::new(Frame::new(ContentType::Json, 1, message.payload.clone())),
-            rows: Rows::all(1),
             attempt: token,
             origin: offset,
             published_at: stored_at,
@@ -320,14 +317,13 @@ impl NatsConsumer {
         };
         let headers = message.headers.as_ref();
         let understood = head::frame(headers, &message.payload)
-            .and_then(|frame| head::again(headers, frame.count).map(|again| (frame, again)));
+            .and_then(|frame| head::again(headers).map(|again| (frame, again)));
         let (frame, again) = match understood {
             Ok(understood) => understood,
             Err(unreadable) => {
                 return Some(Read::Dead(loan, Failure::Rejected(unreadable.to_string().into())));
             }
         };
-        loan.rows = Rows::all(frame.count);
         loan.frame = Arc::new(frame);
         if let Some((remnant, due)) = again {
             if remnant.group != self.group {
@@ -340,8 +336,7 @@ impl NatsConsumer {
             // The delivery before it was due was none.
             let tries = if due > stored_at { token.saturating_sub(1).max(1) } else { token };
             loan.attempt = remnant.attempts.saturating_add(tries);
-            (loan.rows, loan.origin, loan.published_at) =
-                (remnant.rows, remnant.offset, remnant.published_at);
+            (loan.origin, loan.published_at) = (remnant.offset, remnant.published_at);
         }
         let tries_max = self.member.settings.max_retries.saturating_add(1);
         Some(if loan.attempt > tries_max { Read::Dead(loan, Failure::AckTimeout) } else { Read::Loan(loan) })
@@ -390,8 +385,7 @@ impl Consumer for NatsConsumer {
     async fn ack(&self, ids: &[DeliveryId]) -> Result<u64, SettleError> {
         self.sure().await?;
         let mut unknown = Strays::default();
-        let mut ends = Vec::new();
-        let mut count = 0;
+        let mut acknowledged = Vec::new();
         {
             let (mut held, now) = (self.held(), Instant::now());
             for id in ids {
@@ -399,48 +393,29 @@ impl Consumer for NatsConsumer {
                     unknown.add(*id);
                     continue;
                 }
-                let (rows, end) = held.ack(*id, None);
-                count += rows;
-                ends.extend(end);
+                acknowledged.extend(held.ack(*id));
             }
         }
-        self.end(ends).await?;
+        self.acknowledge(&acknowledged).await?;
+        let count = acknowledged.iter().map(|loan| u64::from(loan.frame.count)).sum();
         unknown.into_unknown().map_or(Ok(count), Err)
-    }
-
-    async fn ack_rows(&self, id: DeliveryId, rows: &Rows) -> Result<u64, SettleError> {
-        self.sure().await?;
-        let (count, end) = {
-            let mut held = self.held();
-            if held.standing(id, Instant::now()) == Standing::Unknown {
-                return Err(SettleError::Unknown { id, more: 0 });
-            }
-            held.ack(id, Some(rows))
-        };
-        self.end(end).await?;
-        Ok(count)
-    }
-
-    async fn ack_up_to(&self, offset: u64) -> Result<u64, SettleError> {
-        let ids = self.held().up_to(offset);
-        self.ack(&ids).await
     }
 
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
         self.sure().await?;
         let (mut unknown, mut lost, mut count) = (Strays::default(), None, 0);
         for nack in nacks {
-            let moved = {
+            let refused = {
                 let (mut held, now) = (self.held(), Instant::now());
                 if held.standing(nack.id, now) == Standing::Unknown {
                     unknown.add(nack.id);
                     continue;
                 }
-                held.begin_move(nack.id, nack.rows.as_ref(), now)
+                held.take(nack.id, now)
             };
-            let Some(moved) = moved else { continue };
-            match self.refuse(&moved, nack).await {
-                Ok(()) => count += moved.rows.len(),
+            let Some(loan) = refused else { continue };
+            match self.refuse(&loan, nack).await {
+                Ok(()) => count += u64::from(loan.frame.count),
                 Err(error) => lost = Some(error),
             }
         }

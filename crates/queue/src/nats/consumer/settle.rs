@@ -7,14 +7,11 @@ use async_nats::Subject;
 use async_nats::jetstream::AckKind;
 
 use super::NatsConsumer;
-use super::held::{End, Loan, Move};
+use super::held::Loan;
 use super::seat::Seat;
 use crate::broker::{Failure, Nack, NackKind, SettleError};
-use crate::frame::Millis;
 use crate::nats::dead;
 use crate::nats::error::NatsError;
-use crate::nats::head;
-use crate::nats::producer;
 
 /// How long an answer waits for room on its way out, and for all of them to be out at the end.
 const SENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -62,48 +59,39 @@ impl NatsConsumer {
         }
     }
 
-    /// Tells the server about messages whose last row is settled.
-    pub(super) async fn end(&self, ends: impl IntoIterator<Item = End>) -> Result<(), SettleError> {
-        for end in ends {
-            match end {
-                End::Acknowledge(loan) => self.send(&loan.reply, AckKind::Ack).await?,
-                End::Again(loan) => self.send(&loan.reply, AckKind::Nak(Some(self.pause(&loan)))).await?,
-            }
+    /// Tells the server about messages that are acknowledged.
+    pub(super) async fn acknowledge(&self, loans: &[Arc<Loan>]) -> Result<(), SettleError> {
+        for loan in loans {
+            self.send(&loan.reply, AckKind::Ack).await?;
         }
         self.freed.notify_one();
         Ok(())
     }
 
-    /// Does with refused rows what is asked for.
-    pub(super) async fn refuse(&self, moved: &Move, nack: &Nack) -> Result<(), SettleError> {
-        let (loan, reason) = (&moved.loan, &nack.reason);
+    /// Does with a refused message what is asked for.
+    pub(super) async fn refuse(&self, loan: &Loan, nack: &Nack) -> Result<(), SettleError> {
+        let reason = &nack.reason;
         let was_last = loan.attempt > self.member.settings.max_retries;
         let dead = match nack.kind {
             NackKind::Reject => Some(Failure::Rejected(Arc::clone(reason))),
             NackKind::Retry if was_last => Some(Failure::Refused(Arc::clone(reason))),
             NackKind::Retry | NackKind::Release => None,
         };
-        let outcome = match (&dead, nack.kind) {
-            (Some(failure), _) => Box::pin(self.bury(moved, failure)).await,
-            (None, _) if !moved.is_whole => Box::pin(self.publish_again(moved, nack.kind)).await,
-            (None, _) => Ok(()),
+        let outcome = match &dead {
+            Some(failure) => Box::pin(self.write_dead(loan, loan.attempt, failure)).await,
+            None => Ok(()),
         };
         let has_arrived = outcome.is_ok();
         if let Err(error) = outcome {
             let topic = &*self.member.topic.name;
-            tracing::warn!(%error, topic, id = %loan.id, "refused rows could not be moved; the message comes again");
+            tracing::warn!(%error, topic, id = %loan.id, "a dead letter could not be kept; the message comes again");
         }
-        if moved.is_whole {
-            let kind = match (&dead, nack.kind) {
-                (Some(_), _) if has_arrived => AckKind::Term,
-                (None, NackKind::Release) => AckKind::Nak(None),
-                _ => AckKind::Nak(Some(self.pause(loan))),
-            };
-            self.send(&loan.reply, kind).await?;
-        } else {
-            let end = self.held().end_move(loan.id, has_arrived);
-            self.end(end).await?;
-        }
+        let kind = match (&dead, nack.kind) {
+            (Some(_), _) if has_arrived => AckKind::Term,
+            (None, NackKind::Release) => AckKind::Nak(None),
+            _ => AckKind::Nak(Some(self.pause(loan))),
+        };
+        self.send(&loan.reply, kind).await?;
         self.freed.notify_one();
         if has_arrived { Ok(()) } else { Err(SettleError::ConnectionLost) }
     }
@@ -112,7 +100,7 @@ impl NatsConsumer {
     pub(super) async fn bury_at_delivery(&self, loan: &Loan, failure: &Failure) {
         // The delivery that finds it used up is no try.
         let attempts = loan.attempt.saturating_sub(u32::from(*failure == Failure::AckTimeout));
-        match self.write_dead(loan, &loan.rows, attempts, failure).await {
+        match self.write_dead(loan, attempts, failure).await {
             Ok(()) => self.tell(&loan.reply, AckKind::Term).await,
             Err(error) => {
                 let topic = &*self.member.topic.name;
@@ -131,37 +119,13 @@ impl NatsConsumer {
         }
     }
 
-    async fn bury(&self, moved: &Move, failure: &Failure) -> Result<(), NatsError> {
-        self.write_dead(&moved.loan, &moved.rows, moved.loan.attempt, failure).await
-    }
-
-    async fn write_dead(
-        &self,
-        loan: &Loan,
-        rows: &crate::rows::Rows,
-        attempts: u32,
-        failure: &Failure,
-    ) -> Result<(), NatsError> {
+    async fn write_dead(&self, loan: &Loan, attempts: u32, failure: &Failure) -> Result<(), NatsError> {
         let seat = self.connected()?;
         seat.ensure_dead(&self.member).await?;
         let (dead, sequence) = (self.member.topic.dead(), loan.id.offset);
-        let remnant = loan.remnant(&self.group, rows, attempts);
+        let remnant = loan.remnant(&self.group, attempts);
         let died_at = self.clock.now();
         dead::write(&seat.session, &dead, sequence, &loan.frame, &remnant, failure, died_at).await
-    }
-
-    /// Publishes rows anew, for this group alone.
-    async fn publish_again(&self, moved: &Move, kind: NackKind) -> Result<(), NatsError> {
-        let seat = self.connected()?;
-        let loan = &moved.loan;
-        let (attempts, due) = match kind {
-            NackKind::Release => (loan.attempt.saturating_sub(1), Millis(0)),
-            NackKind::Retry | NackKind::Reject => (loan.attempt, self.clock.now().after(self.pause(loan))),
-        };
-        let headers = head::of_again(&loan.frame, &loan.remnant(&self.group, &moved.rows, attempts), due);
-        let subject = &self.member.topic.subject;
-        let sent = producer::publish(&seat.session, subject, headers, None, &loan.frame.payload).await;
-        sent.map(drop).map_err(|refusal| refusal.into_error(subject))
     }
 
     fn connected(&self) -> Result<&Seat, NatsError> {
