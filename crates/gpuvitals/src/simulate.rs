@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, catalogue, causes, time};
+use gpuvitals_core::{Batch, causes, time};
 use gpuvitals_sources::csv::write::{LongWriter, WideWriter, WriteError};
 use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
 
@@ -29,15 +29,12 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
         interval,
         start_ns,
         pace: Pace::Unpaced { end_ns: start_ns.saturating_add(span_ns) },
-        ..SimConfig::default()
     };
     let mut fleet = Simulated::new(config).map_err(|e| usage(causes(&e)))?;
     let out = BufWriter::new(stdout().lock());
     let written = match settings.format {
         CsvForm::Wide => {
-            let names = Simulated::column_names().iter();
-            let mut writer =
-                WideWriter::with_metrics(out, names.filter_map(|name| catalogue::by_column(name)));
+            let mut writer = WideWriter::with_metrics(out, Simulated::metrics());
             all(&mut fleet, |batch| writer.write(batch)).and_then(|()| flush(writer.into_inner()))
         }
         CsvForm::Dcgm => {

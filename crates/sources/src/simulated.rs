@@ -2,11 +2,11 @@
 //!
 //! Every row says `source = "simulated"`, every identity begins with `51300000`, every node is a `sim-node-…`.
 //!
-//! - **Layout.** N GPUs on M hosts, 8 a host unless told otherwise; all GPUs of a host are of one model, models and
-//!   vendors are mixed over the hosts; the first eight hosts have all of them.
-//! - **Load.** Jobs arrive, wait, take 1 to 16 GPUs of one or two hosts, and go: training, inference, loaded but
-//!   idle, debugging, each with its own rhythm. Clock and power follow the load at once, temperature later, memory
-//!   fills at the start of a job and stays, counters are exact sums over ticks.
+//! - **Layout.** N GPUs on M hosts, 8 a host unless told otherwise; all GPUs of a host are of one model; models and
+//!   vendors are mixed over the hosts.
+//! - **Load.** Jobs of 1 to 8 GPUs come and go: training, inference, loaded but idle, debugging, each with its own
+//!   rhythm. Clock and power follow the load at once, temperature later, memory fills at the start of a job and stays,
+//!   counters are sums over ticks.
 //! - **Special cases** ([`Special`]), one each, on the first host; with fewer than eight GPUs there some are not
 //!   in the fleet. [`Simulated::specials`] names them.
 //! - **Same seed, same data**, bit for bit, on every machine: only exact arithmetic is used, and a GPU's series
@@ -18,11 +18,9 @@
 //! as having slept too: the ticks of the gap are skipped without being computed.
 
 mod columns;
-mod fleet;
 mod gpu;
-mod hardware;
 mod jobs;
-mod rng;
+mod models;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,18 +28,18 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::BatchBuilder;
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, IdentityError, Origin, Table};
+use gpuvitals_core::{Batch, IdentityError, MetricId, Origin, Table};
 
-use columns::{Columns, Due};
-use fleet::{Fleet, Vanishing};
-use jobs::{PLACES, SECOND_NS};
+use columns::Tier;
+use gpu::Gpu;
+use jobs::{BOARD, SECOND_NS};
 
 /// Most rows of a batch.
 pub const BATCH_ROWS_MAX: usize = 500;
 /// Most GPUs of a fleet.
 pub const GPUS_MAX: usize = 100_000;
 /// Most GPUs of a host.
-pub const GPUS_PER_HOST_MAX: usize = 2 * PLACES;
+pub const GPUS_PER_HOST_MAX: usize = 2 * BOARD;
 /// A longer gap than this many ticks is slept through instead of computed.
 const GAP_TICKS_MAX: i64 = 10_000;
 /// GPU ticks that one poll computes at most while it catches up: some tens of milliseconds.
@@ -59,10 +57,24 @@ pub enum Special {
     IdleAllocated,
     /// Cannot lose its heat: reaches the slowdown temperature under load, clocks fall, thermal reason and time.
     Throttling,
-    /// Gone for good after a while ([`SimConfig::vanish_after`]); its job dies with it.
+    /// Gone for good five minutes after the first tick.
     Vanishing,
-    /// Corrected memory errors that come ever more often.
+    /// Corrected memory errors that come ever more often, XID 63, and a memory row that waits for a reset.
     FailingMemory,
+}
+
+impl Special {
+    /// The case at a place of the first host. The straggler's fellows are at 0 and 2.
+    fn of_place(index: usize) -> Option<Self> {
+        match index {
+            1 => Some(Self::Straggler),
+            3 => Some(Self::IdleAllocated),
+            4 => Some(Self::Throttling),
+            5 => Some(Self::Vanishing),
+            6 => Some(Self::FailingMemory),
+            _ => None,
+        }
+    }
 }
 
 /// Which times the rows have.
@@ -80,7 +92,7 @@ pub enum Pace {
 }
 
 /// What to simulate.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct SimConfig {
     /// GPUs of the whole fleet.
     pub gpus: usize,
@@ -94,14 +106,6 @@ pub struct SimConfig {
     pub start_ns: i64,
     /// Live or as fast as possible.
     pub pace: Pace,
-    /// Value of the `cluster` column; empty for none.
-    pub cluster: String,
-    /// Which process the batches come from; `None`: `simulated`, started at `start_ns`.
-    pub origin: Option<Origin>,
-    /// When after the first tick the vanishing GPU goes.
-    pub vanish_after: Duration,
-    /// How long after that it is back, driver newly loaded; `None`: never.
-    pub return_after: Option<Duration>,
 }
 
 impl Default for SimConfig {
@@ -113,10 +117,6 @@ impl Default for SimConfig {
             interval: Duration::from_secs(1),
             start_ns: 0,
             pace: Pace::Live,
-            cluster: "simulated".to_owned(),
-            origin: None,
-            vanish_after: Duration::from_mins(5),
-            return_after: None,
         }
     }
 }
@@ -140,7 +140,7 @@ pub enum SimError {
     /// Too short or too long.
     #[error("the interval of a simulated fleet is 1 ms to 1 hour, not {0:?}")]
     Interval(Duration),
-    /// The cluster's name is none.
+    /// A name that no GPU can have.
     #[error("naming the simulated GPUs")]
     Name(#[from] IdentityError),
 }
@@ -148,8 +148,8 @@ pub enum SimError {
 /// The simulated source.
 #[derive(Debug)]
 pub struct Simulated {
-    fleet: Fleet,
-    columns: Columns,
+    /// In the order of host and index.
+    gpus: Vec<Gpu>,
     builder: BatchBuilder,
     origin: Origin,
     pace: Pace,
@@ -161,7 +161,7 @@ pub struct Simulated {
     /// Time of the latest tick, and which of its GPUs is to be handed over next.
     timestamp_ns: i64,
     cursor: usize,
-    due: Due,
+    due: Tier,
     sequence: u64,
     skipped: u64,
     refused: u64,
@@ -171,7 +171,7 @@ impl Simulated {
     /// Builds the fleet, at work already. Nothing is computed per tick before the first poll.
     ///
     /// # Errors
-    /// When the fleet has no or too many GPUs or hosts, or the interval or the cluster's name cannot be.
+    /// When the fleet has no or too many GPUs or hosts, or the interval cannot be.
     pub fn new(config: SimConfig) -> Result<Self, SimError> {
         if config.gpus == 0 || config.gpus > GPUS_MAX {
             return Err(SimError::Gpus(config.gpus));
@@ -180,25 +180,23 @@ impl Simulated {
             return Err(SimError::Interval(config.interval));
         }
         let per_host = layout(config.gpus, config.hosts)?;
-        let from_ns = nanoseconds(config.vanish_after);
-        let until_ns =
-            config.return_after.map_or(i64::MAX, |after| from_ns.saturating_add(nanoseconds(after)));
-        let fleet = Fleet::new(config.seed, &per_host, &config.cluster, Vanishing { from_ns, until_ns })?;
-        let started = Origin { node: Arc::from("simulated"), started_ns: config.start_ns };
+        let places =
+            per_host.iter().enumerate().flat_map(|(host, &n)| (0..n).map(move |index| (host, index)));
+        let gpus =
+            places.map(|(host, index)| Gpu::new(config.seed, host, index)).collect::<Result<Vec<_>, _>>()?;
         let start_ns = config.start_ns - config.start_ns.rem_euclid(MILLISECOND_NS);
         Ok(Self {
-            cursor: fleet.members.len(),
-            fleet,
-            columns: Columns::new(),
+            cursor: gpus.len(),
+            gpus,
             builder: BatchBuilder::new(Table::GpuEvents),
-            origin: config.origin.unwrap_or(started),
+            origin: Origin { node: Arc::from("simulated"), started_ns: config.start_ns },
             pace: config.pace,
             hosts: per_host.len(),
             start_ns,
-            interval_ns: nanoseconds(config.interval),
+            interval_ns: i64::try_from(config.interval.as_nanos()).unwrap_or(i64::MAX),
             ticks: 0,
             timestamp_ns: start_ns,
-            due: Due { slow: true, rare: true },
+            due: Tier::Rare,
             sequence: 0,
             skipped: 0,
             refused: 0,
@@ -212,7 +210,7 @@ impl Simulated {
 
     /// GPUs of the fleet, those that vanished included.
     pub fn gpus(&self) -> usize {
-        self.fleet.members.len()
+        self.gpus.len()
     }
 
     /// Ticks that were not handed over because nobody asked in time.
@@ -227,12 +225,12 @@ impl Simulated {
 
     /// The special cases in this fleet and the keys of their GPUs.
     pub fn specials(&self) -> impl Iterator<Item = (Special, Arc<str>)> {
-        self.fleet.members.iter().filter_map(|member| Some((member.gpu.special?, member.identity.key()?)))
+        self.gpus.iter().filter_map(|gpu| Some((gpu.special?, gpu.identity.key()?)))
     }
 
-    /// Names of all columns that simulated GPUs may have, in the catalogue's spelling.
-    pub fn column_names() -> &'static [&'static str] {
-        columns::NAMES
+    /// All columns that simulated GPUs may have.
+    pub fn metrics() -> impl Iterator<Item = MetricId> {
+        columns::metrics()
     }
 
     fn time_of(&self, tick: i64) -> i64 {
@@ -242,13 +240,18 @@ impl Simulated {
     /// Computes the next tick.
     fn advance(&mut self) {
         let now_ns = self.ticks.saturating_mul(self.interval_ns);
-        // Names are checked when the fleet is built and made of numbers afterwards: they cannot fail here.
-        let named = self.fleet.step(now_ns, self.interval_ns);
-        debug_assert!(named.is_ok(), "{named:?}");
+        for gpu in self.gpus.iter_mut().filter(|gpu| !gpu.is_gone(now_ns)) {
+            let named = gpu.step(now_ns, self.interval_ns);
+            debug_assert!(named.is_ok(), "names of jobs are made of words and numbers: {named:?}");
+        }
         let crosses = |period: i64| {
             now_ns < self.interval_ns || now_ns / period != (now_ns - self.interval_ns) / period
         };
-        self.due = Due { slow: crosses(SECOND_NS), rare: crosses(RARE_NS) };
+        self.due = match (crosses(SECOND_NS), crosses(RARE_NS)) {
+            (_, true) => Tier::Rare,
+            (true, false) => Tier::Slow,
+            (false, false) => Tier::Fast,
+        };
         self.timestamp_ns = self.time_of(self.ticks);
         self.ticks += 1;
     }
@@ -270,7 +273,7 @@ impl Simulated {
             if budget == 0 {
                 return Err(Poll::NotBefore(now_ns));
             }
-            budget = budget.saturating_sub(self.fleet.members.len());
+            budget = budget.saturating_sub(self.gpus.len());
             self.advance();
             self.skipped += 1;
         }
@@ -281,18 +284,18 @@ impl Simulated {
 
     /// Writes rows of the latest tick until it or the batch is complete.
     fn fill(&mut self) {
-        while let Some(member) = self.fleet.members.get(self.cursor) {
+        let now_ns = (self.ticks - 1).saturating_mul(self.interval_ns);
+        while let Some(gpu) = self.gpus.get(self.cursor) {
             if self.builder.rows() >= BATCH_ROWS_MAX {
                 return;
             }
             self.cursor += 1;
-            if member.gone {
+            if gpu.is_gone(now_ns) {
                 continue;
             }
-            let identity = self.builder.intern(&member.identity);
+            let identity = self.builder.intern(&gpu.identity);
             let row = self.builder.row(self.timestamp_ns, identity);
-            self.refused +=
-                self.columns.write(&member.gpu, member.first_die, self.due, &mut self.builder, row);
+            self.refused += columns::write(gpu, self.due, &mut self.builder, row);
         }
     }
 
@@ -318,7 +321,7 @@ impl Simulated {
         loop {
             self.fill();
             let over = self.time_of(self.ticks) > end_ns;
-            if self.cursor < self.fleet.members.len() || over {
+            if self.cursor < self.gpus.len() || over {
                 return self.finish().map_or(Poll::End, Poll::Ready);
             }
             self.advance();
@@ -344,15 +347,11 @@ impl Source for Simulated {
 /// GPUs of each host.
 fn layout(gpus: usize, hosts: Option<usize>) -> Result<Vec<usize>, SimError> {
     let Some(hosts) = hosts else {
-        let full = std::iter::repeat_n(PLACES, gpus / PLACES);
-        return Ok(full.chain((!gpus.is_multiple_of(PLACES)).then_some(gpus % PLACES)).collect());
+        let full = std::iter::repeat_n(BOARD, gpus / BOARD);
+        return Ok(full.chain((!gpus.is_multiple_of(BOARD)).then_some(gpus % BOARD)).collect());
     };
     if hosts == 0 || hosts > gpus || gpus.div_ceil(hosts) > GPUS_PER_HOST_MAX {
         return Err(SimError::Hosts { gpus, hosts });
     }
     Ok((0..hosts).map(|host| gpus / hosts + usize::from(host < gpus % hosts)).collect())
-}
-
-fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
