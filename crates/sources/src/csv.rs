@@ -22,7 +22,6 @@ mod split;
 mod subject;
 mod timeline;
 mod unit;
-mod unquote;
 pub mod write;
 
 use std::path::PathBuf;
@@ -41,7 +40,7 @@ pub use timeline::{Pace, Replay};
 use header::{Plan, Role, Unfit};
 use report::Ledger;
 use rows::Rows;
-use split::{FIELD_LEN_MAX, RECORD_LEN_MAX, Splitter, Step};
+use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, Splitter, Step};
 use timeline::Timeline;
 
 /// Bytes of input that go into one batch at most, and that one call of `poll` works through.
@@ -271,11 +270,12 @@ impl CsvSource {
         match step {
             Step::Record => return self.record(now_ns).map(|due_ns| Ok(self.wait(now_ns, due_ns))),
             Step::Oversize { field, field_len, record_len } => {
-                let field_max = u64::try_from(FIELD_LEN_MAX).unwrap_or(u64::MAX);
-                let reason = if field_len > field_max {
+                let reason = if field_len > FIELD_LEN_MAX {
                     format!("field of {field_len} bytes, more than {FIELD_LEN_MAX}")
+                } else if record_len >= RECORD_LEN_MAX {
+                    format!("row of {record_len} bytes, not less than {RECORD_LEN_MAX}")
                 } else {
-                    format!("row of {record_len} bytes, more than {RECORD_LEN_MAX}")
+                    format!("more than {FIELDS_MAX} fields")
                 };
                 self.skip(Cause::Oversize, field, reason);
             }
@@ -399,7 +399,7 @@ fn header(records: &mut Splitter, file: &Arc<str>) -> Result<Plan, CsvError> {
         }
     };
     let line = records.record_line();
-    if memchr::memchr(0, records.record()).is_some() {
+    if memchr::memchr(0, records.text()).is_some() {
         return Err(CsvError::Binary { file: file(), line, what: "it has NUL bytes" });
     }
     match step {
@@ -408,7 +408,7 @@ fn header(records: &mut Splitter, file: &Arc<str>) -> Result<Plan, CsvError> {
         _ => return Err(CsvError::HeaderTooLong { file: file(), line }),
     }
     let names: Result<Vec<String>, _> =
-        (0..records.len()).map(|i| String::from_utf8(records.field(i).into_owned())).collect();
+        (0..records.len()).map(|i| String::from_utf8(records.field(i).to_vec())).collect();
     let names = names.map_err(|_| CsvError::Binary { file: file(), line, what: "it is not UTF-8" })?;
     let columns = || names.join(", ").escape_debug().take(400).collect();
     Plan::new(&names).map_err(|unfit| match unfit {

@@ -111,7 +111,7 @@ impl Plan {
         }
         let data = names.iter().find(|name| {
             let name = name.trim();
-            !name.is_empty() && (cell::plain_number(name.as_bytes()).is_some() || time::parse(name).is_ok())
+            !name.is_empty() && (cell::plain_number(name).is_some() || time::parse(name).is_ok())
         });
         Err(match data {
             Some(name) => Unfit::Data(name.trim().chars().take(64).collect()),

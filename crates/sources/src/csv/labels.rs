@@ -57,20 +57,18 @@ fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     None
 }
 
-/// Where in a raw field (quotes doubled or not) the label stands that names the metric, so that what is left is the
-/// same in all rows of a GPU. `None` when that is not certain.
-pub(super) fn name_span(finder: &memmem::Finder<'_>, raw: &[u8]) -> Option<Range<usize>> {
-    let start = finder.find(raw)?;
-    if !(start == 0 || matches!(raw.get(start - 1), Some(b',' | b'{'))) {
+/// Where in the labels the one stands that names the metric, so that the rest is the same in all rows of a GPU. `None`
+/// when that is not certain.
+pub(super) fn name_span(finder: &memmem::Finder<'_>, labels: &[u8]) -> Option<Range<usize>> {
+    let start = finder.find(labels)?;
+    if !(start == 0 || matches!(labels.get(start - 1), Some(b',' | b'{'))) {
         return None;
     }
-    let after = raw.get(start..)?.strip_prefix(NAME_LABEL.as_bytes())?.strip_prefix(b"=")?;
-    let doubled = after.starts_with(b"\"\"");
-    let quote: &[u8] = if doubled { b"\"\"" } else { b"\"" };
-    let value = after.strip_prefix(quote)?;
+    let after = labels.get(start..)?.strip_prefix(NAME_LABEL.as_bytes())?;
+    let value = after.strip_prefix(b"=\"")?;
     let len = value.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_' || *b == b':'))?;
-    let rest = value.get(len..)?.strip_prefix(quote)?;
-    (rest.is_empty() || rest.starts_with(b",")).then(|| start..raw.len() - rest.len())
+    let rest = value.get(len..)?.strip_prefix(b"\"")?;
+    (rest.is_empty() || rest.starts_with(b",")).then(|| start..labels.len() - rest.len())
 }
 
 #[cfg(test)]
@@ -96,13 +94,14 @@ mod tests {
 
     #[test]
     fn the_metric_name_is_found_only_where_it_is_certain() {
-        let check = |raw: &str, found: Option<&str>| {
-            assert_eq!(name_span(&name_finder(), raw.as_bytes()).map(|span| &raw[span]), found, "{raw}");
+        let check = |labels: &str, found: Option<&str>| {
+            let span = name_span(&name_finder(), labels.as_bytes());
+            assert_eq!(span.map(|span| &labels[span]), found, "{labels}");
         };
-        check(r#"a=""1"",__name__=""X_Y"",b=""2"""#, Some(r#"__name__=""X_Y"""#));
+        check(r#"a="1",__name__="X_Y",b="2""#, Some(r#"__name__="X_Y""#));
         check(r#"a='1',__name__="X""#, Some(r#"__name__="X""#));
-        check(r#"a=""x__name__=""X"""#, None);
-        check(r#"a=""x"",__name__=\""X\"""#, None);
+        check(r#"a="x__name__="X""#, None);
+        check(r#"a="x",__name__=\"X\""#, None);
         check("a=1", None);
     }
 

@@ -151,12 +151,11 @@ impl Rows {
             let reason = format!("{found} fields where the header has {wanted}");
             return Err(Refusal { cause: Cause::Fields, column: None, reason });
         }
-        if let Err(good) = record.check_text() {
-            let reason = format!("not UTF-8 from byte {} of the row on", good + 1);
-            return Err(Refusal { cause: Cause::Encoding, column: None, reason });
+        if let column @ Some(_) = record.not_text() {
+            return Err(Refusal { cause: Cause::Encoding, column, reason: "not UTF-8".to_owned() });
         }
         let Some(column) = self.time else { return Ok(now_ns) };
-        let raw = record.raw(column);
+        let raw = record.field(column);
         if self.time_text != raw || raw.is_empty() {
             let text = String::from_utf8_lossy(raw);
             self.time_ns = parse_time(&text).map_err(|error| Refusal {
@@ -187,7 +186,7 @@ impl Rows {
         let mut place = Place { index, time_ns, row: None };
         self.read_metrics(record, &mut place, &mut rest, ledger);
         for (column, name) in &self.extras {
-            rest.extra(name, &record.field(*column));
+            rest.extra(name, record.field(*column));
         }
         if let Some((name, value)) = self.named {
             self.read_named(record, (name, value), &mut place, &mut rest, ledger);
@@ -228,17 +227,11 @@ impl Rows {
     fn read_metrics(&mut self, record: &Splitter, place: &mut Place, rest: &mut Rest, ledger: &mut Ledger) {
         for at in 0..self.metrics.len() {
             let Some(&(column, scale)) = self.metrics.get(at) else { return };
-            let short = record.word(column).and_then(|(word, len)| cell::short_metric(word, len, &scale));
-            if let Some(value) = short {
-                self.set(place, &scale, value);
-            } else {
-                let raw = record.raw(column);
-                match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
-                    Ok(value) => self.set(place, &scale, value),
-                    Err(missing) => {
-                        let name = self.plan.columns.get(column).map(|c| c.name.as_str());
-                        rest.missing(scale.id, missing, record.record_line(), name, ledger);
-                    }
+            match cell::metric(record.field(column), &scale) {
+                Ok(value) => self.set(place, &scale, value),
+                Err(missing) => {
+                    let name = self.plan.columns.get(column).map(|c| c.name.as_str());
+                    rest.missing(scale.id, missing, record.record_line(), name, ledger);
                 }
             }
         }
@@ -253,28 +246,26 @@ impl Rows {
         rest: &mut Rest,
         ledger: &mut Ledger,
     ) {
-        let raw_name = record.raw(name_column);
-        let known = self.names.get(raw_name).cloned();
-        let scale = match known.unwrap_or_else(|| self.learn(raw_name, &record.field(name_column))) {
+        let name = record.field(name_column);
+        let known = self.names.get(name).cloned();
+        let scale = match known.unwrap_or_else(|| self.learn(name)) {
             Named::Metric(scale) => scale,
-            Named::Extra(name) => return rest.extra(&name, &record.field(value_column)),
+            Named::Extra(name) => return rest.extra(&name, record.field(value_column)),
         };
-        let raw = record.raw(value_column);
-        match cell::plain_metric(raw, &scale).map_or_else(|| cell::metric(raw, &scale), Ok) {
+        match cell::metric(record.field(value_column), &scale) {
             Ok(value) => self.set(place, &scale, value),
             Err(missing) => {
-                let name = std::str::from_utf8(raw_name).ok();
-                rest.missing(scale.id, missing, record.record_line(), name, ledger);
+                rest.missing(scale.id, missing, record.record_line(), std::str::from_utf8(name).ok(), ledger);
             }
         }
     }
 
-    fn learn(&mut self, raw_name: &[u8], name: &[u8]) -> Named {
+    fn learn(&mut self, name: &[u8]) -> Named {
         if self.names.len() >= NAMES_MAX {
             self.names.clear();
         }
         let named = named(&String::from_utf8_lossy(name));
-        self.names.insert(raw_name.into(), named.clone());
+        self.names.insert(name.into(), named.clone());
         named
     }
 
@@ -427,7 +418,7 @@ impl Rest {
     fn extra(&mut self, name: &Arc<str>, field: &[u8]) {
         let text = std::str::from_utf8(field).unwrap_or_default().trim();
         if absence(text).is_none() {
-            let number = cell::plain_number(text.as_bytes());
+            let number = cell::plain_number(text);
             self.extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
         }
     }

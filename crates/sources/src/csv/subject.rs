@@ -97,15 +97,15 @@ impl Subjects {
     pub(super) fn find(&mut self, plan: &Plan, record: &Splitter) -> Result<usize, Refusal> {
         self.key.clear();
         for &column in &self.columns {
-            self.key.extend_from_slice(record.raw(column));
+            self.key.extend_from_slice(record.field(column));
             self.key.push(KEY_SEPARATOR);
         }
         if let Some(column) = self.labels {
-            let raw = record.raw(column);
-            let span = labels::name_span(&self.name_finder, raw).unwrap_or(0..0);
-            self.key.extend_from_slice(raw.get(..span.start).unwrap_or_default());
+            let field = record.field(column);
+            let span = labels::name_span(&self.name_finder, field).unwrap_or(0..0);
+            self.key.extend_from_slice(field.get(..span.start).unwrap_or_default());
             self.key.push(KEY_SEPARATOR);
-            self.key.extend_from_slice(raw.get(span.end..).unwrap_or_default());
+            self.key.extend_from_slice(field.get(span.end..).unwrap_or_default());
         }
         // Recordings go through the GPUs in the same order again and again.
         let expected = self.all.get(self.last).map_or(0, |last| last.next);
@@ -145,8 +145,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
     let mut extras = Vec::new();
     let mut gpu = None;
     for (index, column) in plan.columns.iter().enumerate() {
-        let field = record.field(index);
-        let text = std::str::from_utf8(&field).unwrap_or_default().trim();
+        let text = std::str::from_utf8(record.field(index)).unwrap_or_default().trim();
         if text.is_empty() {
             continue;
         }
@@ -157,7 +156,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
                 identity.set(*column, text).map_err(refused)?;
             }
             Role::Extra(name) if plan.form == Form::Long && absence(text).is_none() => {
-                let number = plain_number(text.as_bytes());
+                let number = plain_number(text);
                 extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
             }
             Role::Labels => {
