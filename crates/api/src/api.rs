@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gpuvitals_core::Health;
+use gpuvitals_core::figures::Family;
 use gpuvitals_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -36,9 +37,9 @@ pub trait StatusView: Send + Sync {
     fn collector_health(&self) -> Health;
     /// Where the rows come from and how that goes: a JSON object.
     fn source(&self) -> serde_json::Value;
-    /// Series of what runs beside the gateway and has no port of its own, as Prometheus text.
-    fn exposition(&self) -> String {
-        String::new()
+    /// Figures of what runs beside the gateway and has no port of its own.
+    fn families(&self) -> Vec<Family> {
+        Vec::new()
     }
 }
 
@@ -175,9 +176,11 @@ impl Api {
         }
     }
 
-    /// The gateway's series and those of what runs beside it, as Prometheus text 0.0.4.
-    pub fn exposition(&self) -> String {
-        self.0.meter.render(&self.gateway_stats()) + &self.0.status.exposition()
+    /// The gateway's figures and those of what runs beside it.
+    pub fn families(&self) -> Vec<Family> {
+        let mut families = self.0.meter.families(&self.gateway_stats());
+        families.extend(self.0.status.families());
+        families
     }
 
     /// The store's statistics.

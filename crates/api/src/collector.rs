@@ -21,6 +21,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gpuvitals_core::Health;
+use gpuvitals_core::figures::Family;
 use gpuvitals_store::{NoGpu, Store};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -52,8 +53,8 @@ pub trait CollectorView: Send + Sync {
     fn rows_stored(&self) -> u64;
     /// How the collector is.
     fn health(&self) -> Health;
-    /// Its series, as Prometheus text.
-    fn exposition(&self) -> String;
+    /// Its figures.
+    fn families(&self) -> Vec<Family>;
 }
 
 /// The collector's API. Cheap to clone.
@@ -86,15 +87,12 @@ impl CollectorApi {
         Self(Arc::new(State { store, view, limits, clock, queries, connections, started }))
     }
 
-    /// The collector's series, as Prometheus text 0.0.4.
-    pub fn exposition(&self) -> String {
+    /// The collector's figures.
+    pub fn families(&self) -> Vec<Family> {
         let open = CONNECTIONS.saturating_sub(self.0.connections.available_permits());
-        format!(
-            "{}# HELP gpuvitals_collector_connections Connections that are open.\n\
-             # TYPE gpuvitals_collector_connections gauge\n\
-             gpuvitals_collector_connections {open}\n",
-            self.0.view.exposition()
-        )
+        let mut families = self.0.view.families();
+        families.push(Family::gauge("gpuvitals_collector_connections", "Connections that are open.", open));
+        families
     }
 }
 
@@ -247,8 +245,7 @@ fn header_text(text: &str) -> HeaderValue {
 }
 
 async fn metrics(Shared(api): Shared<CollectorApi>) -> Response {
-    let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    (headers, api.exposition()).into_response()
+    figures::page(&api.families())
 }
 
 async fn nothing(uri: Uri) -> Response {

@@ -11,6 +11,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gpuvitals_core::Health;
+use gpuvitals_core::figures::{Family, Format, render};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -26,18 +27,18 @@ use crate::serve::{Bounded, ServeError, traced};
 /// Open connections at most; more wait to be accepted.
 const CONNECTIONS: usize = 32;
 
-/// Writes a service's series, as Prometheus text 0.0.4.
+/// Reads a service's figures.
 #[derive(Clone)]
-pub struct Figures(Arc<dyn Fn() -> String + Send + Sync>);
+pub struct Figures(Arc<dyn Fn() -> Vec<Family> + Send + Sync>);
 
 impl Figures {
-    /// What that writes.
-    pub fn new(write: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self(Arc::new(write))
+    /// Those that `read` returns.
+    pub fn new(read: impl Fn() -> Vec<Family> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
     }
 
-    /// The text.
-    pub fn text(&self) -> String {
+    /// As they stand now.
+    pub fn read(&self) -> Vec<Family> {
         (self.0)()
     }
 }
@@ -78,8 +79,13 @@ pub async fn serve(
 }
 
 async fn metrics(State(figures): State<Figures>) -> Response {
-    let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    (headers, figures.text()).into_response()
+    page(&figures.read())
+}
+
+/// The answer of `/metrics`.
+pub(crate) fn page(families: &[Family]) -> Response {
+    let headers = [(CONTENT_TYPE, Format::Prometheus.content_type()), (CACHE_CONTROL, "no-store")];
+    (headers, render(families)).into_response()
 }
 
 async fn health(State(judge): State<Judge>) -> Result<Response, ApiError> {

@@ -1,10 +1,9 @@
-//! What the gateway counts about itself, and how Prometheus reads it.
+//! What the gateway counts about itself.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gpuvitals_core::Histogram;
+use gpuvitals_core::figures::{Family, Histogram, Kind, Number};
 
 use crate::dto::GatewayStats;
 use crate::route::PATHS;
@@ -88,12 +87,55 @@ impl Meter {
         self.routes.iter().flat_map(|route| &route.statuses).map(read).sum()
     }
 
-    /// Prometheus text.
-    pub(crate) fn render(&self, stats: &GatewayStats) -> String {
-        let mut text = String::with_capacity(16 << 10);
-        // Writing to a string does not fail.
-        let _written = self.write_requests(&mut text).and_then(|()| self.write_rest(&mut text, stats));
-        text
+    /// As families.
+    pub(crate) fn families(&self, stats: &GatewayStats) -> Vec<Family> {
+        let mut requests = Family::new(
+            "gpuvitals_gateway_requests_total",
+            Kind::Counter,
+            "Requests answered, by route and status.",
+        );
+        let mut latency = Family::new(
+            "gpuvitals_gateway_request_duration_seconds",
+            Kind::Histogram,
+            "Time from the request to the head of the answer.",
+        );
+        for (name, route) in self.asked() {
+            let statuses = STATUSES.iter().map(ToString::to_string).chain([OTHER.to_owned()]);
+            for (status, count) in
+                statuses.zip(route.statuses.iter().map(read)).filter(|(_, count)| *count > 0)
+            {
+                let labels = vec![("route", name.to_owned()), ("status", status)];
+                requests = requests.with(labels, Number::from(count));
+            }
+            latency = latency.with(vec![("route", name.to_owned())], route.took.read());
+        }
+        vec![
+            requests,
+            latency,
+            Family::counter(
+                "gpuvitals_gateway_cache_hits_total",
+                "Answers from the cache.",
+                stats.cache_hits,
+            ),
+            Family::counter(
+                "gpuvitals_gateway_cache_misses_total",
+                "Answers that had to be made.",
+                stats.cache_misses,
+            ),
+            Family::gauge("gpuvitals_gateway_cache_bytes", "Bytes of ready answers.", stats.cache_bytes),
+            Family::gauge("gpuvitals_gateway_streams", "Live streams that are open.", stats.streams),
+            Family::counter(
+                "gpuvitals_gateway_stream_missed_total",
+                "Batches that slow clients of live streams lost.",
+                read(&self.missed),
+            ),
+            Family::gauge("gpuvitals_gateway_connections", "Connections that are open.", stats.connections),
+            Family::gauge(
+                "gpuvitals_gateway_uptime_seconds",
+                "Time since the gateway started.",
+                stats.uptime_seconds,
+            ),
+        ]
     }
 
     /// The routes that were asked at least once.
@@ -101,51 +143,12 @@ impl Meter {
         let names = PATHS.iter().copied().chain([OTHER]);
         names.zip(&self.routes).filter(|(_, route)| route.statuses.iter().any(|count| read(count) > 0))
     }
-
-    fn write_requests(&self, text: &mut String) -> std::fmt::Result {
-        const REQUESTS: &str = "gpuvitals_gateway_requests_total";
-        const LATENCY: &str = "gpuvitals_gateway_request_duration_seconds";
-        family(text, REQUESTS, "counter", "Requests answered, by route and status.")?;
-        for (name, route) in self.asked() {
-            let statuses = STATUSES.iter().map(ToString::to_string).chain([OTHER.to_owned()]);
-            for (status, count) in statuses.zip(&route.statuses).filter(|(_, count)| read(count) > 0) {
-                writeln!(text, "{REQUESTS}{{route=\"{name}\",status=\"{status}\"}} {}", read(count))?;
-            }
-        }
-        family(text, LATENCY, "histogram", "Time from the request to the head of the answer.")?;
-        for (name, route) in self.asked() {
-            route.took.write(text, LATENCY, &format!("route=\"{name}\""))?;
-        }
-        Ok(())
-    }
-
-    fn write_rest(&self, text: &mut String, stats: &GatewayStats) -> std::fmt::Result {
-        let mut one = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
-            let name = format!("gpuvitals_gateway_{name}");
-            family(text, &name, kind, help)?;
-            writeln!(text, "{name} {value}")
-        };
-        one("cache_hits_total", "counter", "Answers from the cache.", &stats.cache_hits)?;
-        one("cache_misses_total", "counter", "Answers that had to be made.", &stats.cache_misses)?;
-        one("cache_bytes", "gauge", "Bytes of ready answers.", &stats.cache_bytes)?;
-        one("streams", "gauge", "Live streams that are open.", &stats.streams)?;
-        one(
-            "stream_missed_total",
-            "counter",
-            "Batches that slow clients of live streams lost.",
-            &read(&self.missed),
-        )?;
-        one("connections", "gauge", "Connections that are open.", &stats.connections)?;
-        one("uptime_seconds", "gauge", "Time since the gateway started.", &stats.uptime_seconds)
-    }
-}
-
-fn family(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
-    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_core::figures::render;
+
     use super::*;
 
     #[test]
@@ -160,7 +163,7 @@ mod tests {
         meter.miss();
         assert_eq!(meter.requests(), 4);
         assert_eq!(meter.hit_rate().map(|rate| (rate * 3.0).round()), Some(2.0));
-        let text = meter.render(&GatewayStats {
+        let families = meter.families(&GatewayStats {
             cache_hit_rate: meter.hit_rate(),
             cache_hits: meter.hits(),
             cache_misses: meter.misses(),
@@ -170,6 +173,7 @@ mod tests {
             streams: 1,
             connections: 2,
         });
+        let text = String::from_utf8(render(&families)).unwrap();
         for line in [
             "# TYPE gpuvitals_gateway_requests_total counter",
             "gpuvitals_gateway_requests_total{route=\"/health\",status=\"200\"} 1",
@@ -178,7 +182,7 @@ mod tests {
             "gpuvitals_gateway_request_duration_seconds_bucket{route=\"/health\",le=\"0.00025\"} 0",
             "gpuvitals_gateway_request_duration_seconds_bucket{route=\"/health\",le=\"0.0005\"} 1",
             "gpuvitals_gateway_request_duration_seconds_bucket{route=\"/health\",le=\"+Inf\"} 2",
-            "gpuvitals_gateway_request_duration_seconds_sum{route=\"/health\"} 60.000300",
+            "gpuvitals_gateway_request_duration_seconds_sum{route=\"/health\"} 60.0003",
             "gpuvitals_gateway_request_duration_seconds_count{route=\"/health\"} 2",
             "gpuvitals_gateway_cache_hits_total 2",
             "gpuvitals_gateway_streams 1",

@@ -247,6 +247,15 @@ pub struct DcgmName {
     pub modern: bool,
 }
 
+/// A name of OpenTelemetry's semantic conventions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtelName {
+    /// `hw.gpu.utilization`.
+    pub name: &'static str,
+    /// Attribute that tells the family from others of the same name: `("error.type", "ecc")`.
+    pub attribute: Option<(&'static str, &'static str)>,
+}
+
 /// A row of the catalogue.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
@@ -280,8 +289,10 @@ pub struct Metric {
     /// Names in DCGM's dialects; the first of a dialect is the one to publish, the others are understood as well. A name
     /// of two rows is understood as the first row's, unless the GPU has that under a name of its own.
     pub dcgm: &'static [DcgmName],
-    /// OpenTelemetry name (`hw.gpu.utilization`), empty where the conventions have none.
-    pub otel: &'static str,
+    /// Name under which its series go out over OTLP; none: under the Prometheus name. Of several families that the
+    /// conventions have one name for, the first has it here, unless an attribute tells them apart: a sum over `hw.power`
+    /// must not count a GPU twice.
+    pub otel: Option<OtelName>,
     /// Names under which foreign data knows it with the same unit, lower case with `_` for any separator.
     pub aliases: &'static [&'static str],
     /// Of a mask: number and name of each bit that has a meaning.

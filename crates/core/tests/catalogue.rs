@@ -497,3 +497,19 @@ fn the_bits_of_a_mask_have_names() {
         assert!(bits.iter().all(|bit| *bit < 63), "{}", metric.column);
     }
 }
+
+#[test]
+fn no_two_families_have_one_name_of_the_conventions_unless_an_attribute_or_label_tells_them_apart() {
+    let mut taken: BTreeMap<String, &str> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, (bool, &str)> = BTreeMap::new();
+    for metric in METRICS {
+        let Some(otel) = metric.otel else { continue };
+        // The label `engine` becomes the attribute that the general utilisation has.
+        let engine = metric.labels.iter().find(|(label, _)| *label == "engine");
+        let told_apart = otel.attribute.or(engine.copied());
+        let holder = *taken.entry(format!("{} {told_apart:?}", otel.name)).or_insert(metric.prometheus);
+        assert_eq!(holder, metric.prometheus, "{} of {}", otel.name, metric.column);
+        let kind = (metric.prometheus.ends_with("_total"), metric.unit.base());
+        assert_eq!(*kinds.entry(otel.name).or_insert(kind), kind, "kind and unit of {}", otel.name);
+    }
+}

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{ColumnType, Series, Table, gpu_metrics};
+use gpuvitals_core::figures::Format;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin};
-use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig, Format};
+use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig};
 
 const GPUS: i32 = 8;
 const SCRAPES: u32 = 500;

@@ -6,11 +6,12 @@
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::catalogue::{DcgmName, Instrument, Metric, Series, gpu_metrics};
+use gpuvitals_core::figures::Kind;
 
 use crate::labels::LabelSet;
-use crate::plan::{FamilyPlan, base_help, prefix};
+use crate::plan::{FamilyPlan, base_help};
 use crate::reading::Reading;
-use crate::text::{Kind, Scale};
+use crate::scale::Scale;
 
 /// Which of dcgm-exporter's dialects to speak as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +94,7 @@ fn family(id: MetricId, metric: &Metric, name: &DcgmName, labels: LabelSet) -> F
         },
         |(_, kind, help)| (*kind, *help),
     );
-    FamilyPlan::new(name.name, kind, "", help).line(prefix(name.name, &[]), labels, reading)
+    FamilyPlan::new(name.name, kind, "", help.to_owned()).line(&[], labels, reading)
 }
 
 /// Kind and help as dcgm-exporter writes them (its `etc/default-counters.csv` and `etc/dcp-metrics-included.csv`,

@@ -7,15 +7,16 @@ use std::time::Duration;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array as _, DictionaryArray};
 use gpuvitals_core::catalogue::{Series, Table};
+use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_core::{Batch, IdentityColumn};
 
 use crate::cores::Cores;
 use crate::dcgm::Compat;
 use crate::gpu::Gpu;
-use crate::plan::{FamilyPlan, Line, Plan};
+use crate::plan::Plan;
 use crate::reading::{Reading, host_number};
-use crate::status::{DeviceStatus, Family};
-use crate::text::{Format, Head, Number, write_all, write_label};
+use crate::scrape::{Scrape, Text, Typed};
+use crate::status::DeviceStatus;
 use crate::values::Values;
 
 /// GPUs that are remembered at most; more than any machine has, partitions counted.
@@ -92,6 +93,26 @@ impl Exposition {
         out: &mut Vec<u8>,
     ) {
         out.clear();
+        let mut text = Text::new(format, out);
+        self.scrape(now_ns, devices, &mut text);
+        text.finish();
+        for family in own {
+            family.write(format, out);
+        }
+        if format == Format::OpenMetrics {
+            out.extend_from_slice(b"# EOF\n");
+        }
+    }
+
+    /// The families of the devices given and the host, with what [`Exposition::render`] writes at `now_ns`. A family of
+    /// several OpenTelemetry names comes once for each.
+    pub fn families(&mut self, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Family> {
+        let mut typed = Typed::default();
+        self.scrape(now_ns, devices, &mut typed);
+        typed.families
+    }
+
+    fn scrape(&mut self, now_ns: i64, devices: &[DeviceStatus], to: &mut impl Scrape) {
         let mut known = HashSet::with_capacity(devices.len());
         let mut shown: Vec<(&DeviceStatus, Arc<str>)> = Vec::with_capacity(devices.len());
         for status in devices {
@@ -110,35 +131,27 @@ impl Exposition {
         let pairs: Vec<(&DeviceStatus, &Gpu)> =
             shown.iter().filter_map(|(status, key)| Some((*status, self.gpus.get(key)?))).collect();
         for family in &self.plan.gpu {
-            write_family(family, format, out, |line, out| {
+            to.family(family);
+            for line in family.lines() {
                 for (status, gpu) in &pairs {
-                    let labels = gpu.labels.text(line.labels);
-                    if let Some(number) = line.reading.number(gpu, status, self.plan.window_ns, now_ns)
-                        && !labels.is_empty()
-                    {
-                        write_line(&line.prefix, labels, number, out);
+                    if let Some(number) = line.reading.number(gpu, status, self.plan.window_ns, now_ns) {
+                        to.gpu(line, gpu, number);
                     }
                 }
-            });
+            }
         }
         let host_is_down = devices.iter().any(|status| status.identity.uuid().is_none() && !status.up);
         for family in self.plan.host.iter().filter(|_| !host_is_down) {
-            write_family(family, format, out, |line, out| {
+            to.family(family);
+            for line in family.lines() {
                 if let Reading::Cores(scale) = line.reading {
                     for (core, share) in self.cores.fresh(now_ns) {
-                        let label = format!("core=\"{core}\"}} ");
-                        write_line(&line.prefix, label.as_bytes(), scale.apply(share), out);
+                        to.host(line, Some(core), scale.apply(share));
                     }
                 } else if let Some(number) = host_number(line.reading, &self.host, now_ns) {
-                    write_line(&line.prefix, &[], number, out);
+                    to.host(line, None, number);
                 }
-            });
-        }
-        for family in own {
-            write_own(family, format, out);
-        }
-        if format == Format::OpenMetrics {
-            out.extend_from_slice(b"# EOF\n");
+            }
         }
     }
 }
@@ -157,7 +170,7 @@ fn gpu_of<'a>(
     gpus.get_mut(key)
 }
 
-/// The rows of each GPU. Whose a row is is told by its dictionary keys, so an identity is read once per GPU.
+/// The rows of each GPU. The dictionary keys identify the row's GPU, so an identity is read once per GPU.
 fn rows_by_gpu(batch: &Batch) -> Vec<(Arc<str>, Vec<usize>)> {
     /// Dictionary keys of uuid and partition.
     type Who = (Option<usize>, Option<usize>);
@@ -176,61 +189,4 @@ fn rows_by_gpu(batch: &Batch) -> Vec<(Arc<str>, Vec<usize>)> {
     }
     let named = |rows: Vec<usize>| Some((batch.identity(*rows.first()?).key()?, rows));
     found.into_iter().filter_map(|(_, rows)| named(rows)).collect()
-}
-
-/// Head and series; nothing if there is no series.
-fn write_family(
-    family: &FamilyPlan,
-    format: Format,
-    out: &mut Vec<u8>,
-    mut write_series: impl FnMut(&Line, &mut Vec<u8>),
-) {
-    let start = out.len();
-    out.extend_from_slice(family.head(format));
-    let head_end = out.len();
-    for line in &family.lines {
-        write_series(line, out);
-    }
-    if out.len() == head_end {
-        out.truncate(start);
-    }
-}
-
-fn write_line(prefix: &[u8], labels: &[u8], number: Number, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(prefix);
-    out.extend_from_slice(labels);
-    if number.write(out) {
-        out.push(b'\n');
-    } else {
-        out.truncate(start);
-    }
-}
-
-fn write_own(family: &Family, format: Format, out: &mut Vec<u8>) {
-    if !family.samples.iter().any(|(_, value)| value.is_finite()) {
-        return;
-    }
-    Head { name: family.name, kind: family.kind, unit: own_unit(family.name), help: family.help }
-        .write(format, out);
-    let mut prefix = Vec::new();
-    for (labels, value) in &family.samples {
-        prefix.clear();
-        write_all(&mut prefix, &[family.name]);
-        if !labels.is_empty() {
-            prefix.push(b'{');
-            for (name, text) in labels {
-                write_label(&mut prefix, name, text);
-            }
-            prefix.push(b'}');
-        }
-        prefix.push(b' ');
-        write_line(&prefix, &[], Number::F64(*value), out);
-    }
-}
-
-/// The unit that a name ends in.
-fn own_unit(name: &str) -> &'static str {
-    let stem = name.strip_suffix("_total").unwrap_or(name);
-    ["seconds", "bytes", "ratio", "hertz"].into_iter().find(|unit| stem.ends_with(unit)).unwrap_or("")
 }

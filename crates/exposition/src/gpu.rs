@@ -71,6 +71,11 @@ impl Gpu {
         }
     }
 
+    /// Who it is, once it was shown.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
+    }
+
     /// Who it is now. Labels are written anew only when that has changed.
     pub(crate) fn know(&mut self, identity: &Arc<Identity>) {
         let same = |known: &Arc<Identity>| Arc::ptr_eq(known, identity) || **known == **identity;

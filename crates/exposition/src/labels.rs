@@ -1,8 +1,7 @@
 //! Labels of a GPU's series, written once per identity.
 
+use gpuvitals_core::figures::{Labels, write_label};
 use gpuvitals_core::{Identity, IdentityColumn};
-
-use crate::text::write_label;
 
 /// Which labels a series has beside those of its family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +18,13 @@ pub(crate) enum LabelSet {
     Modern,
     /// Those of both dialects, for names that are in both.
     Both,
+    /// None: the scraper knows which host it scrapes.
+    Host,
+    /// `core`, of a CPU of the host.
+    Core,
 }
 
+/// The sets of a GPU.
 const SETS: [LabelSet; 6] = [
     LabelSet::Own,
     LabelSet::Info,
@@ -37,6 +41,28 @@ const HOLDERS: [(IdentityColumn, &str); 3] = [
     (IdentityColumn::Pod, "pod"),
 ];
 
+const INFO: [IdentityColumn; 9] = [
+    IdentityColumn::Uuid,
+    IdentityColumn::Vendor,
+    IdentityColumn::Partition,
+    IdentityColumn::Model,
+    IdentityColumn::Pci,
+    IdentityColumn::Driver,
+    IdentityColumn::Source,
+    IdentityColumn::Node,
+    IdentityColumn::Cluster,
+];
+
+const ATTRIBUTION: [IdentityColumn; 7] = [
+    IdentityColumn::Uuid,
+    IdentityColumn::Vendor,
+    IdentityColumn::Partition,
+    IdentityColumn::Pod,
+    IdentityColumn::Namespace,
+    IdentityColumn::Container,
+    IdentityColumn::Job,
+];
+
 /// The label texts of one GPU, each up to and with `} `; empty where the set does not apply.
 #[derive(Debug, Default)]
 pub(crate) struct GpuLabels([Vec<u8>; SETS.len()]);
@@ -45,7 +71,9 @@ impl GpuLabels {
     pub(crate) fn new(identity: &Identity) -> Self {
         Self(SETS.map(|set| {
             let mut out = Vec::with_capacity(256);
-            write_set(set, identity, &mut out);
+            for (name, text) in set.of(identity) {
+                write_label(&mut out, name, &text);
+            }
             if !out.is_empty() {
                 out.extend_from_slice(b"} ");
             }
@@ -58,62 +86,49 @@ impl GpuLabels {
     }
 }
 
-fn write_set(set: LabelSet, identity: &Identity, out: &mut Vec<u8>) {
-    use IdentityColumn as Id;
-    let one = |out: &mut Vec<u8>, name: &str, text: Option<&str>| {
-        if let Some(text) = text {
-            write_label(out, name, text);
+impl LabelSet {
+    /// The labels of a GPU in this set; empty where the set does not apply to it.
+    pub(crate) fn of(self, identity: &Identity) -> Labels {
+        use IdentityColumn as Id;
+        let mut labels = Labels::new();
+        if self == Self::Attribution
+            && HOLDERS.iter().all(|(column, _)| identity.get(*column).is_none())
+            && identity.get(Id::Job).is_none()
+        {
+            return labels;
         }
-    };
-    let of = |out: &mut Vec<u8>, columns: &[Id]| {
-        for column in columns {
-            one(out, column.name(), identity.get(*column));
+        labels.extend(identity.index.map(|index| ("gpu", index.to_string())));
+        let named = |column: &Id| Some((column.name(), identity.get(*column)?.to_owned()));
+        match self {
+            Self::Own => labels.extend([Id::Uuid, Id::Vendor, Id::Partition].iter().filter_map(named)),
+            Self::Info => labels.extend(INFO.iter().filter_map(named)),
+            Self::Attribution => labels.extend(ATTRIBUTION.iter().filter_map(named)),
+            Self::Legacy | Self::Modern | Self::Both => labels.extend(self.of_dcgm(identity)),
+            Self::Host | Self::Core => {}
         }
-    };
-    if set == LabelSet::Attribution
-        && HOLDERS.iter().all(|(column, _)| identity.get(*column).is_none())
-        && identity.get(Id::Job).is_none()
-    {
-        return;
+        labels
     }
-    one(out, "gpu", identity.index.map(|index| index.to_string()).as_deref());
-    match set {
-        LabelSet::Own => of(out, &[Id::Uuid, Id::Vendor, Id::Partition]),
-        LabelSet::Info => of(
-            out,
-            &[
-                Id::Uuid,
-                Id::Vendor,
-                Id::Partition,
-                Id::Model,
-                Id::Pci,
-                Id::Driver,
-                Id::Source,
-                Id::Node,
-                Id::Cluster,
-            ],
-        ),
-        LabelSet::Attribution => {
-            of(out, &[Id::Uuid, Id::Vendor, Id::Partition, Id::Pod, Id::Namespace, Id::Container, Id::Job]);
-        }
-        LabelSet::Legacy | LabelSet::Modern | LabelSet::Both => {
-            let (legacy, modern) = (set != LabelSet::Modern, set != LabelSet::Legacy);
-            one(out, "UUID", identity.get(Id::Uuid));
-            one(out, "pci_bus_id", identity.get(Id::Pci).map(bus_id).as_deref());
-            one(out, "device", device(identity).as_deref());
-            let (model, profile) = identity.get(Id::Model).map(split_profile).unzip();
-            one(out, "modelName", model);
-            one(out, "GPU_I_PROFILE", profile.flatten());
-            one(out, "GPU_I_ID", identity.get(Id::Partition));
-            one(out, "Hostname", identity.node().filter(|_| legacy));
-            one(out, "hostname", identity.node().filter(|_| modern));
-            one(out, "DCGM_FI_DRIVER_VERSION", identity.get(Id::Driver).filter(|_| legacy));
-            one(out, "DCGM_FI_SYSTEM_DRIVER_VERSION", identity.get(Id::Driver).filter(|_| modern));
-            for (column, name) in HOLDERS {
-                one(out, name, identity.get(column));
-            }
-            one(out, "hpc_job", identity.get(Id::Job));
-        }
+
+    fn of_dcgm(self, identity: &Identity) -> impl Iterator<Item = (&'static str, String)> {
+        use IdentityColumn as Id;
+        let (legacy, modern) = (self != Self::Modern, self != Self::Legacy);
+        let text = |column| identity.get(column).map(str::to_owned);
+        let (model, profile) = identity.get(Id::Model).map(split_profile).unzip();
+        let labels = [
+            ("UUID", text(Id::Uuid)),
+            ("pci_bus_id", identity.get(Id::Pci).map(bus_id)),
+            ("device", device(identity)),
+            ("modelName", model.map(str::to_owned)),
+            ("GPU_I_PROFILE", profile.flatten().map(str::to_owned)),
+            ("GPU_I_ID", text(Id::Partition)),
+            ("Hostname", identity.node().filter(|_| legacy).map(str::to_owned)),
+            ("hostname", identity.node().filter(|_| modern).map(str::to_owned)),
+            ("DCGM_FI_DRIVER_VERSION", text(Id::Driver).filter(|_| legacy)),
+            ("DCGM_FI_SYSTEM_DRIVER_VERSION", text(Id::Driver).filter(|_| modern)),
+        ];
+        let holders = HOLDERS.map(|(column, name)| (name, text(column)));
+        let labels = labels.into_iter().chain(holders).chain([("hpc_job", text(Id::Job))]);
+        labels.filter_map(|(name, text)| Some((name, text?)))
     }
 }
 

@@ -22,11 +22,11 @@ mod labels;
 mod meters;
 mod plan;
 mod reading;
+mod scale;
+mod scrape;
 mod status;
-mod text;
 mod values;
 
 pub use dcgm::Compat;
 pub use exposition::{Exposition, ExpositionConfig};
-pub use status::{DeviceStatus, Family, Labels};
-pub use text::{Format, Kind};
+pub use status::DeviceStatus;

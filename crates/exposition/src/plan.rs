@@ -1,7 +1,10 @@
 //! Which series there are: families with their heads and the fixed part of each series, written once.
 
+use std::borrow::Cow;
+
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Metric, Series, Tier};
+use gpuvitals_core::figures::{Family, Format, Kind, write_all, write_label};
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use crate::cores::CORE;
@@ -10,7 +13,7 @@ use crate::exposition::ExpositionConfig;
 use crate::labels::LabelSet;
 use crate::meters::{ENERGY, THROTTLED_FAMILY, Total};
 use crate::reading::{Reading, Stat};
-use crate::text::{Format, Head, Kind, Scale, write_all, write_label};
+use crate::scale::Scale;
 
 /// What the sets below `all` have windows of: what most dashboards show first.
 const WINDOWED: [MetricId; 5] = [
@@ -24,30 +27,41 @@ const WINDOWED: [MetricId; 5] = [
 const STATS: [(Stat, &str); 4] =
     [(Stat::Min, "min"), (Stat::Max, "max"), (Stat::Mean, "mean"), (Stat::P99, "p99")];
 
-/// A series: `name{fixed labels,` and what follows.
+/// A series: its fixed part, and what follows.
 #[derive(Debug)]
 pub(crate) struct Line {
+    /// `name{`, the fixed labels, and a comma; of the host the whole up to the value.
     pub(crate) prefix: Box<[u8]>,
+    pub(crate) fixed: Vec<(&'static str, &'static str)>,
     pub(crate) labels: LabelSet,
     pub(crate) reading: Reading,
+    /// The catalogue's row, if the series shows its column as it is.
+    pub(crate) metric: Option<&'static Metric>,
 }
 
 /// A family: its head in either format, and its series, each for every GPU.
 #[derive(Debug)]
 pub(crate) struct FamilyPlan {
+    /// Without samples.
+    pub(crate) family: Family,
     heads: [Box<[u8]>; 2],
-    pub(crate) lines: Vec<Line>,
+    lines: Vec<Line>,
 }
 
 impl FamilyPlan {
-    pub(crate) fn new(name: &str, kind: Kind, unit: &str, help: &str) -> Self {
-        let head = Head { name, kind, unit, help };
+    pub(crate) fn new(
+        name: impl Into<Cow<'static, str>>,
+        kind: Kind,
+        unit: &'static str,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let family = Family { unit, ..Family::new(name, kind, help) };
         let heads = [Format::Prometheus, Format::OpenMetrics].map(|format| {
             let mut out = Vec::new();
-            head.write(format, &mut out);
+            family.write_head(format, &mut out);
             out.into()
         });
-        Self { heads, lines: Vec::new() }
+        Self { family, heads, lines: Vec::new() }
     }
 
     pub(crate) fn head(&self, format: Format) -> &[u8] {
@@ -55,21 +69,49 @@ impl FamilyPlan {
         if format == Format::Prometheus { prometheus } else { open_metrics }
     }
 
-    pub(crate) fn line(mut self, prefix: Box<[u8]>, labels: LabelSet, reading: Reading) -> Self {
-        self.lines.push(Line { prefix, labels, reading });
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// With a series that is none of the catalogue's, or not its column as it is.
+    pub(crate) fn line(
+        self,
+        fixed: &[(&'static str, &'static str)],
+        labels: LabelSet,
+        reading: Reading,
+    ) -> Self {
+        self.add(fixed, labels, reading, None)
+    }
+
+    /// With the series of a row of the catalogue.
+    fn line_of(self, metric: &'static Metric, labels: LabelSet, reading: Reading) -> Self {
+        self.add(metric.labels, labels, reading, Some(metric))
+    }
+
+    fn add(
+        mut self,
+        fixed: &[(&'static str, &'static str)],
+        labels: LabelSet,
+        reading: Reading,
+        metric: Option<&'static Metric>,
+    ) -> Self {
+        let mut prefix = Vec::new();
+        write_all(&mut prefix, &[&self.family.name, "{"]);
+        for (label, text) in fixed {
+            write_label(&mut prefix, label, text);
+        }
+        match labels {
+            LabelSet::Host if fixed.is_empty() => {
+                prefix.pop();
+                prefix.push(b' ');
+            }
+            LabelSet::Host => prefix.extend_from_slice(b"} "),
+            _ if fixed.is_empty() => {}
+            _ => prefix.push(b','),
+        }
+        self.lines.push(Line { prefix: prefix.into(), fixed: fixed.to_vec(), labels, reading, metric });
         self
     }
-}
-
-/// `name{` and the fixed labels, each with a comma after it.
-pub(crate) fn prefix(name: &str, fixed: &[(&str, &str)]) -> Box<[u8]> {
-    let mut out = Vec::new();
-    write_all(&mut out, &[name, "{"]);
-    for (label, text) in fixed {
-        write_label(&mut out, label, text);
-        out.push(b',');
-    }
-    out.into()
 }
 
 /// Everything that can be shown.
@@ -114,10 +156,9 @@ fn identities() -> Vec<FamilyPlan> {
         "",
         "The GPU: all that is known of it, and where its energy total comes from.",
     )
-    .line(prefix("gpu_info", &[]), Info, Reading::EnergyFrom(None));
+    .line(&[], Info, Reading::EnergyFrom(None));
     for (source, text) in [(EnergySource::Counter, "counter"), (EnergySource::Integrated, "integrated")] {
-        let fixed = prefix("gpu_info", &[("energy_source", text)]);
-        info = info.line(fixed, Info, Reading::EnergyFrom(Some(source)));
+        info = info.line(&[("energy_source", text)], Info, Reading::EnergyFrom(Some(source)));
     }
     let attribution = FamilyPlan::new(
         "gpu_attribution_info",
@@ -125,15 +166,15 @@ fn identities() -> Vec<FamilyPlan> {
         "",
         "Who holds the GPU now: pod, namespace and container, or batch job. To be joined by uuid.",
     )
-    .line(prefix("gpu_attribution_info", &[]), Attribution, Reading::Here);
+    .line(&[], Attribution, Reading::Here);
     vec![info, attribution]
 }
 
 /// How the GPUs do.
 fn conditions() -> Vec<FamilyPlan> {
     use LabelSet::Own;
-    let one = |name, kind, unit, reading, help| {
-        FamilyPlan::new(name, kind, unit, help).line(prefix(name, &[]), Own, reading)
+    let one = |name: &'static str, kind, unit, reading, help: &'static str| {
+        FamilyPlan::new(name, kind, unit, help).line(&[], Own, reading)
     };
     let mut down = FamilyPlan::new(
         "gpu_down_reason",
@@ -141,8 +182,8 @@ fn conditions() -> Vec<FamilyPlan> {
         "",
         "1 for the reason why the GPU is down; no series while it is up.",
     )
-    .line(prefix("gpu_down_reason", &[("reason", "stuck")]), Own, Reading::Stuck)
-    .line(prefix("gpu_down_reason", &[("reason", "starting")]), Own, Reading::DownFor(None));
+    .line(&[("reason", "stuck")], Own, Reading::Stuck)
+    .line(&[("reason", "starting")], Own, Reading::DownFor(None));
     let mut absent = FamilyPlan::new(
         "gpu_absent_total",
         Kind::Counter,
@@ -151,8 +192,8 @@ fn conditions() -> Vec<FamilyPlan> {
     );
     for reason in AbsenceReason::ALL {
         let fixed = [("reason", reason.as_str())];
-        down = down.line(prefix("gpu_down_reason", &fixed), Own, Reading::DownFor(Some(reason)));
-        absent = absent.line(prefix("gpu_absent_total", &fixed), Own, Reading::Absences(reason));
+        down = down.line(&fixed, Own, Reading::DownFor(Some(reason)));
+        absent = absent.line(&fixed, Own, Reading::Absences(reason));
     }
     vec![
         one("gpu_up", Kind::Gauge, "", Reading::Up, "1 if the last reading of the GPU gave a sample."),
@@ -194,7 +235,7 @@ fn measured(set: Series) -> Vec<FamilyPlan> {
             let mut plan = family_head(&family, "", "");
             for (id, metric) in family {
                 let reading = Reading::Latest(id, None, Scale::of(metric.factor));
-                plan = plan.line(prefix(metric.prometheus, metric.labels), LabelSet::Own, reading);
+                plan = plan.line_of(metric, LabelSet::Own, reading);
             }
             plan
         })
@@ -241,25 +282,23 @@ fn family_head(family: &[(MetricId, &'static Metric)], suffix: &str, before: &st
         }
         help.push_str(&base_help(metric));
     }
-    FamilyPlan::new(&format!("{}{suffix}", first.prometheus), kind, first.unit.base(), &help)
+    FamilyPlan::new(format!("{}{suffix}", first.prometheus), kind, first.unit.base(), help)
 }
 
 fn totals(set: Series) -> Vec<FamilyPlan> {
-    let one = |name, unit, total, help| {
-        FamilyPlan::new(name, Kind::Counter, unit, help).line(
-            prefix(name, &[]),
-            LabelSet::Own,
-            Reading::Total(total),
-        )
+    let one = |name: &'static str, unit, total, help: &'static str| {
+        let reading = Reading::Total(total);
+        FamilyPlan::new(name, Kind::Counter, unit, help).line(&[], LabelSet::Own, reading)
     };
     let mut families = vec![
-        one(
+        FamilyPlan::new(
             ENERGY.metric().prometheus,
+            Kind::Counter,
             "joules",
-            Total::Energy,
             "Energy used since the start: the rise of the part's own counter where it has one that the power bears out, \
              else power integrated over time (see energy_source of gpu_info).",
-        ),
+        )
+        .line_of(ENERGY.metric(), LabelSet::Own, Reading::Total(Total::Energy)),
         one(
             "gpu_busy_seconds_total",
             "seconds",
@@ -281,15 +320,11 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
             "Time since the start in which the clocks were held down, by reason, of which several may hold at once; any: \
              by whichever. The driver's own time where it counts it, else integrated from samples.",
         )
-        .line(
-            prefix(THROTTLED_FAMILY, &[("reason", "any")]),
-            LabelSet::Own,
-            Reading::Total(Total::Throttled),
-        );
+        .line(&[("reason", "any")], LabelSet::Own, Reading::Total(Total::Throttled));
         for (id, metric) in catalogue::gpu_metrics() {
             if metric.prometheus == THROTTLED_FAMILY && metric.series <= set {
                 let reading = Reading::Total(Total::ThrottledBy(id));
-                throttled = throttled.line(prefix(THROTTLED_FAMILY, metric.labels), LabelSet::Own, reading);
+                throttled = throttled.line_of(metric, LabelSet::Own, reading);
             }
         }
         families.push(throttled);
@@ -311,18 +346,17 @@ fn windows(channels: &[MetricId], config: &ExpositionConfig) -> Vec<FamilyPlan> 
             "seconds",
             "End of the window that the _window series are about, in seconds since 1970.",
         )
-        .line(prefix(end, &[]), LabelSet::Own, Reading::WindowEnd),
+        .line(&[], LabelSet::Own, Reading::WindowEnd),
     ];
     for family in grouped(channels.iter().map(|id| (*id, id.metric())).collect()) {
         let mut plan = family_head(&family, "_window", &before);
         for (id, metric) in family {
             let channel = channels.iter().position(|other| *other == id).unwrap_or(usize::MAX);
-            let name = format!("{}_window", metric.prometheus);
             for (stat, text) in STATS {
                 let mut fixed = metric.labels.to_vec();
                 fixed.push(("stat", text));
                 let reading = Reading::Window(channel, stat, Scale::of(metric.factor), metric.column_type);
-                plan = plan.line(prefix(&name, &fixed), LabelSet::Own, reading);
+                plan = plan.line(&fixed, LabelSet::Own, reading);
             }
         }
         families.push(plan);
@@ -330,7 +364,7 @@ fn windows(channels: &[MetricId], config: &ExpositionConfig) -> Vec<FamilyPlan> 
     families
 }
 
-/// The host has no labels of its own: the scraper knows whom it scrapes.
+/// The series of the host.
 fn host(set: Series) -> Vec<FamilyPlan> {
     let kept =
         catalogue::host_metrics().filter(|(_, metric)| metric.series <= set && metric.group == Group::Host);
@@ -340,15 +374,11 @@ fn host(set: Series) -> Vec<FamilyPlan> {
             let mut plan = family_head(&family, "", "");
             for (id, metric) in family {
                 let scale = Scale::of(metric.factor);
-                let mut fixed = Vec::from(prefix(metric.prometheus, metric.labels));
-                if id == CORE {
-                    plan = plan.line(fixed.into(), LabelSet::Own, Reading::Cores(scale));
-                    continue;
-                }
-                // `name{` or `name{label="text",` to `name` or `name{label="text"}`.
-                let open = fixed.pop();
-                fixed.extend_from_slice(if open == Some(b',') { b"} " } else { b" " });
-                plan = plan.line(fixed.into(), LabelSet::Own, Reading::Latest(id, None, scale));
+                plan = if id == CORE {
+                    plan.line_of(metric, LabelSet::Core, Reading::Cores(scale))
+                } else {
+                    plan.line_of(metric, LabelSet::Host, Reading::Latest(id, None, scale))
+                };
             }
             plan
         })

@@ -4,12 +4,13 @@ use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::window::Summary;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::figures::Number;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use crate::gpu::Gpu;
 use crate::meters::Total;
+use crate::scale::Scale;
 use crate::status::DeviceStatus;
-use crate::text::{Number, Scale};
 use crate::values::Values;
 
 /// A figure of a window.

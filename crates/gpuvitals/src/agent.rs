@@ -103,8 +103,8 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
     let terms = Terms { metrics_path: config.agent.metrics_path.clone(), access };
     let server = Arc::new(Server::new(Arc::clone(&node), Arc::clone(&counts), scraper, terms));
-    let (shown, handle) = (Arc::clone(&server), runtime.handle().clone());
-    crate::telemetry::show(Figures::new(move || handle.block_on(shown.exposition())));
+    let shown = Arc::clone(&server);
+    crate::telemetry::show(Figures::new(move || shown.families()));
     let hangups = {
         let _inside = runtime.enter();
         crate::signal::hangups()?

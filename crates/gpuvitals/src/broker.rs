@@ -72,7 +72,7 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
     access.warn(admin_address);
     let tls = if access.tls.is_some() { "s" } else { "" };
     let tokens = access.tokens.clone();
-    let meter = Arc::new(Meter::beside(crate::telemetry::exposition));
+    let meter = Arc::new(Meter::beside(crate::telemetry::families));
     let terms = ServerConfig { meter, ..server_config(config, access) };
     let mut serving = Serving::start(queue.clone(), (Some(admin), Some(grpc)), terms);
     crate::telemetry::show(serving.figures());
@@ -184,7 +184,7 @@ impl Serving {
         let stop = CancellationToken::new();
         let is_some = admin.is_some() || grpc.is_some();
         let (shown, meter) = (queue.clone(), Arc::clone(&config.meter));
-        let figures = Figures::new(move || server::exposition(&shown, &meter));
+        let figures = Figures::new(move || server::families(&shown, &meter));
         let task = is_some.then(|| tokio::spawn(server::serve(admin, grpc, queue, config, stop.clone())));
         Self { task, stop, figures }
     }

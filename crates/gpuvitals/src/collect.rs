@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
 use gpuvitals_api::figures::Figures;
+use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes};
 use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
 use gpuvitals_queue::{ConsumerOptions, Queue, ReceiveError};
@@ -34,7 +35,7 @@ use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 
-pub(crate) use meter::render as exposition;
+pub(crate) use meter::families;
 pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
 pub(crate) use serving::{listen, open_store};
@@ -81,7 +82,7 @@ async fn serve(
     let stop_api = CancellationToken::new();
     let api = CollectorApi::new(store.clone(), Arc::new(view));
     let shown = api.clone();
-    crate::telemetry::show(Figures::new(move || shown.exposition()));
+    crate::telemetry::show(Figures::new(move || shown.families()));
     let mut server = tokio::spawn(collector::serve(listener, api, stop_api.clone()));
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 
@@ -225,7 +226,9 @@ impl CollectorView for View {
         self.progress.health()
     }
 
-    fn exposition(&self) -> String {
-        meter::render(&self.progress, &self.store.stats(), self.workers) + &crate::telemetry::exposition()
+    fn families(&self) -> Vec<Family> {
+        let mut families = families(&self.progress, &self.store.stats(), self.workers);
+        families.extend(crate::telemetry::families());
+        families
     }
 }

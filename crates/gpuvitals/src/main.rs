@@ -24,7 +24,6 @@ mod record;
 mod sample;
 mod sampling;
 mod secret;
-mod series;
 mod signal;
 mod simulate;
 mod store;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Health, Status, causes, wire};
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::MessageQueue;
 use crate::failure::{Exit, Failure};
-use crate::series;
 use courier::{Courier, Parcel};
 
 /// A source that can say how far it is, for people.
@@ -269,27 +269,24 @@ impl Progress {
         json
     }
 
-    /// As series for Prometheus.
-    pub(crate) fn exposition(&self) -> String {
-        let mut text = String::with_capacity(1 << 10);
+    /// As families.
+    pub(crate) fn families(&self) -> [Family; 3] {
         let rows = self.rows_published.load(Ordering::Relaxed);
-        series::one(&mut text, "source_rows_total", "counter", "Rows that the queue took.", rows);
-        series::by_reason(
-            &mut text,
-            "source_lost_total",
-            "What the source could not give: bad rows of a file, values that cannot be true, readings that were late, rows \
-             that nobody took in time.",
-            LOST.map(|(reason, name)| (reason, self.number(name))),
-        );
-        let up = u8::from(self.queue().status == Status::Healthy);
-        series::one(
-            &mut text,
-            "source_queue_up",
-            "gauge",
-            "1 where the queue takes what the source gives.",
-            up,
-        );
-        text
+        [
+            Family::counter("gpuvitals_source_rows_total", "Rows that the queue took.", rows),
+            Family::new(
+                "gpuvitals_source_lost_total",
+                Kind::Counter,
+                "What the source could not give: bad rows of a file, values that cannot be true, readings that were late, \
+                 rows that nobody took in time.",
+            )
+            .by("reason", LOST.map(|(reason, name)| (reason, self.number(name)))),
+            Family::gauge(
+                "gpuvitals_source_queue_up",
+                "1 where the queue takes what the source gives.",
+                self.queue().status == Status::Healthy,
+            ),
+        ]
     }
 
     fn describe(&self, description: serde_json::Value) {

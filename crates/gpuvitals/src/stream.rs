@@ -189,7 +189,9 @@ fn never_taken(terms: &Terms, config: &Config) -> Option<Failure> {
 fn counted(progress: &Arc<progress::Progress>, read: &Arc<pipe::Progress>, config: &Config) -> Figures {
     let (progress, read, workers) = (Arc::clone(progress), Arc::clone(read), config.stream.workers);
     Figures::new(move || {
-        progress.exposition(read.number("rows_skipped"), workers) + &crate::telemetry::exposition()
+        let mut families = progress.families(read.number("rows_skipped"), workers);
+        families.extend(crate::telemetry::families());
+        families
     })
 }
 

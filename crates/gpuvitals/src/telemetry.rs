@@ -1,7 +1,7 @@
 //! Traces and metrics over OTLP, off unless an endpoint is named.
 //!
 //! One thread exports, over a connection of its own. Spans wait for it in a bounded place, where those that find no room
-//! are dropped and counted; metrics are read from the text of `/metrics` when they are due, so both say the same. An
+//! are dropped and counted; metrics are the families of `/metrics`, read when they are due, so both say the same. An
 //! endpoint that is away or slow holds up that thread and nobody else. A process has one exporter, as it has one log.
 
 mod convert;
@@ -12,19 +12,17 @@ mod resource;
 mod sender;
 mod settings;
 mod spans;
-mod text;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gpuvitals_api::figures::Figures;
-use gpuvitals_exposition::Family;
+use gpuvitals_core::figures::Family;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::series;
 use exporter::Exporter;
 
 pub(crate) use environment::{environment, unread};
@@ -70,11 +68,6 @@ pub(crate) fn show(figures: Figures) {
 /// What the exporter counts about itself; nothing where there is none.
 pub(crate) fn families() -> Vec<Family> {
     EXPORTER.get().map_or_else(Vec::new, |exporter| exporter.families())
-}
-
-/// The same as Prometheus text.
-pub(crate) fn exposition() -> String {
-    series::of(&families())
 }
 
 /// Sends what is left, within a bound.

@@ -68,8 +68,11 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let (stop_source, stop_api) = (CancellationToken::new(), CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
     let (shown, queue) = (api.clone(), here.as_ref().map(|(_, serving)| serving.figures()));
-    let of_queue = move || queue.as_ref().map_or_else(String::new, Figures::text);
-    crate::telemetry::show(Figures::new(move || shown.exposition() + &of_queue()));
+    crate::telemetry::show(Figures::new(move || {
+        let mut families = shown.families();
+        families.extend(queue.iter().flat_map(Figures::read));
+        families
+    }));
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
     let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;

@@ -136,7 +136,7 @@ impl From<&'static Metric> for CatalogueMetric {
                 factor: metric.factor,
             },
             dcgm: metric.dcgm.iter().map(DcgmSeries::from).collect(),
-            otel: (!metric.otel.is_empty()).then_some(metric.otel),
+            otel: metric.otel.map(|otel| otel.name),
             aliases: metric.aliases,
             bits: metric.bits.iter().map(|&(bit, name)| NamedBit { bit, name }).collect(),
             help: metric.help,

@@ -2,8 +2,6 @@
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::response::IntoResponse;
 
 use super::Answered;
 use super::gpus::NoParams;
@@ -11,6 +9,7 @@ use crate::api::Api;
 use crate::ask::Ask;
 use crate::dto::MetricList;
 use crate::error::ErrorBody;
+use crate::figures;
 use crate::parameter::Asked;
 
 /// The catalogue: every metric with its unit, range, names and meaning.
@@ -35,6 +34,5 @@ pub(crate) async fn catalogue(
     responses((status = 200, description = "Prometheus text format 0.0.4.", content_type = "text/plain", body = String))
 )]
 pub(crate) async fn gateway(Shared(api): Shared<Api>) -> Answered {
-    let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, api.exposition()).into_response())
+    Ok(figures::page(&api.families()))
 }

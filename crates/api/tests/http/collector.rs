@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use gpuvitals_api::collector::{CollectorApi, CollectorView, serve};
+use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, Status, wire};
 use gpuvitals_store::{Ingest, Store, StoreConfig};
 use serde_json::json;
@@ -24,8 +25,8 @@ impl CollectorView for Collector {
         self.0.lock().unwrap().clone()
     }
 
-    fn exposition(&self) -> String {
-        "gpuvitals_collector_rows_stored_total 4711\n".to_owned()
+    fn families(&self) -> Vec<Family> {
+        vec![Family::counter("gpuvitals_collector_rows_stored_total", "Rows made durable.", 4711_u64)]
     }
 }
 

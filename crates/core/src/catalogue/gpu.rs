@@ -184,7 +184,7 @@ const RECORDED: &[Metric] = &[
         old("dcgm_gpu_utilization", 1.0),
         new("DCGM_FI_DEV_GPU_UTIL_RATIO", 0.01),
     ])
-    .otel("hw.gpu.utilization")
+    .otel_as("hw.gpu.utilization", ("hw.gpu.task", "general"))
     .aliases(&[
         "utilization",
         "utilisation",

@@ -134,8 +134,7 @@ pub(super) const ROWS: &[Metric] = &[
     .host()
     .scope(Scope::CpuCore)
     .fast()
-    .standard()
-    .otel("system.cpu.utilization"),
+    .standard(),
 ];
 
 const fn kernel(column: &'static str, family: &'static str, help: &'static str) -> Metric {
@@ -155,5 +154,4 @@ const fn mode(column: &'static str, labels: Labels, help: &'static str) -> Metri
         .host()
         .standard()
         .labels(labels)
-        .otel("system.cpu.utilization")
 }

@@ -69,10 +69,10 @@ pub fn markdown() -> String {
     lines.push("| column | DCGM up to 4.8 | DCGM from 4.9 on | OpenTelemetry | aliases |".to_owned());
     lines.push("|---|---|---|---|---|".to_owned());
     let known =
-        |metric: &&Metric| !(metric.dcgm.is_empty() && metric.otel.is_empty() && metric.aliases.is_empty());
+        |metric: &&Metric| !(metric.dcgm.is_empty() && metric.otel.is_none() && metric.aliases.is_empty());
     lines.extend(METRICS.iter().filter(known).map(|metric| {
         let Metric { column, otel, aliases, .. } = metric;
-        let otel = if otel.is_empty() { String::new() } else { format!("`{otel}`") };
+        let otel = otel.map_or_else(String::new, |otel| format!("`{}`", otel.name));
         let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
         let (old, new) = (dcgm_cell(metric, false), dcgm_cell(metric, true));
         format!("| `{column}` | {old} | {new} | {otel} | {} |", aliases.join(", "))
@@ -116,9 +116,8 @@ and of the store, JSON, Prometheus series, DCGM names. `gpuvitals metrics` print
 fn matches(metric: &Metric, filter: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(filter);
     filter.is_empty()
-        || [metric.column, metric.group.as_str(), metric.prometheus, metric.otel, metric.help]
-            .into_iter()
-            .any(has)
+        || [metric.column, metric.group.as_str(), metric.prometheus, metric.help].into_iter().any(has)
+        || metric.otel.is_some_and(|otel| has(otel.name))
         || metric.aliases.iter().any(|alias| has(alias))
         || metric.dcgm.iter().any(|name| has(name.name))
 }
@@ -151,7 +150,7 @@ fn object(metric: &Metric) -> Value {
             "dialect": dialect(name),
             "factor": name.factor,
         })).collect::<Value>(),
-        "otel": (!metric.otel.is_empty()).then_some(metric.otel),
+        "otel": metric.otel.map(|otel| otel.name),
         "aliases": metric.aliases,
         "bits": metric.bits.iter().map(|(bit, name)| value!({ "bit": bit, "name": name })).collect::<Value>(),
         "help": metric.help,

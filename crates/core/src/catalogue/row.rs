@@ -1,6 +1,6 @@
 //! How a row of the table is written: a constructor per instrument, then what differs from the usual.
 
-use super::{ColumnType, DcgmName, Group, Instrument, Metric, Scope, Series, Table, Tier, Unit};
+use super::{ColumnType, DcgmName, Group, Instrument, Metric, OtelName, Scope, Series, Table, Tier, Unit};
 
 /// Largest count that is one: DCGM's blanks (from 0x7fff_ffff_ffff_fff0) and all-ones lie above or below zero.
 pub(super) const COUNT: (f64, f64) = (0.0, 9.0e18);
@@ -39,7 +39,7 @@ const fn row(
         labels: &[],
         factor: unit.base_factor(),
         dcgm: &[],
-        otel: "",
+        otel: None,
         aliases: &[],
         bits: &[],
         help,
@@ -167,7 +167,17 @@ impl Metric {
     }
 
     pub(super) const fn otel(mut self, name: &'static str) -> Self {
-        self.otel = name;
+        self.otel = Some(OtelName { name, attribute: None });
+        self
+    }
+
+    /// As [`Metric::otel`], with an attribute that tells the family from others of the name.
+    pub(super) const fn otel_as(
+        mut self,
+        name: &'static str,
+        attribute: (&'static str, &'static str),
+    ) -> Self {
+        self.otel = Some(OtelName { name, attribute: Some(attribute) });
         self
     }
 

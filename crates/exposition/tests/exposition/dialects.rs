@@ -5,7 +5,8 @@ use std::path::Path;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::catalogue::{Metric, Series, gpu_metrics};
-use gpuvitals_exposition::{Compat, Format};
+use gpuvitals_core::figures::Format;
+use gpuvitals_exposition::Compat;
 
 use crate::fleet::{NOON, batch, everything, exposition, identity, nvidia, text, up};
 use crate::reader::{Sample, read};

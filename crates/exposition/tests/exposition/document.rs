@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::{METRICS, Series};
+use gpuvitals_core::figures::Format;
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
-use gpuvitals_exposition::{Compat, DeviceStatus, Format};
+use gpuvitals_exposition::{Compat, DeviceStatus};
 
 use crate::fleet::{NOON, S, everything, exposition, nvidia, text, up};
 use crate::reader::read;

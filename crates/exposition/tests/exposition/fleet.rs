@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{ColumnType, METRICS, Scope, Series, Table, by_column};
+use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
-use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig, Family, Format};
+use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig};
 
 /// A second in nanoseconds.
 pub(crate) const S: i64 = 1_000_000_000;

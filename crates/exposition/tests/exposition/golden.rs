@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::{Series, by_column};
+use gpuvitals_core::figures::{Family, Format, Kind, render};
 use gpuvitals_core::{Absence, AbsenceReason, IdentityColumn};
-use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, Family, Format, Kind};
+use gpuvitals_exposition::{Compat, DeviceStatus, Exposition};
 
 use crate::fleet::{NOON, S, amd, batch, everything, exposition, host, identity, nvidia, text, up};
 use crate::reader;
@@ -104,18 +105,9 @@ fn devices() -> Vec<DeviceStatus> {
 
 fn own() -> Vec<Family> {
     vec![
-        Family {
-            name: "gpuvitals_build_info",
-            help: "The program.",
-            kind: Kind::Info,
-            samples: vec![(vec![("version", "0.1.0".to_owned())], 1.0)],
-        },
-        Family {
-            name: "gpuvitals_read_seconds_total",
-            help: "Time spent reading.",
-            kind: Kind::Counter,
-            samples: vec![(vec![("gpu", "0".to_owned())], 0.0125), (vec![("gpu", "1".to_owned())], f64::NAN)],
-        },
+        Family::new("gpuvitals_build_info", Kind::Info, "The program.").by("version", [("0.1.0", 1.0)]),
+        Family::new("gpuvitals_read_seconds_total", Kind::Counter, "Time spent reading.")
+            .by("gpu", [("0", 0.0125), ("1", f64::NAN)]),
     ]
 }
 
@@ -139,6 +131,33 @@ fn texts_are_as_they_were() {
         }
     }
     assert!(stale.is_empty(), "{stale:?}: {AGAIN}");
+}
+
+#[test]
+fn the_typed_families_hold_the_samples_of_the_text() {
+    for compat in [Compat::Off, Compat::Both] {
+        let mut exposition = observed(Series::All, compat);
+        let text = text(&mut exposition, Format::Prometheus, NOON + S / 2, &devices(), &[]);
+        let typed = render(&exposition.families(NOON + S / 2, &devices()));
+        let typed = String::from_utf8(typed).unwrap();
+        let samples = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(samples(&text), samples(&typed));
+    }
+}
+
+#[test]
+fn a_family_goes_under_the_names_of_the_conventions_where_its_row_has_one() {
+    let families = observed(Series::All, Compat::Off).families(NOON + S / 2, &devices());
+    let otel = |name: &str| families.iter().find(|family| family.name == name).unwrap().otel;
+    assert_eq!(otel("gpu_power_watts").unwrap().name, "hw.power");
+    assert_eq!(otel("gpu_utilization_ratio").unwrap().attribute, Some(("hw.gpu.task", "general")));
+    assert_eq!(otel("gpu_energy_joules_total").unwrap().name, "hw.energy");
+    assert_eq!(otel("host_memory_used_bytes").unwrap().name, "system.memory.usage");
+    for own in ["gpu_up", "gpu_power_watts_window", "gpu_busy_seconds_total"] {
+        assert_eq!(otel(own), None, "{own}");
+    }
 }
 
 const AGAIN: &str = "run `UPDATE=1 cargo test -p gpuvitals-exposition --test exposition` and look";

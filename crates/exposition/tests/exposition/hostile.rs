@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use gpuvitals_core::catalogue::{METRICS, Series, Table};
+use gpuvitals_core::figures::{Family, Format, Kind};
 use gpuvitals_core::{Identity, IdentityColumn};
-use gpuvitals_exposition::{Compat, DeviceStatus, Family, Format, Kind};
+use gpuvitals_exposition::{Compat, DeviceStatus};
 use proptest::prelude::*;
 
 use crate::fleet::{NOON, S, batch, exposition, host, text, up};
@@ -19,12 +20,8 @@ fn hostile_names_are_escaped() {
     let mut exposition = exposition(Series::Standard, Compat::Both);
     let evil = Arc::new(evil);
     exposition.observe(&batch(&evil, &[(NOON, &[("power_w", 1.0)])]));
-    let own = Family {
-        name: "gpuvitals_x",
-        help: "Back\\slash and\nline.",
-        kind: Kind::Gauge,
-        samples: vec![(vec![("text", "a\nb\"c\\".to_owned())], 1.0)],
-    };
+    let own =
+        Family::new("gpuvitals_x", Kind::Gauge, "Back\\slash and\nline.").by("text", [("a\nb\"c\\", 1.0)]);
     for format in [Format::Prometheus, Format::OpenMetrics] {
         let text = text(&mut exposition, format, NOON, &[up(&evil)], std::slice::from_ref(&own));
         let samples = read(format, text.as_bytes());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use gpuvitals_exposition::Format;
+use gpuvitals_core::figures::Format;
 
 /// A series with its value.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{Series, Table};
+use gpuvitals_core::figures::Format;
 use gpuvitals_core::{AbsenceReason, BatchBuilder, IdentityColumn, MetricId, Origin};
-use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, Format};
+use gpuvitals_exposition::{Compat, DeviceStatus, Exposition};
 
 use crate::fleet::{NOON, S, amd, batch, cores, everything, exposition, host, identity, nvidia, text, up};
 use crate::reader::{Sample, read};

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::figures::{Family, Kind, Labels, Number};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_exposition::{Family, Kind, Labels};
 use gpuvitals_sources::machine::PinnedFile;
 use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
@@ -74,91 +74,76 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
     let mut families = of_process(counts);
     families.extend(of_sampler(node));
     families.extend(node.publisher().into_iter().flat_map(Publisher::families));
-    families.push(family(
-        "gpuvitals_attribution_up",
-        "Whether the last asking for the owners of the GPUs was answered.",
-        Kind::Gauge,
-        ownership
-            .told()
-            .into_iter()
-            .map(|(teller, up)| (vec![("source", teller.to_owned())], flag(up)))
-            .collect(),
-    ));
+    families.push(
+        Family::new(
+            "gpuvitals_attribution_up",
+            Kind::Gauge,
+            "Whether the last asking for the owners of the GPUs was answered.",
+        )
+        .by("source", ownership.told()),
+    );
     families.extend(crate::telemetry::families());
     families
 }
 
 fn of_process(counts: &Counts) -> Vec<Family> {
-    let count = |count: &AtomicU64| whole(count.load(Ordering::Relaxed));
-    let one = |name, help, kind, value| family(name, help, kind, vec![(Labels::new(), value)]);
-    let build = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-    let resident = counts.resident_bytes().map(|bytes| (Labels::new(), whole(bytes)));
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
+    let mut resident =
+        Family::new("process_resident_memory_bytes", Kind::Gauge, "Resident memory of the agent.");
+    if let Some(bytes) = counts.resident_bytes() {
+        resident = resident.with(Labels::new(), Number::from(bytes));
+    }
     vec![
-        family("gpuvitals_build_info", "Version of gpuvitals.", Kind::Info, vec![(build, 1.0)]),
-        family(
-            "gpuvitals_node_info",
-            "The node, and the pod of this agent on it.",
-            Kind::Info,
-            vec![(counts.place.clone(), 1.0)],
-        ),
-        one("gpuvitals_scrapes_total", "Scrapes answered.", Kind::Counter, count(&counts.scrapes)),
-        one(
+        Family::new("gpuvitals_build_info", Kind::Info, "Version of gpuvitals.")
+            .by("version", [(env!("CARGO_PKG_VERSION"), true)]),
+        Family::new("gpuvitals_node_info", Kind::Info, "The node, and the pod of this agent on it.")
+            .with(counts.place.clone(), Number::Int(1)),
+        Family::counter("gpuvitals_scrapes_total", "Scrapes answered.", count(&counts.scrapes)),
+        Family::counter(
             "gpuvitals_scrape_seconds_total",
             "Time spent answering scrapes.",
-            Kind::Counter,
-            seconds(counts.scrape_ns.load(Ordering::Relaxed)),
+            Duration::from_nanos(count(&counts.scrape_ns)),
         ),
-        one("gpuvitals_connections", "Connections that are open.", Kind::Gauge, count(&counts.connections)),
-        one(
+        Family::gauge("gpuvitals_connections", "Connections that are open.", count(&counts.connections)),
+        Family::counter(
             "gpuvitals_requests_refused_total",
             "Requests without the certificate or login that is asked for.",
-            Kind::Counter,
             count(&counts.refused),
         ),
-        one(
+        Family::gauge(
             "gpuvitals_config_last_reload_successful",
             "Whether the last reload of the configuration worked.",
-            Kind::Gauge,
             count(&counts.reload_worked),
         ),
-        one(
+        Family::gauge(
             "gpuvitals_config_last_reload_success_timestamp_seconds",
             "When settings last came into force.",
-            Kind::Gauge,
             timestamp(counts.reloaded_ns.load(Ordering::Relaxed)),
         ),
-        one("process_cpu_seconds_total", "CPU time of the agent.", Kind::Counter, cpu.as_secs_f64()),
-        family(
-            "process_resident_memory_bytes",
-            "Resident memory of the agent.",
-            Kind::Gauge,
-            resident.into_iter().collect(),
-        ),
-        one(
-            "process_start_time_seconds",
-            "When the agent started.",
-            Kind::Gauge,
-            timestamp(counts.started_ns),
-        ),
+        Family::counter("process_cpu_seconds_total", "CPU time of the agent.", cpu),
+        resident,
+        Family::gauge("process_start_time_seconds", "When the agent started.", timestamp(counts.started_ns)),
     ]
 }
 
-/// A count of a worker: name, sentence, where it stands.
-type WorkerFigure = (&'static str, &'static str, fn(&WorkerStats) -> f64);
+/// A count of a worker: name, sentence, and the field.
+type WorkerFigure = (&'static str, &'static str, fn(&WorkerStats) -> Number);
 
 const WORKER_FIGURES: [WorkerFigure; 6] = [
-    ("gpuvitals_readings_total", "Readings of a device that ended.", |s| whole(s.ticks)),
+    ("gpuvitals_readings_total", "Readings of a device that ended.", |s| s.ticks.into()),
     ("gpuvitals_readings_missed_total", "Readings left out because the one before took too long.", |s| {
-        whole(s.ticks_missed)
+        s.ticks_missed.into()
     }),
-    ("gpuvitals_read_seconds_total", "Time spent reading a device.", |s| seconds(s.read_ns)),
-    ("gpuvitals_rows_total", "Rows that readings gave.", |s| whole(s.rows)),
+    ("gpuvitals_read_seconds_total", "Time spent reading a device.", |s| {
+        Duration::from_nanos(s.read_ns).into()
+    }),
+    ("gpuvitals_rows_total", "Rows that readings gave.", |s| s.rows.into()),
     ("gpuvitals_rows_repeated_total", "Rows left out because the driver had nothing newer.", |s| {
-        whole(s.repeats)
+        s.repeats.into()
     }),
-    ("gpuvitals_values_invalid_total", "Values that could not be true.", |s| whole(s.invalid)),
+    ("gpuvitals_values_invalid_total", "Values that could not be true.", |s| s.invalid.into()),
 ];
 
 fn of_sampler(node: &Node) -> Vec<Family> {
@@ -174,75 +159,50 @@ fn of_sampler(node: &Node) -> Vec<Family> {
     let mut families: Vec<Family> = WORKER_FIGURES
         .into_iter()
         .map(|(name, help, of)| {
-            let samples = stats.iter().map(|(labels, stats)| (labels.clone(), of(stats))).collect();
-            family(name, help, Kind::Counter, samples)
+            let family = Family::new(name, Kind::Counter, help);
+            stats.iter().fold(family, |family, (labels, stats)| family.with(labels.clone(), of(stats)))
         })
         .collect();
-    let failures = stats.iter().flat_map(|(labels, stats)| {
-        stats.failures.iter().map(|(reason, count)| {
+    let mut failures = Family::new(
+        "gpuvitals_readings_failed_total",
+        Kind::Counter,
+        "Readings of a device that gave nothing, by reason.",
+    );
+    for (labels, stats) in &stats {
+        for (reason, count) in &stats.failures {
             let mut labels = labels.clone();
             labels.push(("reason", reason.as_str().to_owned()));
-            (labels, whole(*count))
-        })
-    });
-    families.push(family(
-        "gpuvitals_readings_failed_total",
-        "Readings of a device that gave nothing, by reason.",
-        Kind::Counter,
-        failures.collect(),
-    ));
-    let last = sampler.states().into_iter().filter_map(|state| {
-        let device = state.identity.key().or_else(|| state.identity.shared(IdentityColumn::Node).cloned())?;
-        let labels = vec![("driver", state.driver.to_string()), ("device", device.to_string())];
-        Some((labels, timestamp(state.last_row_ns?)))
-    });
-    families.push(family(
+            failures = failures.with(labels, Number::from(*count));
+        }
+    }
+    families.push(failures);
+    let mut last = Family::new(
         "gpuvitals_last_row_timestamp_seconds",
-        "When a GPU (or partition) or the host last gave a row.",
         Kind::Gauge,
-        last.collect(),
-    ));
-    families.push(family(
+        "When a GPU (or partition) or the host last gave a row.",
+    );
+    for state in sampler.states() {
+        let device = state.identity.key().or_else(|| state.identity.shared(IdentityColumn::Node).cloned());
+        if let (Some(device), Some(last_row_ns)) = (device, state.last_row_ns) {
+            let labels = vec![("driver", state.driver.to_string()), ("device", device.to_string())];
+            last = last.with(labels, timestamp(last_row_ns));
+        }
+    }
+    families.push(last);
+    families.push(Family::counter(
         "gpuvitals_rows_dropped_total",
         "Rows dropped because nobody took them in time.",
-        Kind::Counter,
-        vec![(Labels::new(), whole(sampler.rows_dropped()))],
+        sampler.rows_dropped(),
     ));
-    families.push(family(
+    families.push(Family::counter(
         "gpuvitals_samples_late_total",
         "Samples that came after their window was complete and are not in it.",
-        Kind::Counter,
-        vec![(Labels::new(), whole(node.exposition().late_samples()))],
+        node.exposition().late_samples(),
     ));
     families
 }
 
-pub(super) fn family(
-    name: &'static str,
-    help: &'static str,
-    kind: Kind,
-    samples: Vec<(Labels, f64)>,
-) -> Family {
-    Family { name, help, kind, samples }
-}
-
-pub(super) fn flag(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts beyond 2^53 are rounded, as in every Prometheus client"
-)]
-pub(super) fn whole(count: u64) -> f64 {
-    count as f64
-}
-
-fn seconds(ns: u64) -> f64 {
-    Duration::from_nanos(ns).as_secs_f64()
-}
-
-fn timestamp(ns: i64) -> f64 {
-    // In milliseconds first: nanoseconds since 1970 have more digits than a double.
-    whole((ns / (SECOND_NS / 1000)).max(0).unsigned_abs()) / 1e3
+/// Seconds since 1970, to the millisecond.
+fn timestamp(ns: i64) -> Number {
+    Number::Nanoseconds((ns - ns % (SECOND_NS / 1000)).max(0))
 }

@@ -8,15 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
-use gpuvitals_exposition::{Family, Kind, Labels};
 use gpuvitals_queue::link::{self, Access, AnyProducer, Scheme};
 use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
 use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
 use gpuvitals_sources::sampler::Moment;
 use tokio::runtime::Handle;
 
-use super::own::{family, flag, whole};
 use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
 
@@ -102,48 +101,41 @@ impl Publisher {
     /// Its figures.
     pub(crate) fn families(&self) -> Vec<Family> {
         let stats = self.spool.stats();
-        let one = |name, help, kind, value| family(name, help, kind, vec![(Labels::new(), value)]);
-        let unwritable = self.unwritable.load(Ordering::Relaxed);
         let dropped = [
             ("limit", stats.dropped.messages),
             ("refused", stats.refused.messages),
             ("unreadable", stats.unreadable.messages),
-            ("unwritable", unwritable),
+            ("unwritable", self.unwritable.load(Ordering::Relaxed)),
         ];
-        let dropped = dropped.map(|(reason, rows)| (vec![("reason", reason.to_owned())], whole(rows)));
         vec![
-            one(
+            Family::gauge(
                 "gpuvitals_queue_up",
                 "Whether the queue took the last frame that was tried.",
-                Kind::Gauge,
-                flag(stats.away.is_none()),
+                stats.away.is_none(),
             ),
-            one(
+            Family::counter(
                 "gpuvitals_published_rows_total",
                 "Rows that the queue took.",
-                Kind::Counter,
-                whole(stats.taken.messages),
+                stats.taken.messages,
             ),
-            one(
+            Family::counter(
                 "gpuvitals_published_frames_total",
                 "Frames that the queue took.",
-                Kind::Counter,
-                whole(stats.taken.frames),
+                stats.taken.frames,
             ),
-            one(
+            Family::counter(
                 "gpuvitals_spool_sent_rows_total",
                 "Rows that the queue took after they had been spooled.",
-                Kind::Counter,
-                whole(stats.resent.messages),
+                stats.resent.messages,
             ),
-            one("gpuvitals_spool_rows", "Rows that are spooled.", Kind::Gauge, whole(stats.kept.messages)),
-            one("gpuvitals_spool_bytes", "Bytes that are spooled.", Kind::Gauge, whole(stats.kept_bytes)),
-            family(
+            Family::gauge("gpuvitals_spool_rows", "Rows that are spooled.", stats.kept.messages),
+            Family::gauge("gpuvitals_spool_bytes", "Bytes that are spooled.", stats.kept_bytes),
+            Family::new(
                 "gpuvitals_publish_dropped_rows_total",
-                "Rows that were not published, by reason.",
                 Kind::Counter,
-                dropped.into_iter().collect(),
-            ),
+                "Rows that were not published, by reason.",
+            )
+            .by("reason", dropped),
         ]
     }
 }

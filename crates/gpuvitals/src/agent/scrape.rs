@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gpuvitals_exposition::Format;
+use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_sources::sampler::Moment;
 use tokio::sync::Mutex;
 
@@ -72,9 +72,14 @@ impl Scraper {
         scrape
     }
 
-    /// The present text, for somebody who is no scraper and is not counted.
-    pub(crate) async fn text(&self, format: Format) -> Bytes {
-        self.plain(self.spelled(format), format, Moment::now()).await.body
+    /// The families of a scrape at this moment; not counted as one.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let own = own::families(&self.node, &self.counts, &self.ownership);
+        self.node.catch_up();
+        let devices = self.node.devices();
+        let mut families = self.node.exposition().families(Moment::now().wall_ns, &devices);
+        families.extend(own);
+        families
     }
 
     fn spelled(&self, format: Format) -> &Spelled {
@@ -206,7 +211,7 @@ mod tests {
             }
             let Some(known_s) = node.sampler().states()[0].last_row_ns.map(seconds_of) else { continue };
             let now_s = seconds_of(Moment::now().wall_ns);
-            let text = runtime.block_on(scraper.text(Format::Prometheus));
+            let text = runtime.block_on(scraper.scrape(Format::Prometheus, false)).body;
             let Some(shown) = shown(&text) else { continue };
             // The rows of a tick are there when the next one begins; a scrape shows them, or later ones.
             assert!(shown[0] >= f64::from(tick - 1), "{hz} Hz: tick {tick} {shown:?}");

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_exposition::Format;
+use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_queue::Clock;
 use gpuvitals_sources::sampler::Moment;
 use http_body_util::Full;
@@ -248,9 +248,9 @@ impl Server {
         answer
     }
 
-    /// What a scrape shows now, as Prometheus text.
-    pub(crate) async fn exposition(&self) -> String {
-        String::from_utf8_lossy(&self.scraper.text(Format::Prometheus).await).into_owned()
+    /// The families of a scrape at this moment.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        self.scraper.families()
     }
 
     fn health(&self) -> Answer {

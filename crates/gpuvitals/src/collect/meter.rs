@@ -1,73 +1,96 @@
-//! What the collector says to Prometheus.
+//! Figures of the collector.
 
-use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuvitals_core::Status;
+use gpuvitals_core::figures::{Family, Kind, Labels};
 use gpuvitals_store::StoreStats;
 
 use super::Progress;
 
-const LATENCY: &str = "gpuvitals_collector_store_duration_seconds";
-
-/// Prometheus text.
-pub(crate) fn render(progress: &Progress, store: &StoreStats, workers: usize) -> String {
-    let mut text = String::with_capacity(4 << 10);
-    // Writing to a string does not fail.
-    let _written = write(&mut text, progress, store, workers);
-    text
+/// Figures of the collector and its store.
+pub(crate) fn families(progress: &Progress, store: &StoreStats, workers: usize) -> Vec<Family> {
+    let mut families = of_rows(progress);
+    families.push(Family::gauge("gpuvitals_collector_workers", "Workers.", workers));
+    families.extend(of_store(store));
+    families.push(
+        Family::new(
+            "gpuvitals_collector_store_duration_seconds",
+            Kind::Histogram,
+            "Time until rows that came together were durable.",
+        )
+        .with(Labels::new(), progress.latency.read()),
+    );
+    families
 }
 
-fn write(text: &mut String, progress: &Progress, store: &StoreStats, workers: usize) -> std::fmt::Result {
+fn of_rows(progress: &Progress) -> Vec<Family> {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| {
-        let (bare, _) = name.split_once('{').unwrap_or((name, ""));
-        if !help.is_empty() {
-            writeln!(
-                text,
-                "# HELP gpuvitals_collector_{bare} {help}\n# TYPE gpuvitals_collector_{bare} {kind}"
-            )?;
-        }
-        writeln!(text, "gpuvitals_collector_{name} {value}")
-    };
-    let stored = count(&progress.rows_stored);
-    one("rows_stored_total", "counter", "Rows made durable, repeats among them.", &stored)?;
-    let refused =
-        "Rows or frames refused: their time is in the future, or they are no rows (these are dead letters).";
-    one("refused_total{reason=\"future\"}", "counter", refused, &count(&progress.rows_future))?;
-    one("refused_total{reason=\"invalid\"}", "counter", "", &count(&progress.messages_refused))?;
-    let failures = count(&progress.store_failures);
-    one("store_failures_total", "counter", "Tries to store that failed; they are repeated.", &failures)?;
-    let healthy = u8::from(progress.health().status == Status::Healthy);
-    one("healthy", "gauge", "1 where rows can be stored.", &healthy)?;
-    one("workers", "gauge", "Workers.", &workers)?;
-    one("gpus", "gauge", "GPUs that are known.", &store.gpus)?;
-    one(
-        "memory_rows",
-        "gauge",
-        "Rows that are in the log and in memory, and not in files yet.",
-        &store.tail_rows,
-    )?;
-    one("cache_rows", "gauge", "Rows in files that are in memory as well.", &store.recent_rows)?;
-    one("cache_bytes", "gauge", "Bytes of columns of these.", &store.recent_bytes)?;
+    let refused = [("future", count(&progress.rows_future)), ("invalid", count(&progress.messages_refused))];
+    vec![
+        Family::counter(
+            "gpuvitals_collector_rows_stored_total",
+            "Rows made durable, repeats among them.",
+            count(&progress.rows_stored),
+        ),
+        Family::new(
+            "gpuvitals_collector_refused_total",
+            Kind::Counter,
+            "Rows or frames refused: their time is in the future, or they are no rows (these are dead letters).",
+        )
+        .by("reason", refused),
+        Family::counter(
+            "gpuvitals_collector_store_failures_total",
+            "Tries to store that failed; they are repeated.",
+            count(&progress.store_failures),
+        ),
+        Family::gauge(
+            "gpuvitals_collector_healthy",
+            "1 where rows can be stored.",
+            progress.health().status == Status::Healthy,
+        ),
+    ]
+}
+
+fn of_store(store: &StoreStats) -> Vec<Family> {
     let (hits, asked) = (store.ends_from_memory, store.ends_asked);
-    let help = "Questions for the rows of a GPU, by where the answer came from.";
-    one("answers_total{from=\"memory\"}", "counter", help, &hits)?;
-    one("answers_total{from=\"files\"}", "counter", "", &asked.saturating_sub(hits))?;
-    let rows = store.flushed.rows + store.merged.rows;
-    one("file_rows", "gauge", "Rows in files.", &rows)?;
-    let bytes = store.flushed.bytes + store.merged.bytes;
-    one("file_bytes", "gauge", "Bytes of files.", &bytes)?;
-    writeln!(
-        text,
-        "# HELP {LATENCY} Time until rows that came together were durable.\n# TYPE {LATENCY} histogram"
-    )?;
-    progress.latency.write(text, LATENCY, "")
+    vec![
+        Family::gauge("gpuvitals_collector_gpus", "GPUs that are known.", store.gpus),
+        Family::gauge(
+            "gpuvitals_collector_memory_rows",
+            "Rows that are in the log and in memory, and not in files yet.",
+            store.tail_rows,
+        ),
+        Family::gauge(
+            "gpuvitals_collector_cache_rows",
+            "Rows in files that are in memory as well.",
+            store.recent_rows,
+        ),
+        Family::gauge("gpuvitals_collector_cache_bytes", "Bytes of columns of these.", store.recent_bytes),
+        Family::new(
+            "gpuvitals_collector_answers_total",
+            Kind::Counter,
+            "Questions for the rows of a GPU, by where the answer came from.",
+        )
+        .by("from", [("memory", hits), ("files", asked.saturating_sub(hits))]),
+        Family::gauge(
+            "gpuvitals_collector_file_rows",
+            "Rows in files.",
+            store.flushed.rows + store.merged.rows,
+        ),
+        Family::gauge(
+            "gpuvitals_collector_file_bytes",
+            "Bytes of files.",
+            store.flushed.bytes + store.merged.bytes,
+        ),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use gpuvitals_core::figures::render;
 
     use super::*;
 
@@ -86,7 +109,7 @@ mod tests {
             ends_from_memory: 8,
             ..StoreStats::default()
         };
-        let text = render(&progress, &store, 4);
+        let text = String::from_utf8(render(&families(&progress, &store, 4))).unwrap();
         for line in [
             "# TYPE gpuvitals_collector_rows_stored_total counter",
             "gpuvitals_collector_rows_stored_total 9",
@@ -102,7 +125,7 @@ mod tests {
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.00025\"} 0",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.0005\"} 1",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"+Inf\"} 2",
-            "gpuvitals_collector_store_duration_seconds_sum 60.000300",
+            "gpuvitals_collector_store_duration_seconds_sum 60.0003",
             "gpuvitals_collector_store_duration_seconds_count 2",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::{Health, Histogram, Status};
+use gpuvitals_core::figures::Histogram;
+use gpuvitals_core::{Health, Status};
 use gpuvitals_queue::link::Away;
 use tokio::sync::watch;
 

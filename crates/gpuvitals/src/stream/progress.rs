@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::{Health, Histogram, Status};
+use gpuvitals_core::figures::{Family, Histogram, Kind, Labels};
+use gpuvitals_core::{Health, Status};
 
-use crate::{clock, series, terminal};
+use crate::{clock, terminal};
 
 /// Between two looks.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -105,35 +106,32 @@ impl Progress {
         }
     }
 
-    /// As series for Prometheus, of so many workers.
-    pub(super) fn exposition(&self, bad: u64, workers: usize) -> String {
-        const LATENCY: &str = "stream_publish_duration_seconds";
+    /// As families; `bad` is the reader's count.
+    pub(super) fn families(&self, bad: u64, workers: usize) -> Vec<Family> {
         let Counts { rows, frames, bytes, retries, left, bad } = self.counts(bad);
-        let mut text = String::with_capacity(2 << 10);
-        series::one(&mut text, "stream_rows_total", "counter", "Rows that the queue took.", rows);
-        series::one(&mut text, "stream_frames_total", "counter", "Frames that the queue took.", frames);
-        series::one(&mut text, "stream_bytes_total", "counter", "Bytes of these frames.", bytes);
-        series::one(
-            &mut text,
-            "stream_retries_total",
-            "counter",
-            "Tries that the queue did not take.",
-            retries,
-        );
-        let lost = [("bad_row", bad), ("not_sent", left)];
-        let help = "Rows of the file that the queue does not get: they are none, or could not be sent.";
-        series::by_reason(&mut text, "stream_lost_rows_total", help, lost);
-        let help = "Workers, each with a connection to the queue.";
-        series::one(&mut text, "stream_workers", "gauge", help, workers);
-        series::head(
-            &mut text,
-            LATENCY,
-            "histogram",
-            "From a frame to the queue's answer, repeats among it.",
-        );
-        // Writing to a string does not fail.
-        let _written = self.latency.write(&mut text, &format!("gpuvitals_{LATENCY}"), "");
-        text
+        vec![
+            Family::counter("gpuvitals_stream_rows_total", "Rows that the queue took.", rows),
+            Family::counter("gpuvitals_stream_frames_total", "Frames that the queue took.", frames),
+            Family::counter("gpuvitals_stream_bytes_total", "Bytes of these frames.", bytes),
+            Family::counter("gpuvitals_stream_retries_total", "Tries that the queue did not take.", retries),
+            Family::new(
+                "gpuvitals_stream_lost_rows_total",
+                Kind::Counter,
+                "Rows of the file that the queue does not get: they are none, or could not be sent.",
+            )
+            .by("reason", [("bad_row", bad), ("not_sent", left)]),
+            Family::gauge(
+                "gpuvitals_stream_workers",
+                "Workers, each with a connection to the queue.",
+                workers,
+            ),
+            Family::new(
+                "gpuvitals_stream_publish_duration_seconds",
+                Kind::Histogram,
+                "From a frame to the queue's answer, repeats among it.",
+            )
+            .with(Labels::new(), self.latency.read()),
+        ]
     }
 }
 
@@ -183,6 +181,8 @@ fn text(counts: Counts, rows_s: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_core::figures::render;
+
     use super::*;
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             text(counts, line.rate(counts, Duration::from_millis(1_500))),
             "150 rows, 100 rows/s, 2 frames, 1 retries, 3 bad rows"
         );
-        let text = progress.exposition(3, 4);
+        let text = String::from_utf8(render(&progress.families(3, 4))).unwrap();
         for line in [
             "gpuvitals_stream_rows_total 150",
             "gpuvitals_stream_retries_total 1",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gpuvitals_api::figures::Figures;
-use gpuvitals_exposition::Family;
+use gpuvitals_core::figures::Family;
 use gpuvitals_sources::sampler::Moment;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -15,12 +15,12 @@ use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 
-use super::convert::{Names, Times, metrics};
+use super::convert::{Times, metrics};
 use super::figures::{self, Counts};
 use super::sender::{Partial, Sender, Trouble};
 use super::settings::Otlp;
 use super::spans::{BATCH, SPANS_MAX, Waiting};
-use super::{LAST_PATIENCE, SCOPE, text};
+use super::{LAST_PATIENCE, SCOPE};
 use crate::clock;
 use crate::failure::Failure;
 
@@ -57,7 +57,6 @@ impl Exporter {
             spans: Arc::clone(&spans),
             figures: Arc::clone(&figures),
             counts: Arc::clone(&counts),
-            names: Names::of_catalogue(),
             started_ns: nanoseconds(clock::now_ns()),
             interval: settings.metrics.then_some(settings.interval),
             timeout: settings.timeout,
@@ -150,7 +149,6 @@ struct Worker {
     spans: Arc<Waiting>,
     figures: Arc<RwLock<Option<Figures>>>,
     counts: Arc<Counts>,
-    names: Names,
     started_ns: u64,
     /// None: no metrics are sent.
     interval: Option<Duration>,
@@ -250,9 +248,8 @@ impl Worker {
     fn send_metrics(&mut self, patience: Duration) -> bool {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(figures) = figures.filter(|_| !self.metrics.is_resting()) else { return false };
-        let shown = figures.text();
         let times = Times { start_ns: self.started_ns, now_ns: nanoseconds(clock::now_ns()) };
-        let metrics = metrics(&text::families(&shown), &self.names, times);
+        let metrics = metrics(&figures.read(), times);
         let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics, ..ScopeMetrics::default() }];
         let resource_metrics = vec![ResourceMetrics {
             resource: Some(self.resource.clone()),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpuvitals_exposition::{Family, Kind, Labels};
+use gpuvitals_core::figures::{Family, Kind};
 
 use super::spans::Waiting;
 
@@ -21,45 +21,36 @@ pub(super) struct Counts {
     pub(super) failures: AtomicU64,
 }
 
-/// As families for Prometheus.
+/// As families.
 pub(super) fn families(counts: &Counts, waiting: &Waiting) -> Vec<Family> {
-    #[expect(clippy::cast_precision_loss, reason = "as in every Prometheus client")]
-    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-    let one =
-        |name, help, value| Family { name, help, kind: Kind::Counter, samples: vec![(Labels::new(), value)] };
-    let reason = |reason: &str| vec![("reason", reason.to_owned())];
-    let waiting_spans = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     vec![
-        one(
+        Family::counter(
             "gpuvitals_otlp_spans_sent_total",
             "Spans that the receiver of OTLP took.",
             read(&counts.spans_sent),
         ),
-        Family {
-            name: "gpuvitals_otlp_spans_dropped_total",
-            help: "Spans that were not sent: too many waited, or the receiver refused them.",
-            kind: Kind::Counter,
-            samples: vec![
-                (reason("no_room"), read(&waiting.dropped)),
-                (reason("refused"), read(&counts.spans_refused)),
-            ],
-        },
-        Family {
-            name: "gpuvitals_otlp_spans_waiting",
-            help: "Spans that wait to be sent.",
-            kind: Kind::Gauge,
-            samples: vec![(Labels::new(), waiting_spans.into())],
-        },
-        one(
+        Family::new(
+            "gpuvitals_otlp_spans_dropped_total",
+            Kind::Counter,
+            "Spans that were not sent: too many waited, or the receiver refused them.",
+        )
+        .by("reason", [("no_room", read(&waiting.dropped)), ("refused", read(&counts.spans_refused))]),
+        Family::gauge("gpuvitals_otlp_spans_waiting", "Spans that wait to be sent.", waiting.len()),
+        Family::counter(
             "gpuvitals_otlp_metrics_sent_total",
             "Times that the receiver of OTLP took all metrics.",
             read(&counts.metrics_sent),
         ),
-        one(
+        Family::counter(
             "gpuvitals_otlp_points_refused_total",
             "Data points of metrics that the receiver of OTLP refused.",
             read(&counts.points_refused),
         ),
-        one("gpuvitals_otlp_failures_total", "Requests by OTLP that failed.", read(&counts.failures)),
+        Family::counter(
+            "gpuvitals_otlp_failures_total",
+            "Requests by OTLP that failed.",
+            read(&counts.failures),
+        ),
     ]
 }

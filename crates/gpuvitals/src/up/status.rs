@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use gpuvitals_api::StatusView;
+use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, Status as HealthStatus};
 use gpuvitals_queue::{HealthStatus as QueueHealth, Queue};
 use gpuvitals_store::Store;
@@ -98,11 +99,10 @@ impl StatusView for Status {
         json
     }
 
-    fn exposition(&self) -> String {
-        let mut text = collect::exposition(&self.collector, &self.store.stats(), self.workers);
-        if let Some(source) = &self.source {
-            text.push_str(&source.exposition());
-        }
-        text + &crate::telemetry::exposition()
+    fn families(&self) -> Vec<Family> {
+        let mut families = collect::families(&self.collector, &self.store.stats(), self.workers);
+        families.extend(self.source.iter().flat_map(|source| source.families()));
+        families.extend(crate::telemetry::families());
+        families
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::catalogue::Series;
+use gpuvitals_core::figures::Format;
 use gpuvitals_core::{BatchBuilder, Origin, Table};
-use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig, Format};
+use gpuvitals_exposition::{Compat, DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, Reading};
 use gpuvitals_sources::registry::discover;

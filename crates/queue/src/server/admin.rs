@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use gpuvitals_core::figures::{Format, render};
 use gpuvitals_core::time;
 use serde::Serialize;
 use std::sync::Arc;
@@ -107,8 +108,8 @@ pub(crate) async fn remove_group(
 
 /// Figures for Prometheus.
 pub(crate) async fn metrics(State(served): State<Served>) -> Response {
-    let text = metrics::exposition(served.queue(), served.meter());
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let text = render(&metrics::families(served.queue(), served.meter()));
+    ([(CONTENT_TYPE, Format::Prometheus.content_type())], text).into_response()
 }
 
 /// An instant as RFC 3339.

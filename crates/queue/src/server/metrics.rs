@@ -1,11 +1,10 @@
-//! Figures of the queue as Prometheus reads them.
+//! Figures of the queue.
 
-use std::fmt::{Display, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gpuvitals_core::Histogram;
+use gpuvitals_core::figures::{Family, Histogram, Kind, Number};
 
 use super::body::Budget;
 use crate::service::Queue;
@@ -42,15 +41,15 @@ pub struct Meter {
     connections: AtomicU64,
     /// What all that is received may take, once it is served.
     bodies: OnceLock<Budget>,
-    /// Series that are shown as well.
-    beside: Option<fn() -> String>,
+    /// Families that are shown as well.
+    beside: Option<fn() -> Vec<Family>>,
     statuses: [AtomicU64; STATUSES.len() + 1],
 }
 
 impl Meter {
-    /// Nothing yet, and series of the process that are shown as well: Prometheus text.
-    pub fn beside(series: fn() -> String) -> Self {
-        Self { beside: Some(series), ..Self::default() }
+    /// Nothing yet, and families of the process that are shown as well.
+    pub fn beside(families: fn() -> Vec<Family>) -> Self {
+        Self { beside: Some(families), ..Self::default() }
     }
 
     /// A publish was answered, `took` after it had come.
@@ -90,137 +89,163 @@ impl Meter {
     }
 }
 
-/// Name behind `gpuvitals_queue_`, type, help and value of a figure about each `T`.
-type Figure<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
+/// Name, type, help and value of a figure about each `T`.
+type Figure<T> = (&'static str, Kind, &'static str, fn(&T) -> u64);
 
 const TOPIC: &[Figure<TopicStats>] = &[
-    ("messages", "gauge", "Messages held.", |t| t.messages),
-    ("bytes", "gauge", "Bytes held, as they count against the bound of the topic.", |t| t.bytes),
-    ("frames", "gauge", "Frames held.", |t| t.frames),
-    ("consumers", "gauge", "Consumers connected.", |t| t.subscribers),
-    ("dead_letter_messages", "gauge", "Messages kept as dead letters.", |t| t.dead_letters),
-    ("published_messages_total", "counter", "Messages taken from publishers.", |t| t.published),
-    ("acked_messages_total", "counter", "Messages acknowledged, over all groups.", |t| t.acked),
-    ("redelivered_messages_total", "counter", "Messages delivered again.", |t| t.redelivered),
-    ("dead_messages_total", "counter", "Messages that became dead letters.", |t| t.dead),
+    ("gpuvitals_queue_messages", Kind::Gauge, "Messages held.", |t| t.messages),
     (
-        "dropped_messages_total",
-        "counter",
+        "gpuvitals_queue_bytes",
+        Kind::Gauge,
+        "Bytes held, as they count against the bound of the topic.",
+        |t| t.bytes,
+    ),
+    ("gpuvitals_queue_frames", Kind::Gauge, "Frames held.", |t| t.frames),
+    ("gpuvitals_queue_consumers", Kind::Gauge, "Consumers connected.", |t| t.subscribers),
+    ("gpuvitals_queue_dead_letter_messages", Kind::Gauge, "Messages kept as dead letters.", |t| {
+        t.dead_letters
+    }),
+    ("gpuvitals_queue_published_messages_total", Kind::Counter, "Messages taken from publishers.", |t| {
+        t.published
+    }),
+    ("gpuvitals_queue_acked_messages_total", Kind::Counter, "Messages acknowledged, over all groups.", |t| {
+        t.acked
+    }),
+    ("gpuvitals_queue_redelivered_messages_total", Kind::Counter, "Messages delivered again.", |t| {
+        t.redelivered
+    }),
+    ("gpuvitals_queue_dead_messages_total", Kind::Counter, "Messages that became dead letters.", |t| t.dead),
+    (
+        "gpuvitals_queue_dropped_messages_total",
+        Kind::Counter,
         "Messages that made room at the bound, or lost the only group they were for.",
         |t| t.dropped,
     ),
-    ("refused_messages_total", "counter", "Messages refused at the bound.", |t| t.refused),
-    ("duplicate_messages_total", "counter", "Messages recognised as repeats.", |t| t.duplicates),
+    ("gpuvitals_queue_refused_messages_total", Kind::Counter, "Messages refused at the bound.", |t| {
+        t.refused
+    }),
+    ("gpuvitals_queue_duplicate_messages_total", Kind::Counter, "Messages recognised as repeats.", |t| {
+        t.duplicates
+    }),
     (
-        "dead_letter_dropped_messages_total",
-        "counter",
+        "gpuvitals_queue_dead_letter_dropped_messages_total",
+        Kind::Counter,
         "Dead letters that made room at their own bound, in messages.",
         |t| t.dead_dropped,
     ),
 ];
 
 const GROUP: &[Figure<GroupStats>] = &[
-    ("group_members", "gauge", "Consumers of the group.", |g| g.members),
-    ("group_lag_messages", "gauge", "Messages the group has not acknowledged.", |g| g.lag),
-    ("group_in_flight_messages", "gauge", "Messages that consumers of the group have.", |g| g.in_flight),
-    ("group_waiting_messages", "gauge", "Messages that failed and wait to be delivered again.", |g| {
-        g.waiting
+    ("gpuvitals_queue_group_members", Kind::Gauge, "Consumers of the group.", |g| g.members),
+    ("gpuvitals_queue_group_lag_messages", Kind::Gauge, "Messages the group has not acknowledged.", |g| {
+        g.lag
     }),
-    ("group_redelivered_messages_total", "counter", "Messages delivered again to the group.", |g| {
-        g.redeliveries
+    (
+        "gpuvitals_queue_group_in_flight_messages",
+        Kind::Gauge,
+        "Messages that consumers of the group have.",
+        |g| g.in_flight,
+    ),
+    (
+        "gpuvitals_queue_group_waiting_messages",
+        Kind::Gauge,
+        "Messages that failed and wait to be delivered again.",
+        |g| g.waiting,
+    ),
+    (
+        "gpuvitals_queue_group_redelivered_messages_total",
+        Kind::Counter,
+        "Messages delivered again to the group.",
+        |g| g.redeliveries,
+    ),
+    ("gpuvitals_queue_group_acked_messages_total", Kind::Counter, "Messages the group acknowledged.", |g| {
+        g.acked
     }),
-    ("group_acked_messages_total", "counter", "Messages the group acknowledged.", |g| g.acked),
 ];
 
-/// Figures of a queue and of the servers that count here, as Prometheus text 0.0.4.
-pub fn exposition(queue: &Queue, meter: &Meter) -> String {
-    let bodies = meter.bodies.get().map_or(0, Budget::taken);
-    let text = render(&queue.stats(), &queue.health(), meter, bodies);
-    text + &meter.beside.map_or_else(String::new, |series| series())
+/// Figures of a queue and of the servers that count in `meter`.
+pub fn families(queue: &Queue, meter: &Meter) -> Vec<Family> {
+    let stats = queue.stats();
+    let mut families = of_queue(&stats, &queue.health(), meter);
+    families.extend(of_topics(&stats));
+    families.extend(of_groups(&stats));
+    families.extend(of_requests(meter));
+    families.extend(meter.beside.map(|families| families()).unwrap_or_default());
+    families
 }
 
-/// The text; `bodies` is how many bytes are being received.
-fn render(stats: &QueueStats, health: &Health, meter: &Meter, bodies: usize) -> String {
-    let mut text = String::with_capacity(16 << 10);
-    // Writing to a string does not fail.
-    let _written = write_queue(&mut text, stats, health, meter, bodies)
-        .and_then(|()| write_topics(&mut text, stats))
-        .and_then(|()| write_statuses(&mut text, meter))
-        .and_then(|()| write_latency(&mut text, meter));
-    text
-}
-
-fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
-    writeln!(text, "# HELP gpuvitals_queue_{name} {help}\n# TYPE gpuvitals_queue_{name} {kind}")
-}
-
-fn write_queue(
-    text: &mut String,
-    stats: &QueueStats,
-    health: &Health,
-    meter: &Meter,
-    bodies: usize,
-) -> std::fmt::Result {
-    let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| {
-        head(text, name, kind, help)?;
-        writeln!(text, "gpuvitals_queue_{name} {value}")
-    };
-    let status = match health.status {
+fn of_queue(stats: &QueueStats, health: &Health, meter: &Meter) -> Vec<Family> {
+    let status: u64 = match health.status {
         HealthStatus::Healthy => 0,
         HealthStatus::Degraded => 1,
         HealthStatus::Unhealthy => 2,
     };
-    one("status", "gauge", "0: healthy, 1: losses or refusals are near, 2: it takes nothing.", &status)?;
-    one("uptime_seconds", "gauge", "Time since the queue started.", &stats.uptime_seconds)?;
-    one("topics", "gauge", "Topics there are.", &stats.topics.len())?;
-    one(
-        "processed_messages_total",
-        "counter",
-        "Messages acknowledged, over all topics and groups.",
-        &stats.total_processed,
-    )?;
-    let connections = meter.connections.load(Ordering::Relaxed);
-    one("connections", "gauge", "Connections of clients that are open.", &connections)?;
-    one("receiving_bytes", "gauge", "Bytes of bodies and long messages that are being received.", &bodies)
+    vec![
+        Family::gauge(
+            "gpuvitals_queue_status",
+            "0: healthy, 1: losses or refusals are near, 2: it takes nothing.",
+            status,
+        ),
+        Family::gauge(
+            "gpuvitals_queue_uptime_seconds",
+            "Time since the queue started.",
+            stats.uptime_seconds,
+        ),
+        Family::gauge("gpuvitals_queue_topics", "Topics there are.", stats.topics.len()),
+        Family::counter(
+            "gpuvitals_queue_processed_messages_total",
+            "Messages acknowledged, over all topics and groups.",
+            stats.total_processed,
+        ),
+        Family::gauge(
+            "gpuvitals_queue_connections",
+            "Connections of clients that are open.",
+            meter.connections.load(Ordering::Relaxed),
+        ),
+        Family::gauge(
+            "gpuvitals_queue_receiving_bytes",
+            "Bytes of bodies and long messages that are being received.",
+            meter.bodies.get().map_or(0, Budget::taken),
+        ),
+    ]
 }
 
-fn write_topics(text: &mut String, stats: &QueueStats) -> std::fmt::Result {
-    // Names of topics and groups have no character that would need escaping.
-    for (name, kind, help, value) in TOPIC {
-        head(text, name, kind, help)?;
-        for (topic, of_topic) in &stats.topics {
-            writeln!(text, "gpuvitals_queue_{name}{{topic=\"{topic}\"}} {}", value(of_topic))?;
-        }
-    }
-    for (name, kind, help, value) in GROUP {
-        head(text, name, kind, help)?;
+fn of_topics(stats: &QueueStats) -> impl Iterator<Item = Family> {
+    TOPIC.iter().map(|(name, kind, help, value)| {
+        let topics = stats.topics.iter().map(|(topic, of_topic)| (topic.clone(), value(of_topic)));
+        Family::new(*name, *kind, *help).by("topic", topics)
+    })
+}
+
+fn of_groups(stats: &QueueStats) -> impl Iterator<Item = Family> {
+    GROUP.iter().map(|(name, kind, help, value)| {
+        let mut family = Family::new(*name, *kind, *help);
         for (topic, of_topic) in &stats.topics {
             for (group, of_group) in &of_topic.groups {
-                let labels = format_args!("topic=\"{topic}\",group=\"{group}\"");
-                writeln!(text, "gpuvitals_queue_{name}{{{labels}}} {}", value(of_group))?;
+                let labels = vec![("topic", topic.clone()), ("group", group.clone())];
+                family = family.with(labels, Number::from(value(of_group)));
             }
         }
-    }
-    Ok(())
+        family
+    })
 }
 
-fn write_statuses(text: &mut String, meter: &Meter) -> std::fmt::Result {
-    const NAME: &str = "http_requests_total";
-    head(text, NAME, "counter", "Requests by HTTP that were answered, by status.")?;
+fn of_requests(meter: &Meter) -> [Family; 2] {
     let spelled = STATUSES.iter().map(ToString::to_string).chain(["other".to_owned()]);
-    for (status, count) in spelled.zip(&meter.statuses) {
-        let count = count.load(Ordering::Relaxed);
-        writeln!(text, "gpuvitals_queue_{NAME}{{status=\"{status}\"}} {count}")?;
-    }
-    Ok(())
-}
-
-fn write_latency(text: &mut String, meter: &Meter) -> std::fmt::Result {
-    const NAME: &str = "publish_duration_seconds";
-    head(text, NAME, "histogram", "From the request of a publisher to its answer, refusals included.")?;
+    let counts = meter.statuses.iter().map(|count| count.load(Ordering::Relaxed));
+    let requests = Family::new(
+        "gpuvitals_queue_http_requests_total",
+        Kind::Counter,
+        "Requests by HTTP that were answered, by status.",
+    );
+    let mut latency = Family::new(
+        "gpuvitals_queue_publish_duration_seconds",
+        Kind::Histogram,
+        "From the request of a publisher to its answer, refusals included.",
+    );
     for protocol in Protocol::ALL {
-        let label = format!("protocol=\"{}\"", protocol.name());
-        meter.latency(protocol).write(text, &format!("gpuvitals_queue_{NAME}"), &label)?;
+        let labels = vec![("protocol", protocol.name().to_owned())];
+        latency = latency.with(labels, meter.latency(protocol).read());
     }
-    Ok(())
+    [requests.by("status", spelled.zip(counts)), latency]
 }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use http::HttpLimits;
-pub use metrics::{Meter, Protocol, exposition};
+pub use metrics::{Meter, Protocol, families};
 pub use tls::{TlsError, TlsFiles, tls_config};
 pub use tokens::{Permission, Tokens};
 use tokio::net::TcpListener;

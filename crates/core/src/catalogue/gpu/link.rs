@@ -147,7 +147,6 @@ pub(super) const ROWS: &[Metric] = &[
     .scope(Scope::Link)
     .standard()
     .dcgm(&[old("DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", 1.0), new("DCGM_FI_DEV_NVLINK_TX_BYTES_TOTAL", 1.0)])
-    .otel("hw.gpu.io")
     .aliases(&["nvlink_tx_bytes", "xgmi_tx_bytes"]),
     traffic(
         "interconnect_rx_bytes",
@@ -159,7 +158,6 @@ pub(super) const ROWS: &[Metric] = &[
     .scope(Scope::Link)
     .standard()
     .dcgm(&[old("DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", 1.0), new("DCGM_FI_DEV_NVLINK_RX_BYTES_TOTAL", 1.0)])
-    .otel("hw.gpu.io")
     .aliases(&["nvlink_rx_bytes", "xgmi_rx_bytes"]),
     rate(
         "interconnect_tx_bytes_per_s",
@@ -396,5 +394,6 @@ const fn error(
     dcgm: &'static [DcgmName],
     help: &'static str,
 ) -> Metric {
-    counted(column, "gpu_interconnect_errors_total", labels, dcgm, help).otel("hw.errors")
+    counted(column, "gpu_interconnect_errors_total", labels, dcgm, help)
+        .otel_as("hw.errors", ("error.type", "interconnect"))
 }

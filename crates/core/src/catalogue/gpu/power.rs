@@ -17,7 +17,6 @@ pub(super) const ROWS: &[Metric] = &[
         old("dcgm_power_usage", 1.0),
         new("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
     ])
-    .otel("hw.power")
     .aliases(&["power_average", "power_draw_average", "average_socket_power", "average_graphics_package_power"]),
     gauge(
         ("power_limit_w", ColumnType::F32, Unit::Watt),

@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Metric] = &[
         "XID errors seen since the agent started (NVIDIA), of any code.",
     )
     .standard()
-    .otel("hw.errors"),
+    .otel_as("hw.errors", ("error.type", "xid")),
     ecc(
         "ecc_corrected_volatile",
         &[("severity", "corrected"), ("lifetime", "volatile")],
@@ -243,7 +243,7 @@ const fn ecc(column: &'static str, labels: Labels, dcgm: &'static [DcgmName], he
         .standard()
         .labels(labels)
         .dcgm(dcgm)
-        .otel("hw.errors")
+        .otel_as("hw.errors", ("error.type", "ecc"))
 }
 
 const fn ras(column: &'static str, labels: Labels, help: &'static str) -> Metric {
@@ -252,7 +252,7 @@ const fn ras(column: &'static str, labels: Labels, help: &'static str) -> Metric
         .rare()
         .standard()
         .labels(labels)
-        .otel("hw.errors")
+        .otel_as("hw.errors", ("error.type", "ras"))
 }
 
 const fn pages(column: &'static str, family: &'static str, help: &'static str) -> Metric {

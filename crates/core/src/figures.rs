@@ -1,0 +1,125 @@
+//! Figures that a service shows about itself and its devices: families of samples, typed.
+//!
+//! Every service returns families. [`render`] writes them as Prometheus text, the OTLP exporter converts them; nothing
+//! reads the text back. Absent is absent: a sample that was not read is not in its family, a family without samples is
+//! not written, and a value that is not finite is left out.
+
+mod histogram;
+mod number;
+mod text;
+
+use std::borrow::Cow;
+
+pub use histogram::{BUCKET_BOUNDS, Buckets, Histogram};
+pub use number::{Number, whole};
+pub use text::{Format, render, write_all, write_label};
+
+use crate::catalogue::OtelName;
+
+/// Type of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Goes up and down.
+    Gauge,
+    /// Only grows, from 0 at the start of the process that counts.
+    Counter,
+    /// Always 1; the labels carry the information.
+    Info,
+    /// Durations, counted in buckets.
+    Histogram,
+}
+
+/// Labels of a sample, in the order in which they are written.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// A metric with all its samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Family {
+    /// Name, in base units; a counter's ends in `_total`, an info's in `_info`.
+    pub name: Cow<'static, str>,
+    /// Type.
+    pub kind: Kind,
+    /// Base unit as it stands in names (`seconds`, `bytes`); empty for none.
+    pub unit: &'static str,
+    /// Name under which it goes out over OTLP; none: the same.
+    pub otel: Option<OtelName>,
+    /// One sentence.
+    pub help: Cow<'static, str>,
+    /// Its samples; no two have the same labels.
+    pub samples: Vec<Sample>,
+}
+
+/// One series of a family.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// What tells it from the other samples of the family.
+    pub labels: Labels,
+    /// Its value.
+    pub value: Value,
+}
+
+/// Value of a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Of a gauge, counter or info.
+    Number(Number),
+    /// Of a histogram.
+    Buckets(Buckets),
+}
+
+/// Units that names of the services' own figures end in.
+const UNITS: [&str; 4] = ["seconds", "bytes", "ratio", "hertz"];
+
+impl Family {
+    /// A family without samples yet. Its unit is the one that the name ends in.
+    pub fn new(name: impl Into<Cow<'static, str>>, kind: Kind, help: impl Into<Cow<'static, str>>) -> Self {
+        let (name, help) = (name.into(), help.into());
+        let stem = name.strip_suffix("_total").unwrap_or(&name);
+        let unit = UNITS.into_iter().find(|unit| stem.ends_with(unit)).unwrap_or_default();
+        Self { name, kind, unit, otel: None, help, samples: Vec::new() }
+    }
+
+    /// A counter with one sample and no labels.
+    pub fn counter(name: &'static str, help: &'static str, value: impl Into<Number>) -> Self {
+        Self::new(name, Kind::Counter, help).with(Labels::new(), value.into())
+    }
+
+    /// A gauge with one sample and no labels.
+    pub fn gauge(name: &'static str, help: &'static str, value: impl Into<Number>) -> Self {
+        Self::new(name, Kind::Gauge, help).with(Labels::new(), value.into())
+    }
+
+    /// With one more sample.
+    #[must_use]
+    pub fn with(mut self, labels: Labels, value: impl Into<Value>) -> Self {
+        self.samples.push(Sample { labels, value: value.into() });
+        self
+    }
+
+    /// With a sample for each text of one label.
+    #[must_use]
+    pub fn by<T: Into<String>, N: Into<Number>>(
+        mut self,
+        label: &'static str,
+        samples: impl IntoIterator<Item = (T, N)>,
+    ) -> Self {
+        let of_text = |(text, value): (T, N)| Sample {
+            labels: vec![(label, text.into())],
+            value: Value::Number(value.into()),
+        };
+        self.samples.extend(samples.into_iter().map(of_text));
+        self
+    }
+}
+
+impl From<Number> for Value {
+    fn from(number: Number) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Buckets> for Value {
+    fn from(buckets: Buckets) -> Self {
+        Self::Buckets(buckets)
+    }
+}

@@ -1,0 +1,175 @@
+//! Numbers as text: short, exact, without an exponent.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+/// A number of a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A whole number.
+    Int(i64),
+    /// A value that was measured as a 32-bit float.
+    F32(f32),
+    /// Any other value.
+    F64(f64),
+    /// Seconds, exactly, from nanoseconds.
+    Nanoseconds(i64),
+}
+
+impl Number {
+    /// Appends the shortest spelling that reads back as the same number, without an exponent. Returns false, and appends
+    /// nothing, if the number is not finite.
+    pub fn write(self, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Int(v) => write_int(out, v),
+            Self::Nanoseconds(v) => write_nanoseconds(out, v),
+            Self::F32(v) if v.is_finite() => match whole(f64::from(v)) {
+                Some(v) => write_int(out, v),
+                // Writing to a vector cannot fail.
+                None => drop(write!(out, "{v}")),
+            },
+            Self::F64(v) if v.is_finite() => match whole(v) {
+                Some(v) => write_int(out, v),
+                None => drop(write!(out, "{v}")),
+            },
+            Self::F32(_) | Self::F64(_) => return false,
+        }
+        true
+    }
+
+    /// Whether it has a spelling.
+    pub fn is_finite(self) -> bool {
+        match self {
+            Self::F32(v) => v.is_finite(),
+            Self::F64(v) => v.is_finite(),
+            Self::Int(_) | Self::Nanoseconds(_) => true,
+        }
+    }
+
+    /// The number that the spelling reads as: a 32-bit float is its shortest decimal, not its binary value.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts beyond 2^53 are rounded, as in every Prometheus client"
+    )]
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(v) => v as f64,
+            Self::F32(v) => v.to_string().parse().unwrap_or(f64::from(v)),
+            Self::F64(v) => v,
+            Self::Nanoseconds(v) => v as f64 / 1e9,
+        }
+    }
+}
+
+impl From<u64> for Number {
+    fn from(count: u64) -> Self {
+        Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<usize> for Number {
+    fn from(count: usize) -> Self {
+        Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u8> for Number {
+    fn from(code: u8) -> Self {
+        Self::Int(code.into())
+    }
+}
+
+impl From<bool> for Number {
+    fn from(is: bool) -> Self {
+        Self::Int(is.into())
+    }
+}
+
+impl From<f64> for Number {
+    fn from(value: f64) -> Self {
+        Self::F64(value)
+    }
+}
+
+impl From<Duration> for Number {
+    fn from(time: Duration) -> Self {
+        Self::Nanoseconds(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The integer that a float is, if it is one below 9e15.
+#[expect(clippy::cast_possible_truncation, reason = "within 2^53")]
+pub fn whole(value: f64) -> Option<i64> {
+    (value.abs() < 9e15 && value.fract() == 0.0).then_some(value as i64)
+}
+
+fn write_int(out: &mut Vec<u8>, value: i64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        if let Some(digit) = digits.get_mut(at) {
+            *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+fn write_nanoseconds(out: &mut Vec<u8>, value: i64) {
+    const SECOND: u64 = 1_000_000_000;
+    if value < 0 {
+        out.push(b'-');
+    }
+    let (seconds, mut rest) = (value.unsigned_abs() / SECOND, value.unsigned_abs() % SECOND);
+    write_int(out, i64::try_from(seconds).unwrap_or(i64::MAX));
+    if rest > 0 {
+        out.push(b'.');
+    }
+    let mut place = SECOND / 10;
+    while rest > 0 {
+        out.push(b'0' + u8::try_from(rest / place).unwrap_or(0));
+        rest %= place;
+        place /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(number: Number) -> String {
+        let mut out = Vec::new();
+        number.write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_short_and_have_no_exponent() {
+        let table = [
+            (Number::Int(i64::MIN), "-9223372036854775808"),
+            (Number::Int(0), "0"),
+            (Number::F32(689.457), "689.457"),
+            (Number::F32(97.0), "97"),
+            (Number::F64(0.1 + 0.2), "0.30000000000000004"),
+            (Number::F64(1e-7), "0.0000001"),
+            (Number::F64(322_435_711_239.0), "322435711239"),
+            (Number::F64(-0.5), "-0.5"),
+            (Number::F64(f64::NAN), ""),
+            (Number::F32(f32::INFINITY), ""),
+            (Number::Nanoseconds(1_752_871_354_250_000_001), "1752871354.250000001"),
+            (Number::Nanoseconds(3_000_000_000), "3"),
+            (Number::Nanoseconds(-1_500_000_000), "-1.5"),
+        ];
+        for (number, wanted) in table {
+            assert_eq!(text(number), wanted, "{number:?}");
+        }
+    }
+}

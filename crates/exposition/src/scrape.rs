@@ -1,0 +1,116 @@
+//! The two forms of a scrape: text, written into one buffer, and typed families.
+
+use gpuvitals_core::figures::{Family, Format, Labels, Number, Sample, Value};
+
+use crate::gpu::Gpu;
+use crate::plan::{FamilyPlan, Line};
+
+/// Receives the families of a scrape and, after each, its samples.
+pub(crate) trait Scrape {
+    /// A family begins.
+    fn family(&mut self, plan: &FamilyPlan);
+    /// A sample of a GPU.
+    fn gpu(&mut self, line: &Line, gpu: &Gpu, number: Number);
+    /// A sample of the host, or of one of its CPUs.
+    fn host(&mut self, line: &Line, core: Option<u32>, number: Number);
+}
+
+/// Text. A scrape takes well under a millisecond: names, fixed labels and labels of GPUs are copied as they were prepared.
+pub(crate) struct Text<'a> {
+    format: Format,
+    out: &'a mut Vec<u8>,
+    /// Beginning and end of the present family's head.
+    head: (usize, usize),
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn new(format: Format, out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        Self { format, out, head: (start, start) }
+    }
+
+    /// Takes back the head of a family without samples.
+    pub(crate) fn finish(&mut self) {
+        let (start, end) = self.head;
+        if self.out.len() == end {
+            self.out.truncate(start);
+        }
+    }
+
+    fn line(&mut self, line: &Line, labels: &[u8], number: Number) {
+        let start = self.out.len();
+        self.out.extend_from_slice(&line.prefix);
+        self.out.extend_from_slice(labels);
+        if number.write(self.out) {
+            self.out.push(b'\n');
+        } else {
+            self.out.truncate(start);
+        }
+    }
+}
+
+impl Scrape for Text<'_> {
+    fn family(&mut self, plan: &FamilyPlan) {
+        self.finish();
+        let start = self.out.len();
+        self.out.extend_from_slice(plan.head(self.format));
+        self.head = (start, self.out.len());
+    }
+
+    fn gpu(&mut self, line: &Line, gpu: &Gpu, number: Number) {
+        let labels = gpu.labels.text(line.labels);
+        if !labels.is_empty() {
+            self.line(line, labels, number);
+        }
+    }
+
+    fn host(&mut self, line: &Line, core: Option<u32>, number: Number) {
+        match core {
+            Some(core) => self.line(line, format!("core=\"{core}\"}} ").as_bytes(), number),
+            None => self.line(line, &[], number),
+        }
+    }
+}
+
+/// Typed families.
+#[derive(Default)]
+pub(crate) struct Typed {
+    pub(crate) families: Vec<Family>,
+    /// The present family, without samples.
+    head: Option<Family>,
+    /// Whether it is the last of `families`.
+    is_begun: bool,
+}
+
+impl Typed {
+    fn sample(&mut self, line: &Line, labels: Labels, number: Number) {
+        let otel = line.metric.and_then(|metric| metric.otel);
+        if !(self.is_begun && self.families.last().is_some_and(|family| family.otel == otel)) {
+            self.families.extend(self.head.clone().map(|head| Family { otel, ..head }));
+            self.is_begun = true;
+        }
+        let fixed = line.fixed.iter().map(|(label, text)| (*label, (*text).to_owned()));
+        let sample = Sample { labels: fixed.chain(labels).collect(), value: Value::Number(number) };
+        if let Some(family) = self.families.last_mut() {
+            family.samples.push(sample);
+        }
+    }
+}
+
+impl Scrape for Typed {
+    fn family(&mut self, plan: &FamilyPlan) {
+        self.head = Some(plan.family.clone());
+        self.is_begun = false;
+    }
+
+    fn gpu(&mut self, line: &Line, gpu: &Gpu, number: Number) {
+        let labels = gpu.identity().map(|identity| line.labels.of(identity)).unwrap_or_default();
+        if !labels.is_empty() {
+            self.sample(line, labels, number);
+        }
+    }
+
+    fn host(&mut self, line: &Line, core: Option<u32>, number: Number) {
+        self.sample(line, core.map(|core| ("core", core.to_string())).into_iter().collect(), number);
+    }
+}
