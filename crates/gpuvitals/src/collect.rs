@@ -24,8 +24,8 @@ use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
 use gpuvitals_api::figures::Figures;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes};
-use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
-use gpuvitals_queue::{ConsumerOptions, Queue, ReceiveError};
+use gpuvitals_queue::link::{self, AnyConsumer, Client};
+use gpuvitals_queue::{ConsumerOptions, ReceiveError};
 use gpuvitals_store::Store;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -52,7 +52,7 @@ const WORKERS_SHARE: u32 = 2;
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     crate::limits::raise_open_files();
     let queue = config.queue_elsewhere();
-    let member = Member::of(config, &queue, None)?;
+    let member = Member::new(config, queue.client()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -106,34 +106,20 @@ async fn serve(
     failure.map_or(Ok(()), Err)
 }
 
-/// A place in a group of a topic, to be taken as often as need be.
+/// How workers join their group of a topic, as often as need be.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
-    way: Way,
+    client: Client,
     topic: String,
     group: String,
     options: ConsumerOptions,
 }
 
-/// Where the queue is.
-#[derive(Debug, Clone)]
-enum Way {
-    Here(Queue),
-    Elsewhere(QueueUrl, Access),
-}
-
 impl Member {
-    /// A worker's place, with the queue of this process, if it is in this process.
-    ///
-    /// # Errors
-    /// When what access needs cannot be read.
-    pub(crate) fn of(config: &Config, queue: &MessageQueue, here: Option<&Queue>) -> Result<Self, Failure> {
-        let way = match here {
-            Some(queue) => Way::Here(queue.clone()),
-            None => Way::Elsewhere(queue.address.clone(), queue.access()?),
-        };
-        let (topic, group) = (queue.topic.clone(), config.collector.group.clone());
-        Ok(Self { way, topic, group, options: link::of_one_consumer(config.collector.options()) })
+    /// Joins through this client.
+    pub(crate) fn new(config: &Config, client: Client) -> Self {
+        let (topic, group) = (config.message_queue.topic.clone(), config.collector.group.clone());
+        Self { client, topic, group, options: link::of_one_consumer(config.collector.options()) }
     }
 
     /// Joins. A queue elsewhere is not asked before something is received.
@@ -141,17 +127,9 @@ impl Member {
     /// # Errors
     /// When a name is refused, or what access needs cannot be read.
     pub(crate) async fn join(&self) -> Result<AnyConsumer, Failure> {
-        let (topic, group) = (self.topic.as_str(), self.group.as_str());
-        let refused = "configuration: message_queue, collector";
-        match &self.way {
-            Way::Here(queue) => queue
-                .subscribe(topic, group, &self.options)
-                .await
-                .map(AnyConsumer::InProcess)
-                .map_err(|error| Failure::caused(Exit::Config, refused, error)),
-            Way::Elsewhere(url, access) => link::consumer(url, access, topic, group, &self.options)
-                .map_err(|error| Failure::caused(Exit::Config, refused, error)),
-        }
+        let joined = self.client.consumer(self.topic.as_str(), self.group.as_str(), &self.options).await;
+        joined
+            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue, collector", error))
     }
 }
 

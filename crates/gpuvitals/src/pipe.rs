@@ -1,6 +1,6 @@
 //! From source to queue: a thread polls the source and hands its batches to a sink, which packs and publishes them.
 
-mod courier;
+mod publisher;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,18 +9,14 @@ use std::time::Duration;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, Health, Status, causes, wire};
-
-use gpuvitals_queue::link::{self, AnyProducer, Backoff, Stamps, publish_until};
-use gpuvitals_queue::{ContentType, Frame, Producer, PublishError, Queue, Receipt};
+use gpuvitals_core::{Batch, Health, Status, causes};
 use gpuvitals_sources::csv::CsvError;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::MessageQueue;
 use crate::failure::{Exit, Failure};
-use courier::{Courier, Parcel};
+pub(crate) use publisher::Publisher;
 
 /// A source that can say how far it is, for people.
 pub(crate) trait Described: Source {
@@ -51,133 +47,6 @@ pub(crate) trait Sink {
     /// Why it will never be.
     fn finish(&mut self, _give_up: &CancellationToken) -> Result<Option<u64>, End> {
         Ok(None)
-    }
-}
-
-/// Where frames go: the queue of this process, or one elsewhere.
-#[derive(Debug)]
-pub(crate) enum Outlet {
-    /// A full topic is waited for.
-    Here {
-        /// The queue.
-        queue: Queue,
-        /// Its topic.
-        topic: String,
-    },
-    /// What a queue elsewhere does not take is sent again, with the same stamp.
-    Elsewhere {
-        /// The way to it.
-        producer: AnyProducer,
-        /// How a repeat is recognised.
-        stamps: Stamps,
-    },
-}
-
-impl Outlet {
-    /// A way to the topic of a queue elsewhere; no connection yet.
-    ///
-    /// # Errors
-    /// When the topic's name is refused, or what access needs cannot be read.
-    pub(crate) fn elsewhere(settings: &MessageQueue) -> Result<Self, Failure> {
-        let access = settings.access()?;
-        let producer = link::producer(&settings.address, &access, settings.topic.as_str())
-            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
-        Ok(Self::Elsewhere { producer, stamps: Stamps::new() })
-    }
-
-    /// Publishes until the frame is taken, or `cancel`; `failed` hears of each try that was not.
-    ///
-    /// # Errors
-    /// The queue will never take the frame, or [`PublishError::Cancelled`].
-    pub(crate) async fn publish(
-        &self,
-        frame: Frame,
-        cancel: &CancellationToken,
-        failed: impl Fn(&PublishError) + Send + Sync,
-    ) -> Result<Receipt, PublishError> {
-        match self {
-            Self::Here { queue, topic } => queue.publish_wait(topic, frame, cancel).await,
-            Self::Elsewhere { producer, stamps } => {
-                let producer = Overheard { producer, failed };
-                publish_until(&producer, stamps.stamp(frame), cancel, &Backoff::default()).await
-            }
-        }
-    }
-}
-
-/// A producer whose failures somebody hears of.
-struct Overheard<'a, P, F> {
-    producer: &'a P,
-    failed: F,
-}
-
-impl<P: Producer, F: Fn(&PublishError) + Send + Sync> Producer for Overheard<'_, P, F> {
-    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
-        let outcome = self.producer.publish(frame).await;
-        if let Err(error) = &outcome
-            && error.is_retryable()
-        {
-            (self.failed)(error);
-        }
-        outcome
-    }
-}
-
-/// Packs each batch as a frame and publishes it.
-#[derive(Debug)]
-pub(crate) struct Publisher {
-    way: Way,
-    /// Where publishing runs.
-    runtime: Handle,
-    /// Hears how the queue takes it.
-    progress: Arc<Progress>,
-}
-
-/// How frames get into the queue.
-#[derive(Debug)]
-enum Way {
-    /// One by one: it is in this process.
-    Direct(Outlet),
-    /// Over a network.
-    Courier(Courier),
-}
-
-impl Publisher {
-    /// Publishes there; must be made where the runtime is.
-    pub(crate) fn new(outlet: Outlet, runtime: Handle, progress: Arc<Progress>) -> Self {
-        let way = match outlet {
-            Outlet::Elsewhere { producer, .. } => {
-                Way::Courier(Courier::new(producer, &runtime, Arc::clone(&progress)))
-            }
-            here @ Outlet::Here { .. } => Way::Direct(here),
-        };
-        Self { way, runtime, progress }
-    }
-}
-
-impl Sink for Publisher {
-    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<u64, End> {
-        let (count, sequence) = (u32::try_from(batch.rows()).unwrap_or(u32::MAX), batch.sequence);
-        let payload = wire::encode(&batch).map_err(|error| End::Failed(causes(&error)))?;
-        let frame = Frame::new(ContentType::Batch, count, payload);
-        match &mut self.way {
-            Way::Courier(courier) => self.runtime.block_on(courier.take(Parcel { frame, sequence }, stop)),
-            Way::Direct(outlet) => match self.runtime.block_on(outlet.publish(frame, stop, |_| ())) {
-                Ok(_) => {
-                    self.progress.published(count);
-                    Ok(sequence)
-                }
-                Err(PublishError::Closed | PublishError::Cancelled) => Err(End::Stopped),
-                Err(error) => Err(End::Failed(causes(&error))),
-            },
-        }
-    }
-
-    fn finish(&mut self, give_up: &CancellationToken) -> Result<Option<u64>, End> {
-        match &mut self.way {
-            Way::Courier(courier) => self.runtime.block_on(courier.finish(give_up)).map(Some),
-            Way::Direct(_) => Ok(None),
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use gpuvitals_api::figures::{self, Figures};
 use gpuvitals_core::Batch;
+use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +27,7 @@ use crate::clock;
 use crate::config::{Config, Times};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
-use crate::pipe::{self, End, Outlet, Sink};
+use crate::pipe::{self, End, Sink};
 use progress::{LOOK_PAUSE, Line, per_second};
 use publisher::Terms;
 
@@ -44,8 +45,9 @@ const THREADS: usize = 2;
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
     let source = open(&config.stream)?;
     let queue = config.queue_elsewhere();
-    let outlets =
-        (0..config.stream.workers).map(|_| Outlet::elsewhere(&queue)).collect::<Result<Vec<_>, _>>()?;
+    let client = queue.client()?;
+    let producers =
+        (0..config.stream.workers).map(|_| queue.producer(&client)).collect::<Result<Vec<_>, _>>()?;
     let url = &queue.address;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -59,7 +61,7 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
         if config.stream.once { "" } else { ", again and again" }
     ));
     let began = clock::now_ns();
-    let outcome = runtime.block_on(serve(config, source, outlets, announcer));
+    let outcome = runtime.block_on(serve(config, source, producers, announcer));
     // A reader may wait for standard input, and nobody can wake it.
     runtime.shutdown_timeout(Duration::from_millis(100));
     let (counts, failure) = outcome;
@@ -110,16 +112,16 @@ fn open(settings: &Stream) -> Result<CsvSource, Failure> {
 async fn serve(
     config: &Config,
     source: CsvSource,
-    outlets: Vec<Outlet>,
+    producers: Vec<AnyProducer>,
     announcer: Announcer,
 ) -> (progress::Counts, Option<Failure>) {
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let terms = Terms::new(config, &stop, &give_up);
-    let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(outlets.len()));
-    for outlet in outlets {
+    let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(producers.len()));
+    for producer in producers {
         let (lane, batches) = mpsc::channel(WAITING_BATCHES);
         lanes.push(lane);
-        workers.spawn(publisher::publish(batches, outlet, terms.clone()));
+        workers.spawn(publisher::publish(batches, producer, terms.clone()));
     }
     let read = Arc::new(pipe::Progress::silent());
     let _shown = show(config, &terms.progress, counted(&terms.progress, &read, config), announcer).await;
@@ -235,8 +237,8 @@ fn read_on_a_thread(
     let (tell, end) = oneshot::channel();
     let (runtime, stop, give_up) = (Handle::current(), terms.stop.clone(), terms.give_up.clone());
     let work = move || {
-        let mut dealer = Dealer { lanes, next: 0 };
-        let ended = pipe::run(source, &mut dealer, &progress, &runtime, &stop, &give_up);
+        let mut workers = RoundRobin { lanes, next: 0 };
+        let ended = pipe::run(source, &mut workers, &progress, &runtime, &stop, &give_up);
         // Before the lanes close: whoever sees them closed finds the end told.
         let _heard = tell.send(ended);
     };
@@ -247,12 +249,12 @@ fn read_on_a_thread(
 }
 
 /// Gives batches to the workers in turn.
-struct Dealer {
+struct RoundRobin {
     lanes: Vec<mpsc::Sender<Batch>>,
     next: usize,
 }
 
-impl Sink for Dealer {
+impl Sink for RoundRobin {
     fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<u64, End> {
         let lane = self.lanes.get(self.next).ok_or(End::Stopped)?;
         self.next = (self.next + 1) % self.lanes.len();

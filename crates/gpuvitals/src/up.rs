@@ -12,13 +12,12 @@ use std::time::Duration;
 use gpuvitals_api::figures::Figures;
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_queue::Queue;
-use gpuvitals_queue::link::Scheme;
+use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
-use crate::pipe::Outlet;
 use crate::{broker, collect};
 use source::Broken;
 use status::Status;
@@ -51,7 +50,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let listener = collect::listen(config.api.listen, config.api.port, "--port").await?;
     let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
     let store = collect::open_store(config.collector.plain_store(&config.store))?;
-    let Queueing { here, outlet, member } = Queueing::of(config).await?;
+    let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let status = Arc::new(Status::new(
         queue,
@@ -79,7 +78,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let mut source_broken = false;
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let source_thread = opened.spawn(outlet, &stop_source);
+    let source_thread = opened.spawn(producer, &stop_source);
 
     let mut failure = loop {
         tokio::select! {
@@ -135,22 +134,23 @@ fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -
 struct Queueing {
     /// The queue and its ports, where it is in this process.
     here: Option<(Queue, broker::Serving)>,
-    outlet: Outlet,
+    producer: AnyProducer,
     member: collect::Member,
 }
 
 impl Queueing {
     async fn of(config: &Config) -> Result<Self, Failure> {
         let settings = &config.message_queue;
-        if settings.address.scheme != Scheme::InProcess {
-            let member = collect::Member::of(config, settings, None)?;
-            return Ok(Self { here: None, outlet: Outlet::elsewhere(settings)?, member });
-        }
-        let queue = broker::open(config).await?;
-        let member = collect::Member::of(config, settings, Some(&queue))?;
-        let outlet = Outlet::Here { queue: queue.clone(), topic: settings.topic.clone() };
-        let serving = broker::Serving::beside(config, &queue).await?;
-        Ok(Self { here: Some((queue, serving)), outlet, member })
+        let (here, client) = if settings.address.scheme == Scheme::InProcess {
+            let queue = broker::open(config).await?;
+            let serving = broker::Serving::beside(config, &queue).await?;
+            let client = Client::in_process(queue.clone());
+            (Some((queue, serving)), client)
+        } else {
+            (None, settings.client()?)
+        };
+        let producer = settings.producer(&client)?;
+        Ok(Self { here, producer, member: collect::Member::new(config, client) })
     }
 }
 

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{self, Access, AnyConsumer, Backoff, QueueUrl, Stamps};
+use gpuvitals_queue::link::{Access, AnyConsumer, Backoff, Client, QueueUrl, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -84,12 +84,16 @@ fn number_of(delivery: &Delivery) -> Option<Number> {
     (is_whole && frame(numbers).payload == delivery.frame.payload).then_some(numbers)
 }
 
-fn consumer(url: &QueueUrl, group: &str) -> AnyConsumer {
+async fn consumer(url: &QueueUrl, group: &str) -> AnyConsumer {
     let options = ConsumerOptions {
         max_in_flight: NonZeroU32::MIN.saturating_add(ROWS * 100),
         ..ConsumerOptions::default()
     };
-    link::consumer(url, &Access::default(), TOPIC, group, &options).unwrap()
+    client(url).consumer(TOPIC, group, &options).await.unwrap()
+}
+
+fn client(url: &QueueUrl) -> Client {
+    Client::new(url.clone(), Access::default())
 }
 
 #[derive(Clone)]
@@ -105,13 +109,13 @@ impl Ledger {
 async fn load(url: &QueueUrl, path: &str, frames_per_second: f64) {
     let ledger = Ledger(Arc::new(Mutex::new(File::options().create(true).append(true).open(path).unwrap())));
     // Makes the group; there is nothing to receive yet.
-    let mut late = consumer(url, "late");
+    let mut late = consumer(url, "late").await;
     let _nothing = tokio::time::timeout(Duration::from_secs(3), late.receive()).await;
     late.leave().await;
 
     let stop = CancellationToken::new();
     let mut reading = JoinSet::new();
-    reading.spawn(read_along(consumer(url, "live"), ledger.clone(), stop.clone()));
+    reading.spawn(read_along(consumer(url, "live").await, ledger.clone(), stop.clone()));
     let mut publishing = JoinSet::new();
     for producer in 0..PRODUCERS {
         let pause = Duration::from_secs_f64(f64::from(PRODUCERS) / frames_per_second);
@@ -130,7 +134,7 @@ async fn load(url: &QueueUrl, path: &str, frames_per_second: f64) {
 }
 
 async fn publish(url: QueueUrl, producer: u32, pause: Duration, ledger: Ledger, stop: CancellationToken) {
-    let way = Arc::new(link::producer(&url, &Access::default(), TOPIC).unwrap());
+    let way = Arc::new(client(&url).producer(TOPIC).unwrap());
     let stamps = Stamps::new();
     let give_up = CancellationToken::new();
     let mut ticks = tokio::time::interval(pause);
@@ -149,7 +153,7 @@ async fn publish(url: QueueUrl, producer: u32, pause: Duration, ledger: Ledger, 
         let stamped = stamps.stamp(frame(number));
         under_way.spawn(async move {
             let backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(500) };
-            match link::publish_until(&*way, stamped, &give_up, &backoff).await {
+            match publish_until(&*way, stamped, &give_up, &backoff).await {
                 Ok(receipt) => {
                     ledger.note("t", number, &format!(" {:?}", receipt.durability).to_lowercase());
                 }
@@ -227,7 +231,7 @@ async fn verify(url: &QueueUrl, path: &str) -> ExitCode {
     for (group, before) in [("live", &account.got), ("late", &BTreeSet::new())] {
         let mut seen = before.clone();
         let (mut came, mut repeats, mut invented) = (0_u64, 0_u64, 0_u64);
-        let mut consumer = consumer(url, group);
+        let mut consumer = consumer(url, group).await;
         while let Ok(received) = tokio::time::timeout(IDLE, consumer.receive()).await {
             let deliveries = received.unwrap();
             for delivery in &deliveries {

@@ -13,7 +13,6 @@ use std::time::Instant;
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, ContentType, Frame, InProcessConsumer, Producer, Queue, QueueConfig,
 };
-use tokio_util::sync::CancellationToken;
 
 const TOPIC: &str = "throughput";
 
@@ -28,7 +27,7 @@ async fn consume(mut consumer: InProcessConsumer, rows: u64) {
 }
 
 async fn publish(queue: Queue, frames: u64, count: u32) {
-    let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+    let producer = queue.producer(TOPIC);
     // As many bytes as a compressed frame of that many rows may have.
     let payload = bytes::Bytes::from(vec![0x5a; 60 * usize::try_from(count).unwrap_or(0)]);
     for sequence in 0..frames {

@@ -23,7 +23,6 @@ use gpuvitals_queue::{
     Opened, Queue, QueueConfig,
 };
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use self::records::{CHECKPOINT, records, turn_a_bit};
 
@@ -92,14 +91,14 @@ async fn a_checkpoint_of_many_pieces_is_made_where_the_log_has_no_room_for_two()
     for number in 0..800 {
         let stamped = frame(number).stamped(format!("{number}-{}", "producer".repeat(8)), 1);
         // While a checkpoint is written, publishers wait.
-        queue.publish_wait(TOPIC, stamped, &CancellationToken::new()).await.unwrap();
+        queue.publish_wait(TOPIC, stamped).await.unwrap();
         settle(&mut consumer, 1).await;
     }
     until("the first segment goes", || !segments(&disk).contains(&first)).await;
     let repeat = frame(3).stamped(format!("3-{}", "producer".repeat(8)), 1);
     let (queue, opened) = open(&disk.crashed(0), 32 << 10, 1_000).await;
     assert_eq!(opened.damage, Vec::<String>::new());
-    let receipt = queue.publish_wait(TOPIC, repeat, &CancellationToken::new()).await.unwrap();
+    let receipt = queue.publish_wait(TOPIC, repeat).await.unwrap();
     assert!(receipt.duplicate, "all pieces are there");
 }
 
@@ -118,8 +117,7 @@ async fn a_publisher_that_waits_for_the_log_does_not_try_again_and_again() {
     let (queue, _) = open(&disk, 32 << 10, 1_000).await;
     disk.hold_syncs();
     let under_way: Vec<_> = (0..20).map(|number| queue.publish(TOPIC, frame(number))).collect();
-    let cancel = CancellationToken::new();
-    let mut waiting = std::pin::pin!(queue.publish_wait(TOPIC, frame(20), &cancel));
+    let mut waiting = std::pin::pin!(queue.publish_wait(TOPIC, frame(20)));
     let wakes = Arc::new(Wakes::default());
     for _ in 0..100 {
         // A task that never waits is stopped after some steps, and woken to go on.

@@ -12,7 +12,6 @@ use gpuvitals_queue::{
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
 
 const TOPIC: &str = "gpu-telemetry";
 const LONG: Duration = Duration::from_hours(1);
@@ -124,7 +123,7 @@ async fn a_receiver_without_credits_goes_on_when_it_has_acknowledged() {
 async fn a_publisher_at_the_bound_waits_for_room() {
     let queue = queue(|config| config.max_messages = 10);
     let mut consumer = join(&queue, "g").await;
-    let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+    let producer = queue.producer(TOPIC);
     producer.publish(frame(10)).await.unwrap();
     assert!(matches!(queue.publish(TOPIC, frame(1)).await, Err(PublishError::Full { .. })));
     assert_eq!(queue.health().status, HealthStatus::Degraded);
@@ -140,15 +139,12 @@ async fn a_publisher_at_the_bound_waits_for_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_publisher_can_be_cancelled_and_learns_of_the_end() {
+async fn a_waiting_publisher_can_give_up_and_learns_of_the_end() {
     let queue = queue(|config| config.max_messages = 1);
     queue.publish(TOPIC, frame(1)).await.unwrap();
-    let cancel = CancellationToken::new();
-    let waits = queue.publish_wait(TOPIC, frame(1), &cancel);
-    let (answer, ()) = tokio::join!(waits, async { cancel.cancel() });
-    assert_eq!(answer, Err(PublishError::Cancelled));
-    let never = CancellationToken::new();
-    let (answer, report) = tokio::join!(queue.publish_wait(TOPIC, frame(1), &never), queue.shutdown());
+    let given_up = timeout(Duration::from_secs(1), queue.publish_wait(TOPIC, frame(1))).await;
+    assert!(given_up.is_err(), "there is no room");
+    let (answer, report) = tokio::join!(queue.publish_wait(TOPIC, frame(1)), queue.shutdown());
     assert_eq!(answer, Err(PublishError::Closed));
     assert_eq!(report.left, [(TOPIC.to_owned(), 1)], "a topic without a group keeps what it has");
 }
@@ -163,7 +159,7 @@ async fn backpressure_lets_everything_through_once() {
     }
     let mut producers = JoinSet::new();
     for number in 0..4 {
-        let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+        let producer = queue.producer(TOPIC);
         producers.spawn(async move {
             for sequence in 0..500 {
                 producer.publish(frame(1 + number).stamped(format!("p{number}"), sequence)).await.unwrap();
@@ -310,7 +306,7 @@ async fn no_wake_up_is_lost_between_threads() {
     }
     let mut producers = JoinSet::new();
     for _ in 0..4 {
-        let producer = queue.waiting_producer(TOPIC, CancellationToken::new());
+        let producer = queue.producer(TOPIC);
         producers.spawn(async move {
             for _ in 0..1_000 {
                 producer.publish(frame(1)).await.unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
-use gpuvitals_queue::link::{self, Access, AnyProducer, Scheme};
+use gpuvitals_queue::link::{Access, AnyProducer, Client, Scheme};
 use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
 use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
 use gpuvitals_sources::sampler::Moment;
@@ -156,8 +156,7 @@ impl Guided {
     }
 
     fn producer(queue: &MessageQueue, access: &Access) -> Result<AnyProducer, Failure> {
-        link::producer(&queue.address, access, queue.topic.as_str())
-            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))
+        queue.producer(&Client::new(queue.address.clone(), access.clone()))
     }
 
     fn current(&self) -> MutexGuard<'_, (Access, Arc<AnyProducer>)> {

@@ -237,7 +237,7 @@ pub(crate) struct AgentFlags {
     /// End with code 69 where no GPU is found, instead of serving the host alone [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     require_gpus: Option<bool>,
-    /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT [default: none]
+    /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT, or HOST:PORT [default: none]
     #[arg(long, visible_alias = "queue", value_name = "URL")]
     mq_url: Option<String>,
     /// Topic to publish to [default: gpu-telemetry]

@@ -121,7 +121,7 @@ pub(crate) struct CollectFlags {
     /// Port of a queue on this machine [default: 9090]
     #[arg(long, value_name = "PORT", conflicts_with = "mq_url")]
     broker_port: Option<u16>,
-    /// Queue to collect from: http://, grpc:// or nats://HOST:PORT [default: http://127.0.0.1:9090]
+    /// Queue to collect from: http://, grpc:// or nats://HOST:PORT, or HOST:PORT [default: http://127.0.0.1:9090]
     #[arg(long, value_name = "URL")]
     mq_url: Option<String>,
     /// Topic to collect [default: gpu-telemetry]

@@ -71,7 +71,7 @@ pub(crate) enum Ended {
 /// One worker, until it is told to stop or the queue has nothing more. Its leases go back when it ends.
 pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms) -> Ended {
     loop {
-        consumer.away().into_iter().for_each(|way| terms.progress.goes(way));
+        terms.progress.goes(consumer.away());
         let mut holding = Holding::default();
         let ended = holding.serve(&mut consumer, &terms).await;
         consumer.leave().await;
@@ -238,13 +238,10 @@ impl Holding {
 }
 
 /// Waits until the queue is reached or lost; for ever if it is in this process.
-async fn changed(away: &mut Option<watch::Receiver<Away>>) {
-    if let Some(away) = away
-        && away.changed().await.is_ok()
-    {
-        return;
+async fn changed(away: &mut watch::Receiver<Away>) {
+    if away.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
-    std::future::pending::<()>().await;
 }
 
 /// Acknowledges and refuses.
@@ -345,11 +342,11 @@ async fn try_to_persist(store: &Store, items: &[Ingest], progress: &Progress) ->
 mod tests {
     use std::sync::atomic::AtomicU64;
 
+    use gpuvitals_queue::link::Client;
     use gpuvitals_queue::{Clock, ConsumerOptions, ContentType, Encoding, Frame, Queue, QueueConfig};
     use gpuvitals_store::StoreConfig;
 
     use super::*;
-    use crate::collect::Way;
 
     /// A queue with these frames in it, before anybody takes from it.
     async fn queue_with(frames: Vec<Frame>) -> Queue {
@@ -363,7 +360,7 @@ mod tests {
     /// What became of a queue's frames that one worker took until the queue was empty.
     async fn collected_from(queue: &Queue, store: &Store, progress: Arc<Progress>) -> Vec<String> {
         let member = Member {
-            way: Way::Here(queue.clone()),
+            client: Client::in_process(queue.clone()),
             topic: "gpus".into(),
             group: "store".into(),
             options: ConsumerOptions::default(),

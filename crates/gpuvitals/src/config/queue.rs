@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use gpuvitals_queue::link::{Access, QueueUrl, Scheme, Token, check_topic};
+use gpuvitals_queue::link::{Access, AnyProducer, Client, QueueUrl, Scheme, Token, check_topic};
 use gpuvitals_queue::server::TlsFiles;
 use serde::{Deserialize, Deserializer};
 
@@ -73,6 +73,24 @@ impl MessageQueue {
     /// When the file cannot be read, or others can read it.
     pub(crate) fn token(&self) -> Result<Option<Token>, Failure> {
         set(&self.token_file).map(|path| token(path, "message_queue.token_file")).transpose()
+    }
+
+    /// The client of the queue.
+    ///
+    /// # Errors
+    /// When the file of the token or of the credentials cannot be read, or others can read it.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        Ok(Client::new(self.address.clone(), self.access()?))
+    }
+
+    /// A producer of the topic.
+    ///
+    /// # Errors
+    /// When the topic's name is refused, or what access needs cannot be read.
+    pub(crate) fn producer(&self, client: &Client) -> Result<AnyProducer, Failure> {
+        client
+            .producer(self.topic.as_str())
+            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))
     }
 
     /// What a client brings, read from its files.

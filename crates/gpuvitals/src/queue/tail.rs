@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
-use gpuvitals_queue::link::{self, Away, Scheme};
+use gpuvitals_queue::link::{Away, Client, Scheme, check_topic};
 use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, ReceiveError};
 use tokio::sync::{mpsc, watch};
 
@@ -37,7 +37,7 @@ const CREDITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 /// When the queue refuses, or nobody else takes from the topic.
 pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let named = |e| Failure::new(Exit::Usage, format!("topic {:?}: {e}", flags.topic));
-    link::check_topic(&flags.topic).map_err(named)?;
+    check_topic(&flags.topic).map_err(named)?;
     look_first(flags, place)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -92,13 +92,12 @@ async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
         ack_timeout: Some(ACK_TIMEOUT),
         ..ConsumerOptions::default()
     };
+    let client = Client::new(url.clone(), access.clone());
     let mut consumer =
-        link::consumer(url, access, flags.topic.as_str(), group.as_str(), &options).map_err(|e| {
+        client.consumer(flags.topic.as_str(), group.as_str(), &options).await.map_err(|e| {
             Failure::new(Exit::Config, format!("cannot subscribe to {}: {}", flags.topic, causes(&e)))
         })?;
-    if let Some(away) = consumer.away() {
-        tokio::spawn(tell_when_away(url.to_string(), away));
-    }
+    tokio::spawn(tell_when_away(url.to_string(), consumer.away()));
     let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
     let mut printer = tokio::task::spawn_blocking(move || write(to_print));
     let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::{Batch, causes, message, wire};
+use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
 use gpuvitals_queue::{ContentType, Encoding, Frame, PublishError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use super::progress::Progress;
 use super::settings::Format;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::pipe::Outlet;
 
 /// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
 const ZSTD_LEVEL: i32 = 1;
@@ -64,10 +64,11 @@ impl Terms {
 /// When the queue will never take a frame.
 pub(super) async fn publish(
     mut batches: mpsc::Receiver<Batch>,
-    outlet: Outlet,
+    producer: AnyProducer,
     terms: Terms,
 ) -> Result<(), Failure> {
     let began = Instant::now();
+    let mut sender = Sender::new(&producer, 1, Patience::Passing);
     let mut bucket = terms.rate.map(|rate| TokenBucket::new(rate, terms.burst, Duration::ZERO));
     while let Some(batch) = next(&mut batches, &terms.stop).await {
         let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
@@ -86,16 +87,42 @@ pub(super) async fn publish(
         }
         let frame = pack(&batch, rows, terms.format)?;
         let (len, sent) = (frame.payload.len(), Instant::now());
-        match outlet.publish(frame, &terms.give_up, |error| terms.progress.not_taken(causes(error))).await {
-            Ok(_) => terms.progress.taken(rows, len, sent.elapsed()),
-            Err(PublishError::Cancelled) => terms.progress.left(rows),
-            Err(error) => {
+        sender.send((), frame);
+        match outcome(&mut sender, &terms).await {
+            Some(Ok(())) => terms.progress.taken(rows, len, sent.elapsed()),
+            None => {
+                // Everything else that was read is left too.
+                terms.progress.left(rows);
+                while let Some(batch) = next(&mut batches, &terms.stop).await {
+                    terms.progress.left(u32::try_from(batch.rows()).unwrap_or(u32::MAX));
+                }
+            }
+            Some(Err(error)) => {
                 terms.progress.left(rows);
                 return Err(refused(&error, &terms.way_in));
             }
         }
     }
     Ok(())
+}
+
+/// Whether the queue took the frame under way; none if `give_up` came first.
+async fn outcome(
+    sender: &mut Sender<'_, AnyProducer, ()>,
+    terms: &Terms,
+) -> Option<Result<(), PublishError>> {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = terms.give_up.cancelled() => return None,
+            event = sender.event() => event,
+        };
+        match event {
+            Event::Taken { .. } => return Some(Ok(())),
+            Event::Failed(error) => terms.progress.not_taken(causes(&error)),
+            Event::Refused { error, .. } => return Some(Err(error)),
+        }
+    }
 }
 
 /// The next batch; after the stop those that were read before.

@@ -122,7 +122,7 @@ pub(crate) struct StreamFlags {
     /// End after this time, with rate times duration rows of each worker: 30s, 5m; 0: never [default: 0]
     #[arg(long, value_name = "DURATION")]
     duration: Option<String>,
-    /// Queue to publish to: http://, grpc:// or nats://HOST:PORT [default: http://127.0.0.1:9090]
+    /// Queue to publish to: http://, grpc:// or nats://HOST:PORT, or HOST:PORT [default: http://127.0.0.1:9090]
     #[arg(long, value_name = "URL")]
     mq_url: Option<String>,
     /// Topic to publish to [default: gpu-telemetry]

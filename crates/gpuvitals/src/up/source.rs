@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpuvitals_core::{Batch, Table, causes};
+use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
@@ -21,7 +22,7 @@ use crate::clock;
 use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
-use crate::pipe::{self, Described, End, Outlet, Progress, Publisher};
+use crate::pipe::{self, Described, End, Progress, Publisher};
 use crate::sampling;
 use crate::table::counted;
 
@@ -181,12 +182,12 @@ impl Opened {
         (!matches!(self.source, Kind::None)).then(|| Arc::clone(&self.progress))
     }
 
-    /// Sets it going.
-    pub(crate) fn spawn(self, outlet: Outlet, stop: &CancellationToken) -> Running {
+    /// Sets it going; its rows go through the producer.
+    pub(crate) fn spawn(self, producer: AnyProducer, stop: &CancellationToken) -> Running {
         let (tell, end) = watch::channel(None);
         let give_up = CancellationToken::new();
         let (runtime, stop, progress) = (Handle::current(), stop.clone(), self.progress);
-        let mut sink = Publisher::new(outlet, runtime.clone(), Arc::clone(&progress));
+        let mut sink = Publisher::new(producer, runtime.clone(), Arc::clone(&progress));
         let end_of_patience = give_up.clone();
         let work = move || {
             let give_up = end_of_patience;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use gpuvitals_queue::link::{self, Access, QueueUrl, Token};
+use gpuvitals_queue::link::{Access, Client, Token};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
 
 use crate::authority::{Authority, Pair};
@@ -37,10 +37,9 @@ async fn without_the_right_token_both_ports_refuse() {
 
     let access = |token: &str| Access { token: Some(Token::new(token)), ..Access::default() };
     for url in [&broker.grpc, &broker.http] {
-        let url: QueueUrl =
-            format!("grpc{}", url.trim_start_matches("grpc").trim_start_matches("http")).parse().unwrap();
+        let client = |token: &str| Client::new(url.parse().unwrap(), access(token));
         let publish = async |token: &str| {
-            let producer = link::producer(&url, &access(token), "t").unwrap();
+            let producer = client(token).producer("t").unwrap();
             producer.publish(Frame::new(ContentType::Json, 1, message(0, 1))).await
         };
         for token in [WRONG, READER] {
@@ -51,7 +50,7 @@ async fn without_the_right_token_both_ports_refuse() {
         publish(RIGHT).await.unwrap();
         let receive = async |token: &str| {
             let options = ConsumerOptions::default();
-            let mut reader = link::consumer(&url, &access(token), "t", "g", &options).unwrap();
+            let mut reader = client(token).consumer("t", "g", &options).await.unwrap();
             let received = tokio::time::timeout(PATIENCE, reader.receive()).await.expect("nothing came");
             reader.leave().await;
             received.map(drop)

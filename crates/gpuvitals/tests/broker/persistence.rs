@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_queue::link::{self, Access, Backoff, QueueUrl, Stamps};
+use gpuvitals_queue::link::{Access, Backoff, Client, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ContentType, Durability, Frame, Nack, NackKind};
 use tokio_util::sync::CancellationToken;
 
@@ -121,11 +121,11 @@ async fn publish(url: Arc<Mutex<String>>, taken: Arc<Mutex<BTreeSet<u64>>>, stop
         let frame = stamps.stamp(Frame::new(ContentType::Json, 1, next.to_string()));
         loop {
             // A restarted broker of this test has other ports.
-            let now: QueueUrl = url.lock().unwrap().parse().unwrap();
-            let producer = link::producer(&now, &Access::default(), "t").unwrap();
+            let now = url.lock().unwrap().parse().unwrap();
+            let producer = Client::new(now, Access::default()).producer("t").unwrap();
             let soon = CancellationToken::new();
             let quick = Backoff { base: Duration::from_millis(5), cap: Duration::from_millis(20) };
-            let published = link::publish_until(&producer, frame.clone(), &soon, &quick);
+            let published = publish_until(&producer, frame.clone(), &soon, &quick);
             if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(2), published).await {
                 taken.lock().unwrap().insert(next);
                 break;

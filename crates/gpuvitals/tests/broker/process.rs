@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::Output;
 
-use gpuvitals_queue::link::{self, Access, AnyConsumer, QueueUrl};
+use futures_util::FutureExt as _;
+use gpuvitals_queue::link::{Access, AnyConsumer, Client};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Delivery, Frame, Producer, Receipt};
 use serde_json::Value;
 
@@ -54,8 +55,8 @@ impl Broker {
 
     /// Publishes by gRPC.
     pub(crate) async fn publish(&self, topic: &str, frame: Frame) -> Receipt {
-        let url: QueueUrl = self.grpc.parse().unwrap();
-        link::producer(&url, &Access::default(), topic).unwrap().publish(frame).await.unwrap()
+        let client = Client::new(self.grpc.parse().unwrap(), Access::default());
+        client.producer(topic).unwrap().publish(frame).await.unwrap()
     }
 
     /// A consumer by gRPC.
@@ -94,8 +95,9 @@ pub(crate) fn answer(mut response: ureq::http::Response<ureq::Body>) -> (u16, Va
 }
 
 pub(crate) fn consumer(url: &str, topic: &str, group: &str) -> AnyConsumer {
-    let url: QueueUrl = url.parse().unwrap();
-    link::consumer(&url, &Access::default(), topic, group, &ConsumerOptions::default()).unwrap()
+    let client = Client::new(url.parse().unwrap(), Access::default());
+    let consumer = client.consumer(topic, group, &ConsumerOptions::default()).now_or_never();
+    consumer.expect("a queue elsewhere is not asked yet").unwrap()
 }
 
 /// The next deliveries; they have to come.

@@ -70,7 +70,7 @@ impl Target {
 
     async fn subscriber(&self) -> Outcome<Subscriber> {
         Ok(match self.publisher().await? {
-            Publisher::Ours(_) => Subscriber::Ours(ours::Subscriber::new(&self.address, &self.topic)?),
+            Publisher::Ours(_) => Subscriber::Ours(ours::Subscriber::new(&self.address, &self.topic).await?),
             Publisher::Nats(mut nats) => {
                 nats.make_consumer().await?;
                 Subscriber::Nats(nats)

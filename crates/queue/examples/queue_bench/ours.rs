@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use gpuvitals_queue::link::{Access, AnyConsumer, AnyProducer, QueueUrl, consumer, producer};
+use gpuvitals_queue::link::{Access, AnyConsumer, AnyProducer, Client};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Encoding, Frame, Producer};
 
 use crate::{Outcome, row};
@@ -21,8 +21,8 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(url: &str, topic: &str, compressed: bool) -> Outcome<Self> {
-        let url: QueueUrl = url.parse()?;
-        Ok(Self { producer: Arc::new(producer(&url, &Access::default(), topic)?), compressed })
+        let client = Client::new(url.parse()?, Access::default());
+        Ok(Self { producer: Arc::new(client.producer(topic)?), compressed })
     }
 
     pub(crate) async fn publish(&self, rows: &[Vec<u8>]) -> Outcome<()> {
@@ -47,13 +47,13 @@ impl Publisher {
 pub(crate) struct Subscriber(AnyConsumer);
 
 impl Subscriber {
-    pub(crate) fn new(url: &str, topic: &str) -> Outcome<Self> {
-        let url: QueueUrl = url.parse()?;
+    pub(crate) async fn new(url: &str, topic: &str) -> Outcome<Self> {
+        let client = Client::new(url.parse()?, Access::default());
         let options = ConsumerOptions {
             max_in_flight: NonZeroU32::MIN.saturating_add(19_999),
             ..ConsumerOptions::default()
         };
-        Ok(Self(consumer(&url, &Access::default(), topic, "bench", &options)?))
+        Ok(Self(client.consumer(topic, "bench", &options).await?))
     }
 
     /// Receives and acknowledges; answers when the rows were published (for all rows of a frame, when its first was).

@@ -337,7 +337,13 @@ pub enum PublishError {
         /// What the queue said.
         reason: Arc<str>,
     },
-    /// The queue refused for another reason that trying again does not change, such as a frame it does not read.
+    /// The queue does not read the frame.
+    #[error("queue refused the frame: {reason}")]
+    Malformed {
+        /// What the queue said.
+        reason: Arc<str>,
+    },
+    /// The queue refused for another reason that trying again does not change, such as settings that do not fit.
     #[error("queue refused: {reason}")]
     Refused {
         /// What the queue said.
@@ -350,6 +356,15 @@ impl PublishError {
     /// that whoever holds the frame does not throw it away for that.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Unavailable { .. } | Self::Storage { .. })
+    }
+
+    /// Whether the refusal names this frame: others may be taken, and no change of settings lets it through but that of a
+    /// limit.
+    pub fn names_frame(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::NoMessages | Self::ProducerId { .. } | Self::Malformed { .. }
+        )
     }
 }
 

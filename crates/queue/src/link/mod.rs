@@ -1,19 +1,17 @@
-//! Producers and consumers by the queue's URL: the same pipeline runs on any of them.
+//! The client of a queue: producers and consumers by its URL. The same pipeline runs on any of them.
 //!
-//! | URL | queue | publish | subscribe |
-//! |---|---|---|---|
-//! | `inproc:` | in this process | ✓ | ✓ |
-//! | `grpc://host:9091`, `grpcs://` | `gpuvitals broker` | ✓ | ✓ |
-//! | `http://host:9090`, `https://` | `gpuvitals broker` | by HTTP | by gRPC, on the same port |
-//! | `nats://host:4222?replicas=3`, `tls://` | NATS JetStream, settings behind the `?` | ✓ | ✓ |
+//! | URL | queue |
+//! |---|---|
+//! | `inproc:` | in this process |
+//! | `grpc://host:9091`, `host:9091`, `http://host:9090`; with TLS `grpcs://`, `https://` | `gpuvitals broker`, by gRPC on either port |
+//! | `nats://host:4222?replicas=3`, with TLS `tls://` | NATS JetStream, settings behind the `?` |
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are made without a connection, a publish then
-//! fails with [`PublishError::Unavailable`], a receive goes on trying.
+//! fails with [`PublishError::Unavailable`], a receive goes on trying. A [`Sender`] sends again what was not taken.
 
 mod access;
 mod grpc;
-mod http;
-mod retry;
+mod resend;
 mod url;
 
 use std::num::NonZeroU64;
@@ -23,8 +21,7 @@ use std::time::Duration;
 
 pub use access::{Access, Token};
 pub use grpc::{GrpcConsumer, GrpcProducer};
-pub use http::HttpProducer;
-pub use retry::{Backoff, Stamps, publish_until};
+pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
 pub use url::{QueueUrl, Scheme, UrlError};
 
 use tokio::sync::watch;
@@ -33,23 +30,27 @@ use tracing::{Instrument, Span};
 
 use crate::broker::{
     ConsumerOptions, Delivery, DeliveryId, Nack, PublishError, Receipt, ReceiveError, SettleError,
+    SubscribeError,
 };
 use crate::frame::Frame;
 use crate::name::NameError;
 pub use crate::name::{check_group, check_topic};
 use crate::nats::{NatsConsumer, NatsProducer};
-use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer};
+use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer, Queue};
 
-/// Why there is no producer or consumer for a URL. Whether the queue is there is not asked.
+/// Why there is no producer or consumer for a URL. Whether a queue elsewhere is there is not asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Not spoken here.
-    #[error("{url} is not reached over a network")]
-    NoNetwork {
+    /// The URL is `inproc:`, and the client has no queue of this process.
+    #[error("{url} is the queue of this process, which has none")]
+    NoQueue {
         /// The URL.
         url: QueueUrl,
     },
+    /// The queue of this process does not accept the consumer.
+    #[error("subscribing")]
+    Subscribe(#[source] SubscribeError),
     /// A topic or group that cannot be.
     #[error("name of the {what}")]
     Name {
@@ -82,45 +83,76 @@ pub enum ConnectError {
     Token,
 }
 
-/// A producer of a topic for the queue at a URL.
-///
-/// # Errors
-///
-/// The URL is that of this process, the name is refused, or what access needs cannot be read.
-pub fn producer(
-    url: &QueueUrl,
-    access: &Access,
-    topic: impl Into<Arc<str>>,
-) -> Result<AnyProducer, ConnectError> {
-    match url.scheme {
-        Scheme::Grpc => GrpcProducer::new(url, access, topic).map(AnyProducer::Grpc),
-        Scheme::Http => HttpProducer::new(url, access, topic).map(AnyProducer::Http),
-        Scheme::Nats => NatsProducer::new(url, access, &topic.into()).map(Box::new).map(AnyProducer::Nats),
-        Scheme::InProcess => Err(ConnectError::NoNetwork { url: url.clone() }),
-    }
+/// The client of one queue: its URL, and what the URL needs.
+#[derive(Clone, Debug)]
+pub struct Client {
+    url: QueueUrl,
+    access: Access,
+    /// The queue that `inproc:` names.
+    queue: Option<Queue>,
 }
 
-/// A consumer of a group of a topic for the queue at a URL.
-///
-/// # Errors
-///
-/// The URL is that of this process, a name is refused, or what access needs cannot be read.
-pub fn consumer(
-    url: &QueueUrl,
-    access: &Access,
-    topic: impl Into<Arc<str>>,
-    group: impl Into<Arc<str>>,
-    options: &ConsumerOptions,
-) -> Result<AnyConsumer, ConnectError> {
-    match url.scheme {
-        Scheme::Grpc | Scheme::Http => {
-            GrpcConsumer::new(url, access, topic, group, options).map(AnyConsumer::Grpc)
+impl Client {
+    /// The client of the queue at a URL.
+    pub fn new(url: QueueUrl, access: Access) -> Self {
+        Self { url, access, queue: None }
+    }
+
+    /// The client of the queue of this process.
+    pub fn in_process(queue: Queue) -> Self {
+        Self { url: QueueUrl::in_process(), access: Access::default(), queue: Some(queue) }
+    }
+
+    /// The queue's URL.
+    pub fn url(&self) -> &QueueUrl {
+        &self.url
+    }
+
+    /// A producer of a topic. In this process it waits for room in a full topic.
+    ///
+    /// # Errors
+    ///
+    /// The URL is `inproc:` and there is no queue, the name is refused, or what access needs cannot be read.
+    pub fn producer(&self, topic: impl Into<Arc<str>>) -> Result<AnyProducer, ConnectError> {
+        let (url, access) = (&self.url, &self.access);
+        match url.scheme {
+            Scheme::InProcess => Ok(AnyProducer::InProcess(self.queue()?.producer(topic))),
+            Scheme::Grpc | Scheme::Http => GrpcProducer::new(url, access, topic).map(AnyProducer::Grpc),
+            Scheme::Nats => {
+                NatsProducer::new(url, access, &topic.into()).map(Box::new).map(AnyProducer::Nats)
+            }
         }
-        Scheme::Nats => {
-            let (topic, group) = (topic.into(), group.into());
-            NatsConsumer::new(url, access, &topic, &group, options).map(Box::new).map(AnyConsumer::Nats)
+    }
+
+    /// A consumer of a group of a topic. In this process the group exists from now on; elsewhere nothing is asked before
+    /// something is received.
+    ///
+    /// # Errors
+    ///
+    /// The URL is `inproc:` and there is no queue, or it refuses; a name is refused, or what access needs cannot be read.
+    pub async fn consumer(
+        &self,
+        topic: impl Into<Arc<str>>,
+        group: impl Into<Arc<str>>,
+        options: &ConsumerOptions,
+    ) -> Result<AnyConsumer, ConnectError> {
+        let (url, access, topic, group) = (&self.url, &self.access, topic.into(), group.into());
+        match url.scheme {
+            Scheme::InProcess => {
+                let joined = self.queue()?.subscribe(&topic, &group, options).await;
+                joined.map(AnyConsumer::InProcess).map_err(ConnectError::Subscribe)
+            }
+            Scheme::Grpc | Scheme::Http => {
+                GrpcConsumer::new(url, access, topic, group, options).map(AnyConsumer::Grpc)
+            }
+            Scheme::Nats => {
+                NatsConsumer::new(url, access, &topic, &group, options).map(Box::new).map(AnyConsumer::Nats)
+            }
         }
-        Scheme::InProcess => Err(ConnectError::NoNetwork { url: url.clone() }),
+    }
+
+    fn queue(&self) -> Result<&Queue, ConnectError> {
+        self.queue.as_ref().ok_or_else(|| ConnectError::NoQueue { url: self.url.clone() })
     }
 }
 
@@ -131,8 +163,6 @@ pub enum AnyProducer {
     InProcess(InProcessProducer),
     /// Elsewhere, by gRPC.
     Grpc(GrpcProducer),
-    /// Elsewhere, by HTTP.
-    Http(HttpProducer),
     /// NATS JetStream.
     Nats(Box<NatsProducer>),
 }
@@ -148,21 +178,32 @@ pub enum AnyConsumer {
     Nats(Box<NatsConsumer>),
 }
 
-/// Options for several connections that are one consumer: the queue's statistics count them as one subscriber.
-pub fn of_one_consumer(options: ConsumerOptions) -> ConsumerOptions {
-    ConsumerOptions { consumer: NonZeroU64::new(retry::random()), ..options }
+impl AnyProducer {
+    /// Frames that are worth having under way at once: several if an answer takes a round trip. In this process one, since
+    /// frames that wait for room are not taken in order.
+    pub fn window(&self) -> usize {
+        match self {
+            Self::InProcess(_) => 1,
+            Self::Grpc(_) | Self::Nats(_) => GrpcProducer::WINDOW,
+        }
+    }
 }
 
-/// Why a queue is not reached; none: it is, or nobody has tried.
+/// Options for several connections that are one consumer: the queue's statistics count them as one subscriber.
+pub fn of_one_consumer(options: ConsumerOptions) -> ConsumerOptions {
+    ConsumerOptions { consumer: NonZeroU64::new(resend::random()), ..options }
+}
+
+/// The last connection error; none while the queue is reached, or before the first try.
 pub type Away = Option<Arc<str>>;
 
 impl AnyConsumer {
-    /// Why the queue is not reached while it is not; none for the queue of this process.
-    pub fn away(&self) -> Option<watch::Receiver<Away>> {
+    /// The last connection error as it changes. The queue of this process has none, and its channel is closed.
+    pub fn away(&self) -> watch::Receiver<Away> {
         match self {
-            Self::InProcess(_) => None,
-            Self::Grpc(consumer) => Some(consumer.away()),
-            Self::Nats(consumer) => Some(consumer.away()),
+            Self::InProcess(_) => watch::channel(None).1,
+            Self::Grpc(consumer) => consumer.away(),
+            Self::Nats(consumer) => consumer.away(),
         }
     }
 }
@@ -183,7 +224,6 @@ impl Producer for AnyProducer {
         match self {
             Self::InProcess(producer) => producer.publish(frame).await,
             Self::Grpc(producer) => sent(producer.publish(frame), span("gpuvitals")).await,
-            Self::Http(producer) => sent(producer.publish(frame), span("gpuvitals")).await,
             Self::Nats(producer) => sent(producer.publish(frame), span("nats")).await,
         }
     }

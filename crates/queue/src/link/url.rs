@@ -11,7 +11,7 @@ use crate::nats::{NatsSettings, SettingError};
 pub enum Scheme {
     /// The queue of this process.
     InProcess,
-    /// HTTP to publish, gRPC on the same port to subscribe.
+    /// gRPC on the port for HTTP.
     Http,
     /// gRPC.
     Grpc,
@@ -20,7 +20,7 @@ pub enum Scheme {
 }
 
 /// Where a queue is: `inproc:`, `grpc://host:port`, `http://host:port`, `nats://host:port`; with TLS `grpcs`, `https`,
-/// `tls` (NATS). Behind a `?` that of NATS says what streams are made with, [`NatsSettings::from_query`]; it is not written
+/// `tls` (NATS). `host:port` alone means gRPC. Behind a `?` that of NATS says what streams are made with, [`NatsSettings::from_query`]; it is not written
 /// again. It carries no secret: user and password in it are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueUrl {
@@ -42,7 +42,8 @@ pub struct QueueUrl {
 pub enum UrlError {
     /// No known scheme.
     #[error(
-        "{0:?} is no queue's URL: it begins with inproc:, grpc://, grpcs://, http://, https://, nats:// or tls://"
+        "{0:?} is no queue's URL: it is host:port, or begins with inproc:, grpc://, grpcs://, http://, https://, nats:// or \
+         tls://"
     )]
     Scheme(String),
     /// A user or password in it; the text is not repeated.
@@ -63,6 +64,11 @@ pub enum UrlError {
 }
 
 impl QueueUrl {
+    /// `inproc:`.
+    pub fn in_process() -> Self {
+        Self { scheme: Scheme::InProcess, tls: false, host: String::new(), port: 0, nats: Arc::default() }
+    }
+
     /// `host:port`, as one connects to it.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
@@ -78,8 +84,7 @@ impl FromStr for QueueUrl {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text == "inproc:" {
-            let (scheme, nats) = (Scheme::InProcess, Arc::default());
-            return Ok(Self { scheme, tls: false, host: String::new(), port: 0, nats });
+            return Ok(Self::in_process());
         }
         let schemes = [
             ("grpc://", Scheme::Grpc, false, 9091),
@@ -90,7 +95,9 @@ impl FromStr for QueueUrl {
             ("tls://", Scheme::Nats, true, 4222),
         ];
         let found = schemes.iter().find_map(|scheme| text.strip_prefix(scheme.0).map(|rest| (*scheme, rest)));
-        let Some(((_, scheme, tls, default_port), rest)) = found else {
+        let is_bare = !text.contains(['@', '/']) && text.contains(':');
+        let bare = is_bare.then_some((("", Scheme::Grpc, false, 9091), text));
+        let Some(((_, scheme, tls, default_port), rest)) = found.or(bare) else {
             return Err(if text.contains('@') {
                 UrlError::Credentials
             } else {
@@ -174,6 +181,8 @@ mod tests {
             ("nats://nats.example.org", "nats://nats.example.org:4222"),
             ("tls://nats:4", "tls://nats:4"),
             ("nats://nats?", "nats://nats:4222"),
+            ("localhost:50051", "grpc://localhost:50051"),
+            ("[::1]:9091", "grpc://[::1]:9091"),
         ] {
             let url: QueueUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), whole);
@@ -198,7 +207,8 @@ mod tests {
             assert_eq!(refused(text), UrlError::Credentials, "{text}");
         }
         assert_eq!(refused("kafka://x"), UrlError::Scheme("kafka://x".into()));
-        assert_eq!(refused("localhost:9090"), UrlError::Scheme("localhost:9090".into()));
+        assert_eq!(refused("localhost"), UrlError::Scheme("localhost".into()));
+        assert_eq!(refused("localhost:queue"), UrlError::Port("queue".into()));
         assert_eq!(refused("http://:1"), UrlError::Host(":1".into()));
         assert_eq!(refused("http://[x]:1"), UrlError::Host("[x]:1".into()));
         assert_eq!(refused("http://h:0"), UrlError::Port("0".into()));

@@ -42,7 +42,8 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
         PublishError::Topic(_)
         | PublishError::ProducerId { .. }
         | PublishError::NoMessages
-        | PublishError::Refused { .. } => (Code::InvalidArgument, None),
+        | PublishError::Malformed { .. } => (Code::InvalidArgument, None),
+        PublishError::Refused { .. } => (Code::Unknown, None),
         PublishError::Denied { .. } => (Code::PermissionDenied, None),
         PublishError::TooLarge { .. } => (Code::OutOfRange, None),
     };
@@ -51,6 +52,7 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
         PublishError::Storage { reason, .. }
         | PublishError::Unavailable { reason }
         | PublishError::Denied { reason }
+        | PublishError::Malformed { reason }
         | PublishError::Refused { reason } => reason.to_string(),
         error => in_full(error),
     };
@@ -85,6 +87,7 @@ fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::R
         Code::Internal | Code::DataLoss => PublishError::Storage { reason, passes: retry_after.is_some() },
         _ if retry_after.is_some() => PublishError::Unavailable { reason },
         Code::PermissionDenied | Code::Unauthenticated => PublishError::Denied { reason },
+        Code::InvalidArgument => PublishError::Malformed { reason },
         _ => PublishError::Refused { reason },
     }
 }
@@ -184,14 +187,15 @@ mod tests {
         };
         let storage = |passes| PublishError::Storage { reason: "disk full".into(), passes };
         let refused = |reason: &str| PublishError::Refused { reason: reason.into() };
+        let malformed = |reason: &str| PublishError::Malformed { reason: reason.into() };
         for (here, there) in [
             (full(None), full(Some(250))),
             (full(Some(9)), full(Some(9))),
             (storage(true), storage(true)),
             (storage(false), storage(false)),
             (PublishError::Closed, PublishError::Unavailable { reason: "queue is shutting down".into() }),
-            (PublishError::Topic(NameError::Empty), refused("topic for publish: name is empty")),
-            (PublishError::NoMessages, refused("frame has no messages")),
+            (PublishError::Topic(NameError::Empty), malformed("topic for publish: name is empty")),
+            (PublishError::NoMessages, malformed("frame has no messages")),
             (
                 PublishError::TooLarge { messages: 7, bytes: 99 },
                 PublishError::TooLarge { messages: 7, bytes: 99 },

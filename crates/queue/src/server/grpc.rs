@@ -143,12 +143,12 @@ impl Limits {
     }
 
     fn check(self, frame: Option<v1::Frame>) -> Result<Frame, PublishError> {
-        let refused = |reason: String| PublishError::Refused { reason: reason.into() };
         if let Some(frame) = frame.as_ref().filter(|frame| frame.payload.len() > self.frame_bytes) {
             let bytes = u64::try_from(frame.payload.len()).unwrap_or(u64::MAX);
             return Err(PublishError::TooLarge { messages: frame.count, bytes });
         }
-        protocol::published(frame).map_err(|malformed| refused(malformed.to_string()))
+        protocol::published(frame)
+            .map_err(|malformed| PublishError::Malformed { reason: malformed.to_string().into() })
     }
 }
 

@@ -202,7 +202,7 @@ fn publish_told(error: &PublishError) -> (StatusCode, ErrorCode) {
         PublishError::Storage { .. } | PublishError::Unavailable { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Storage)
         }
-        PublishError::Denied { .. } | PublishError::Refused { .. } => {
+        PublishError::Denied { .. } | PublishError::Malformed { .. } | PublishError::Refused { .. } => {
             (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
         }
     }

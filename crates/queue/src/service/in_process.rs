@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
 use super::{Consumer, Producer};
@@ -25,27 +24,22 @@ const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long a consumer takes nothing if nothing could be read.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Hands frames to one topic of a [`Queue`].
+/// Hands frames to one topic of a [`Queue`]; waits for room in a full topic.
 #[derive(Clone, Debug)]
 pub struct InProcessProducer {
     queue: Queue,
     topic: Arc<str>,
-    /// Waits at the bound until this; refused there without it.
-    waits_until: Option<CancellationToken>,
 }
 
 impl InProcessProducer {
-    pub(super) fn new(queue: Queue, topic: Arc<str>, waits_until: Option<CancellationToken>) -> Self {
-        Self { queue, topic, waits_until }
+    pub(super) fn new(queue: Queue, topic: Arc<str>) -> Self {
+        Self { queue, topic }
     }
 }
 
 impl Producer for InProcessProducer {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
-        match &self.waits_until {
-            Some(cancel) => self.queue.publish_wait(&self.topic, frame, cancel).await,
-            None => self.queue.publish(&self.topic, frame).await,
-        }
+        self.queue.publish_wait(&self.topic, frame).await
     }
 }
 

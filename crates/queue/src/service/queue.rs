@@ -151,19 +151,12 @@ impl Queue {
         self.shared().commit(here);
     }
 
-    /// Hands over one frame; at the topic's bound it waits for room, until `cancel`. Waiting publishers are
-    /// not served in turn.
+    /// Hands over one frame; at the topic's bound it waits for room. Waiting publishers are not served in turn.
     ///
     /// # Errors
     ///
-    /// The frame was not taken: [`PublishError::Cancelled`], or another reason, but never
-    /// [`PublishError::Full`].
-    pub async fn publish_wait(
-        &self,
-        topic: &str,
-        frame: Frame,
-        cancel: &CancellationToken,
-    ) -> Result<Receipt, PublishError> {
+    /// The frame was not taken, but never for [`PublishError::Full`].
+    pub async fn publish_wait(&self, topic: &str, frame: Frame) -> Result<Receipt, PublishError> {
         // A publisher that never has to wait still lets others of its thread run.
         tokio::task::consume_budget().await;
         let shared = self.shared();
@@ -177,41 +170,26 @@ impl Queue {
             return Err(PublishError::Closed);
         };
         let signal = shared.signal(Wake::Space(topic_id));
-        let again = async {
-            loop {
-                let mut notified = std::pin::pin!(signal.notified());
-                // From here on a notification is not missed, also if it comes before the await.
-                notified.as_mut().enable();
-                // Many may have been woken for room that one takes: the frame is made ready only where there is some.
-                if shared.with(|broker, _| broker.may_take(topic_id, &frame)) {
-                    let again = shared.publish(topic, frame.clone(), true);
-                    shared.commit(false);
-                    match again.await {
-                        Err(PublishError::Full { .. }) => {}
-                        answer => return answer,
-                    }
+        loop {
+            let mut notified = std::pin::pin!(signal.notified());
+            // From here on a notification is not missed, also if it comes before the await.
+            notified.as_mut().enable();
+            // Many may have been woken for room that one takes: the frame is made ready only where there is some.
+            if shared.with(|broker, _| broker.may_take(topic_id, &frame)) {
+                let again = shared.publish(topic, frame.clone(), true);
+                shared.commit(false);
+                match again.await {
+                    Err(PublishError::Full { .. }) => {}
+                    answer => return answer,
                 }
-                notified.await;
             }
-        };
-        tokio::select! {
-            answer = again => answer,
-            () = cancel.cancelled() => Err(PublishError::Cancelled),
+            notified.await;
         }
     }
 
-    /// A producer for `topic` that is refused at the bound.
+    /// A producer for `topic` that waits at the bound.
     pub fn producer(&self, topic: impl Into<Arc<str>>) -> InProcessProducer {
-        InProcessProducer::new(self.clone(), topic.into(), None)
-    }
-
-    /// A producer for `topic` that waits at the bound, until `cancel`.
-    pub fn waiting_producer(
-        &self,
-        topic: impl Into<Arc<str>>,
-        cancel: CancellationToken,
-    ) -> InProcessProducer {
-        InProcessProducer::new(self.clone(), topic.into(), Some(cancel))
+        InProcessProducer::new(self.clone(), topic.into())
     }
 
     /// Joins a group of a topic; both are created if they do not exist.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gpuvitals_queue::link::{Access, consumer, of_one_consumer, producer};
+use gpuvitals_queue::link::{Access, Client, of_one_consumer};
 use gpuvitals_queue::{
     Consumer, ConsumerOptions, ContentType, DeliveryId, Durability, Encoding, Frame, Nack, NackKind,
     Producer, PublishError, ReceiveError, SettleError, Start, TopicStats,
@@ -220,23 +220,27 @@ fn frame_of_json() -> Frame {
 #[tokio::test]
 async fn a_url_decides_how_a_queue_is_spoken_to() {
     let rig = Rig::new();
-    let (access, options) = (Access::default(), ConsumerOptions::default());
-    let producer = producer(&rig.url(), &access, TOPIC).unwrap();
-    in_time(producer.publish(frame(1))).await.unwrap();
-    let mut consumer = consumer(&rig.url(), &access, TOPIC, "g", &options).unwrap();
-    let id = receive(&mut consumer).await[0].id;
-    assert_eq!(in_time(consumer.ack(&[id])).await, Ok(1));
-    // On the port for people a URL of HTTP is enough for both.
+    let client = |url: &str| Client::new(url.parse().unwrap(), Access::default());
     let people = Rig::people(rig.queue.clone(), |_| {});
-    let url = format!("http://{}", people.address).parse().unwrap();
-    let by_http = gpuvitals_queue::link::producer(&url, &access, TOPIC).unwrap();
-    in_time(by_http.publish(frame_of_json())).await.unwrap();
-    let mut by_grpc = gpuvitals_queue::link::consumer(&url, &access, TOPIC, "h", &options).unwrap();
-    assert_eq!(receive(&mut by_grpc).await.last().unwrap().frame.count, 1);
+    let own = Client::in_process(rig.queue.clone());
+    let places = [
+        own,
+        client(&rig.url().to_string()),
+        client(&rig.address.to_string()),
+        client(&format!("http://{}", people.address)),
+    ];
+    for (place, group) in places.iter().zip(["a", "b", "c", "d"]) {
+        let mut consumer = in_time(place.consumer(TOPIC, group, &ConsumerOptions::default())).await.unwrap();
+        let sent = frame_of_json();
+        in_time(place.producer(TOPIC).unwrap().publish(sent.clone())).await.unwrap();
+        let delivery = receive(&mut consumer).await.pop().unwrap();
+        assert_eq!(delivery.frame.payload, sent.payload, "{}", place.url());
+        assert!(in_time(consumer.ack(&[delivery.id])).await.is_ok());
+    }
     people.stop().await;
-    let refused = gpuvitals_queue::link::producer(&"inproc:".parse().unwrap(), &access, TOPIC);
-    assert_eq!(refused.unwrap_err().to_string(), "inproc: is not reached over a network");
-    let refused = gpuvitals_queue::link::producer(&rig.url(), &access, "a/b");
-    assert_eq!(refused.unwrap_err().to_string(), "name of the topic");
+    let refused = client("inproc:").producer(TOPIC).unwrap_err();
+    assert_eq!(refused.to_string(), "inproc: is the queue of this process, which has none");
+    let refused = places[1].producer("a/b").unwrap_err();
+    assert_eq!(refused.to_string(), "name of the topic");
     rig.stop().await;
 }

@@ -11,6 +11,5 @@ mod bodies;
 mod client;
 mod dead;
 mod document;
-mod producer;
 mod publish;
 mod world;

@@ -4,18 +4,15 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gpuvitals_queue::server::{HttpLimits, ServeError, ServerConfig, serve};
+use gpuvitals_queue::server::{HttpLimits, ServerConfig, serve};
 use gpuvitals_queue::{Clock, Consumer as _, ConsumerOptions, Delivery, Encoding, Queue, QueueConfig};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) at: SocketAddr,
-    stop: CancellationToken,
-    server: JoinHandle<Result<(), ServeError>>,
 }
 
 impl World {
@@ -40,16 +37,8 @@ impl World {
     pub(crate) async fn over(queue: Queue, at: SocketAddr, server: ServerConfig) -> Self {
         let listener = TcpListener::bind(at).await.unwrap();
         let at = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
-        let server = tokio::spawn(serve(Some(listener), None, queue.clone(), server, stop.clone()));
-        Self { queue, at, stop, server }
-    }
-
-    /// Ends the server; the queue stays.
-    pub(crate) async fn stop(self) -> (Queue, SocketAddr) {
-        self.stop.cancel();
-        self.server.await.unwrap().unwrap();
-        (self.queue, self.at)
+        tokio::spawn(serve(Some(listener), None, queue.clone(), server, CancellationToken::new()));
+        Self { queue, at }
     }
 
     /// Everything that a topic holds, as the messages that collectors see, by frame.

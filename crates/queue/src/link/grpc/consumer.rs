@@ -14,7 +14,7 @@ use super::dial::{Dial, Lost, Outlook};
 use super::exchange::Answers;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, ReceiveError, SettleError};
 use crate::frame::Millis;
-use crate::link::retry::Backoff;
+use crate::link::resend::Backoff;
 use crate::link::{Access, Away, ConnectError, QueueUrl};
 use crate::protocol::v1::subscribe_reply::What as Reply;
 use crate::protocol::v1::subscribe_request::What as Ask;

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
@@ -26,7 +25,7 @@ const MESSAGE_BYTES: usize = 64 << 20;
 
 /// Where a queue is and who asks.
 #[derive(Clone, Debug)]
-pub(in crate::link) struct Dial {
+pub(super) struct Dial {
     endpoint: Endpoint,
     bearer: Option<MetadataValue<Ascii>>,
     authority: Arc<str>,
@@ -34,9 +33,9 @@ pub(in crate::link) struct Dial {
 
 /// Why there is no connection, or no longer.
 #[derive(Clone, Debug)]
-pub(in crate::link) struct Lost {
+pub(super) struct Lost {
     /// What happened, with the queue's address.
-    pub(in crate::link) reason: Arc<str>,
+    pub(super) reason: Arc<str>,
     /// What can come of it.
     pub(super) outlook: Outlook,
 }
@@ -55,7 +54,7 @@ pub(super) enum Outlook {
 }
 
 impl Dial {
-    pub(in crate::link) fn new(url: &QueueUrl, access: &Access) -> Result<Self, ConnectError> {
+    pub(super) fn new(url: &QueueUrl, access: &Access) -> Result<Self, ConnectError> {
         let authority = url.authority();
         let tls = |source| ConnectError::Tls { host: url.host.clone(), source };
         let scheme = if url.tls { "https" } else { "http" };
@@ -90,18 +89,6 @@ impl Dial {
         Ok(QueueClient::new(channel).max_decoding_message_size(MESSAGE_BYTES))
     }
 
-    /// A connection that is made when it is first needed, and made anew when it is lost.
-    pub(in crate::link) fn channel(&self) -> Channel {
-        self.endpoint.connect_lazy()
-    }
-
-    /// `authorization` of whoever asks.
-    pub(in crate::link) fn bearer(&self) -> Option<HeaderValue> {
-        let mut value = HeaderValue::from_bytes(self.bearer.as_ref()?.as_encoded_bytes()).ok()?;
-        value.set_sensitive(true);
-        Some(value)
-    }
-
     /// A call as whoever asks.
     pub(super) fn request<T>(&self, body: T) -> Request<T> {
         let mut request = Request::new(body);
@@ -112,7 +99,7 @@ impl Dial {
     }
 
     /// An error of the connection, in the words of its first cause: the layers above only repeat that there is none.
-    pub(in crate::link) fn unreachable(&self, error: &(dyn Error + 'static)) -> Lost {
+    pub(super) fn unreachable(&self, error: &(dyn Error + 'static)) -> Lost {
         let cause = first_cause(error).to_string();
         // No type of the TLS library is known here.
         let hint = if cause.contains("UnknownIssuer") {
@@ -123,7 +110,7 @@ impl Dial {
         self.lost(&format!("no connection: {cause}{hint}"))
     }
 
-    pub(in crate::link) fn lost(&self, what: &str) -> Lost {
+    pub(super) fn lost(&self, what: &str) -> Lost {
         Lost { reason: format!("{}: {what}", self.authority).into(), outlook: Outlook::Passing }
     }
 

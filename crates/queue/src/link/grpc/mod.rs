@@ -6,5 +6,4 @@ mod exchange;
 mod producer;
 
 pub use consumer::GrpcConsumer;
-pub(super) use dial::Dial;
 pub use producer::GrpcProducer;

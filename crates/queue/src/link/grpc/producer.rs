@@ -1,7 +1,6 @@
 //! Publishing by gRPC.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU8;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::dial::{Dial, Lost, Outlook};
 use super::exchange::Answers;
 use crate::broker::{PublishError, Receipt};
 use crate::frame::Frame;
-use crate::link::retry::{Backoff, Stamps};
+use crate::link::resend::{Backoff, Stamps};
 use crate::link::{Access, ConnectError, QueueUrl};
 use crate::protocol::{self, v1};
 use crate::service::Producer;
@@ -27,7 +26,7 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(50), cap: Duration::from_secs(2) };
 
 /// Hands frames to one topic of a queue elsewhere, over one stream that is kept open. Any number of publishes may be
-/// called at once; so many as the window allows are under way together, and each is answered as the queue answers it.
+/// called at once; [`GrpcProducer::WINDOW`] are under way together, and each is answered as the queue answers it.
 ///
 /// Frames without a stamp get one. When the connection is lost, what is under way fails with
 /// [`PublishError::Unavailable`]: whether it was taken is not known, and whoever wants to send it again stamps it before
@@ -36,7 +35,6 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_millis(50), cap: Duratio
 pub struct GrpcProducer {
     dial: Arc<Dial>,
     topic: Arc<str>,
-    window: usize,
     stamps: Stamps,
     link: tokio::sync::Mutex<Link>,
 }
@@ -80,10 +78,8 @@ struct Waiting {
 }
 
 impl GrpcProducer {
-    /// Frames under way at once, unless said otherwise.
-    pub const WINDOW: NonZeroU8 = NonZeroU8::MIN.saturating_add(7);
-    /// Most frames under way at once: a queue tells so many of one producer apart.
-    const WINDOW_MAX: u8 = 127;
+    /// Most frames under way at once.
+    pub const WINDOW: usize = 8;
 
     /// A producer without a connection.
     ///
@@ -96,16 +92,9 @@ impl GrpcProducer {
         Ok(Self {
             dial: Arc::new(Dial::new(url, access)?),
             topic,
-            window: usize::from(Self::WINDOW.get()),
             stamps: Stamps::new(),
             link: tokio::sync::Mutex::default(),
         })
-    }
-
-    /// The same, with another number of frames under way at once: 127 at most.
-    pub fn with_window(mut self, window: NonZeroU8) -> Self {
-        self.window = usize::from(window.get().min(Self::WINDOW_MAX));
-        self
     }
 
     /// The stream that stands, or a new one.
@@ -141,7 +130,7 @@ impl GrpcProducer {
 
     async fn open(&self) -> Result<Session, Lost> {
         let mut client = self.dial.connect().await?;
-        let (requests, mut outgoing) = mpsc::channel(self.window);
+        let (requests, mut outgoing) = mpsc::channel(Self::WINDOW);
         let body = stream::poll_fn(move |context| outgoing.poll_recv(context));
         let opened = client.publish_stream(self.dial.request(body)).await;
         let response = opened.map_err(|status| self.dial.ended(&status))?;
@@ -149,7 +138,7 @@ impl GrpcProducer {
         Ok(Session {
             max_frame_bytes: said.and_then(|max| max.parse().ok()).unwrap_or(usize::MAX),
             outgoing: Mutex::new(Outgoing { requests, is_named: false, waiting: VecDeque::new() }),
-            window: Arc::new(Semaphore::new(self.window)),
+            window: Arc::new(Semaphore::new(Self::WINDOW)),
             answers: Answers::new(response.into_inner()),
             has_answered: AtomicBool::new(false),
             lost: OnceLock::new(),

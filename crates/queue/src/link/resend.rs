@@ -1,0 +1,462 @@
+//! The one policy of sending again: which refusals are waited for, how long, and in which order frames are sent then.
+//!
+//! | the queue says | what a [`Sender`] does |
+//! |---|---|
+//! | away, full, cannot store | sends the frame again with the same stamp |
+//! | the stamp's number is too old | sends the frame again with another stamp: stored twice is better than lost |
+//! | access denied, topic or anything else refused | ends the frame, or waits ([`Patience`]) |
+//! | too large, malformed, without messages | ends the frame |
+//!
+//! Between two tries it waits as [`Backoff`] says, and at least for as long as the queue asks. While a frame waits nothing
+//! new is sent; one frame alone is tried, and once it is taken the others follow.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesOrdered;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::{PublishError, Receipt};
+use crate::frame::{Frame, ProducerStamp};
+use crate::name::NAME_LEN_MAX;
+use crate::service::Producer;
+
+/// How long to wait between tries: at most `base`, doubled with every failure up to `cap`. The actual wait is drawn
+/// between nothing and that (full jitter), so that many who failed together do not come back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The longest wait after the first failure.
+    pub base: Duration,
+    /// Where the doubling ends.
+    pub cap: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { base: Duration::from_millis(100), cap: Duration::from_secs(10) }
+    }
+}
+
+impl Backoff {
+    /// The longest wait after so many failures in a row, from 1.
+    pub fn longest_after(&self, failures: u32) -> Duration {
+        let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.base.saturating_mul(doubled).min(self.cap)
+    }
+
+    /// The wait after so many failures in a row, from 1.
+    pub fn after(&self, failures: u32) -> Duration {
+        let nanos = u64::try_from(self.longest_after(failures).as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(random() % nanos.saturating_add(1).max(1))
+    }
+}
+
+/// A number that nobody guesses and nobody draws twice: the hash of nothing under a key of the system.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The stamps of one life of one producer: a random id, and numbers that grow by one.
+#[derive(Debug)]
+pub struct Stamps {
+    id: Arc<str>,
+    next: AtomicU64,
+}
+
+impl Stamps {
+    /// A new life.
+    #[expect(clippy::new_without_default, reason = "every one is another")]
+    pub fn new() -> Self {
+        Self { id: format!("{:016x}{:016x}", random(), random()).into(), next: AtomicU64::new(0) }
+    }
+
+    /// The stamp of the next frame.
+    pub fn next(&self) -> ProducerStamp {
+        ProducerStamp { id: Arc::clone(&self.id), sequence: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// A stamp instead of one that is too old to be told from others: of a producer that has this frame alone, and the same
+    /// whenever it is asked for.
+    pub(crate) fn instead_of(old: &ProducerStamp) -> ProducerStamp {
+        let id = format!("{}-{}", old.id, old.sequence);
+        if id.len() > NAME_LEN_MAX {
+            Self::new().next()
+        } else {
+            ProducerStamp { id: id.into(), sequence: 1 }
+        }
+    }
+
+    /// The frame with a stamp: its own if it has one.
+    pub fn stamp(&self, mut frame: Frame) -> Frame {
+        frame.producer.get_or_insert_with(|| self.next());
+        frame
+    }
+}
+
+/// Which refusals a [`Sender`] waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// Those that pass by themselves: the queue is away, full, or cannot store.
+    #[default]
+    Passing,
+    /// Also those that pass when somebody changes a setting: access is denied, or the topic is refused.
+    Settings,
+}
+
+/// What happened to frames of a [`Sender`].
+#[derive(Debug)]
+pub enum Event<T> {
+    /// The queue has a frame.
+    Taken {
+        /// The frame's tag.
+        tag: T,
+        /// How safe it is.
+        receipt: Receipt,
+    },
+    /// A try failed; the frame is sent again.
+    Failed(PublishError),
+    /// A frame will never be taken.
+    Refused {
+        /// The frame's tag.
+        tag: T,
+        /// The reason.
+        error: PublishError,
+    },
+}
+
+/// Sends frames, several at a time and in order, and sends again what the queue does not take. Every frame carries a tag of
+/// the caller's that comes back with its outcome.
+///
+/// Frames reach the queue in their order, except that one which was not taken follows those that were under way with it.
+/// Every try of a frame carries the same stamp, so a try whose outcome stayed unknown is recognised and the frame is not
+/// stored twice. Dropping a sender leaves the outcome of the frames under way unknown.
+pub struct Sender<'p, P, T> {
+    producer: &'p P,
+    window: usize,
+    patience: Patience,
+    backoff: Backoff,
+    stamps: Stamps,
+    /// Number of the next new frame.
+    next: u64,
+    under_way: FuturesOrdered<BoxFuture<'p, Tried<T>>>,
+    /// Frames that were not taken, by their numbers.
+    again: VecDeque<Sent<T>>,
+    /// Failed tries since a frame was taken; those of frames that were under way together count once.
+    failures: u32,
+    /// When the next try is due after a failure.
+    try_at: Instant,
+}
+
+struct Sent<T> {
+    number: u64,
+    tag: T,
+    frame: Frame,
+    /// Failures of the sender when it was tried.
+    failures: u32,
+}
+
+type Tried<T> = (Sent<T>, Result<Receipt, PublishError>);
+
+impl<P, T> fmt::Debug for Sender<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (under_way, waiting) = (self.under_way.len(), self.again.len());
+        f.debug_struct("Sender")
+            .field("under_way", &under_way)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Producer, T: Send + 'p> Sender<'p, P, T> {
+    /// A sender of at most `window` frames at a time; above 127 a queue does not recognise every repeat.
+    pub fn new(producer: &'p P, window: usize, patience: Patience) -> Self {
+        Self {
+            producer,
+            window,
+            patience,
+            backoff: Backoff::default(),
+            stamps: Stamps::new(),
+            next: 0,
+            under_way: FuturesOrdered::new(),
+            again: VecDeque::new(),
+            failures: 0,
+            try_at: Instant::now(),
+        }
+    }
+
+    /// The same with another back-off.
+    #[must_use]
+    pub fn backing_off(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Whether another frame may be sent: there is room, and nothing waits for another try.
+    pub fn has_room(&self) -> bool {
+        self.again.is_empty() && self.under_way.len() < self.window
+    }
+
+    /// Whether no frame is under way or waits for another try.
+    pub fn is_idle(&self) -> bool {
+        self.again.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Whether a frame waits for another try, so that later ones may have been taken before it.
+    pub fn is_behind(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// Sends a frame, with a stamp unless it has one. It is not on its way before [`Sender::event`] is awaited.
+    pub fn send(&mut self, tag: T, frame: Frame) {
+        let (number, frame) = (self.next, self.stamps.stamp(frame));
+        self.next += 1;
+        self.put(Sent { number, tag, frame, failures: 0 });
+    }
+
+    /// Waits for the next outcome; for ever if nothing is under way. Dropping the future loses nothing.
+    pub async fn event(&mut self) -> Event<T> {
+        if self.under_way.is_empty() && !self.again.is_empty() {
+            if self.failures > 0 {
+                sleep_until(self.try_at).await;
+            }
+            let together = if self.failures > 0 { 1 } else { self.window };
+            for sent in self.again.drain(..together.min(self.again.len())).collect::<Vec<_>>() {
+                self.put(sent);
+            }
+        }
+        let Some((sent, outcome)) = self.under_way.next().await else {
+            return std::future::pending().await;
+        };
+        match outcome {
+            Ok(receipt) => {
+                self.failures = 0;
+                Event::Taken { tag: sent.tag, receipt }
+            }
+            Err(error) if self.is_waited_for(&error) => {
+                self.failed(sent, &error);
+                Event::Failed(error)
+            }
+            Err(error) => Event::Refused { tag: sent.tag, error },
+        }
+    }
+
+    fn put(&mut self, mut sent: Sent<T>) {
+        sent.failures = self.failures;
+        let producer = self.producer;
+        self.under_way.push_back(Box::pin(async move {
+            let outcome = producer.publish(sent.frame.clone()).await;
+            (sent, outcome)
+        }));
+    }
+
+    fn is_waited_for(&self, error: &PublishError) -> bool {
+        let is_over = matches!(error, PublishError::Closed | PublishError::Cancelled) || error.names_frame();
+        let passes = error.is_retryable() || matches!(error, PublishError::SequenceTooOld { .. });
+        passes || (self.patience == Patience::Settings && !is_over)
+    }
+
+    fn failed(&mut self, mut sent: Sent<T>, error: &PublishError) {
+        if sent.failures == self.failures {
+            self.failures = self.failures.saturating_add(1);
+            self.try_at = Instant::now() + self.backoff.after(self.failures);
+        }
+        match error {
+            PublishError::Full { retry_after: Some(asked), .. } => {
+                self.try_at = self.try_at.max(Instant::now() + *asked);
+            }
+            PublishError::SequenceTooOld { .. } => {
+                sent.frame.producer = sent.frame.producer.as_ref().map(Stamps::instead_of);
+            }
+            _ => {}
+        }
+        let place = self.again.partition_point(|other| other.number < sent.number);
+        self.again.insert(place, sent);
+    }
+}
+
+/// Publishes one frame by a [`Sender`], until `cancel`. Stamp it before ([`Stamps`]) if it may be published again later. At
+/// most 128 frames of one producer's stamps may be under way at once, those that wait for their next try among them.
+///
+/// # Errors
+///
+/// The frame was refused for good, or [`PublishError::Cancelled`]: then it may have been taken.
+pub async fn publish_until<P: Producer>(
+    producer: &P,
+    frame: Frame,
+    cancel: &CancellationToken,
+    backoff: &Backoff,
+) -> Result<Receipt, PublishError> {
+    let mut sender = Sender::new(producer, 1, Patience::Passing).backing_off(*backoff);
+    sender.send((), frame);
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(PublishError::Cancelled),
+            event = sender.event() => event,
+        };
+        match event {
+            Event::Taken { receipt, .. } => return Ok(receipt),
+            Event::Refused { error, .. } => return Err(error),
+            Event::Failed(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::broker::Durability;
+    use crate::frame::ContentType;
+
+    /// Fails as told, then takes.
+    struct Moody(Mutex<(Vec<PublishError>, Vec<Frame>)>);
+
+    impl Producer for Moody {
+        async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+            let mut state = self.0.lock().unwrap();
+            state.1.push(frame);
+            let taken = Receipt { offset: Some(0), durability: Durability::Memory, duplicate: false };
+            state.0.pop().map_or(Ok(taken), Err)
+        }
+    }
+
+    fn away() -> PublishError {
+        PublishError::Unavailable { reason: "away".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_is_sent_with_the_same_stamp_until_it_is_taken() {
+        let full = PublishError::Full { topic: "t".into(), retry_after: Some(Duration::from_mins(1)) };
+        let moody = Moody(Mutex::new((vec![away(), full, away()], Vec::new())));
+        let frame = Stamps::new().stamp(Frame::new(ContentType::Json, 1, "{}"));
+        let begun = tokio::time::Instant::now();
+        let cancel = CancellationToken::new();
+        publish_until(&moody, frame.clone(), &cancel, &Backoff::default()).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_mins(1), "it asked to be left alone for that long");
+        assert_eq!(moody.0.into_inner().unwrap().1, vec![frame; 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_for_good_or_cancelled_is_not_sent_again() {
+        let refused = PublishError::Refused { reason: "no".into() };
+        let moody = Moody(Mutex::new((vec![refused.clone()], Vec::new())));
+        let frame = || Frame::new(ContentType::Json, 1, "{}");
+        let cancel = CancellationToken::new();
+        assert_eq!(publish_until(&moody, frame(), &cancel, &Backoff::default()).await, Err(refused));
+        cancel.cancel();
+        let cancelled = publish_until(&moody, frame(), &cancel, &Backoff::default()).await;
+        assert_eq!(cancelled, Err(PublishError::Cancelled));
+        assert_eq!(moody.0.into_inner().unwrap().1.len(), 1);
+    }
+
+    const ROUND_TRIP: Duration = Duration::from_millis(1);
+
+    /// A queue that is far away, and refuses tries as listed.
+    #[derive(Default)]
+    struct Far {
+        refusals: Mutex<VecDeque<Option<PublishError>>>,
+        taken: Mutex<Vec<Frame>>,
+    }
+
+    impl Producer for Far {
+        async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+            let refusal = self.refusals.lock().unwrap().pop_front().flatten();
+            if refusal.is_none() {
+                self.taken.lock().unwrap().push(frame);
+            }
+            tokio::time::sleep(ROUND_TRIP).await;
+            let receipt = Receipt { offset: Some(0), durability: Durability::Memory, duplicate: false };
+            refusal.map_or(Ok(receipt), Err)
+        }
+    }
+
+    /// Sends so many frames eight at a time; the tags in the order of their outcomes, refused ones negative, and how long it
+    /// took.
+    async fn sent(far: &Far, frames: i64, patience: Patience) -> (Vec<i64>, Duration) {
+        let (mut sender, mut next, mut ended) = (Sender::new(far, 8, patience), 1, Vec::new());
+        let began = Instant::now();
+        loop {
+            while next <= frames && sender.has_room() {
+                sender.send(next, Frame::new(ContentType::Batch, 10, next.to_le_bytes().to_vec()));
+                next += 1;
+            }
+            if sender.is_idle() {
+                return (ended, began.elapsed());
+            }
+            match sender.event().await {
+                Event::Taken { tag, .. } => ended.push(tag),
+                Event::Refused { tag, .. } => ended.push(-tag),
+                Event::Failed(_) => {}
+            }
+        }
+    }
+
+    fn numbers(far: &Far) -> Vec<i64> {
+        let taken = far.taken.lock().unwrap();
+        taken.iter().map(|frame| i64::from_le_bytes(frame.payload.as_ref().try_into().unwrap())).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_are_under_way_together_and_arrive_in_order() {
+        let far = Far::default();
+        let (ended, took) = sent(&far, 800, Patience::Passing).await;
+        assert_eq!(ended, (1..=800).collect::<Vec<_>>());
+        assert!(took <= ROUND_TRIP * 110, "{took:?}");
+        assert_eq!(numbers(&far), ended);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_goes_away_gets_everything_in_order_with_the_same_stamps() {
+        let far = Far::default();
+        // The fifth frame and all behind it fail, and so do three more tries.
+        *far.refusals.lock().unwrap() = [vec![None; 4], vec![Some(away()); 11]].concat().into();
+        let (ended, took) = sent(&far, 50, Patience::Passing).await;
+        assert_eq!(ended, (1..=50).collect::<Vec<_>>());
+        assert_eq!(numbers(&far), ended);
+        assert!(took < Duration::from_secs(3), "those that failed together count once: {took:?}");
+        let taken = far.taken.lock().unwrap();
+        let stamps = taken.iter().map(|frame| frame.producer.clone().unwrap());
+        assert!(stamps.zip(0..).all(|(stamp, number)| stamp.sequence == number));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn denied_access_is_waited_for_if_asked_and_a_malformed_frame_never() {
+        let denied = PublishError::Denied { reason: "no such right".into() };
+        let malformed = PublishError::Malformed { reason: "no frame".into() };
+        for (refusal, patience, expected) in [
+            (&denied, Patience::Passing, vec![1, -2, 3]),
+            (&denied, Patience::Settings, vec![1, 3, 2]),
+            (&malformed, Patience::Settings, vec![1, -2, 3]),
+        ] {
+            let far = Far::default();
+            *far.refusals.lock().unwrap() = vec![None, Some(refusal.clone())].into();
+            assert_eq!(sent(&far, 3, patience).await.0, expected, "{refusal} {patience:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_its_cap_and_is_drawn_anew() {
+        let backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(1) };
+        for (failures, longest_ms) in [(1, 100), (2, 200), (4, 800), (5, 1_000), (4_000, 1_000)] {
+            let waits: Vec<_> = (0..64).map(|_| backoff.after(failures)).collect();
+            assert!(waits.iter().all(|wait| *wait <= Duration::from_millis(longest_ms)));
+            assert!(waits.iter().any(|wait| *wait > Duration::from_millis(longest_ms / 2)), "{waits:?}");
+        }
+    }
+
+    #[test]
+    fn every_life_has_another_id_and_counts_from_nothing() {
+        let (one, other) = (Stamps::new(), Stamps::new());
+        assert_ne!(one.next().id, other.next().id);
+        assert_eq!((one.next().sequence, other.next().sequence), (1, 1));
+    }
+}
