@@ -3,6 +3,7 @@
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::quantity;
 
 /// How urgent a condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,9 +189,8 @@ fn is_near(values: &[Value]) -> bool {
 }
 
 fn counted(values: &[Value], noun: &str, rest: &str) -> String {
-    let count = whole(values);
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural} {rest}")
+    let count = quantity::counted(whole(values).unsigned_abs(), noun);
+    format!("{count} {rest}")
 }
 
 fn degrees(part: &str, values: &[Value]) -> String {

@@ -10,8 +10,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::{Api, ApiConfig, Clock, StatusView, serve};
+use gpuvitals_api::{Api, ApiConfig, StatusView, serve};
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::clock;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue, wire};
 use gpuvitals_store::{Ingest, Store, StoreConfig};
@@ -76,8 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let config = StoreConfig::new(dir.path());
     let (store, _) = tokio::task::spawn_blocking(|| Store::open(config)).await??;
-    let clock = Clock::system();
-    let begin = clock.now_ns() - 3_600 * SECOND_NS;
+    let begin = clock::now_ns() - 3_600 * SECOND_NS;
     for step in 0..360 {
         let batch = rows(begin + step * 10 * SECOND_NS, u64::try_from(step)?)?;
         let encoded = wire::encode(&batch)?;
@@ -94,7 +94,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         if served.is_finished() {
             break;
         }
-        let batch = rows(clock.now_ns(), sequence)?;
+        let batch = rows(clock::now_ns(), sequence)?;
         let encoded = wire::encode(&batch)?;
         store.append(vec![Ingest { batch, encoded }]).await?;
     }

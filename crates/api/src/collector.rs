@@ -21,6 +21,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gpuvitals_core::Health;
+use gpuvitals_core::clock;
 use gpuvitals_core::figures::Family;
 use gpuvitals_store::{NoGpu, Store};
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::config::{Clock, Limits};
-use crate::dto::{HealthStatus, Moment, RowMetrics};
+use crate::config::Limits;
+use crate::dto::{Moment, RowMetrics};
 use crate::error::{ApiError, ErrorBody, ErrorCode};
 use crate::figures;
 use crate::parameter::{self, Asked, Named};
@@ -65,7 +66,6 @@ struct State {
     store: Store,
     view: Arc<dyn CollectorView>,
     limits: Limits,
-    clock: Clock,
     queries: Arc<Semaphore>,
     connections: Arc<Semaphore>,
     started: Instant,
@@ -82,9 +82,8 @@ impl CollectorApi {
     pub fn new(store: Store, view: Arc<dyn CollectorView>) -> Self {
         let limits = Limits::default();
         let queries = Arc::new(Semaphore::new(limits.queries));
-        let (clock, started) = (Clock::system(), Instant::now());
         let connections = Arc::new(Semaphore::new(CONNECTIONS));
-        Self(Arc::new(State { store, view, limits, clock, queries, connections, started }))
+        Self(Arc::new(State { store, view, limits, queries, connections, started: Instant::now() }))
     }
 
     /// The collector's figures.
@@ -138,18 +137,18 @@ async fn in_time(Shared(limit): Shared<Duration>, request: Request, next: Next) 
 }
 
 async fn health(Shared(api): Shared<CollectorApi>) -> Result<Response, ApiError> {
-    figures::told(worst(&api), api.0.clock.now_ns())
+    figures::told(worst(&api), clock::now_ns())
 }
 
 async fn ready(Shared(api): Shared<CollectorApi>) -> Response {
     let health = worst(&api);
-    probe::ready(health.status.into(), &health.reason)
+    probe::ready(health.status, &health.reason)
 }
 
 /// Health of the collector or the store, whichever is worse.
 fn worst(api: &CollectorApi) -> Health {
     let (collector, store) = (api.0.view.health(), api.0.store.health());
-    if HealthStatus::from(store.status) > HealthStatus::from(collector.status) { store } else { collector }
+    if store.status > collector.status { store } else { collector }
 }
 
 #[derive(Serialize)]

@@ -1,8 +1,8 @@
 //! Settings of the gateway. Every limit of it is here.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
+
+use gpuvitals_core::clock::Clock;
 
 use crate::assets::Page;
 
@@ -84,37 +84,5 @@ impl Default for Limits {
             connections: 4_096,
             drain: Duration::from_secs(5),
         }
-    }
-}
-
-/// Says what time it is: nanoseconds UTC since 1970.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
-
-impl Clock {
-    /// A clock that asks `now_ns`.
-    pub fn new(now_ns: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now_ns))
-    }
-
-    /// The machine's clock.
-    pub fn system() -> Self {
-        Self::new(|| {
-            #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-            let now = std::time::SystemTime::now();
-            let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-            i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-        })
-    }
-
-    /// Now.
-    pub fn now_ns(&self) -> i64 {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Clock({})", self.now_ns())
     }
 }

@@ -11,14 +11,15 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gpuvitals_core::Health;
+use gpuvitals_core::Status;
+use gpuvitals_core::clock;
 use gpuvitals_core::figures::{Family, Format, render};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Clock;
-use crate::dto::{HealthStatus, Moment};
+use crate::dto::Moment;
 use crate::error::ApiError;
 use crate::probe;
 use crate::route::stats::fresh;
@@ -89,17 +90,17 @@ pub(crate) fn page(families: &[Family]) -> Response {
 }
 
 async fn health(State(judge): State<Judge>) -> Result<Response, ApiError> {
-    told(judge(), Clock::system().now_ns())
+    told(judge(), clock::now_ns())
 }
 
 async fn ready(State(judge): State<Judge>) -> Response {
     let health = judge();
-    probe::ready(health.status.into(), &health.reason)
+    probe::ready(health.status, &health.reason)
 }
 
 #[derive(Serialize)]
 struct HealthAnswer {
-    status: HealthStatus,
+    status: Status,
     timestamp: Moment,
     /// Why it is not healthy.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -108,8 +109,7 @@ struct HealthAnswer {
 
 /// The answer to who asks how a service is.
 pub(crate) fn told(health: Health, now_ns: i64) -> Result<Response, ApiError> {
-    let status = HealthStatus::from(health.status);
-    let code =
-        if status == HealthStatus::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let status = health.status;
+    let code = if status == Status::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     fresh(code, &HealthAnswer { status, timestamp: Moment(now_ns), reason: health.reason })
 }

@@ -38,5 +38,5 @@ mod serve;
 
 pub use api::{Api, StatusView};
 pub use assets::Page;
-pub use config::{ApiConfig, Clock, Limits};
+pub use config::{ApiConfig, Limits};
 pub use serve::{ServeError, serve};

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
-use crate::dto::HealthStatus;
+use gpuvitals_core::Status;
 
 /// Answers `/healthz`.
 pub(crate) async fn alive() -> Response {
@@ -14,11 +14,11 @@ pub(crate) async fn alive() -> Response {
 }
 
 /// Answers `/readyz` of a service in this state; `reason` is empty where it is healthy.
-pub(crate) fn ready(status: HealthStatus, reason: &str) -> Response {
+pub(crate) fn ready(status: Status, reason: &str) -> Response {
     match status {
-        HealthStatus::Healthy => text(StatusCode::OK, "ok\n".to_owned()),
-        HealthStatus::Degraded => text(StatusCode::OK, format!("ok; {reason}\n")),
-        HealthStatus::Unhealthy => text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+        Status::Healthy => text(StatusCode::OK, "ok\n".to_owned()),
+        Status::Degraded => text(StatusCode::OK, format!("ok; {reason}\n")),
+        Status::Unhealthy => text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
 }
 

@@ -1,11 +1,14 @@
 //! The nouns of gpuvitals: what a metric is, what a row is, whose row it is, why a value is missing.
 //!
-//! This crate knows no file, socket, clock or runtime, and so cannot fail for reasons of the machine.
+//! This crate knows no file, socket or runtime, and so cannot fail for reasons of the machine. [`clock`] is the only
+//! module of the workspace that asks what time it is.
 
 pub mod absence;
 pub mod batch;
+pub mod bucket;
 pub mod catalogue;
 mod causes;
+pub mod clock;
 pub mod figures;
 pub mod foreign;
 pub mod health;

@@ -1,8 +1,8 @@
 //! The two ends of every pipe.
 //!
-//! A source hands over a batch, a sink takes it, and only when the sink has made it durable does the source's
-//! position move. `agent` = hardware → queue, `collect` = queue → store, `stream` = CSV → queue; `up` is all of
-//! them in one process. Sinks are asynchronous and live with what they are built on (queue producer, store).
+//! A source hands over batches and a sink takes them. `agent` = hardware → queue, `collect` = queue → store,
+//! `stream` = CSV → queue; `up` is all of them in one process. Sinks are asynchronous and live with what they are built
+//! on (queue producer, store).
 
 use crate::Batch;
 
@@ -27,8 +27,4 @@ pub trait Source: Send {
     /// # Errors
     /// When the source cannot go on: the file is gone, the device list cannot be read.
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error>;
-
-    /// Every batch up to and with this sequence number was taken by the sink, as durably as the sink promises (a queue
-    /// in memory: for the life of the process); the position may move.
-    fn settle(&mut self, sequence: u64);
 }

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Durations, sizes and counts as people write them.
 
 use std::time::Duration;
 
@@ -55,6 +55,11 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = text.split_at(digits);
     let factor = units.iter().find(|(name, _)| *name == unit.trim())?.1;
     number.parse::<f64>().ok().map(|n| n * factor)
+}
+
+/// `1 GPU`, `2 GPUs`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

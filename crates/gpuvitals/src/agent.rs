@@ -21,17 +21,18 @@ use std::time::Duration;
 
 use gpuvitals_api::figures::Figures;
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::clock;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_exposition::Exposition;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Found, Verdict};
-use gpuvitals_sources::sampler::{Moment, Sampler, SamplerConfig};
+use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
@@ -179,7 +180,7 @@ fn begin(
     })?;
     let tables = ownership.follow(&config.attribution, &machine, found.processes, runtime, stop_asking)?;
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
-    let forced = config.sampling.forced();
+    let forced = config.sampling.drivers.clone();
     let watching = Arc::clone(&node);
     let arrivals = Arrivals::new(machine, forced, found.findings, tables);
     spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;

@@ -130,7 +130,7 @@ impl LockFlags {
 /// When there is no such GPU, it cannot do what is asked, or the right is missing.
 pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failure> {
     let machine = sampling.machine()?;
-    let found = clocks::find(&machine, &sampling.forced());
+    let found = clocks::find(&machine, &sampling.drivers);
     if found.controls.is_empty() {
         let seen: Vec<String> = found
             .findings
@@ -143,7 +143,7 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
         let text = format!("no GPU was found whose clocks can be asked for{}", seen.concat());
         return Err(Failure::new(Exit::Unavailable, text));
     }
-    if sampling.forced().is_empty() && !matches!(flags.action, Action::Show { .. }) {
+    if sampling.drivers.is_empty() && !matches!(flags.action, Action::Show { .. }) {
         let here: Vec<_> = found.controls.iter().map(|control| key(control.as_ref())).collect();
         for gpu in journal::left_of_others(&here, &machine) {
             say(&format!(

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::registry::{Finding, Verdict};
-use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
 use serde_json::{Value, json};
 
 use crate::config::{Config, Override};

@@ -102,7 +102,7 @@ impl Announcer {
 
 fn head(level: &str, service: &str, message: Option<&str>) -> serde_json::Map<String, serde_json::Value> {
     let mut line = serde_json::Map::new();
-    line.insert("timestamp".to_owned(), crate::clock::now_text().into());
+    line.insert("timestamp".to_owned(), gpuvitals_core::time::format(gpuvitals_core::clock::now_ns()).into());
     line.insert("level".to_owned(), level.into());
     line.insert("service".to_owned(), service.into());
     if let Some(message) = message {

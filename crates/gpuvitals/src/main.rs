@@ -4,7 +4,6 @@ mod agent;
 mod broker;
 mod child;
 mod cli;
-mod clock;
 mod clocks;
 mod collect;
 mod config;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::causes;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_sources::attribution::kubelet::{Kubelet, SOCKET};
 use gpuvitals_sources::attribution::slurm::Slurm;
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
-use gpuvitals_sources::sampler::Moment;
 use serde::Deserialize;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::clock;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
@@ -14,7 +15,6 @@ use gpuvitals_sources::csv::CsvError;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::failure::{Exit, Failure};
 pub(crate) use publisher::Publisher;
 
@@ -34,19 +34,18 @@ pub(crate) trait Described: Source {
 
 /// Where a pipe's batches go.
 pub(crate) trait Sink {
-    /// Takes a batch; waits for room until `stop`. The number of the last batch that is where it should be, with all before
-    /// it.
+    /// Takes a batch; waits for room until `stop`.
     ///
     /// # Errors
     /// Why the pipe ends.
-    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<u64, End>;
+    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<(), End>;
 
-    /// Waits until everything is where it should be, until `give_up`. The number of the last batch that is.
+    /// Waits until everything is where it should be, until `give_up`.
     ///
     /// # Errors
     /// Why it will never be.
-    fn finish(&mut self, _give_up: &CancellationToken) -> Result<Option<u64>, End> {
-        Ok(None)
+    fn finish(&mut self, _give_up: &CancellationToken) -> Result<(), End> {
+        Ok(())
     }
 }
 
@@ -202,7 +201,7 @@ pub(crate) fn run<S: Described>(
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {
-                if let Err(end) = hand_over(&mut source, batch, sink, stop) {
+                if let Err(end) = sink.hand_over(batch, stop) {
                     break end;
                 }
             }
@@ -225,32 +224,16 @@ pub(crate) fn run<S: Described>(
     if matches!(end, End::Stopped) {
         // Who takes from the queue outlives the source, so there is room soon.
         for batch in source.rest() {
-            if hand_over(&mut source, batch, sink, give_up).is_err() {
+            if sink.hand_over(batch, give_up).is_err() {
                 break;
             }
         }
     }
     let end = match sink.finish(give_up) {
-        Ok(settled) => {
-            if let Some(sequence) = settled {
-                source.settle(sequence);
-            }
-            end
-        }
+        Ok(()) => end,
         Err(_) if matches!(end, End::Failed(_)) => end,
         Err(failed) => failed,
     };
     progress.describe(source.describe());
     end
-}
-
-/// The source may move on when the sink has the batch.
-fn hand_over<S: Described>(
-    source: &mut S,
-    batch: Batch,
-    sink: &mut impl Sink,
-    stop: &CancellationToken,
-) -> Result<(), End> {
-    source.settle(sink.hand_over(batch, stop)?);
-    Ok(())
 }

@@ -3,12 +3,13 @@
 
 mod print;
 
+use gpuvitals_core::clock;
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
 use crate::failure::{Exit, Failure};
+use crate::quantity;
 use crate::table::{fitted, width};
-use crate::{clock, quantity};
 
 /// Largest answer that is read.
 const ANSWER_LEN_MAX: u64 = 256 << 20;

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gpuvitals_core::Origin;
+use gpuvitals_core::clock;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{self, Found, Verdict};
@@ -12,7 +14,6 @@ use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig, SamplerError};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clock;
 use crate::config::{Override, overrides};
 use crate::failure::{Exit, Failure};
 use crate::quantity::{self, deserialize_duration};
@@ -25,7 +26,7 @@ const RATE_MIN_HZ: f64 = 1.0 / 3600.0;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sampling {
     /// Ways to read; empty: the cheapest that works.
-    drivers: Vec<DriverName>,
+    pub drivers: Vec<Driver>,
     /// Samples of a GPU a second.
     pub rate: f64,
     /// Samples of the host a second.
@@ -48,35 +49,11 @@ pub(crate) struct Sampling {
     node: String,
 }
 
-/// A driver as it is spelled in settings and flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum DriverName {
-    /// AMD by files of sysfs
-    AmdSysfs,
-    /// AMD by ioctls on the render node
-    AmdIoctl,
-    /// AMD by the rocm-smi command
-    RocmSmi,
-    /// NVIDIA by NVML
-    Nvml,
-    /// NVIDIA by the nvidia-smi command
-    NvidiaSmi,
-    /// The host by files of procfs
-    Procfs,
-}
-
-impl From<DriverName> for Driver {
-    fn from(name: DriverName) -> Self {
-        match name {
-            DriverName::AmdSysfs => Self::AmdSysfs,
-            DriverName::AmdIoctl => Self::AmdIoctl,
-            DriverName::RocmSmi => Self::RocmSmi,
-            DriverName::Nvml => Self::Nvml,
-            DriverName::NvidiaSmi => Self::NvidiaSmi,
-            DriverName::Procfs => Self::Procfs,
-        }
-    }
+/// Reads the spelling of a driver; the help lists them.
+fn drivers() -> impl TypedValueParser<Value = Driver> {
+    let choice = |driver: Driver| PossibleValue::new(driver.as_str()).help(driver.about());
+    PossibleValuesParser::new(Driver::ALL.map(choice))
+        .try_map(|name| Driver::ALL.into_iter().find(|driver| driver.as_str() == name).ok_or("no driver"))
 }
 
 /// Flags that say which machine is read, and how.
@@ -85,12 +62,12 @@ pub(crate) struct MachineFlags {
     /// Read GPUs this way only; may be given several times [default: the cheapest that works]
     #[arg(
         long = "driver",
-        value_enum,
+        value_parser = drivers(),
         value_name = "DRIVER",
         value_delimiter = ',',
         help_heading = "Machine"
     )]
-    pub drivers: Vec<DriverName>,
+    pub drivers: Vec<Driver>,
     /// Directory in place of /sys: a captured tree
     #[arg(long, value_name = "DIR", help_heading = "Machine")]
     pub sysfs: Option<PathBuf>,
@@ -121,8 +98,7 @@ pub(crate) fn rate_of(flag: &str, text: &str) -> Result<f64, Failure> {
 impl MachineFlags {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let names = self.drivers.iter().filter_map(ValueEnum::to_possible_value);
-        let drivers: Vec<Value> = names.map(|name| name.get_name().into()).collect();
+        let drivers: Vec<Value> = self.drivers.iter().map(|driver| driver.as_str().into()).collect();
         overrides([
             ("sampling.drivers", &(!drivers.is_empty()).then_some(Value::Array(drivers))),
             ("sampling.sysfs", &self.sysfs),
@@ -197,16 +173,11 @@ impl Sampling {
     /// # Errors
     /// As [`Sampling::machine`].
     pub(crate) fn discover(&self) -> Result<Found, Failure> {
-        let mut found = registry::discover(&self.machine()?, &self.forced());
+        let mut found = registry::discover(&self.machine()?, &self.drivers);
         for probe in found.probes.iter_mut().filter(|_| self.per_core) {
             probe.read_instances();
         }
         Ok(found)
-    }
-
-    /// The ways that were asked for; empty: any.
-    pub(crate) fn forced(&self) -> Vec<Driver> {
-        self.drivers.iter().map(|&name| name.into()).collect()
     }
 
     /// The sampler's settings.

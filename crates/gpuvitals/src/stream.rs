@@ -4,7 +4,6 @@
 //! publishes it until the queue has it. In memory is what the reader cuts and two batches a worker. At the end what was
 //! read is sent, within the grace; a second signal ends it at once.
 
-mod bucket;
 mod progress;
 mod publisher;
 mod settings;
@@ -15,6 +14,7 @@ use std::time::Duration;
 
 use gpuvitals_api::figures::{self, Figures};
 use gpuvitals_core::Batch;
+use gpuvitals_core::clock;
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
 use tokio::runtime::Handle;
@@ -23,7 +23,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::clock;
 use crate::config::{Config, Times};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
@@ -255,12 +254,10 @@ struct RoundRobin {
 }
 
 impl Sink for RoundRobin {
-    fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<u64, End> {
+    fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<(), End> {
         let lane = self.lanes.get(self.next).ok_or(End::Stopped)?;
         self.next = (self.next + 1) % self.lanes.len();
-        let sequence = batch.sequence;
         // A lane closes when its worker has ended; why is told by the worker.
-        lane.blocking_send(batch).map_err(|_| End::Stopped)?;
-        Ok(sequence)
+        lane.blocking_send(batch).map_err(|_| End::Stopped)
     }
 }

@@ -30,11 +30,6 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A count and its noun: `1 GPU`, `8 GPUs`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Columns of the terminal that standard output is, by `COLUMNS` where it is set; none for a pipe or file.
 pub(crate) fn width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {

@@ -67,4 +67,4 @@ pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
 pub use service::{
     Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
 };
-pub use stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
+pub use stats::{GroupStats, Health, QueueStats, TopicStats};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gpuvitals_core::Status;
 use serde::Serialize;
 
 /// The whole queue.
@@ -69,23 +70,11 @@ pub struct GroupStats {
     pub acked: u64,
 }
 
-/// How the queue is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HealthStatus {
-    /// Everything works.
-    Healthy,
-    /// It works, with losses or refusals near.
-    Degraded,
-    /// It takes nothing.
-    Unhealthy,
-}
-
 /// How the queue is, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// The worst of what is found.
-    pub status: HealthStatus,
+    pub status: Status,
     /// One sentence for each thing that is not well.
     pub reasons: Vec<String>,
 }

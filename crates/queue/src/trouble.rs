@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::Status;
+
 use crate::frame::Millis;
-use crate::stats::{Health, HealthStatus};
+use crate::stats::Health;
 
 /// How long a passing trouble shows after it last happened.
 const SHOWS: Duration = Duration::from_secs(10);
@@ -36,10 +38,10 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    fn status(self) -> HealthStatus {
+    fn status(self) -> Status {
         match self {
-            Self::Poisoned | Self::Closing => HealthStatus::Unhealthy,
-            _ => HealthStatus::Degraded,
+            Self::Poisoned | Self::Closing => Status::Unhealthy,
+            _ => Status::Degraded,
         }
     }
 
@@ -70,14 +72,9 @@ impl Trouble {
 pub(crate) fn health(troubles: Vec<Trouble>) -> Health {
     let worst = troubles.iter().map(|trouble| trouble.cause.status()).max();
     Health {
-        status: worst.unwrap_or(HealthStatus::Healthy),
+        status: worst.unwrap_or(Status::Healthy),
         reasons: troubles.into_iter().map(|trouble| trouble.words).collect(),
     }
-}
-
-/// A number with what it counts.
-pub(crate) fn counted(number: u64, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 /// Something that passes: how often it happened since it was last well, and when last.

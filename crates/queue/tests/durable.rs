@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use gpuvitals_core::Status;
 use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_log::{FsDisk, Log, LogConfig};
 use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
 use gpuvitals_queue::{
     Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
-    Frame, HealthStatus, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue,
-    QueueConfig, ReceiveError, SettleError, Start, SubscribeError, WhenFull,
+    Frame, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig,
+    ReceiveError, SettleError, Start, SubscribeError, WhenFull,
 };
 use tokio::time::timeout;
 
@@ -276,7 +277,7 @@ async fn a_full_disk_refuses_publishers_serves_consumers_and_goes_on_by_itself()
         "{refused}"
     );
     let health = queue.health();
-    assert_eq!(health.status, HealthStatus::Degraded);
+    assert_eq!(health.status, Status::Degraded);
     assert!(health.reasons.iter().any(|reason| reason.contains("cannot store")), "{health:?}");
     let count = usize::try_from(taken).unwrap();
     assert_eq!(settle(&mut consumer, count).await, (0..taken).collect::<Vec<_>>());
@@ -306,7 +307,7 @@ async fn a_failed_sync_ends_taking_but_not_giving() {
     disk.fail_all(Op::SyncData, None);
     let reason = timeout(LIMIT, queue.failed()).await.expect("it is told");
     assert!(reason.contains("poisoned"), "{reason}");
-    assert_eq!(queue.health().status, HealthStatus::Unhealthy);
+    assert_eq!(queue.health().status, Status::Unhealthy);
     assert!(queue.health().reasons[0].contains("poisoned"), "{:?}", queue.health());
     assert_eq!(settle(&mut consumer, 1).await, [0], "what is held is served");
     queue.shutdown().await;
@@ -409,7 +410,7 @@ async fn damage_is_told_and_the_rest_is_served() {
     let (queue, opened) = open(&disk, |_| {}).await;
     assert_eq!((opened.frames, opened.damage.is_empty()), (9, false));
     let health = queue.health();
-    assert_eq!((health.status, &health.reasons), (HealthStatus::Degraded, &opened.damage));
+    assert_eq!((health.status, &health.reasons), (Status::Degraded, &opened.damage));
     let left = settle(&mut join(&queue, "g").await, 9).await;
     assert_eq!(left, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
 }
@@ -447,7 +448,7 @@ async fn what_cannot_be_read_for_now_is_held_against_no_message() {
     let told = |reason: &String| reason.starts_with("queue cannot read back");
     let shown = until("health says so", || queue.health().reasons.iter().any(told));
     tokio::select! { () = reading => panic!("there is nothing to read"), () = shown => {} }
-    assert_eq!(queue.health().status, HealthStatus::Degraded);
+    assert_eq!(queue.health().status, Status::Degraded);
     disk.fail_all(Op::Read, None);
     let mut numbers = settle(&mut consumer, 3).await;
     numbers.sort_unstable();

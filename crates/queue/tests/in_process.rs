@@ -5,10 +5,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use gpuvitals_core::Status;
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Drain, DrainReport, Durability, Frame,
-    HealthStatus, InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
-    ReceiveError,
+    InProcessConsumer, Millis, Nack, NackKind, Producer, PublishError, Queue, QueueConfig, ReceiveError,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -126,7 +126,7 @@ async fn a_publisher_at_the_bound_waits_for_room() {
     let producer = queue.producer(TOPIC);
     producer.publish(frame(10)).await.unwrap();
     assert!(matches!(queue.publish(TOPIC, frame(1)).await, Err(PublishError::Full { .. })));
-    assert_eq!(queue.health().status, HealthStatus::Degraded);
+    assert_eq!(queue.health().status, Status::Degraded);
     let mut waiting = std::pin::pin!(producer.publish(frame(10)));
     assert!(timeout(Duration::from_secs(3), waiting.as_mut()).await.is_err());
     let acknowledges = async {
@@ -183,11 +183,11 @@ async fn what_is_not_well_shows_in_the_health_with_its_count_until_it_is_over() 
         assert!(queue.publish(TOPIC, frame(2)).await.is_err());
     }
     let health = queue.health();
-    assert_eq!(health.status, HealthStatus::Degraded);
+    assert_eq!(health.status, Status::Degraded);
     assert!(health.reasons[0].contains("is full (5 messages)"), "{health:?}");
     assert!(health.reasons[0].ends_with("6 messages refused"), "{health:?}");
     tokio::time::advance(Duration::from_secs(10)).await;
-    assert_eq!(queue.health().status, HealthStatus::Healthy, "nobody was refused lately");
+    assert_eq!(queue.health().status, Status::Healthy, "nobody was refused lately");
 
     let reject = async |consumer: &mut InProcessConsumer| {
         let id = consumer.receive().await.unwrap()[0].id;
@@ -198,13 +198,13 @@ async fn what_is_not_well_shows_in_the_health_with_its_count_until_it_is_over() 
         reject(&mut consumer).await;
         tokio::time::advance(LONG).await;
         let health = queue.health();
-        assert_eq!(health.status, HealthStatus::Degraded, "before the {ends}");
+        assert_eq!(health.status, Status::Degraded, "before the {ends}");
         assert!(health.reasons[0].contains("has dead letters: 5 messages"), "{health:?}");
         match ends {
             "replay" => assert_eq!(queue.replay_dead(TOPIC, &DeadSelection::Oldest(9)).unwrap().letters, 1),
             _ => assert_eq!(queue.purge_dead(TOPIC, &DeadSelection::Oldest(9)), Ok(1)),
         }
-        assert_eq!(queue.health().status, HealthStatus::Healthy, "after the {ends}");
+        assert_eq!(queue.health().status, Status::Healthy, "after the {ends}");
     }
 }
 
@@ -218,7 +218,7 @@ async fn a_shutdown_delivers_what_is_left() {
     let (report, rows) = tokio::join!(queue.shutdown(), consume(consumer));
     assert_eq!((report, rows), (DrainReport::default(), 5_000));
     assert_eq!(queue.publish(TOPIC, frame(1)).await, Err(PublishError::Closed));
-    assert_eq!(queue.health().status, HealthStatus::Unhealthy);
+    assert_eq!(queue.health().status, Status::Unhealthy);
     assert_eq!(queue.shutdown().await, DrainReport::default(), "a second shutdown finds nothing to do");
 }
 

@@ -98,7 +98,6 @@ pub struct CsvSource {
     /// A stream hands over what it has before it waits for more.
     stream: bool,
     sequence: u64,
-    settled: u64,
     /// When the batch under construction got its first row, and how many bytes went into it.
     batch_since_ns: i64,
     batch_input_len: usize,
@@ -144,7 +143,6 @@ impl CsvSource {
             again: opened.again,
             file,
             sequence: 0,
-            settled: 0,
             batch_since_ns: now_ns,
             batch_input_len: 0,
             pass_taken: 0,
@@ -175,11 +173,6 @@ impl CsvSource {
     /// The mishaps since the last call: the first [`REPORTS_MAX`] of each cause, in order. The rest is only counted.
     pub fn drain_reports(&mut self) -> Vec<Report> {
         self.ledger.drain()
-    }
-
-    /// Number of the last batch that is known to be durable downstream; 0 is none.
-    pub fn settled(&self) -> u64 {
-        self.settled
     }
 
     fn hand_over(&mut self) -> Option<Batch> {
@@ -333,10 +326,6 @@ impl Source for CsvSource {
                 return outcome;
             }
         }
-    }
-
-    fn settle(&mut self, sequence: u64) {
-        self.settled = self.settled.max(sequence);
     }
 }
 

@@ -19,11 +19,13 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{Scope, Tier};
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
+use serde::Deserialize;
 
 use crate::registry::Finding;
 
 /// How a device is reached. Its spelling is the `source` column of every row and the value of `--driver`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Driver {
     /// AMD through files of sysfs.
     AmdSysfs,
@@ -43,6 +45,18 @@ impl Driver {
     /// Every way, cheapest of a vendor first.
     pub const ALL: [Self; 6] =
         [Self::AmdSysfs, Self::AmdIoctl, Self::RocmSmi, Self::Nvml, Self::NvidiaSmi, Self::Procfs];
+
+    /// In words, for a list of choices.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::AmdSysfs => "AMD by files of sysfs",
+            Self::AmdIoctl => "AMD by ioctls on the render node",
+            Self::RocmSmi => "AMD by the rocm-smi command",
+            Self::Nvml => "NVIDIA by NVML",
+            Self::NvidiaSmi => "NVIDIA by the nvidia-smi command",
+            Self::Procfs => "The host by files of procfs",
+        }
+    }
 
     /// Spelling.
     pub fn as_str(self) -> &'static str {

@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{Batch, Origin, Table};
 use parquet::file::metadata::KeyValue;
 
@@ -48,7 +49,7 @@ use crate::attribution::Owners;
 use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::{self, Finding, Found};
-use crate::sampler::{Condition, Moment, Sampler, SamplerConfig, TargetState, WorkerStats};
+use crate::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
 use directory::{About, Unfinished};
 use marks::Marks;
 use writer::{Rolling, Tally, Writer};

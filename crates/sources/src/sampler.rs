@@ -5,10 +5,10 @@
 //! device holds up nobody: its targets read [`Condition::Stuck`] from the deadline of its probe on, and the same thread
 //! goes on when the device answers. No second thread is ever sent after it.
 
-mod clock;
 mod handoff;
 mod rows;
 mod schedule;
+mod sleep;
 mod state;
 mod worker;
 
@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Origin};
 
@@ -30,7 +31,6 @@ use handoff::{Handoff, Taken};
 use rows::Rows;
 use worker::{Terms, Worker};
 
-pub use clock::Moment;
 pub use state::{Condition, Lateness, TargetState, WorkerStats};
 
 /// Fastest rate there is.
@@ -275,10 +275,10 @@ impl Sampler {
     /// who is still out: a worker that waits for a sick device cannot be ended, only left.
     pub fn stop(&self, patience: Duration) -> Vec<TargetState> {
         self.tell_to_stop();
-        let deadline = Moment::now().mono_ns.saturating_add(clock::nanos(patience));
+        let deadline = Moment::now().mono_ns.saturating_add(sleep::nanos(patience));
         // Not under the lock: whoever asks for states meanwhile does not wait for a device.
         while clock::mono_ns() < deadline && !self.is_over() {
-            clock::sleep_until(clock::mono_ns() + 1_000_000);
+            sleep::sleep_until(clock::mono_ns() + 1_000_000);
         }
         let mut out = Vec::new();
         let members = std::mem::take(&mut *self.members());
@@ -308,7 +308,7 @@ fn interval_of(probe: &dyn Probe, config: &SamplerConfig) -> Duration {
     }
 }
 
-/// A sampler as a source: what was handed over is gone, so settling moves nothing.
+/// A sampler as a source.
 impl Source for Sampler {
     type Error = std::convert::Infallible;
 
@@ -318,8 +318,6 @@ impl Source for Sampler {
             other => other,
         })
     }
-
-    fn settle(&mut self, _: u64) {}
 }
 
 /// The distinct drivers among probes, for people.

@@ -339,9 +339,6 @@ impl Source for Simulated {
             Pace::Unpaced { end_ns } => self.poll_unpaced(end_ns),
         })
     }
-
-    /// Nothing to move: a simulated fleet has no position that outlives it.
-    fn settle(&mut self, _sequence: u64) {}
 }
 
 /// GPUs of each host.

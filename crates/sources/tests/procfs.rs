@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{self, Scope, Table};
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::dialect::procfs;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, Instance, Probe, ProbeError, Reading, Row};
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::sampler::Moment;
 use proptest::prelude::*;
 
 const FILES: [&str; 5] = ["stat", "meminfo", "vmstat", "loadavg", "uptime"];

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gpuvitals_core::{Health, Status};
 
-use crate::clock;
+use gpuvitals_core::clock;
 
 /// A part of the store that can ail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

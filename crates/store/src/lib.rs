@@ -16,7 +16,6 @@
 
 mod ask;
 mod board;
-mod clock;
 mod compact;
 mod config;
 mod directory;

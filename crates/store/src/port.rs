@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use gpuvitals_core::causes;
+use gpuvitals_core::clock;
 use gpuvitals_core::wire;
 use gpuvitals_log::{Appended, Durability, Log, LogConfig, LogError, Record, Stats};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::board::Part;
-use crate::clock;
 use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::AppendError;
 use crate::machine::Machine;
 use crate::shared::Shared;
 use crate::step::{Step, Steps};
 use crate::writer::{Arrival, Event};
-use gpuvitals_core::causes;
 
 /// Kind of a log record that is the wire form of rows of `gpu_events`.
 pub(crate) const KIND_GPU_EVENTS: u8 = 1;
@@ -148,7 +148,7 @@ impl Port {
             return Err(AppendError::Closed);
         }
         if let Some((until, error)) = &backoff.last
-            && clock::monotonic() < *until
+            && clock::instant() < *until
         {
             return Err(AppendError::Log(error.clone()));
         }
@@ -165,7 +165,7 @@ impl Port {
             Err(error) => {
                 let delay = RETRY.get(backoff.failures).or(RETRY.last()).copied().unwrap_or_default();
                 backoff.failures += 1;
-                backoff.last = Some((clock::monotonic() + delay, error.clone()));
+                backoff.last = Some((clock::instant() + delay, error.clone()));
                 self.shared.board.set(Part::Log, Some(format!("the log does not open: {}", causes(&error))));
                 Err(AppendError::Log(error))
             }

@@ -12,10 +12,11 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpuvitals_core::Batch;
+use gpuvitals_core::causes;
+use gpuvitals_core::clock;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::board::Part;
-use crate::clock;
 use crate::error::StoreError;
 use crate::fleet::LiveFleet;
 use crate::keeper::{Job, Reply};
@@ -25,7 +26,6 @@ use crate::recent::Recent;
 use crate::shared::{Shared, count};
 use crate::snapshot::Snapshot;
 use crate::tail::{Chunk, Tail, TailSnapshot};
-use gpuvitals_core::causes;
 
 /// Events that wait for the writer at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;
@@ -112,7 +112,7 @@ impl Writer {
             recent,
             frozen: None,
             tail,
-            filling_since: clock::monotonic(),
+            filling_since: clock::instant(),
             waiting: Vec::new(),
             news: Vec::new(),
             answers: Vec::new(),
@@ -150,7 +150,7 @@ impl Writer {
         if self.tail.is_empty() || self.frozen.is_some() {
             return Duration::from_hours(1);
         }
-        let age = clock::monotonic().saturating_duration_since(self.filling_since);
+        let age = clock::instant().saturating_duration_since(self.filling_since);
         self.shared.config.flush_age.saturating_sub(age)
     }
 
@@ -186,7 +186,7 @@ impl Writer {
 
     fn arrive(&mut self, sequence: u64, arrivals: Vec<Arrival>, room: Option<OwnedSemaphorePermit>) {
         if self.tail.is_empty() {
-            self.filling_since = clock::monotonic();
+            self.filling_since = clock::instant();
         }
         if let Some(room) = room {
             self.tail.permits += room.num_permits();
@@ -260,7 +260,7 @@ impl Writer {
             || self.tail.bytes >= config.flush_bytes
             // Many small appends take room by the permit, not by the byte.
             || self.tail.permits >= self.shared.room_permits / 3
-            || clock::monotonic().saturating_duration_since(self.filling_since) >= config.flush_age;
+            || clock::instant().saturating_duration_since(self.filling_since) >= config.flush_age;
         if !due {
             return;
         }

@@ -1,6 +1,6 @@
 //! Health.
 
-use gpuvitals_core::Health;
+use gpuvitals_core::{Health, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -8,22 +8,13 @@ use super::Moment;
 
 /// How well something does: `healthy`, `degraded` (works in part, recovers by itself, nothing acknowledged is lost) or
 /// `unhealthy` (does not work; a person is needed).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum HealthStatus {
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes `Status` in the document")]
+enum HealthStatus {
     Healthy,
     Degraded,
     Unhealthy,
-}
-
-impl From<gpuvitals_core::Status> for HealthStatus {
-    fn from(status: gpuvitals_core::Status) -> Self {
-        match status {
-            gpuvitals_core::Status::Healthy => Self::Healthy,
-            gpuvitals_core::Status::Degraded => Self::Degraded,
-            gpuvitals_core::Status::Unhealthy => Self::Unhealthy,
-        }
-    }
 }
 
 /// Health of a part of the pipeline.
@@ -31,7 +22,8 @@ impl From<gpuvitals_core::Status> for HealthStatus {
 #[schema(example = json!({"status": "healthy", "reason": "", "since": "2026-11-20T15:58:12Z"}))]
 pub(crate) struct Component {
     /// How well it does.
-    pub(crate) status: HealthStatus,
+    #[schema(value_type = HealthStatus)]
+    pub(crate) status: Status,
     /// Why it is not healthy; empty when it is.
     pub(crate) reason: String,
     /// Since when.
@@ -40,7 +32,7 @@ pub(crate) struct Component {
 
 impl From<Health> for Component {
     fn from(health: Health) -> Self {
-        Self { status: health.status.into(), reason: health.reason, since: Moment(health.since_ns) }
+        Self { status: health.status, reason: health.reason, since: Moment(health.since_ns) }
     }
 }
 
@@ -48,7 +40,8 @@ impl From<Health> for Component {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthReport {
     /// The worst of the parts.
-    pub(crate) status: HealthStatus,
+    #[schema(value_type = HealthStatus)]
+    pub(crate) status: Status,
     /// Who answers.
     #[schema(example = "telemetry-api-gateway")]
     pub(crate) service: &'static str,

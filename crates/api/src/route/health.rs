@@ -3,10 +3,11 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use gpuvitals_core::Status;
 
 use super::{Answered, stats};
 use crate::api::Api;
-use crate::dto::{Component, HealthReport, HealthStatus, Moment};
+use crate::dto::{Component, HealthReport, Moment};
 use crate::error::ErrorBody;
 use crate::probe;
 
@@ -23,11 +24,8 @@ use crate::probe;
 )]
 pub(crate) async fn health(Shared(api): Shared<Api>) -> Answered {
     let report = report(&api);
-    let status = if report.status == HealthStatus::Unhealthy {
-        StatusCode::SERVICE_UNAVAILABLE
-    } else {
-        StatusCode::OK
-    };
+    let status =
+        if report.status == Status::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     let response: Response = stats::fresh(status, &report)?;
     Ok(response)
 }

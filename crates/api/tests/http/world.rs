@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_api::{Api, ApiConfig, Clock, Page, ServeError, StatusView, serve};
+use gpuvitals_api::{Api, ApiConfig, Page, ServeError, StatusView, serve};
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::clock::Clock;
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue, wire};
 use gpuvitals_store::{Ingest, Store, StoreConfig};

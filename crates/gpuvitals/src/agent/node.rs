@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
-use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerError, TargetState};
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerError, TargetState};
 
 use super::publishing::{Publisher, Waiting};
 

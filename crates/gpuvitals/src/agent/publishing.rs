@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_queue::link::{Access, AnyProducer, Client, Scheme};
 use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
 use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
-use gpuvitals_sources::sampler::Moment;
 use tokio::runtime::Handle;
 
 use crate::config::{Config, MessageQueue};

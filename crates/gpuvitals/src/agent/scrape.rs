@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Format};
-use gpuvitals_sources::sampler::Moment;
 use tokio::sync::Mutex;
 
 use super::node::Node;

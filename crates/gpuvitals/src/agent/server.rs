@@ -8,9 +8,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_queue::Clock;
-use gpuvitals_sources::sampler::Moment;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};

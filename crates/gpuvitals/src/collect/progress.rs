@@ -9,7 +9,7 @@ use gpuvitals_core::{Health, Status};
 use gpuvitals_queue::link::Away;
 use tokio::sync::watch;
 
-use crate::clock;
+use gpuvitals_core::clock;
 
 /// What the collector did so far, and how it is.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
+use gpuvitals_core::clock;
 use gpuvitals_core::time::FUTURE_MAX_NS;
 use gpuvitals_queue::link::{AnyConsumer, Away};
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
@@ -16,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::{Collector, Member, Progress, defect, opening};
-use crate::clock;
 use crate::failure::Failure;
 
 /// First and longest pause between two tries to store.

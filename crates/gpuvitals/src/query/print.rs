@@ -3,11 +3,12 @@
 
 use std::fmt::Write as _;
 
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{MetricId, catalogue};
 use serde_json::Value;
 
 use crate::cli::QueryWhat;
-use crate::table::{aligned, counted, text};
+use crate::table::{aligned, text};
 
 /// The answer as a table.
 pub(crate) fn table(what: &QueryWhat, answer: &Value) -> String {

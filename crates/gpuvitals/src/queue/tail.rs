@@ -11,13 +11,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
+use gpuvitals_core::clock;
 use gpuvitals_queue::link::{Away, Client, Scheme, check_topic};
 use gpuvitals_queue::{Consumer, ConsumerOptions, DeliveryId, ReceiveError};
 use tokio::sync::{mpsc, watch};
 
 use super::admin::Admin;
 use super::{Place, TAIL_PREFIX, Tail, messages};
-use crate::clock;
 use crate::failure::{Exit, Failure};
 
 /// How long the group of a tail outlives it.

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::clock;
 use gpuvitals_core::figures::{Family, Histogram, Kind, Labels};
 use gpuvitals_core::{Health, Status};
 
-use crate::{clock, terminal};
+use crate::terminal;
 
 /// Between two looks.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);

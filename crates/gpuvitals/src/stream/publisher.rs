@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::bucket::TokenBucket;
 use gpuvitals_core::{Batch, causes, message, wire};
 use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
 use gpuvitals_queue::{ContentType, Encoding, Frame, PublishError};
@@ -10,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::bucket::TokenBucket;
 use super::progress::Progress;
 use super::settings::Format;
 use crate::config::Config;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gpuvitals_api::figures::Figures;
+use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::figures::Family;
-use gpuvitals_sources::sampler::Moment;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
@@ -21,7 +21,6 @@ use super::sender::{Partial, Sender, Trouble};
 use super::settings::Otlp;
 use super::spans::{BATCH, SPANS_MAX, Waiting};
 use super::{LAST_PATIENCE, SCOPE};
-use crate::clock;
 use crate::failure::Failure;
 
 /// Between two sendings of spans, as in OpenTelemetry's own processors.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{IdentityColumn, time};
 use gpuvitals_sources::processes::GpuProcess;
 use gpuvitals_sources::sampler::Condition;
@@ -13,7 +14,6 @@ use ratatui::widgets::{Block, Clear, Paragraph, Row, Table};
 
 use super::keys::KEYS;
 use super::model::{Device, Model, metric};
-use crate::table::counted;
 
 /// Rows of the selected GPU's histories with their title.
 const HISTORY_ROWS: u16 = 6;

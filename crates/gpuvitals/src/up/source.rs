@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gpuvitals_core::clock;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, Table, causes};
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
@@ -18,13 +20,11 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::config::{Config, Source, SourceKind, Times};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
 use crate::pipe::{self, Described, End, Progress, Publisher};
 use crate::sampling;
-use crate::table::counted;
 
 /// How long workers may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);

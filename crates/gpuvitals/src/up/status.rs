@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use gpuvitals_api::StatusView;
+use gpuvitals_core::Health;
+use gpuvitals_core::clock;
 use gpuvitals_core::figures::Family;
-use gpuvitals_core::{Health, Status as HealthStatus};
-use gpuvitals_queue::{HealthStatus as QueueHealth, Queue};
+use gpuvitals_queue::Queue;
 use gpuvitals_store::Store;
 use serde_json::json;
 
-use crate::{clock, collect, pipe};
+use crate::{collect, pipe};
 
 /// Queue, collector and source as the gateway sees them.
 #[derive(Debug)]
@@ -72,13 +73,8 @@ impl StatusView for Status {
             return self.source.as_ref().map_or_else(healthy, |source| source.queue());
         };
         let seen = queue.health();
-        let status = match seen.status {
-            QueueHealth::Healthy => HealthStatus::Healthy,
-            QueueHealth::Degraded => HealthStatus::Degraded,
-            QueueHealth::Unhealthy => HealthStatus::Unhealthy,
-        };
         let mut health = self.queue_health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.observe(status, seen.reasons.join("; "), clock::now_ns());
+        health.observe(seen.status, seen.reasons.join("; "), clock::now_ns());
         health.clone()
     }
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use gpuvitals_core::quantity::counted;
+
 use super::blocks::Blocks;
 use super::env::Env;
 use super::facts::What;
@@ -10,7 +12,7 @@ use super::ledger::Ledger;
 use super::stored::{Home, Lent, Stored};
 use super::terms::{DeadLetter, DeadSelection, Durability, GroupId, TopicId, Wake};
 use crate::frame::{Frame, Millis, ProducerStamp};
-use crate::trouble::{Cause, Trouble, counted};
+use crate::trouble::{Cause, Trouble};
 
 /// A frame that is held.
 #[derive(Clone, Debug)]

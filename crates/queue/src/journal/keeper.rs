@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
 
 use super::answers::{Append, Done, Joiner, Journal, Publisher, Reply};
@@ -16,7 +17,7 @@ use super::{CHECKPOINT, FACTS, MOVED, in_words};
 use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, Snapshot, Tenant, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
-use crate::trouble::{Cause, Recent, Trouble, counted};
+use crate::trouble::{Cause, Recent, Trouble};
 
 /// Longest record of facts, and longest piece of a checkpoint, in segments large enough for them.
 const FACTS_LEN_MAX: usize = 256 << 10;

@@ -208,11 +208,6 @@ impl<'p, P: Producer, T: Send + 'p> Sender<'p, P, T> {
         self.again.is_empty() && self.under_way.is_empty()
     }
 
-    /// Whether a frame waits for another try, so that later ones may have been taken before it.
-    pub fn is_behind(&self) -> bool {
-        !self.again.is_empty()
-    }
-
     /// Sends a frame, with a stamp unless it has one. It is not on its way before [`Sender::event`] is awaited.
     pub fn send(&mut self, tag: T, frame: Frame) {
         let (number, frame) = (self.next, self.stamps.stamp(frame));

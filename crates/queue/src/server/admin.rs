@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use gpuvitals_core::Status;
 use gpuvitals_core::figures::{Format, render};
 use gpuvitals_core::time;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use super::metrics;
 use super::refusal::Refusal;
 use crate::frame::Millis;
 use crate::service::Clock;
-use crate::stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
+use crate::stats::{GroupStats, Health, QueueStats, TopicStats};
 
 /// Name of a topic in the path.
 pub(crate) type Named<T> = Result<Path<T>, PathRejection>;
@@ -48,10 +49,10 @@ pub(crate) async fn health(State(served): State<Served>) -> Response {
     (status, Json(HealthAnswer { health, timestamp: spelled(Clock::system().now()) })).into_response()
 }
 
-fn code(status: HealthStatus) -> StatusCode {
+fn code(status: Status) -> StatusCode {
     match status {
-        HealthStatus::Healthy | HealthStatus::Degraded => StatusCode::OK,
-        HealthStatus::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
+        Status::Healthy | Status::Degraded => StatusCode::OK,
+        Status::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -65,9 +66,9 @@ pub(crate) async fn ready(State(served): State<Served>) -> Response {
     let health = served.queue().health();
     let reasons = health.reasons.join("; ");
     let text = match health.status {
-        HealthStatus::Healthy => "ok\n".to_owned(),
-        HealthStatus::Degraded => format!("ok; {reasons}\n"),
-        HealthStatus::Unhealthy => format!("{reasons}\n"),
+        Status::Healthy => "ok\n".to_owned(),
+        Status::Degraded => format!("ok; {reasons}\n"),
+        Status::Unhealthy => format!("{reasons}\n"),
     };
     (code(health.status), text).into_response()
 }

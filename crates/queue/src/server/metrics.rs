@@ -4,11 +4,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gpuvitals_core::Status;
 use gpuvitals_core::figures::{Family, Histogram, Kind, Number};
 
 use super::body::Budget;
 use crate::service::Queue;
-use crate::stats::{GroupStats, Health, HealthStatus, QueueStats, TopicStats};
+use crate::stats::{GroupStats, Health, QueueStats, TopicStats};
 
 /// Statuses with a line of their own; anything else is `other`.
 const STATUSES: [u16; 12] = [200, 204, 400, 404, 405, 408, 409, 413, 415, 429, 500, 503];
@@ -176,9 +177,9 @@ pub fn families(queue: &Queue, meter: &Meter) -> Vec<Family> {
 
 fn of_queue(stats: &QueueStats, health: &Health, meter: &Meter) -> Vec<Family> {
     let status: u64 = match health.status {
-        HealthStatus::Healthy => 0,
-        HealthStatus::Degraded => 1,
-        HealthStatus::Unhealthy => 2,
+        Status::Healthy => 0,
+        Status::Degraded => 1,
+        Status::Unhealthy => 2,
     };
     vec![
         Family::gauge(

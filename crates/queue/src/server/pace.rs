@@ -4,31 +4,29 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::bucket::TokenBucket;
 use tokio::time::Instant;
 
-/// What may be saved up: so much time's worth at once.
-const BURST: Duration = Duration::from_secs(1);
-
-/// A bucket that fills with time and is emptied by messages; it may be overdrawn once, and is paid off by waiting.
+/// A token bucket of messages, which saves up one second's worth. It may be overdrawn once, and is paid off by waiting.
 #[derive(Debug)]
 pub(super) struct Pace {
-    each: Duration,
-    /// When what was taken is paid off.
-    paid: Mutex<Instant>,
+    began: Instant,
+    bucket: Mutex<TokenBucket>,
 }
 
 impl Pace {
     pub(super) fn new(messages_per_second: NonZeroU32) -> Self {
-        let each = Duration::from_secs(1) / messages_per_second.get();
-        Self { each, paid: Mutex::new(Instant::now()) }
+        let rate = messages_per_second.get();
+        let bucket = TokenBucket::new(rate.into(), rate, Duration::ZERO);
+        Self { began: Instant::now(), bucket: Mutex::new(bucket) }
     }
 
     /// Takes so many messages; until when nothing more may be taken.
     pub(super) fn take(&self, messages: u32) -> Option<Instant> {
         let now = Instant::now();
-        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
-        *paid = (*paid).max(now) + self.each.saturating_mul(messages);
-        paid.checked_sub(BURST).filter(|until| *until > now)
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = bucket.take(messages, now - self.began);
+        (!wait.is_zero()).then(|| now + wait)
     }
 }
 

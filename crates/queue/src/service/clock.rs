@@ -1,7 +1,8 @@
 //! The queue's clock.
 
-use std::time::SystemTime;
+use std::time::Duration;
 
+use gpuvitals_core::clock;
 use tokio::time::Instant;
 
 use crate::frame::Millis;
@@ -16,9 +17,8 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that shows the system's time now. Later steps of the system's time do not reach it.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn system() -> Self {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = Duration::from_nanos(u64::try_from(clock::now_ns()).unwrap_or(0));
         Self::starting_at(Millis(0).after(since_1970))
     }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_log::Durability as LogDurability;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
@@ -21,7 +22,7 @@ use super::publishing::Publishing;
 use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, Snapshot, TopicId, Wake};
 use crate::frame::{Frame, Millis};
 use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
-use crate::trouble::{Cause, Recent, Trouble, TroubleLog, counted};
+use crate::trouble::{Cause, Recent, Trouble, TroubleLog};
 
 /// How often it is looked for troubles to be logged.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

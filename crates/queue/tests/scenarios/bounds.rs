@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::Status;
 use gpuvitals_queue::{
-    AdminError, Broker, ConsumerOptions, ContentType, DeadSelection, Frame, HealthStatus, Millis, NackKind,
-    PublishError, QueueConfig, ReceiveError, Start, SubscribeError, WhenFull,
+    AdminError, Broker, ConsumerOptions, ContentType, DeadSelection, Frame, Millis, NackKind, PublishError,
+    QueueConfig, ReceiveError, Start, SubscribeError, WhenFull,
 };
 
 use crate::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
@@ -19,13 +20,13 @@ fn a_full_topic_refuses_and_counts_and_recovers() {
     assert_eq!(story.publish(11), Err(PublishError::TooLarge { messages: 11, bytes: 266 }));
     assert_eq!(story.publish(2), Ok(Some(1)));
     let health = story.broker.health(Millis(0));
-    assert_eq!((health.status, health.reasons.len()), (HealthStatus::Degraded, 1));
+    assert_eq!((health.status, health.reasons.len()), (Status::Degraded, 1));
     let ids: Vec<_> = story.receive(who).iter().map(|delivery| delivery.id).collect();
     story.ack(who, &ids).unwrap();
     story.publish(10).unwrap();
     let stats = story.stats();
     assert_eq!((stats.refused, stats.dropped, stats.messages), (3, 0, 10));
-    assert_eq!(story.broker.health(Millis(10_000)).status, HealthStatus::Healthy);
+    assert_eq!(story.broker.health(Millis(10_000)).status, Status::Healthy);
 }
 
 #[test]
@@ -265,7 +266,7 @@ fn a_drain_delivers_what_is_left_or_takes_back_what_is_out() {
     assert_eq!(story.broker.recall(Millis(0)), 1);
     assert!(story.broker.is_drained());
     assert_eq!(story.stats().groups["g"].waiting, 1);
-    assert_eq!(story.broker.health(Millis(0)).status, HealthStatus::Unhealthy);
+    assert_eq!(story.broker.health(Millis(0)).status, Status::Unhealthy);
 }
 
 #[test]

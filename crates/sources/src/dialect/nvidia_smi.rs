@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::registry::{self, Finding, Found, Verdict};
-use crate::sampler::Moment;
 use fields::{EVERYWHERE, FIELDS, Field, IDENTITY};
 
 pub use pmon::{PmonRow, parse_pmon};

@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Identity};
 
 use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::registry::{self, Finding, Found, Verdict};
-use crate::sampler::Moment;
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
 

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::probe::ProbeError;
-use crate::sampler::Moment;
 
 /// Most bytes of a tool's standard output that a caller should ask for: the full query of 16 GPUs has some 200 KiB.
 pub const STDOUT_LEN_MAX: usize = 64 << 20;

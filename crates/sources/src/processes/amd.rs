@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use gpuvitals_core::clock::Moment;
+
 use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
 use super::listing::numbers;
 use super::{GpuProcess, ProcessKind, ProcessTable, kfd};
@@ -19,7 +21,6 @@ use crate::dialect::amd_sysfs::{Card, cards};
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Probe, ProbeError};
 use crate::registry::{Finding, Found, Verdict};
-use crate::sampler::Moment;
 
 /// Process ids listed.
 const PIDS_MAX: usize = 1 << 17;

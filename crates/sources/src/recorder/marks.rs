@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
+use gpuvitals_core::clock::Moment;
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 
 use super::RecordError;
 use super::journal::{Journal, Records};
 use super::layout::properties;
-use crate::sampler::Moment;
 
 /// Longest text of a mark, in bytes; what is longer is cut.
 pub const MARK_LEN_MAX: usize = 1_024;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use gpuvitals_core::clock::Moment;
+
 use super::marks::{MARK_LEN_MAX, Marks};
-use crate::sampler::Moment;
 
 /// Environment variable that names the socket to programs that are recorded.
 pub const MARK_SOCKET_VARIABLE: &str = "GPUVITALS_MARK_SOCKET";

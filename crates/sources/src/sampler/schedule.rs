@@ -4,7 +4,7 @@
 //! next one skips what it missed: missed ticks are counted, never made up for in a bunch. When the wall clock steps, the
 //! grid moves with it.
 
-use super::clock::Moment;
+use gpuvitals_core::clock::Moment;
 
 /// The grid of ticks.
 #[derive(Debug)]

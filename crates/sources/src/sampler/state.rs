@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
 
-use super::clock::{Moment, nanos};
+use gpuvitals_core::clock::Moment;
+
+use super::sleep::nanos;
 use crate::attribution::Owners;
 use crate::probe::Driver;
 use crate::registry::{Finding, Verdict};

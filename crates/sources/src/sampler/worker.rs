@@ -7,10 +7,12 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Identity, MetricId};
 
-use super::clock::{Moment, mono_ns, nanos, sleep_until};
+use gpuvitals_core::clock::{Moment, mono_ns};
+
 use super::handoff::Handoff;
 use super::rows::Rows;
 use super::schedule::{Schedule, stamp};
+use super::sleep::{nanos, sleep_until};
 use super::state::{Condition, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::AbsenceReason;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::rocm_smi::{RocmSmi, find};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::sampler::{Condition, Moment, Sampler, SamplerConfig};
+use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
 
 use crate::{FakeTool, capture, read};
 

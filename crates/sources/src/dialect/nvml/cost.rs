@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::clock::Moment;
 
 use super::Known;
 use super::code::Answer;
@@ -11,7 +12,6 @@ use super::fields::FieldGroup;
 use super::raw::Contexts;
 use super::singles;
 use crate::registry::{Finding, Verdict};
-use crate::sampler::Moment;
 
 /// How often each call is made.
 const TIMES: usize = 20;

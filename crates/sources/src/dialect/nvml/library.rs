@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::clock::Moment;
+
 use super::code::{Answer, Code};
 use super::raw::{Gpu, LoadError, Raw};
-use crate::sampler::Moment;
 
 /// Where the library lies: as the loader knows it, then where the GPU operator's driver container and the hosts of GKE
 /// show it.

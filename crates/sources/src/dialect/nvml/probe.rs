@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{Identity, IdentityColumn, MetricId};
 
 use super::board::Board;
@@ -11,7 +12,6 @@ use super::mig::{self, Instance};
 use super::naming::{self, Known};
 use super::raw::{Gpu, Raw};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::sampler::Moment;
 
 const MIG_MODE: MetricId = MetricId::of("mig_mode");
 const PARTITIONS: MetricId = MetricId::of("partition_count");

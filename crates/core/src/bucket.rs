@@ -1,10 +1,10 @@
-//! How fast a worker may send.
+//! The token bucket: how fast something may go on.
 
 use std::time::Duration;
 
 /// Lets so many messages through a second, and so many at once after a pause. Time is passed in.
 #[derive(Debug, Clone)]
-pub(super) struct TokenBucket {
+pub struct TokenBucket {
     rate: f64,
     burst: f64,
     /// Below 0: taken ahead of time.
@@ -14,12 +14,12 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket; `rate` is above 0. `now` counts from any fixed instant, in this and every later call.
-    pub(super) fn new(rate: f64, burst: u32, now: Duration) -> Self {
+    pub fn new(rate: f64, burst: u32, now: Duration) -> Self {
         Self { rate, burst: burst.into(), tokens: burst.into(), at: now }
     }
 
     /// Takes `count` tokens and says how long to wait before sending what they were taken for.
-    pub(super) fn take(&mut self, count: u32, now: Duration) -> Duration {
+    pub fn take(&mut self, count: u32, now: Duration) -> Duration {
         let passed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
         self.tokens = self.rate.mul_add(passed.as_secs_f64(), self.tokens).min(self.burst) - f64::from(count);

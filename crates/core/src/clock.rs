@@ -1,0 +1,71 @@
+//! The clock: the only module that asks what time it is. Loops ask it; everything else gets the time passed in.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// One instant on both clocks, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// UTC since 1970; may step.
+    pub wall_ns: i64,
+    /// Since the host booted; never steps, stands still while the host sleeps.
+    pub mono_ns: i64,
+}
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Self {
+        Self { wall_ns: now_ns(), mono_ns: mono_ns() }
+    }
+}
+
+/// Now, nanoseconds UTC since 1970.
+pub fn now_ns() -> i64 {
+    read(ClockId::Realtime)
+}
+
+/// Now on the monotonic clock, nanoseconds since the host booted.
+pub fn mono_ns() -> i64 {
+    read(ClockId::Monotonic)
+}
+
+/// An instant to measure delays from.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn instant() -> Instant {
+    Instant::now()
+}
+
+fn read(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// A clock that can be set for tests: nanoseconds UTC since 1970.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl Clock {
+    /// A clock that asks `now_ns`.
+    pub fn new(now_ns: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now_ns))
+    }
+
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self::new(now_ns)
+    }
+
+    /// Now.
+    pub fn now_ns(&self) -> i64 {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", self.now_ns())
+    }
+}
