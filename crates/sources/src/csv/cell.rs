@@ -43,9 +43,16 @@ pub(super) enum Missing {
     Invalid(String),
 }
 
+/// Numbers below need no look at the blanks, the smallest of which is 2^31 - 16, and a float holds them.
+const PLAIN_MAX: f64 = 2_147_483_632.0;
+
 /// The value of a metric's cell, in the column unit and within the catalogue's range.
 pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
-    let value = number(std::str::from_utf8(cell).unwrap_or("\u{fffd}").trim(), scale)?;
+    let text = std::str::from_utf8(cell).unwrap_or("\u{fffd}");
+    let value = match text.parse() {
+        Ok(number) if (-PLAIN_MAX..PLAIN_MAX).contains(&number) => scaled(Value::Float(number), scale.factor),
+        _ => value(text.trim(), scale)?,
+    };
     let number = value.as_f64();
     let (min, max) = scale.range;
     if (min..=max).contains(&number) {
@@ -65,8 +72,8 @@ pub(super) fn plain_number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// What a cell says, in the column unit.
-fn number(text: &str, scale: &Scale) -> Result<Value, Missing> {
+/// The value of a cell that is no small number.
+fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
     if let Ok(whole) = text.parse::<i64>() {
         if let Some(reason) = blank_integer(whole, scale.dcgm) {
             return Err(Missing::Absent(reason));
