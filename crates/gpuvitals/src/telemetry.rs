@@ -1,78 +1,129 @@
 //! Traces and metrics over OTLP, off unless an endpoint is named.
 //!
-//! One thread exports, over a connection of its own. Spans wait for it in a bounded place, where those that find no room
-//! are dropped and counted; metrics are the families of `/metrics`, read when they are due, so both say the same. An
-//! endpoint that is away or slow holds up that thread and nobody else. A process has one exporter, as it has one log.
+//! Spans go through the SDK's batch processor and its thread. Metrics are the families of `/metrics`, converted and sent by
+//! a thread of their own when they are due. A receiver that is away or slow holds up these two threads and nobody else. A
+//! process has one exporter, as it has one log.
 
 mod convert;
+mod counts;
 mod environment;
-mod exporter;
-mod figures;
+mod metrics;
 mod resource;
-mod sender;
 mod settings;
 mod spans;
+mod transport;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use gpuvitals_api::figures::Figures;
 use gpuvitals_core::figures::Family;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use exporter::Exporter;
+use counts::Counts;
+use transport::Transport;
 
 pub(crate) use environment::{environment, unread};
 pub(crate) use settings::{Otlp, TelemetryFlags};
 
-/// How long the end may take; what is not sent then is dropped and named.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
-/// Name of what makes the spans and metrics.
+/// How long the end may take for each signal; what is not sent then is dropped and named.
+const LAST_PATIENCE: Duration = Duration::from_millis(2_500);
+/// Instrumentation scope of the spans and metrics.
 const SCOPE: &str = "gpuvitals";
 
-static EXPORTER: OnceLock<Arc<Exporter>> = OnceLock::new();
+static EXPORTER: OnceLock<Exporter> = OnceLock::new();
 
-/// Starts exporting for a service, where the settings name an endpoint. Gives what makes its spans, where they are wanted.
+struct Exporter {
+    counts: Arc<Counts>,
+    figures: Arc<RwLock<Option<Figures>>>,
+    provider: Option<SdkTracerProvider>,
+    stop: CancellationToken,
+    /// Disconnects when the metrics thread has ended.
+    ended: Mutex<Receiver<()>>,
+}
+
+/// Starts exporting for a service, if the settings name an endpoint. Returns the tracer, if traces are wanted.
 ///
 /// # Errors
-/// When headers or authorities cannot be read, or there is no thread.
+/// When headers or authorities cannot be read, or no thread can be started.
 pub(crate) fn start(config: &Config, service: &str) -> Result<Option<SdkTracer>, Failure> {
     let settings = &config.otlp;
     if settings.endpoint.is_empty() {
         return Ok(None);
     }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::io("cannot start the runtime of the OTLP exporter", e))?;
+    let transport = {
+        let _inside = runtime.enter();
+        Transport::new(settings)?
+    };
     let resource = resource::of(settings, service, &config.sampling.node());
-    let exporter = Arc::new(Exporter::start(settings, resource)?);
-    let tracer = settings.traces.then(|| {
-        let provider = SdkTracerProvider::builder()
-            .with_span_processor(spans::Processor::new(Arc::clone(exporter.spans())))
-            .with_sampler(settings.sampler())
-            .build();
-        provider.tracer(SCOPE)
+    let counts = Arc::<Counts>::default();
+    let figures = Arc::<RwLock<Option<Figures>>>::default();
+    let metrics = settings.metrics.then(|| metrics::Exporter {
+        transport: transport.clone(),
+        resource: convert::resource(&resource),
+        figures: Arc::clone(&figures),
+        counts: Arc::clone(&counts),
+        interval: settings.interval,
+        timeout: settings.timeout,
     });
+    let provider =
+        settings.traces.then(|| spans::provider(settings, &transport, resource, &counts)).transpose()?;
+    let tracer = provider.as_ref().map(|provider| provider.tracer(SCOPE));
+    let stop = CancellationToken::new();
+    let (end, ended) = sync_channel(0);
+    let stopped = stop.clone();
+    let run = move || {
+        let _end: std::sync::mpsc::SyncSender<()> = end;
+        // The connection of gRPC, of spans too, lives on this runtime.
+        runtime.block_on(async {
+            match metrics {
+                Some(metrics) => metrics.run(stopped).await,
+                None => stopped.cancelled().await,
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("otlp".to_owned())
+        .spawn(run)
+        .map_err(|e| Failure::io("cannot start the thread otlp", e))?;
     // A process has one service.
-    let _started_before = EXPORTER.set(exporter);
+    let _started_before =
+        EXPORTER.set(Exporter { counts, figures, provider, stop, ended: Mutex::new(ended) });
     Ok(tracer)
 }
 
 /// From now on these figures go out as metrics.
 pub(crate) fn show(figures: Figures) {
     if let Some(exporter) = EXPORTER.get() {
-        exporter.show(figures);
+        *exporter.figures.write().unwrap_or_else(PoisonError::into_inner) = Some(figures);
     }
 }
 
-/// What the exporter counts about itself; nothing where there is none.
+/// Figures of the exporter itself; none if nothing is exported.
 pub(crate) fn families() -> Vec<Family> {
-    EXPORTER.get().map_or_else(Vec::new, |exporter| exporter.families())
+    EXPORTER.get().map(|exporter| exporter.counts.families()).unwrap_or_default()
 }
 
-/// Sends what is left, within a bound.
+/// Sends what is left: spans, then metrics, each within [`LAST_PATIENCE`].
 pub(crate) fn finish() {
-    if let Some(exporter) = EXPORTER.get() {
-        exporter.finish();
+    let Some(exporter) = EXPORTER.get() else { return };
+    if let Some(provider) = &exporter.provider
+        && let Err(error) = provider.shutdown_with_timeout(LAST_PATIENCE)
+    {
+        tracing::warn!(reason = %error, "spans were left that the receiver of OTLP did not take");
+    }
+    exporter.stop.cancel();
+    let ended = exporter.ended.lock().unwrap_or_else(PoisonError::into_inner);
+    if ended.recv_timeout(LAST_PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        tracing::warn!("the receiver of OTLP does not answer; the last metrics are not sent");
     }
 }

@@ -66,12 +66,8 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
 
     let (stop_source, stop_api) = (CancellationToken::new(), CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
-    let (shown, queue) = (api.clone(), here.as_ref().map(|(_, serving)| serving.figures()));
-    crate::telemetry::show(Figures::new(move || {
-        let mut families = shown.families();
-        families.extend(queue.iter().flat_map(Figures::read));
-        families
-    }));
+    let queue = here.as_ref().map(|(_, serving)| serving.figures());
+    crate::telemetry::show(figures(api.clone(), queue));
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
     let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
@@ -117,6 +113,11 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     }
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+/// Figures of the gateway, of what runs beside it, and of the queue of this process.
+fn figures(gateway: Api, queue: Option<Figures>) -> Figures {
+    Figures::new(move || gateway.families().into_iter().chain(queue.iter().flat_map(Figures::read)).collect())
 }
 
 fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -> Failure {

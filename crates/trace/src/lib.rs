@@ -7,7 +7,8 @@ mod served;
 pub use served::{answered, note, served};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
+use opentelemetry::propagation::{Injector, TextMapPropagator};
+use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -19,7 +20,7 @@ const TRACEPARENT: &str = "traceparent";
 /// read, it stays where it is.
 pub fn follow(span: &Span, headers: &HeaderMap) {
     if !span.is_disabled() && headers.contains_key(TRACEPARENT) {
-        let parent = TraceContextPropagator::new().extract(&Incoming(headers));
+        let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
         // Where spans are not traces, there is nothing to be part of.
         let _not_traced = span.set_parent(parent);
     }
@@ -29,18 +30,6 @@ pub fn follow(span: &Span, headers: &HeaderMap) {
 pub fn pass_on(span: &Span, headers: &mut HeaderMap) {
     if !span.is_disabled() {
         TraceContextPropagator::new().inject_context(&span.context(), &mut Outgoing(headers));
-    }
-}
-
-struct Incoming<'a>(&'a HeaderMap);
-
-impl Extractor for Incoming<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key)?.to_str().ok()
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(HeaderName::as_str).collect()
     }
 }
 

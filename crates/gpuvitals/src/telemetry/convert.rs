@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_core::figures::{BUCKET_BOUNDS, Buckets, Family, Kind, Labels, Value};
-use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
     number_data_point,
 };
-
-use super::resource::attribute;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 
 /// Labels of ours and their attributes, where the series has a name of OpenTelemetry's.
 const ATTRIBUTES: [(&str, &str); 6] = [
@@ -84,6 +85,12 @@ pub(super) fn metrics(families: &[Family], times: Times) -> Vec<Metric> {
     metrics.into_values().collect()
 }
 
+/// The resource of the SDK in the form of the protocol.
+pub(super) fn resource(resource: &opentelemetry_sdk::Resource) -> Resource {
+    let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
+    Resource { attributes, ..Resource::default() }
+}
+
 /// A metric without points.
 fn empty(name: &str, family: &Family) -> Metric {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
@@ -146,13 +153,18 @@ fn attributes(family: &Family, labels: &Labels) -> Vec<KeyValue> {
     of_gpu.into_iter().chain(of_family).chain(of_labels).collect()
 }
 
+/// An attribute that is text.
+fn attribute(key: &str, value: &str) -> KeyValue {
+    let value = AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) };
+    KeyValue { key: key.to_owned(), value: Some(value), ..KeyValue::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use gpuvitals_core::catalogue::OtelName;
     use gpuvitals_core::figures::{self, Number};
-    use opentelemetry_proto::tonic::common::v1::any_value;
 
     use super::*;
 

@@ -1,10 +1,7 @@
-//! Who sends: the resource that goes with all spans and metrics.
+//! The resource that all spans and metrics name as their origin.
 
-use std::collections::BTreeMap;
-
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry::KeyValue;
+use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
 use super::settings::Otlp;
@@ -19,31 +16,31 @@ const PLACE: [(&str, &str); 4] = [
 
 /// The resource of a service on a host. What the user names holds over what is found.
 pub(super) fn of(settings: &Otlp, service: &str, host: &str) -> Resource {
-    let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    // Nothing that stays when the process starts anew, so that its counters are told from those before.
+    // Another one at every start, so that the counters of a process are told from those of the one before.
     let instance = RandomIdGenerator::default().new_trace_id().to_string();
-    // A later one holds over an earlier one.
-    let mut attributes = BTreeMap::from([
-        text("service.name", &format!("gpuvitals-{service}")),
-        text("service.version", env!("CARGO_PKG_VERSION")),
-        text("service.instance.id", &instance),
-        text("host.name", host),
-    ]);
-    let told = PLACE.into_iter().filter_map(|(variable, key)| Some((key, std::env::var(variable).ok()?)));
-    attributes.extend(told.filter(|(_, value)| !value.is_empty()).map(|(key, value)| text(key, &value)));
+    let of_pod = PLACE.into_iter().filter_map(|(variable, key)| Some((key, std::env::var(variable).ok()?)));
     // They were checked.
-    attributes.extend(self::attributes(&settings.resource_attributes).unwrap_or_default());
-    if !settings.service_name.is_empty() {
-        attributes.extend([text("service.name", &settings.service_name)]);
-    }
-    let attributes = attributes.into_iter().map(|(key, value)| attribute(&key, value)).collect();
-    Resource { attributes, ..Resource::default() }
+    let of_user = attributes(&settings.resource_attributes).unwrap_or_default();
+    // Of one key the later attribute holds.
+    let resource = Resource::builder_empty()
+        .with_attributes([
+            KeyValue::new("service.name", format!("gpuvitals-{service}")),
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+            KeyValue::new("service.instance.id", instance),
+            KeyValue::new("host.name", host.to_owned()),
+        ])
+        .with_attributes(
+            of_pod.filter(|(_, value)| !value.is_empty()).map(|(key, value)| KeyValue::new(key, value)),
+        )
+        .with_attributes(of_user.into_iter().map(|(key, value)| KeyValue::new(key, value)));
+    let named = Some(settings.service_name.clone()).filter(|name| !name.is_empty());
+    resource.with_attributes(named.map(|name| KeyValue::new("service.name", name))).build()
 }
 
 /// `key=value,key=value`, both percent-encoded.
 ///
 /// # Errors
-/// The first entry that is none.
+/// The first entry that is not a pair.
 pub(super) fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     entries
@@ -58,7 +55,7 @@ pub(super) fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// Percent-encoding taken off; what is none stays.
+/// Without percent-encoding; anything else stays.
 pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -71,12 +68,6 @@ pub(super) fn decoded(text: &str) -> String {
         rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// An attribute that is text.
-pub(super) fn attribute(key: &str, value: impl Into<String>) -> KeyValue {
-    let value = AnyValue { value: Some(Value::StringValue(value.into())) };
-    KeyValue { key: key.to_owned(), value: Some(value), ..KeyValue::default() }
 }
 
 #[cfg(test)]

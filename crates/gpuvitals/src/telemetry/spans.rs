@@ -1,97 +1,85 @@
-//! Spans that have ended and wait to be sent.
+//! Spans: the SDK's batch processor, bounded and counted.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use opentelemetry::{Context, Value};
+use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider, Span, SpanData, SpanExporter, SpanProcessor,
+};
 
-/// Spans that wait at most, as in OpenTelemetry's own processors; at some 500 bytes each about 1 MB.
-pub(super) const SPANS_MAX: usize = 2048;
-/// Longest name or text of a span, bytes: a path that somebody asks for may have some 64 KiB.
+use super::counts::{Counts, Signal};
+use super::settings::Otlp;
+use super::transport::Transport;
+use crate::failure::{Exit, Failure};
+
+/// Most spans that wait, the SDK's own default; at some 500 bytes each about 1 MB.
+const SPANS_MAX: usize = 2048;
+/// Longest name or text of a span, bytes: the path of a request may have some 64 KiB.
 const TEXT_MAX: usize = 256;
-/// Spans that go together; as many wake the exporter before its time.
-pub(super) const BATCH: usize = 512;
 
-/// The spans, and the stop of who takes them.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    inner: Mutex<Inner>,
-    woken: Condvar,
-    /// Spans that found no room.
-    pub(super) dropped: AtomicU64,
+/// The provider of the program's tracer.
+///
+/// # Errors
+/// When the library refuses the endpoint.
+pub(super) fn provider(
+    settings: &Otlp,
+    transport: &Transport,
+    resource: Resource,
+    counts: &Arc<Counts>,
+) -> Result<SdkTracerProvider, Failure> {
+    let inner = transport
+        .spans(settings.timeout)
+        .map_err(|error| Failure::caused(Exit::Config, "configuration: otlp.endpoint", error))?;
+    let counted = Exporter { inner, counts: Arc::clone(counts), signal: Signal::new("traces") };
+    let config = BatchConfigBuilder::default().with_max_queue_size(SPANS_MAX).build();
+    let batches = BatchSpanProcessor::builder(counted).with_batch_config(config).build();
+    Ok(SdkTracerProvider::builder()
+        .with_span_processor(Processor { batches, counts: Arc::clone(counts) })
+        .with_sampler(settings.sampler())
+        .with_resource(resource)
+        .build())
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    spans: VecDeque<SpanData>,
-    /// That were taken to be sent, and may have to be sent again.
-    under_way: usize,
-    is_stopped: bool,
+/// Bounds and counts the spans before the SDK's processor.
+#[derive(Debug)]
+struct Processor {
+    batches: BatchSpanProcessor,
+    counts: Arc<Counts>,
 }
 
-impl Waiting {
-    fn add(&self, span: SpanData) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.spans.len() + inner.under_way >= SPANS_MAX || inner.is_stopped {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+impl SpanProcessor for Processor {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.batches.on_start(span, context);
+    }
+
+    fn on_end(&self, mut span: SpanData) {
+        if self.counts.spans_waiting.fetch_add(1, Ordering::Relaxed) >= SPANS_MAX as u64 {
+            self.counts.spans_waiting.fetch_sub(1, Ordering::Relaxed);
+            self.counts.spans_no_room.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        inner.spans.push_back(span);
-        if inner.spans.len() == BATCH {
-            self.woken.notify_one();
-        }
+        shorten(&mut span);
+        self.batches.on_end(span);
     }
 
-    /// Waits so long, or until a batch is full where that is asked for, or until the stop. Whether it is to stop.
-    pub(super) fn wait(&self, time: Duration, for_batch: bool) -> bool {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = |inner: &mut Inner| inner.is_stopped || (for_batch && inner.spans.len() >= BATCH);
-        let waited = self.woken.wait_timeout_while(inner, time, |inner| !is_due(inner));
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_stopped
+    fn force_flush(&self) -> OTelSdkResult {
+        self.batches.force_flush()
     }
 
-    /// The oldest, a batch at most. They are still counted, and have their room, until they are settled.
-    pub(super) fn take(&self) -> Vec<SpanData> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = inner.spans.len().min(BATCH);
-        inner.under_way += count;
-        inner.spans.drain(..count).collect()
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.batches.shutdown_with_timeout(timeout)
     }
 
-    /// What was taken is sent, or given up.
-    pub(super) fn settle(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).under_way = 0;
-    }
-
-    /// How many there are, those under way among them.
-    pub(super) fn len(&self) -> usize {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.spans.len() + inner.under_way
-    }
-
-    /// No more are taken in.
-    pub(super) fn stop(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
-        self.woken.notify_one();
+    fn set_resource(&mut self, resource: &Resource) {
+        self.batches.set_resource(resource);
     }
 }
 
-/// Puts spans there that have ended and are sampled.
-#[derive(Debug)]
-pub(super) struct Processor(Arc<Waiting>);
-
-impl Processor {
-    /// To that place.
-    pub(super) fn new(waiting: Arc<Waiting>) -> Self {
-        Self(waiting)
-    }
-}
-
-/// Cuts what others may make as long as they like.
+/// Cuts texts that a client chooses.
 fn shorten(span: &mut SpanData) {
     let cut = |text: &str| text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default().to_owned();
     if span.name.len() > TEXT_MAX {
@@ -106,21 +94,34 @@ fn shorten(span: &mut SpanData) {
     }
 }
 
-impl SpanProcessor for Processor {
-    fn on_start(&self, _: &mut Span, _: &Context) {}
+/// The library's exporter, counted.
+#[derive(Debug)]
+struct Exporter {
+    inner: opentelemetry_otlp::SpanExporter,
+    counts: Arc<Counts>,
+    signal: Signal,
+}
 
-    fn on_end(&self, mut span: SpanData) {
-        if span.span_context.is_sampled() {
-            shorten(&mut span);
-            self.0.add(span);
+impl SpanExporter for Exporter {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let count = batch.len() as u64;
+        let exported = self.inner.export(batch).await;
+        self.counts.spans_waiting.fetch_sub(count, Ordering::Relaxed);
+        match &exported {
+            Ok(()) => {
+                self.counts.spans_sent.fetch_add(count, Ordering::Relaxed);
+                self.signal.taken();
+            }
+            Err(error) => {
+                self.counts.spans_not_taken.fetch_add(count, Ordering::Relaxed);
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                self.signal.not_taken(&error.to_string());
+            }
         }
+        exported
     }
 
-    fn force_flush(&self) -> OTelSdkResult {
-        Ok(())
-    }
-
-    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
-        Ok(())
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
     }
 }

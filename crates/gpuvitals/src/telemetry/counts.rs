@@ -1,0 +1,92 @@
+//! What the exporter counts about itself, and what it logs about the receiver.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use gpuvitals_core::figures::{Family, Kind};
+
+/// Counts of the exporter.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Spans that the receiver took.
+    pub(super) spans_sent: AtomicU64,
+    /// Spans of batches that the receiver did not take.
+    pub(super) spans_not_taken: AtomicU64,
+    /// Spans that found no room.
+    pub(super) spans_no_room: AtomicU64,
+    /// Spans that wait to be sent, or are being sent.
+    pub(super) spans_waiting: AtomicU64,
+    /// Times that all metrics were taken.
+    pub(super) metrics_sent: AtomicU64,
+    /// Data points that the receiver refused of metrics it took.
+    pub(super) points_refused: AtomicU64,
+    /// Sendings that failed, of spans or of metrics.
+    pub(super) failures: AtomicU64,
+}
+
+impl Counts {
+    /// As families.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let dropped = [("no_room", read(&self.spans_no_room)), ("not_taken", read(&self.spans_not_taken))];
+        vec![
+            Family::counter(
+                "gpuvitals_otlp_spans_sent_total",
+                "Spans that the receiver of OTLP took.",
+                read(&self.spans_sent),
+            ),
+            Family::new(
+                "gpuvitals_otlp_spans_dropped_total",
+                Kind::Counter,
+                "Spans that were not sent: too many waited, or the receiver did not take them.",
+            )
+            .by("reason", dropped),
+            Family::gauge(
+                "gpuvitals_otlp_spans_waiting",
+                "Spans that wait to be sent.",
+                read(&self.spans_waiting),
+            ),
+            Family::counter(
+                "gpuvitals_otlp_metrics_sent_total",
+                "Times that the receiver of OTLP took all metrics.",
+                read(&self.metrics_sent),
+            ),
+            Family::counter(
+                "gpuvitals_otlp_points_refused_total",
+                "Data points of metrics that the receiver of OTLP refused.",
+                read(&self.points_refused),
+            ),
+            Family::counter(
+                "gpuvitals_otlp_failures_total",
+                "Sendings by OTLP that failed.",
+                read(&self.failures),
+            ),
+        ]
+    }
+}
+
+/// Traces or metrics. A receiver may take one of them and not the other; each change is logged once.
+#[derive(Debug)]
+pub(super) struct Signal {
+    name: &'static str,
+    is_failing: AtomicBool,
+}
+
+impl Signal {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, is_failing: AtomicBool::new(false) }
+    }
+
+    /// The receiver took a request.
+    pub(super) fn taken(&self) {
+        if self.is_failing.swap(false, Ordering::Relaxed) {
+            tracing::info!(signal = self.name, "the receiver of OTLP takes data again");
+        }
+    }
+
+    /// The receiver did not take a request.
+    pub(super) fn not_taken(&self, reason: &str) {
+        if !self.is_failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(signal = self.name, reason, "the receiver of OTLP does not take what is sent");
+        }
+    }
+}

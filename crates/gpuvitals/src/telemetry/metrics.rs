@@ -1,0 +1,116 @@
+//! Metrics: the families of a service, sent every interval.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use gpuvitals_api::figures::Figures;
+use gpuvitals_core::clock;
+use gpuvitals_queue::link::Backoff;
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
+};
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use tokio_util::sync::CancellationToken;
+
+use super::SCOPE;
+use super::convert::{Times, metrics};
+use super::counts::{Counts, Signal};
+use super::transport::{ExportError, Transport};
+
+/// Waits after failures.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
+/// Longest wait that a receiver may ask for.
+const ASKED_MAX: Duration = Duration::from_mins(5);
+
+/// What is sent, and where to.
+pub(super) struct Exporter {
+    pub(super) transport: Transport,
+    pub(super) resource: Resource,
+    pub(super) figures: Arc<RwLock<Option<Figures>>>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+}
+
+impl Exporter {
+    /// Sends every interval until `stop`, and then once more. After a failure the metrics of that moment are sent as soon as
+    /// the back-off and the receiver allow.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let signal = Signal::new("metrics");
+        let started_ns = now_ns();
+        let (mut wait, mut failures) = (self.interval, 0);
+        while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+            wait = match self.send(started_ns, &signal).await {
+                Ok(()) => {
+                    failures = 0;
+                    self.interval
+                }
+                Err(ExportError::Passing(_, asked)) => {
+                    failures += 1;
+                    BACKOFF.after(failures).max(asked.unwrap_or_default().min(ASKED_MAX))
+                }
+                Err(ExportError::Final(_)) => self.interval.max(BACKOFF.base),
+            };
+        }
+        // The end does not wait for a receiver that is away; `send` has logged it.
+        let _unsent = self.send(started_ns, &signal).await;
+    }
+
+    async fn send(&self, started_ns: u64, signal: &Signal) -> Result<(), ExportError> {
+        let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(figures) = figures else { return Ok(()) };
+        let times = Times { start_ns: started_ns, now_ns: now_ns() };
+        let scope_metrics = vec![ScopeMetrics {
+            scope: Some(scope()),
+            metrics: metrics(&figures.read(), times),
+            ..ScopeMetrics::default()
+        }];
+        let resource_metrics = vec![ResourceMetrics {
+            resource: Some(self.resource.clone()),
+            scope_metrics,
+            ..ResourceMetrics::default()
+        }];
+        let request = ExportMetricsServiceRequest { resource_metrics };
+        let sent = self.transport.metrics(request, self.timeout).await;
+        match &sent {
+            Ok(answer) => {
+                signal.taken();
+                self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
+                self.refused(answer.partial_success.clone().unwrap_or_default());
+            }
+            Err(ExportError::Passing(reason, _) | ExportError::Final(reason)) => {
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                signal.not_taken(reason);
+            }
+        }
+        sent.map(|_| ())
+    }
+
+    /// Counts the data points that a receiver refused of metrics it took. It does so with every request, so the log has it at
+    /// `debug`.
+    fn refused(
+        &self,
+        ExportMetricsPartialSuccess { rejected_data_points, error_message }: ExportMetricsPartialSuccess,
+    ) {
+        let refused = u64::try_from(rejected_data_points).unwrap_or(0);
+        self.counts.points_refused.fetch_add(refused, Ordering::Relaxed);
+        if refused > 0 || !error_message.is_empty() {
+            tracing::debug!(refused, reason = error_message, "the receiver of OTLP refused data points");
+        }
+    }
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: SCOPE.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    }
+}
+
+fn now_ns() -> u64 {
+    u64::try_from(clock::now_ns()).unwrap_or(0)
+}

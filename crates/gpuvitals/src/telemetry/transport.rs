@@ -1,0 +1,280 @@
+//! The connection to the receiver: gRPC, or protobuf over HTTP/1.1. Spans go through the library's exporter over it, metrics
+//! as ready requests.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{ExporterBuildError, Protocol as Wire, SpanExporter};
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use prost::Message as _;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use ureq::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::resource::decoded;
+use super::settings::{Otlp, Protocol};
+use crate::failure::{Exit, Failure};
+use crate::secret;
+
+/// Headers beside those of the file, as OpenTelemetry has them: `name=value,name=value`, percent-encoded.
+const HEADERS_VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// Longest part of a receiver's message in a log line, characters.
+const ECHO_MAX: usize = 200;
+/// Longest answer that is read, bytes.
+const ANSWER_MAX: u64 = 64 << 10;
+
+/// Why the receiver has not taken metrics.
+#[derive(Debug)]
+pub(super) enum ExportError {
+    /// It may take them later: not before this time, if it names one.
+    Passing(String, Option<Duration>),
+    /// It will never take them.
+    Final(String),
+}
+
+/// A connection to the receiver; made when it is first used.
+#[derive(Debug, Clone)]
+pub(super) enum Transport {
+    Grpc(Channel, MetadataMap),
+    Http(Http, String),
+}
+
+/// The program's HTTP client for the library. The thread that calls waits, for the timeout at most.
+#[derive(Debug, Clone)]
+pub(super) struct Http {
+    agent: ureq::Agent,
+    headers: HeaderMap,
+}
+
+#[tonic::async_trait]
+impl HttpClient for Http {
+    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        request.headers_mut().extend(self.headers.clone());
+        let (parts, mut body) = self.agent.run(request.map(Vec::from))?.into_parts();
+        let body = body.with_config().limit(ANSWER_MAX).read_to_vec()?;
+        Ok(Response::from_parts(parts, body.into()))
+    }
+}
+
+impl Transport {
+    /// As the settings say. For gRPC the caller is inside the runtime that drives the connection.
+    ///
+    /// # Errors
+    /// When headers or authorities cannot be read.
+    pub(super) fn new(settings: &Otlp) -> Result<Self, Failure> {
+        let headers = headers(settings)?;
+        match settings.protocol {
+            Protocol::Grpc => Ok(Self::Grpc(channel(settings)?, MetadataMap::from_headers(headers))),
+            Protocol::Http => {
+                let endpoint = settings.endpoint.trim_end_matches('/').to_owned();
+                Ok(Self::Http(Http { agent: agent(settings)?, headers }, endpoint))
+            }
+        }
+    }
+
+    /// The library's exporter of spans. A batch that fails is tried again a few times within `timeout`.
+    ///
+    /// # Errors
+    /// When the library refuses the endpoint.
+    pub(super) fn spans(&self, timeout: Duration) -> Result<SpanExporter, ExporterBuildError> {
+        match self {
+            Self::Grpc(channel, metadata) => SpanExporter::builder()
+                .with_tonic()
+                .with_channel(channel.clone())
+                .with_metadata(metadata.clone())
+                .with_timeout(timeout)
+                .build(),
+            Self::Http(client, endpoint) => SpanExporter::builder()
+                .with_http()
+                .with_http_client(client.clone())
+                .with_endpoint(format!("{endpoint}/v1/traces"))
+                .with_protocol(Wire::HttpBinary)
+                .with_timeout(timeout)
+                .build(),
+        }
+    }
+
+    /// Sends metrics once and returns the receiver's answer.
+    ///
+    /// # Errors
+    /// When the receiver has not taken them.
+    pub(super) async fn metrics(
+        &self,
+        metrics: ExportMetricsServiceRequest,
+        timeout: Duration,
+    ) -> Result<ExportMetricsServiceResponse, ExportError> {
+        match self {
+            Self::Grpc(channel, metadata) => {
+                let mut request = tonic::Request::new(metrics);
+                metadata.clone_into(request.metadata_mut());
+                request.set_timeout(timeout);
+                let mut client = MetricsServiceClient::new(channel.clone());
+                match tokio::time::timeout(timeout, client.export(request)).await {
+                    Ok(Ok(answer)) => Ok(answer.into_inner()),
+                    Ok(Err(status)) => Err(refused(&status)),
+                    Err(_) => Err(ExportError::Passing("no answer came in time".to_owned(), None)),
+                }
+            }
+            Self::Http(client, endpoint) => {
+                let request = Request::post(format!("{endpoint}/v1/metrics"))
+                    .header(CONTENT_TYPE, "application/x-protobuf")
+                    .body(metrics.encode_to_vec().into())
+                    .map_err(|error| ExportError::Final(error.to_string()))?;
+                let passing = |error: HttpError| ExportError::Passing(error.to_string(), None);
+                answered(&client.send_bytes(request).await.map_err(passing)?)
+            }
+        }
+    }
+}
+
+fn answered(answer: &Response<Bytes>) -> Result<ExportMetricsServiceResponse, ExportError> {
+    let status = answer.status();
+    let after = || answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok();
+    match status.as_u16() {
+        // An answer that cannot be read refuses nothing.
+        200..=299 => Ok(ExportMetricsServiceResponse::decode(answer.body().clone()).unwrap_or_default()),
+        // The specification lets a client try again after these alone.
+        429 | 502..=504 => Err(ExportError::Passing(status.to_string(), after().map(Duration::from_secs))),
+        _ => Err(ExportError::Final(status.to_string())),
+    }
+}
+
+fn refused(status: &Status) -> ExportError {
+    let words = match status.code() {
+        // The message may repeat what was sent.
+        Code::Unauthenticated | Code::PermissionDenied => status.code().description().to_owned(),
+        code => {
+            let message: String = status.message().chars().take(ECHO_MAX).collect();
+            format!("{}: {message}", code.description())
+        }
+    };
+    let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    match status.code() {
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss => ExportError::Passing(words, after),
+        // A receiver without room that names no time has none for good.
+        Code::ResourceExhausted if after.is_some() => ExportError::Passing(words, after),
+        _ => ExportError::Final(words),
+    }
+}
+
+fn channel(settings: &Otlp) -> Result<Channel, Failure> {
+    let bad =
+        |error: tonic::transport::Error| Failure::caused(Exit::Config, "configuration: otlp.endpoint", error);
+    let mut endpoint = Endpoint::from_shared(settings.endpoint.clone())
+        .map_err(bad)?
+        .connect_timeout(settings.timeout)
+        .timeout(settings.timeout);
+    if settings.endpoint.starts_with("https:") {
+        let tls = match settings.ca() {
+            Some(path) => {
+                let pem = std::fs::read(&path).map_err(|e| unusable(&path, e))?;
+                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
+            }
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        endpoint = endpoint
+            .tls_config(tls)
+            .map_err(|e| Failure::caused(Exit::Config, "configuration: otlp.ca", e))?;
+    }
+    Ok(endpoint.connect_lazy())
+}
+
+fn agent(settings: &Otlp) -> Result<ureq::Agent, Failure> {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
+    let mut config = config.timeout_global(Some(settings.timeout));
+    if settings.endpoint.starts_with("https:") {
+        let roots: Vec<CertificateDer<'static>> = match settings.ca() {
+            Some(path) => CertificateDer::pem_file_iter(&path)
+                .and_then(Iterator::collect)
+                .map_err(|e| unusable(&path, e))?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        let roots: Vec<_> =
+            roots.iter().map(|one| ureq::tls::Certificate::from_der(one).to_owned()).collect();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&roots));
+        config = config.tls_config(tls.unversioned_rustls_crypto_provider(provider).build());
+    }
+    Ok(config.build().into())
+}
+
+fn unusable(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::caused(Exit::Config, format!("configuration: otlp.ca: cannot use {}", path.display()), error)
+}
+
+/// Headers of the file and of the environment, which wins.
+fn headers(settings: &Otlp) -> Result<HeaderMap, Failure> {
+    const SETTING: &str = "otlp.headers_file";
+    let file =
+        settings.headers_file().map(|path| secret::read(path, SETTING)).transpose()?.unwrap_or_default();
+    let bad = |text: String| Failure::new(Exit::Config, format!("configuration: {text}"));
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &str, value: &str| {
+        let is_none = || {
+            bad(format!("{SETTING} or {HEADERS_VARIABLE}: {name:?} is no header, or its value cannot be one"))
+        };
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| is_none())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| is_none())?;
+        value.set_sensitive(true);
+        headers.insert(known, value);
+        Ok(())
+    };
+    for (at, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| bad(format!("{SETTING} line {}: write NAME: VALUE", at + 1)))?;
+        add(name.trim(), value.trim())?;
+    }
+    let variable = std::env::var(HEADERS_VARIABLE).unwrap_or_default();
+    for entry in variable.split(',').filter(|entry| !entry.trim().is_empty()) {
+        let (name, value) = entry
+            .split_once('=')
+            .ok_or_else(|| bad(format!("{HEADERS_VARIABLE}: write NAME=VALUE,NAME=VALUE")))?;
+        add(name.trim(), &decoded(value.trim()))?;
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn a_receiver_without_room_is_tried_again_if_it_says_when() {
+        let after = Some(Duration::from_millis(7_500));
+        let timed = || ErrorDetails::with_retry_info(after);
+        for (code, details, expected) in [
+            (Code::ResourceExhausted, timed(), Some(after)),
+            (Code::ResourceExhausted, ErrorDetails::new(), None),
+            (Code::Unavailable, timed(), Some(after)),
+            (Code::Unavailable, ErrorDetails::new(), Some(None)),
+            (Code::InvalidArgument, timed(), None),
+            (Code::Internal, ErrorDetails::new(), None),
+        ] {
+            let found = match refused(&Status::with_error_details(code, "words", details)) {
+                ExportError::Passing(_, after) => Some(after),
+                ExportError::Final(_) => None,
+            };
+            assert_eq!(found, expected, "{code:?}");
+        }
+    }
+}
