@@ -43,15 +43,11 @@ pub(super) enum Missing {
     Invalid(String),
 }
 
-/// Numbers below need no look at the blanks, the smallest of which is 2^31 - 16, and a float holds them.
-const PLAIN_MAX: f64 = 2_147_483_632.0;
-
 /// The value of a metric's cell, in the column unit and within the catalogue's range.
 pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
-    let text = std::str::from_utf8(cell).unwrap_or("\u{fffd}");
-    let value = match text.parse() {
-        Ok(number) if (-PLAIN_MAX..PLAIN_MAX).contains(&number) => scaled(Value::Float(number), scale.factor),
-        _ => value(text.trim(), scale)?,
+    let value = match plain(cell) {
+        Some(number) => scaled(number, scale.factor),
+        None => value(std::str::from_utf8(cell).unwrap_or("\u{fffd}").trim(), scale)?,
     };
     let number = value.as_f64();
     let (min, max) = scale.range;
@@ -67,12 +63,22 @@ pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
     Err(Missing::Invalid(error.to_string()))
 }
 
+/// A number as nearly all cells have it: a float holds it, and it is below the blanks, the smallest of which is 2^31 - 16.
+fn plain(cell: &[u8]) -> Option<Value> {
+    const MAX: f64 = 2_147_483_632.0;
+    if (1..=9).contains(&cell.len()) && cell.iter().all(u8::is_ascii_digit) {
+        return Some(Value::Int(cell.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))));
+    }
+    let number = std::str::from_utf8(cell).ok()?.parse().ok()?;
+    (-MAX..MAX).contains(&number).then_some(Value::Float(number))
+}
+
 /// A number in a column without a unit, if the cell is one.
 pub(super) fn plain_number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The value of a cell that is no small number.
+/// The value of a cell that is no [`plain`] number.
 fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
     if let Ok(whole) = text.parse::<i64>() {
         if let Some(reason) = blank_integer(whole, scale.dcgm) {

@@ -138,7 +138,7 @@ impl Gpu {
             energy_j: seconds * between(&mut self.rng, 0.3, 0.6) * self.model.power_limit,
             lifetime_ns: seconds * 1e9,
             power_capped_ns: seconds * 1e9 * between(&mut self.rng, 0.0, 0.3),
-            link_bytes: (seconds * self.model.link_rate * 0.04).round(),
+            link_bytes: (seconds * self.model.link_rate * 0.004).round(),
             pcie_replays: if self.rng.f64() < 0.1 { f64::from(self.rng.u8(1..9)) } else { 0.0 },
             corrected: if failing { ERRORS_PER_ROW + 6.0 } else { 0.0 },
             ..Counters::default()
