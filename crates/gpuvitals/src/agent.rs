@@ -12,6 +12,7 @@ mod publishing;
 mod scrape;
 mod server;
 mod settings;
+mod spool;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

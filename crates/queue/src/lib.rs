@@ -11,9 +11,6 @@
 //! - [`service`]: what other parts of the program hold. [`Queue::in_process`] wraps a broker for one
 //!   process, [`Queue::open`] one that lies in a directory; [`Producer`] and [`Consumer`] are what every transport offers.
 //!
-//! Before them stands [`spool`], on the side of a node: it keeps what a queue that is away does not take, within a
-//! limit, and sends it when that is back.
-//!
 //! Promises:
 //!
 //! - *At least once.* A frame is held until every group that wants it has acknowledged it or given up on it.
@@ -51,7 +48,6 @@ pub mod nats;
 pub mod protocol;
 pub mod server;
 pub mod service;
-pub mod spool;
 mod stats;
 mod trouble;
 

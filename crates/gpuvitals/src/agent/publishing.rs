@@ -1,7 +1,7 @@
-//! What is sampled of the GPUs, published to a queue as well, where one is named.
+//! Publishes rows of the GPUs to a queue, if the settings name one.
 //!
-//! Rows wait until a frame of them is worth its way, or for the publishing interval at most, and go through a spool: a queue
-//! that is away or hangs holds up neither sampling nor scrapes.
+//! Rows wait until they fill a frame, or for the publishing interval at most, and go through a spool: a queue that is away or
+//! does not answer holds up neither sampling nor scrapes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
 use gpuvitals_queue::link::{Access, AnyProducer, Client, Scheme};
-use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolError, SpoolStats};
-use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
+use gpuvitals_queue::{Clock, ContentType, Frame, OpenError, Producer, PublishError, Receipt};
 use tokio::runtime::Handle;
 
+use super::spool::{Spool, SpoolError, SpoolStats};
 use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
 
@@ -43,11 +43,10 @@ impl Publisher {
         if queue.address.scheme == Scheme::InProcess {
             return Ok(None);
         }
-        let _inside = runtime.enter();
-        let producer = Guided::new(queue)?;
+        let producer = ReloadingProducer::new(queue)?;
         let directory = config.agent.spool_dir().map(std::path::Path::to_path_buf);
-        let settings = SpoolConfig { directory, limit: config.agent.spool_max, ..SpoolConfig::default() };
-        let spool = Spool::open(producer, &settings, Clock::system()).map_err(refused)?;
+        let opening = Spool::open(producer, directory, config.agent.spool_max);
+        let spool = runtime.block_on(opening).map_err(refused)?;
         tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
         Ok(Some(Self {
             spool,
@@ -79,32 +78,33 @@ impl Publisher {
     /// Sends what waits, for so long at most, and keeps the rest where the spool can.
     pub(crate) async fn finish(&self, grace: Duration) {
         let SpoolStats { kept, dropped, .. } = self.spool.finish(grace).await;
-        if kept.messages > 0 {
-            tracing::info!(rows = kept.messages, "rows are spooled for the next start");
+        if kept > 0 {
+            tracing::info!(rows = kept, "rows are spooled for the next start");
         }
-        if dropped.messages > 0 {
-            tracing::warn!(rows = dropped.messages, "rows were dropped on their way to the queue");
+        if dropped > 0 {
+            tracing::warn!(rows = dropped, "rows were dropped on their way to the queue");
         }
     }
 
-    /// A line about a queue that takes nothing.
+    /// A line about a queue that takes nothing, or a spool that stores nothing.
     pub(crate) fn ailment(&self, clock: &Clock) -> Option<String> {
         let stats = self.spool.stats();
-        let away = stats.away?;
-        let seconds = clock.now().since(away.since).as_secs();
-        Some(format!(
-            "the queue {} has taken nothing for {seconds} s ({}); {} rows are kept",
-            self.queue, away.reason, stats.kept.messages
-        ))
+        let away = stats.away.map(|away| {
+            let seconds = clock.now().since(away.since).as_secs();
+            let (queue, reason, kept) = (&self.queue, away.reason, stats.kept);
+            format!("the queue {queue} has taken nothing for {seconds} s ({reason}); {kept} rows are kept")
+        });
+        let failed = stats.failed.map(|reason| format!("the spool is in memory until a restart ({reason})"));
+        let lines: Vec<_> = away.into_iter().chain(failed).collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
     }
 
     /// Its figures.
     pub(crate) fn families(&self) -> Vec<Family> {
         let stats = self.spool.stats();
         let dropped = [
-            ("limit", stats.dropped.messages),
-            ("refused", stats.refused.messages),
-            ("unreadable", stats.unreadable.messages),
+            ("limit", stats.dropped),
+            ("refused", stats.dead),
             ("unwritable", self.unwritable.load(Ordering::Relaxed)),
         ];
         vec![
@@ -113,22 +113,13 @@ impl Publisher {
                 "Whether the queue took the last frame that was tried.",
                 stats.away.is_none(),
             ),
-            Family::counter(
-                "gpuvitals_published_rows_total",
-                "Rows that the queue took.",
-                stats.taken.messages,
-            ),
+            Family::counter("gpuvitals_published_rows_total", "Rows that the queue took.", stats.taken),
             Family::counter(
                 "gpuvitals_published_frames_total",
                 "Frames that the queue took.",
-                stats.taken.frames,
+                stats.taken_frames,
             ),
-            Family::counter(
-                "gpuvitals_spool_sent_rows_total",
-                "Rows that the queue took after they had been spooled.",
-                stats.resent.messages,
-            ),
-            Family::gauge("gpuvitals_spool_rows", "Rows that are spooled.", stats.kept.messages),
+            Family::gauge("gpuvitals_spool_rows", "Rows that are spooled.", stats.kept),
             Family::gauge("gpuvitals_spool_bytes", "Bytes that are spooled.", stats.kept_bytes),
             Family::new(
                 "gpuvitals_publish_dropped_rows_total",
@@ -140,15 +131,14 @@ impl Publisher {
     }
 }
 
-/// A producer that says what to do where the queue denies access, and sees when somebody has done it: whenever it is denied,
-/// the token's file is read again. What is sampled is kept until then.
-struct Guided {
+/// A producer that reads the token's file again whenever the queue denies access, and says what to do about that.
+struct ReloadingProducer {
     queue: MessageQueue,
-    /// What the producer brings, and the producer.
+    /// The access of the producer, and the producer.
     current: Mutex<(Access, Arc<AnyProducer>)>,
 }
 
-impl Guided {
+impl ReloadingProducer {
     fn new(queue: &MessageQueue) -> Result<Self, Failure> {
         let access = queue.access()?;
         let producer = Arc::new(Self::producer(queue, &access)?);
@@ -177,7 +167,7 @@ impl Guided {
     }
 }
 
-impl Producer for Guided {
+impl Producer for ReloadingProducer {
     async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
         let producer = Arc::clone(&self.current().1);
         let outcome = producer.publish(frame.clone()).await;
@@ -195,9 +185,8 @@ impl Producer for Guided {
 
 fn refused(error: SpoolError) -> Failure {
     let exit = match &error {
-        SpoolError::InUse(_) => Exit::Unavailable,
-        SpoolError::Limit { .. } => Exit::Config,
-        SpoolError::Directory { source, .. } => Exit::of(source),
+        SpoolError::Open(OpenError::Locked { .. }) => Exit::Unavailable,
+        SpoolError::Open(OpenError::Directory { source, .. }) => Exit::of(source),
         _ => Exit::Io,
     };
     Failure::caused(exit, "agent.spool_dir", error)

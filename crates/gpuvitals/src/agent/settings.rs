@@ -8,9 +8,9 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
-use gpuvitals_queue::spool::LIMIT_MIN;
 use serde::Deserialize;
 
+use super::spool::LIMIT_MIN;
 use crate::config::{Override, Variable, overrides, word};
 use crate::failure::{Exit, Failure};
 use crate::quantity::{deserialize_bytes, deserialize_duration, deserialize_word};

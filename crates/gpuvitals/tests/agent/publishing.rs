@@ -55,7 +55,7 @@ fn a_queue_that_goes_away_and_comes_back_misses_no_row_and_gets_none_twice() {
         queue.come();
         let text = agent.until("an empty spool", |text| figure(text, "gpuvitals_spool_rows") == 0.0);
         let published = figure(&text, "gpuvitals_published_rows_total");
-        assert!(figure(&text, "gpuvitals_spool_sent_rows_total") > 120.0, "{text}");
+        assert!(figure(&text, "gpuvitals_published_rows_total") > 120.0, "{text}");
         assert_eq!(agent.terminate(), Some(0));
         let rows = queue.rows(|rows| rows.len() as f64 >= published);
         assert!(rows.values().all(|times| *times == 1));

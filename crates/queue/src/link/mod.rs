@@ -7,9 +7,11 @@
 //! | `nats://host:4222?replicas=3`, with TLS `tls://` | NATS JetStream, settings behind the `?` |
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are made without a connection, a publish then
-//! fails with [`PublishError::Unavailable`], a receive goes on trying. A [`Sender`] sends again what was not taken.
+//! fails with [`PublishError::Unavailable`], a receive goes on trying. A [`Sender`] sends again what was not taken;
+//! [`forward`] does so with what lies in another queue.
 
 mod access;
+mod forward;
 mod grpc;
 mod resend;
 mod url;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use access::{Access, Token};
+pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
 pub use url::{QueueUrl, Scheme, UrlError};

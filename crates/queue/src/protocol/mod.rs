@@ -9,7 +9,7 @@ pub(crate) use outcome::{
 };
 pub(crate) use terms::{
     Malformed, delivery, delivery_id, delivery_of, ids_of, join, join_of, millis, nack, nack_of,
-    publish_request, published, read_frame, write_frame,
+    publish_request, published,
 };
 
 /// What is generated from the definition.

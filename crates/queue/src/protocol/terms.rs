@@ -34,7 +34,7 @@ pub(crate) fn published(frame: Option<v1::Frame>) -> Result<Frame, Malformed> {
 }
 
 /// A frame of the protocol, checked.
-pub(crate) fn read_frame(frame: v1::Frame) -> Result<Frame, Malformed> {
+fn read_frame(frame: v1::Frame) -> Result<Frame, Malformed> {
     use v1::{ContentType as Content, Encoding as Coding};
     let content_type = match Content::try_from(frame.content_type) {
         Ok(Content::Batch) => ContentType::Batch,
@@ -99,7 +99,7 @@ fn write_dead(dead: &DeadFacts) -> v1::DeadFacts {
 }
 
 /// A frame as the protocol has it.
-pub(crate) fn write_frame(frame: &Frame) -> v1::Frame {
+fn write_frame(frame: &Frame) -> v1::Frame {
     let content_type = match frame.content_type {
         ContentType::Batch => v1::ContentType::Batch,
         ContentType::Json => v1::ContentType::Json,

@@ -1,46 +1,37 @@
-//! What a queue refuses of a spool, and of one who publishes until a frame is taken.
+//! Frames that a queue refuses, for a forwarder and for a publisher that sends again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-
-use gpuvitals_queue::link::{Backoff, GrpcProducer, publish_until};
-use gpuvitals_queue::spool::{Spool, SpoolConfig, SpoolStats};
-use gpuvitals_queue::{Clock, ContentType, Frame, Producer, ProducerStamp, PublishError, Receipt};
+use gpuvitals_queue::link::{Backoff, Forwarded, forward, publish_until};
+use gpuvitals_queue::{
+    Clock, ConsumerOptions, ContentType, Frame, Producer, PublishError, Queue, QueueConfig,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Rig, frame, in_time, receive};
+use crate::rig::{Rig, frame, in_time};
 
-/// A way to a server that can be closed, and what came there meanwhile.
-#[derive(Clone)]
-struct Gate {
-    producer: Arc<GrpcProducer>,
-    is_open: Arc<AtomicBool>,
-    seen: Arc<Mutex<Vec<ProducerStamp>>>,
-}
-
-impl Producer for Gate {
-    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
-        if self.is_open.load(Ordering::Relaxed) {
-            return self.producer.publish(frame).await;
+/// Forwards frames from a queue of this process to the server, until each is taken or refused: how many are.
+async fn forwarded(rig: &Rig, frames: Vec<Frame>) -> (usize, usize) {
+    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
+    let consumer = queue.subscribe("spool", "upstream", &ConsumerOptions::default()).await.unwrap();
+    let all = frames.len();
+    for frame in frames {
+        queue.publish("spool", frame).await.unwrap();
+    }
+    let (producer, stop) = (rig.producer(), CancellationToken::new());
+    let (mut taken, mut refused) = (0, 0);
+    let observe = |event: &Forwarded<'_>| {
+        match event {
+            Forwarded::Taken(_) => taken += 1,
+            Forwarded::Refused(..) => refused += 1,
+            Forwarded::Failed(_) => {}
         }
-        self.seen.lock().unwrap().extend(frame.producer);
-        Err(PublishError::Unavailable { reason: "the gate is closed".into() })
-    }
-}
-
-impl Gate {
-    fn new(rig: &Rig, is_open: bool) -> Self {
-        let is_open = Arc::new(AtomicBool::new(is_open));
-        Self { producer: Arc::new(rig.producer()), is_open, seen: Arc::default() }
-    }
-
-    fn spool(&self) -> Spool {
-        Spool::open(self.clone(), &SpoolConfig::default(), Clock::system()).unwrap()
-    }
-}
-
-async fn until(spool: &Spool, done: impl FnMut(&SpoolStats) -> bool) -> SpoolStats {
-    in_time(spool.watch().wait_for(done)).await.unwrap().clone()
+        if taken + refused == all {
+            stop.cancel();
+        }
+    };
+    in_time(forward(consumer, &producer, 8, &stop, observe)).await.unwrap();
+    let stats = queue.topic_stats("spool").unwrap();
+    assert_eq!((stats.frames, stats.dead > 0), (0, refused > 0), "a refused frame is a dead letter");
+    (taken, refused)
 }
 
 /// Servers, each with a frame that is too large for it: for what it reads, and for what its topic holds.
@@ -51,23 +42,10 @@ fn too_large() -> [(Rig, Frame); 2] {
 }
 
 #[tokio::test]
-async fn a_frame_that_is_too_large_costs_a_spool_only_itself() {
+async fn a_frame_that_is_too_large_costs_a_forwarder_only_itself() {
     for (rig, too_large) in too_large() {
-        for is_kept_before in [false, true] {
-            let (before, gate) = (rig.held(), Gate::new(&rig, !is_kept_before));
-            let spool = gate.spool();
-            for frame in [frame(1), too_large.clone(), frame(1)] {
-                spool.hand_over(frame);
-            }
-            if is_kept_before {
-                until(&spool, |stats| stats.kept.frames == 3).await;
-                gate.is_open.store(true, Ordering::Relaxed);
-            }
-            let stats = until(&spool, |stats| stats.taken.frames + stats.refused.frames == 3).await;
-            assert_eq!((stats.refused.frames, stats.refused.messages), (1, too_large.count.into()));
-            assert_eq!((stats.kept.frames, stats.away), (0, None));
-            assert_eq!(rig.held() - before, 2);
-        }
+        assert_eq!(forwarded(&rig, vec![frame(1), too_large, frame(1)]).await, (2, 1));
+        assert_eq!(rig.held(), 2);
         rig.stop().await;
     }
 }
@@ -84,49 +62,21 @@ async fn a_frame_that_is_too_large_is_not_published_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_frame_that_the_server_cannot_read_holds_up_no_other_of_a_spool() {
+async fn a_frame_that_the_server_cannot_read_costs_a_forwarder_only_itself() {
     let rig = Rig::new();
-    for is_kept_before in [false, true] {
-        let (before, gate) = (rig.held(), Gate::new(&rig, !is_kept_before));
-        let spool = gate.spool();
-        spool.hand_over(Frame::new(ContentType::Batch, 1, ""));
-        for _ in 0..200 {
-            spool.hand_over(frame(1));
-        }
-        if is_kept_before {
-            until(&spool, |stats| stats.kept.frames == 201).await;
-            gate.is_open.store(true, Ordering::Relaxed);
-        }
-        let stats = until(&spool, |stats| stats.taken.frames == 200).await;
-        assert_eq!((stats.kept.frames, stats.refused.frames), (1, 0));
-        assert_eq!(rig.held() - before, 200);
-    }
+    let unreadable = Frame::new(ContentType::Batch, 1, "");
+    let frames = std::iter::once(unreadable).chain((0..200).map(|_| frame(1)));
+    assert_eq!(forwarded(&rig, frames.collect()).await, (200, 1));
+    assert_eq!(rig.held(), 200);
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn a_spool_sends_a_frame_whose_number_is_too_old_under_another_stamp() {
+async fn a_forwarder_sends_a_frame_whose_number_is_too_old_under_another_stamp() {
     let rig = Rig::new();
-    let gate = Gate::new(&rig, false);
-    let spool = gate.spool();
-    spool.hand_over(frame(2));
-    until(&spool, |stats| stats.kept.frames == 1).await;
-    spool.hand_over(frame(3));
-    until(&spool, |stats| stats.kept.frames == 2).await;
-    let stamp = gate.seen.lock().unwrap().first().cloned().unwrap();
-    let later = frame(1).stamped(Arc::clone(&stamp.id), stamp.sequence + 1_000);
-    in_time(rig.producer().publish(later)).await.unwrap();
-    gate.is_open.store(true, Ordering::Relaxed);
-    let stats = until(&spool, |stats| stats.kept.frames == 0).await;
-    assert_eq!((stats.taken.frames, stats.refused.frames), (2, 0));
-    assert_eq!(rig.held(), 1 + 2 + 3);
-    let mut consumer = rig.consumer("g");
-    let mut stored = Vec::new();
-    while stored.len() < 3 {
-        stored.extend(receive(&mut consumer).await.into_iter().map(|delivery| delivery.frame));
-    }
-    let old = stored.iter().find(|frame| frame.count == 2).unwrap();
-    assert_ne!(old.producer.as_ref().map(|stamp| &stamp.id), Some(&stamp.id));
+    in_time(rig.producer().publish(frame(1).stamped("life", 1_000))).await.unwrap();
+    assert_eq!(forwarded(&rig, vec![frame(2).stamped("life", 1)]).await, (1, 0));
+    assert_eq!(rig.held(), 1 + 2);
     rig.stop().await;
 }
 
