@@ -279,7 +279,7 @@ impl Recorder {
     /// # Errors
     /// When no socket can be made.
     pub fn mark_socket(&self) -> std::io::Result<MarkSocket> {
-        MarkSocket::open(Arc::clone(&self.marks))
+        MarkSocket::open(Arc::clone(&self.marks), &self.unfinished.path())
     }
 
     /// How it goes. Never waits for a device.

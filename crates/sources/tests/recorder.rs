@@ -500,6 +500,38 @@ fn marks_come_from_the_process_and_through_the_socket() {
 }
 
 #[test]
+fn the_socket_of_a_recording_that_was_killed_goes_with_its_repair() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = started(Counting::found(1), config(dir.path()), 1);
+    let socket = recorder.mark_socket().unwrap();
+    let path = socket.path().to_owned();
+    assert!(path.starts_with(dir.path()) && path.exists());
+    // A kill runs no destructor.
+    std::mem::forget(socket);
+    drop(recorder);
+    repair(dir.path()).unwrap().unwrap();
+    assert!(!path.exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left");
+}
+
+#[test]
+fn a_socket_finds_a_place_and_ends_even_after_its_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("x".repeat(120));
+    let recorder = started(Counting::found(1), config(&deep), 1);
+    let socket = recorder.mark_socket().unwrap();
+    assert!(!socket.path().starts_with(&deep), "the path would be too long for a socket");
+    send_mark(socket.path(), "in time").unwrap();
+    drop(socket);
+    assert_eq!(recorder.stop().unwrap().marks, 1);
+
+    let recorder = started(Counting::found(1), config(dir.path()), 1);
+    let socket = recorder.mark_socket().unwrap();
+    recorder.discard().unwrap();
+    drop(socket);
+}
+
+#[test]
 fn what_was_watched_is_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let seen = Arc::new(Mutex::new((0, 0)));

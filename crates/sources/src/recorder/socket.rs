@@ -1,7 +1,11 @@
 //! The socket by which other programs set marks: a datagram is a mark, its bytes are the text.
+//!
+//! It lies beside the rows of the unfinished recording, so that a repair removes what a kill leaves; in the system's
+//! directory for temporary files if the path is too long for a socket or the disk has none.
 
 use std::fs::DirBuilder;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -20,6 +24,7 @@ pub const MARK_SOCKET_VARIABLE: &str = "GPUVITALS_MARK_SOCKET";
 #[derive(Debug)]
 pub struct MarkSocket {
     path: PathBuf,
+    socket: UnixDatagram,
     last: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,20 +39,16 @@ pub fn send_mark(socket: &Path, text: &str) -> io::Result<()> {
 }
 
 impl MarkSocket {
-    pub(super) fn open(marks: Arc<Marks>) -> io::Result<Self> {
+    pub(super) fn open(marks: Arc<Marks>, unfinished: &Path) -> io::Result<Self> {
         let now = Moment::now().wall_ns;
-        let directory = std::env::temp_dir().join(format!("gpuvitals-{}-{now}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&directory)?;
-        let path = directory.join("mark");
-        let last = Arc::<AtomicBool>::default();
-        let opened = UnixDatagram::bind(&path).and_then(|socket| {
-            let last = Arc::clone(&last);
-            let listen = move || listen(&socket, &marks, &last);
-            std::thread::Builder::new().name("marks".to_owned()).spawn(listen)
-        });
-        let mut socket = Self { path, last, thread: None };
+        let temporary = std::env::temp_dir().join(format!("gpuvitals-{}-{now}", std::process::id()));
+        let beside = std::path::absolute(unfinished).and_then(|directory| bind(&directory.join("socket")));
+        let (path, socket) = beside.or_else(|_| bind(&temporary))?;
+        let (last, listening) = (Arc::<AtomicBool>::default(), socket.try_clone()?);
+        let mut socket = Self { path, socket, last: Arc::clone(&last), thread: None };
+        let thread = std::thread::Builder::new().name("marks".to_owned());
         // On an error the half-made socket removes what there is of it.
-        socket.thread = Some(opened?);
+        socket.thread = Some(thread.spawn(move || listen(&listening, &marks, &last))?);
         Ok(socket)
     }
 
@@ -61,14 +62,24 @@ impl Drop for MarkSocket {
     fn drop(&mut self) {
         self.last.store(true, Ordering::Release);
         // Wakes the thread, which takes what was sent before and then ends.
-        let woken = UnixDatagram::unbound().and_then(|socket| socket.send_to(&[], &self.path));
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        let woken = self.socket.shutdown(Shutdown::Read);
+        if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _panicked = thread.join();
         }
-        // What stays lies in the system's directory for such things.
+        // What stays goes with the unfinished recording.
         let _removed = std::fs::remove_file(&self.path);
         let _removed = self.path.parent().map(std::fs::remove_dir);
     }
+}
+
+/// A socket in a new directory that only this user can enter.
+fn bind(directory: &Path) -> io::Result<(PathBuf, UnixDatagram)> {
+    DirBuilder::new().mode(0o700).create(directory)?;
+    let path = directory.join("mark");
+    let socket = UnixDatagram::bind(&path).inspect_err(|_| {
+        let _removed = std::fs::remove_dir(directory);
+    })?;
+    Ok((path, socket))
 }
 
 fn listen(socket: &UnixDatagram, marks: &Marks, last: &AtomicBool) {
