@@ -128,4 +128,14 @@ impl Admin {
             Self::Nats(nats) => nats.purge(topic, ids),
         }
     }
+    /// Ends a group of a topic.
+    ///
+    /// # Errors
+    /// When there is no such group; when the queue does not answer, or refuses.
+    pub(super) fn remove_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
+        match self {
+            Self::Broker(http) => http.remove_group(topic, group),
+            Self::Nats(nats) => nats.remove_group(topic, group),
+        }
+    }
 }

@@ -12,10 +12,6 @@ use crate::failure::{Exit, Failure};
 /// # Errors
 /// When there is no such group; when nobody can be asked, or says no; when the queue cannot be reached, or refuses.
 pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: bool) -> Result<(), Failure> {
-    let http = match admin {
-        Admin::Broker(http) => http,
-        Admin::Nats(nats) => return Err(nats.no_removal(topic)?),
-    };
     let held = admin.topic(topic)?;
     let numbers = &held["groups"][group];
     if numbers.is_null() {
@@ -23,13 +19,13 @@ pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: b
         return Err(Failure::new(Exit::Data, text));
     }
     if !yes {
-        let number = |key: &str| numbers[key].as_u64().unwrap_or(0);
-        let (members, messages) = (count(number("members"), "member"), count(number("lag"), "message"));
-        confirm(&format!(
-            "end group {group} of {topic}, which has {members} and {messages} to acknowledge?"
-        ))?;
+        // NATS does not know the members of a group.
+        let number = |key: &str, one: &str| numbers[key].as_u64().map(|number| count(number, one));
+        let known = [number("members", "member"), number("lag", "message")];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        confirm(&format!("end group {group} of {topic}, which has {} to acknowledge?", known.join(" and ")))?;
     }
-    http.remove_group(topic, group)?;
+    admin.remove_group(topic, group)?;
     crate::print(&if json {
         format!("{:#}\n", json!({ "topic": topic, "group": group }))
     } else {

@@ -4,8 +4,8 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gpuvitals_core::{causes, time};
-use gpuvitals_queue::nats::{NatsAdmin, NatsError};
-use gpuvitals_queue::{DeadLetter, DeadSelection, Millis};
+use gpuvitals_queue::Millis;
+use gpuvitals_queue::nats::{NatsAdmin, NatsDeadLetter, NatsError, NatsRedriven};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -64,44 +64,30 @@ impl Nats {
         Ok(json!({ "dead": shown, "next": next }))
     }
 
-    /// Gives dead letters back.
+    /// Publishes dead letters to their topic again.
     ///
     /// # Errors
     /// When NATS does not answer, or refuses.
     pub(super) fn replay(&self, topic: &str, ids: &[u64]) -> Result<Given, Failure> {
-        let selection = selection(ids);
-        let replayed = self.runtime.block_on(self.admin.replay_dead(topic, &selection));
-        let replayed = replayed.map_err(|error| self.refused(&error))?;
-        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        Ok(Given {
-            letters: count(replayed.letters),
-            without_group: count(replayed.without_group),
-            without_room: count(replayed.without_room),
-            left: 0,
-        })
+        let redriven = self.runtime.block_on(self.admin.redrive(topic, ids));
+        let NatsRedriven { letters, without_room } = redriven.map_err(|error| self.refused(&error))?;
+        Ok(Given { letters, without_room, ..Given::default() })
     }
 
-    /// Throws dead letters away.
+    /// Deletes dead letters.
     ///
     /// # Errors
     /// When NATS does not answer, or refuses.
     pub(super) fn purge(&self, topic: &str, ids: &[u64]) -> Result<u64, Failure> {
-        let selection = selection(ids);
-        let purged = self.runtime.block_on(self.admin.purge_dead(topic, &selection));
-        Ok(u64::try_from(purged.map_err(|error| self.refused(&error))?).unwrap_or(u64::MAX))
+        self.runtime.block_on(self.admin.purge_dead(topic, ids)).map_err(|error| self.refused(&error))
     }
 
-    /// What ends a group, which is not done here.
+    /// Ends a group of a topic.
     ///
     /// # Errors
-    /// When there is no such topic; when NATS does not answer, or refuses.
-    pub(super) fn no_removal(&self, topic: &str) -> Result<Failure, Failure> {
-        let numbers = self.topic(topic)?;
-        let stream = numbers["stream"].as_str().unwrap_or_default();
-        let text = format!(
-            "a group in NATS is a consumer of its stream: `nats consumer rm {stream}` asks which and ends it"
-        );
-        Ok(Failure::new(Exit::Usage, text))
+    /// When there is no such group; when NATS does not answer, or refuses.
+    pub(super) fn remove_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
+        self.runtime.block_on(self.admin.remove_group(topic, group)).map_err(|error| self.refused(&error))
     }
 
     fn refused(&self, error: &NatsError) -> Failure {
@@ -116,19 +102,21 @@ impl Nats {
     }
 }
 
-fn selection(ids: &[u64]) -> DeadSelection {
-    if ids.is_empty() { DeadSelection::Oldest(usize::MAX) } else { DeadSelection::Ids(ids.to_vec()) }
-}
-
-fn shown(letter: &DeadLetter) -> Value {
+fn shown(letter: &NatsDeadLetter) -> Value {
     let spelled =
         |at: Millis| time::format(i64::try_from(at.0).unwrap_or(i64::MAX).saturating_mul(1_000_000));
     let frame = &letter.frame;
     let mut shown = json!({
-        "id": letter.id, "group": &*letter.group, "offset": letter.offset, "reason": letter.reason.to_string(),
-        "attempts": letter.attempts, "published_at": spelled(letter.published_at), "died_at": spelled(letter.died_at),
-        "messages_count": frame.count, "content_type": frame.content_type, "encoding": frame.encoding,
+        "id": letter.id, "died_at": spelled(letter.died_at), "messages_count": frame.count,
+        "content_type": frame.content_type, "encoding": frame.encoding,
     });
+    if let Some(dead) = &frame.dead {
+        shown["group"] = (*dead.group).into();
+        shown["offset"] = dead.offset.into();
+        shown["reason"] = (*dead.reason).into();
+        shown["attempts"] = dead.attempts.into();
+        shown["published_at"] = spelled(dead.published_at).into();
+    }
     // What cannot be read is given as it was published, as a broker does.
     match messages::of(frame) {
         Ok(messages) => {
@@ -142,25 +130,15 @@ fn shown(letter: &DeadLetter) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use gpuvitals_queue::{ContentType, Failure, Frame};
+    use gpuvitals_queue::{ContentType, Frame};
 
     use super::*;
 
     #[test]
-    fn a_letter_whose_messages_cannot_be_read_is_shown_as_it_was_published() {
-        let letter = |payload: &'static [u8]| DeadLetter {
+    fn a_letter_that_cannot_be_read_is_shown_as_it_was_published() {
+        let letter = |payload: &'static [u8]| NatsDeadLetter {
             id: 1,
-            topic: "t".into(),
-            group: "g".into(),
-            offset: 7,
-            frame: Arc::new(Frame::new(ContentType::Json, 1, payload)),
-            count: 1,
-            reason: Failure::AckTimeout,
-            attempts: 4,
-            published_at: Millis(0),
-            first_delivered_at: Millis(0),
+            frame: Frame::new(ContentType::Json, 1, payload),
             died_at: Millis(1),
         };
         let good = shown(&letter(b"{\"a\": 1}"));
@@ -168,5 +146,6 @@ mod tests {
         let bad = shown(&letter(b"no json"));
         assert_eq!((&bad["payload_base64"], bad.get("messages")), (&"bm8ganNvbg==".into(), None));
         assert_eq!((&bad["messages_count"], &bad["content_type"]), (&1.into(), &"json".into()));
+        assert_eq!(bad.get("reason"), None, "nobody gave one");
     }
 }

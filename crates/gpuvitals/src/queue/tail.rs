@@ -57,7 +57,9 @@ fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
         // A queue that does not answer is waited for by whoever takes anyway.
         let stats = if flags.take { stats.unwrap_or_default() } else { stats? };
         let groups = stats["topics"][topic]["groups"].as_object();
-        if groups.is_some_and(|groups| groups.keys().any(|group| !group.starts_with(TAIL_PREFIX))) {
+        // A stream of NATS keeps what was acknowledged.
+        let keeps = url.scheme == Scheme::Nats;
+        if groups.is_some_and(|groups| keeps || groups.keys().any(|group| !group.starts_with(TAIL_PREFIX))) {
             return Ok(());
         }
         let is_unknown = stats["topics"].as_object().is_some_and(|topics| !topics.contains_key(topic));

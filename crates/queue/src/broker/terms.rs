@@ -32,8 +32,7 @@ pub struct DeliveryId {
     pub offset: u64,
     /// Grows with every delivery of the frame to the group. It begins at 1 for a frame that was published since the
     /// queue was opened, and at another number in each later life. In the upper half, a consumer of a queue elsewhere
-    /// notes on which of its connections (with NATS: in which life of its group) it received it, from 0; that never
-    /// travels.
+    /// notes the number of its connection (NATS: how often it has created its group), from 0; that never travels.
     pub token: u64,
 }
 

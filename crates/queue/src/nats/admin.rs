@@ -1,43 +1,42 @@
-//! What a person asks of topics in NATS: numbers, and dead letters to list, replay and purge.
+//! Topics and dead letters in NATS, for people.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::RawMessage;
+use async_nats::jetstream::stream::{Info, RawMessage};
+use futures_util::TryStreamExt;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::error::NatsError;
-use super::head;
+use super::headers;
 use super::names::{self, Topic};
-use super::producer::{self, Refusal};
-use super::session::{Endpoint, Found, Session};
-use super::shelf::{self, Shelf};
-use crate::broker::{DeadLetter, DeadSelection, Replayed};
-use crate::frame::Millis;
+use super::session::{Endpoint, Session};
+use super::stream;
+use crate::frame::{ContentType, Frame, Millis};
 use crate::link::{Access, QueueUrl};
 use crate::name::DEAD_SUFFIX;
 
-/// What NATS knows of a topic. It counts frames, not messages (rows).
+/// Statistics of a topic. NATS counts frames, not messages (rows).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NatsStats {
-    /// The stream.
+    /// Name of the stream.
     pub stream: String,
-    /// Frames in it; those that all groups have acknowledged are removed now and then.
+    /// Frames held, acknowledged ones included.
     pub frames: u64,
-    /// Bytes in it.
+    /// Bytes held.
     pub bytes: u64,
-    /// Servers that keep a copy of each.
+    /// Servers that keep a copy of each frame.
     pub replicas: usize,
-    /// Frames kept as dead letters.
+    /// Dead letters held, in frames.
     pub dead_letters: u64,
     /// Every group by name.
     pub groups: BTreeMap<String, NatsGroupStats>,
 }
 
-/// One group of a topic, in frames.
+/// Statistics of one group of a topic, in frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NatsGroupStats {
     /// Not yet acknowledged (in flight included).
@@ -48,235 +47,239 @@ pub struct NatsGroupStats {
     pub redelivered: u64,
 }
 
-/// Asks NATS about topics and their dead letters.
+/// A message of a topic of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatsDeadLetter {
+    /// Its sequence number in that topic.
+    pub id: u64,
+    /// The frame. Its origin and reason are missing if something else than a consumer published it.
+    pub frame: Frame,
+    /// When it was stored.
+    pub died_at: Millis,
+}
+
+/// The result of putting dead letters back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NatsRedriven {
+    /// Published to the topic again, and no longer dead letters.
+    pub letters: u64,
+    /// Left because the topic is full.
+    pub without_room: u64,
+}
+
+/// A client for statistics and dead letters.
 #[derive(Debug)]
 pub struct NatsAdmin {
     endpoint: Endpoint,
 }
 
 impl NatsAdmin {
-    /// Somebody to ask. It connects with the first question.
+    /// A client. It connects with the first request.
     pub fn new(url: &QueueUrl, access: &Access) -> Self {
         Self { endpoint: Endpoint::new(url, access) }
     }
 
-    /// Names of all topics that have a stream of ours, sorted.
+    /// Names of all topics with a stream of ours, sorted, without those of dead letters.
     ///
     /// # Errors
     ///
     /// NATS is away, or refuses.
     pub async fn topics(&self) -> Result<Vec<String>, NatsError> {
-        let session = self.session().await?;
-        let streams: Option<Vec<String>> = session.list("streams", "STREAM.NAMES").await?;
-        let streams = streams.ok_or_else(|| NatsError::unavailable("not all streams answer"))?;
-        let topics = streams.iter().filter_map(|stream| names::topic_of(stream));
+        let session = self.endpoint.session().await?;
+        let names = session.jetstream.stream_names().map_err(NatsError::unavailable);
+        let names: Vec<String> = session.permitted(names.try_collect()).await?;
+        let topics = names.iter().filter_map(|stream| names::topic_of(stream));
         let mut topics: Vec<_> = topics.filter(|topic| !topic.ends_with(DEAD_SUFFIX)).collect();
         topics.sort();
         Ok(topics)
     }
 
-    /// Numbers of one topic.
+    /// Statistics of one topic.
     ///
     /// # Errors
     ///
-    /// There is no such topic; NATS is away, or refuses.
+    /// The topic is missing; NATS is away, or refuses.
     pub async fn stats(&self, topic: &str) -> Result<NatsStats, NatsError> {
-        let session = self.session().await?;
-        let topic = named(topic)?;
-        let shelf = held(&session, &topic).await?;
-        let Found::It(info) = shelf::find_info(&session, &shelf.stream).await? else {
-            return Err(NatsError::UnknownTopic(topic.name));
-        };
-        let dead_letters = match shelf::find_info(&session, &topic.dead().stream).await? {
-            Found::It(dead) => dead.state.messages,
-            Found::Nothing => 0,
-        };
-        let groups =
-            shelf::groups(&session, &shelf.stream).await?.unwrap_or_default().into_iter().map(|group| {
-                let in_flight = u64::try_from(group.num_ack_pending).unwrap_or(u64::MAX);
-                let stats = NatsGroupStats {
-                    lag: group.num_pending.saturating_add(in_flight),
-                    in_flight,
-                    redelivered: u64::try_from(group.num_redelivered).unwrap_or(u64::MAX),
-                };
-                (names::group(&group.name), stats)
-            });
+        let (session, topic) = self.open(topic).await?;
+        let info = existing(&session, &topic).await?;
+        let dead = stream::find(&session, &topic.dead()).await?;
+        let stream = session.jetstream.get_stream_no_info(&info.config.name).await;
+        let consumers = stream.map_err(NatsError::unavailable)?.consumers();
+        let groups = consumers.map_err(NatsError::unavailable).map_ok(|group| {
+            let in_flight = u64::try_from(group.num_ack_pending).unwrap_or(u64::MAX);
+            let stats = NatsGroupStats {
+                lag: group.num_pending.saturating_add(in_flight),
+                in_flight,
+                redelivered: u64::try_from(group.num_redelivered).unwrap_or(u64::MAX),
+            };
+            (names::group(&group.name), stats)
+        });
         Ok(NatsStats {
-            stream: info.config.name,
             frames: info.state.messages,
             bytes: info.state.bytes,
             replicas: info.config.num_replicas,
-            dead_letters,
-            groups: groups.collect(),
+            dead_letters: dead.map_or(0, |dead| dead.state.messages),
+            groups: session.permitted(groups.try_collect()).await?,
+            stream: info.config.name,
         })
     }
 
-    /// Dead letters of a topic, oldest first: at most `limit`, with ids not below `from`. When a message was delivered
-    /// first is not known in NATS; its publication stands there.
+    /// Ends a group of a topic.
     ///
     /// # Errors
     ///
-    /// NATS is away, or refuses, or there is something else than a dead letter in their stream.
+    /// The topic or group is missing; NATS is away, or refuses.
+    pub async fn remove_group(&self, topic: &str, group: &str) -> Result<(), NatsError> {
+        let (session, topic) = self.open(topic).await?;
+        let stream = existing(&session, &topic).await?.config.name;
+        let consumer = names::consumer(group).map_err(NatsError::Name)?;
+        let (what, subject) = (format!("group {group}"), format!("CONSUMER.DELETE.{stream}.{consumer}"));
+        let deleted: Option<IgnoredAny> = session.request(&what, subject, &json!({})).await?;
+        deleted.map(drop).ok_or_else(|| NatsError::unusable(&what, "it does not exist"))
+    }
+
+    /// Dead letters of a topic, oldest first: at most `limit`, with ids not below `from`.
+    ///
+    /// # Errors
+    ///
+    /// NATS is away, or refuses.
     pub async fn dead_letters(
         &self,
         topic: &str,
         from: u64,
         limit: usize,
-    ) -> Result<Vec<DeadLetter>, NatsError> {
-        let session = self.session().await?;
-        let topic = named(topic)?;
-        let (mut letters, mut next) = (Vec::new(), from.max(1));
-        while letters.len() < limit {
-            let Some(letter) = letter(&session, &topic, next, Which::From).await? else { break };
+    ) -> Result<Vec<NatsDeadLetter>, NatsError> {
+        let (session, topic) = self.open(topic).await?;
+        let Some(dead) = Dead::find(&session, &topic).await? else { return Ok(Vec::new()) };
+        dead.list(from, limit).await
+    }
+
+    /// Publishes dead letters to their topic again, for all its groups, and deletes them then: those named, or all.
+    ///
+    /// # Errors
+    ///
+    /// NATS is away, or refuses. Letters before the failure have been put back.
+    pub async fn redrive(&self, topic: &str, ids: &[u64]) -> Result<NatsRedriven, NatsError> {
+        let (session, topic) = self.open(topic).await?;
+        let mut redriven = NatsRedriven::default();
+        let Some(dead) = Dead::find(&session, &topic).await? else { return Ok(redriven) };
+        for letter in dead.selected(ids).await? {
+            let frame = Frame { dead: None, ..letter.frame };
+            // Recognised as a repeat if this process ends before it deletes the letter.
+            let id = format!("redrive-{}-{}", letter.id, letter.died_at.0);
+            match session.publish(&topic, &id, headers::of_frame(&frame), frame.payload).await {
+                Ok(_) => {
+                    dead.delete(letter.id).await?;
+                    redriven.letters += 1;
+                }
+                Err(NatsError::Full(_)) => redriven.without_room += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(redriven)
+    }
+
+    /// Deletes dead letters of a topic, those named or all, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// NATS is away, or refuses. Letters before the failure have been deleted.
+    pub async fn purge_dead(&self, topic: &str, ids: &[u64]) -> Result<u64, NatsError> {
+        #[derive(Deserialize)]
+        struct Purged {
+            purged: u64,
+        }
+        let (session, topic) = self.open(topic).await?;
+        let Some(dead) = Dead::find(&session, &topic).await? else { return Ok(0) };
+        if ids.is_empty() {
+            let filter = json!({ "filter": dead.topic.subject });
+            let purged =
+                session.request::<Purged>("a purge", format!("STREAM.PURGE.{}", dead.stream), &filter);
+            return Ok(purged.await?.map_or(0, |purged| purged.purged));
+        }
+        let mut deleted = 0;
+        for letter in dead.selected(ids).await? {
+            dead.delete(letter.id).await?;
+            deleted += 1;
+        }
+        Ok(deleted)
+    }
+
+    async fn open(&self, topic: &str) -> Result<(Session, Topic), NatsError> {
+        Ok((self.endpoint.session().await?, Topic::new(topic).map_err(NatsError::Name)?))
+    }
+}
+
+async fn existing(session: &Session, topic: &Topic) -> Result<Info, NatsError> {
+    stream::find(session, topic).await?.ok_or_else(|| NatsError::UnknownTopic(Arc::clone(&topic.name)))
+}
+
+/// The dead letters of a topic.
+struct Dead<'a> {
+    session: &'a Session,
+    topic: Topic,
+    stream: String,
+    /// Id of the newest one when this was made.
+    last: u64,
+}
+
+impl<'a> Dead<'a> {
+    /// `None`: the topic has never had any.
+    async fn find(session: &'a Session, of: &Topic) -> Result<Option<Self>, NatsError> {
+        let topic = of.dead();
+        let found = stream::find(session, &topic).await?;
+        Ok(found.map(|info| Self {
+            session,
+            topic,
+            stream: info.config.name,
+            last: info.state.last_sequence,
+        }))
+    }
+
+    /// At most `limit`, with ids not below `from`.
+    async fn list(&self, from: u64, limit: usize) -> Result<Vec<NatsDeadLetter>, NatsError> {
+        let (mut letters, mut next) = (Vec::new(), from);
+        while letters.len() < limit && next <= self.last {
+            let Some(letter) = self.next(next).await? else { break };
             next = letter.id.saturating_add(1);
             letters.push(letter);
         }
         Ok(letters)
     }
 
-    /// Gives dead letters back to the groups that gave up on them, as if new.
-    ///
-    /// # Errors
-    ///
-    /// NATS is away, or refuses. Letters that were given back before that are.
-    pub async fn replay_dead(&self, topic: &str, selection: &DeadSelection) -> Result<Replayed, NatsError> {
-        let session = self.session().await?;
-        let topic = named(topic)?;
-        let shelf = held(&session, &topic).await?;
-        let known = shelf::groups(&session, &shelf.stream).await?.unwrap_or_default();
-        let mut replayed = Replayed::default();
-        for letter in self.selected(&session, &topic, selection).await? {
-            if !known.iter().any(|group| names::group(&group.name) == *letter.group) {
-                replayed.without_group += 1;
-                continue;
-            }
-            let remnant = head::Remnant {
-                group: letter.group,
-                attempts: 0,
-                offset: letter.offset,
-                published_at: letter.published_at,
-            };
-            let headers = head::of_again(&letter.frame, &remnant, Millis(0));
-            // Whoever dies between the two is not heard twice.
-            let id = format!("replay-{}-{}", letter.id, letter.died_at.0);
-            match producer::publish(&session, &topic.subject, headers, Some(id), &letter.frame.payload).await
-            {
-                Ok(_) => {
-                    remove(&session, &topic, letter.id).await?;
-                    replayed.letters += 1;
-                }
-                Err(Refusal::Full) => replayed.without_room += 1,
-                Err(refusal) => return Err(refusal.into_error(&topic.subject)),
-            }
+    /// Those named that exist, or all.
+    async fn selected(&self, ids: &[u64]) -> Result<Vec<NatsDeadLetter>, NatsError> {
+        if ids.is_empty() {
+            return self.list(0, usize::MAX).await;
         }
-        Ok(replayed)
-    }
-
-    /// Throws dead letters away. Answers how many letters.
-    ///
-    /// # Errors
-    ///
-    /// NATS is away, or refuses. Letters that were thrown away before that are.
-    pub async fn purge_dead(&self, topic: &str, selection: &DeadSelection) -> Result<usize, NatsError> {
-        let session = self.session().await?;
-        let topic = named(topic)?;
-        let letters = self.selected(&session, &topic, selection).await?;
-        for letter in &letters {
-            remove(&session, &topic, letter.id).await?;
+        let mut letters = Vec::new();
+        for id in ids {
+            letters.extend(self.next(*id).await?.filter(|letter| letter.id == *id));
         }
-        Ok(letters.len())
+        Ok(letters)
     }
 
-    async fn selected(
-        &self,
-        session: &Session,
-        topic: &Topic,
-        selection: &DeadSelection,
-    ) -> Result<Vec<DeadLetter>, NatsError> {
-        match selection {
-            DeadSelection::Oldest(most) => self.dead_letters(&topic.name, 0, *most).await,
-            DeadSelection::Ids(ids) => {
-                let mut letters = Vec::new();
-                for id in ids {
-                    letters.extend(letter(session, topic, *id, Which::Exactly).await?);
-                }
-                Ok(letters)
-            }
+    /// The first one with an id not below `from`.
+    async fn next(&self, from: u64) -> Result<Option<NatsDeadLetter>, NatsError> {
+        #[derive(Deserialize)]
+        struct Stored {
+            message: RawMessage,
         }
+        let query = json!({ "seq": from.max(1), "next_by_subj": self.topic.subject });
+        let subject = format!("STREAM.MSG.GET.{}", self.stream);
+        let stored: Option<Stored> = self.session.request("a dead letter", subject, &query).await?;
+        let Some(Stored { message }) = stored else { return Ok(None) };
+        let message = StreamMessage::try_from(message).map_err(NatsError::unavailable)?;
+        let stored_ms = u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+        // Anybody may have published anything.
+        let frame = headers::frame(Some(&message.headers), &message.payload)
+            .unwrap_or_else(|_| Frame::new(ContentType::Json, 1, message.payload));
+        Ok(Some(NatsDeadLetter { id: message.sequence, frame, died_at: Millis(stored_ms) }))
     }
 
-    async fn session(&self) -> Result<Session, NatsError> {
-        self.endpoint.session().await
+    async fn delete(&self, id: u64) -> Result<(), NatsError> {
+        let (subject, query) =
+            (format!("STREAM.MSG.DELETE.{}", self.stream), json!({ "seq": id, "no_erase": true }));
+        self.session.request::<IgnoredAny>("a dead letter", subject, &query).await.map(drop)
     }
-}
-
-fn named(topic: &str) -> Result<Topic, NatsError> {
-    Topic::new(topic).map_err(NatsError::Topic)
-}
-
-async fn held(session: &Session, topic: &Topic) -> Result<Shelf, NatsError> {
-    match shelf::find(session, topic).await? {
-        Found::It(shelf) => Ok(shelf),
-        Found::Nothing => Err(NatsError::UnknownTopic(Arc::clone(&topic.name))),
-    }
-}
-
-/// Which letter is meant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    /// The one with the id.
-    Exactly,
-    /// The first one from the id on.
-    From,
-}
-
-async fn letter(
-    session: &Session,
-    topic: &Topic,
-    id: u64,
-    which: Which,
-) -> Result<Option<DeadLetter>, NatsError> {
-    #[derive(Deserialize)]
-    struct Stored {
-        message: RawMessage,
-    }
-    let dead = topic.dead();
-    let query = match which {
-        Which::Exactly => json!({ "seq": id }),
-        Which::From => json!({ "seq": id, "next_by_subj": dead.subject }),
-    };
-    let subject = format!("STREAM.MSG.GET.{}", dead.stream);
-    let Found::It(stored) = session.find::<Stored>("a dead letter", &subject, &query).await? else {
-        return Ok(None);
-    };
-    let id = stored.message.sequence;
-    let odd = |reason: String| NatsError::Unfit {
-        what: format!("message {id} of stream {}", dead.stream).into(),
-        reason: reason.into(),
-    };
-    let message = StreamMessage::try_from(stored.message).map_err(|error| odd(error.to_string()))?;
-    let headers = &message.headers;
-    let frame = head::frame(Some(headers), &message.payload).map_err(|error| odd(error.to_string()))?;
-    let (remnant, reason, died_at) = head::dead(Some(headers)).map_err(|error| odd(error.to_string()))?;
-    Ok(Some(DeadLetter {
-        id,
-        topic: Arc::clone(&topic.name),
-        group: remnant.group,
-        offset: remnant.offset,
-        count: frame.count,
-        frame: Arc::new(frame),
-        reason,
-        attempts: remnant.attempts,
-        published_at: remnant.published_at,
-        first_delivered_at: remnant.published_at,
-        died_at,
-    }))
-}
-
-async fn remove(session: &Session, topic: &Topic, id: u64) -> Result<(), NatsError> {
-    let subject = format!("STREAM.MSG.DELETE.{}", topic.dead().stream);
-    session
-        .find::<IgnoredAny>("a dead letter", &subject, &json!({ "seq": id, "no_erase": true }))
-        .await
-        .map(drop)
 }

@@ -1,31 +1,28 @@
 //! NATS JetStream in place of the broker, behind the same [`crate::Producer`] and [`crate::Consumer`].
 //!
 //! A topic is a stream, a group a durable pull consumer of it, a frame one message: its head in headers, its payload
-//! as it is. Streams and consumers are made where they are missing. In a stream that this crate made, what the URL names
-//! is changed to what it says; otherwise those that exist are used as they are, and what is odd about them is logged.
+//! as it is. Missing streams and consumers are created; existing ones are used as they are.
 //!
-//! What differs from the broker of this crate:
+//! JetStream's own semantics apply: explicit acknowledgements, negative ones with a delay, termination, extension by
+//! `in progress`, duplicates recognised by `Nats-Msg-Id`, retention by limits, and refusal of new messages at the
+//! bound. `max_deliver` is unlimited, because the server keeps a message beyond it and tells nobody. Instead, the
+//! consumer reads the delivery count; after the last retry it publishes the frame to the topic of dead letters, waits
+//! for that acknowledgement, and terminates the message.
 //!
-//! - A receipt says *written*: JetStream acknowledges before it syncs, unless the server is told `sync_interval: always`.
-//! - A consumer that dies gives its leases back when they run out, not at once.
-//! - What is given back ([`crate::NackKind::Release`], [`crate::Consumer::leave`]) counts as an attempt: the server
-//!   counts deliveries.
-//! - An extension gives the time the group's consumer was made with, whatever was asked for.
-//! - Acknowledgements are sent, not confirmed: one that is lost means that the message comes again.
+//! `docs/nats.md` lists the differences from the broker of this crate.
 
 mod admin;
 mod consumer;
-mod dead;
 mod error;
-mod head;
+mod headers;
+mod leases;
 mod names;
 mod producer;
 mod session;
 mod settings;
-mod shelf;
-mod trim;
+mod stream;
 
-pub use admin::{NatsAdmin, NatsGroupStats, NatsStats};
+pub use admin::{NatsAdmin, NatsDeadLetter, NatsGroupStats, NatsRedriven, NatsStats};
 pub use consumer::NatsConsumer;
 pub use error::NatsError;
 pub use producer::NatsProducer;

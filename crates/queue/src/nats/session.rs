@@ -1,4 +1,4 @@
-//! One connection to NATS, and what is asked of JetStream on it.
+//! One connection to NATS, and requests to JetStream on it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -6,83 +6,90 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::connection::State;
+use async_nats::jetstream::context::RequestErrorKind;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{self, Context, ErrorCode};
-use async_nats::{
-    Client, ClientError, ConnectErrorKind, ConnectOptions, Event, RequestErrorKind, ServerError,
-};
+use async_nats::{Client, ClientError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, ServerError};
 use bytes::Bytes;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 
 use super::error::NatsError;
-use crate::link::{Access, QueueUrl};
+use super::names::Topic;
+use crate::link::{Access, Away, QueueUrl};
 
-/// How long a connection, and how long an answer of JetStream is waited for.
+/// Time limits of a connection and of an answer of JetStream.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
-pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Between two signs of life that the server is asked for; it is gone when two of them stay away.
-const PINGS_EVERY: Duration = Duration::from_secs(5);
+/// Between two pings; after two unanswered ones the connection counts as lost.
+const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// Tries to reconnect before a connection is given up and made anew by whoever needs one: about a minute.
+/// Attempts to reconnect, about a minute. Then the next request connects anew and reads a file of credentials again.
 const RECONNECTS_MAX: usize = 30;
 
-/// Where NATS is, as whom one connects, and the connection.
+/// A server, the credentials for it, and the connection.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     url: QueueUrl,
     access: Access,
     session: Mutex<Option<Session>>,
+    away: watch::Sender<Away>,
 }
 
-/// What the connection said besides answers.
-#[derive(Clone, Debug, Default)]
-struct Notices {
-    /// It was given up.
-    over: bool,
-    /// It was lost, and is being made again.
-    lost: bool,
-    /// How often something was denied, and the last time's text.
+/// Events of a connection.
+#[derive(Debug, Default)]
+struct Events {
+    /// The client has given up.
+    is_closed: bool,
+    /// Number of permission violations, and the text of the last one.
     denials: u64,
-    denied: Option<Arc<str>>,
+    denied: Arc<str>,
 }
 
-/// A connection. Clones are the same.
+/// A connection. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) jetstream: Context,
-    pub(super) url: QueueUrl,
-    notices: watch::Receiver<Notices>,
-}
-
-/// An answer of JetStream that says "there is none".
-pub(super) enum Found<T> {
-    It(T),
-    Nothing,
+    url: QueueUrl,
+    events: watch::Receiver<Events>,
 }
 
 impl Endpoint {
     pub(super) fn new(url: &QueueUrl, access: &Access) -> Self {
-        Self { url: url.clone(), access: access.clone(), session: Mutex::new(None) }
+        let (url, access) = (url.clone(), access.clone());
+        Self { url, access, session: Mutex::new(None), away: watch::Sender::default() }
     }
 
-    /// The connection. It is made anew only when it was given up: it knows the other servers of a cluster, while the
-    /// one that the URL names may be gone.
+    /// The reason why NATS is not reached, if so.
+    pub(super) fn away(&self) -> &watch::Sender<Away> {
+        &self.away
+    }
+
+    /// The connection. The client itself reconnects, also to the other servers of a cluster, so a new one is made
+    /// only when it has given up.
     pub(super) async fn session(&self) -> Result<Session, NatsError> {
         let mut session = self.session.lock().await;
-        if let Some(session) = session.as_ref().filter(|session| !session.is_over()) {
+        if let Some(session) = session.as_ref().filter(|session| !session.is_closed()) {
             return Ok(session.clone());
         }
         Ok(session.insert(self.connect().await?).clone())
     }
 
     async fn connect(&self) -> Result<Session, NatsError> {
-        let (notify, notices) = watch::channel(Notices::default());
+        let (sender, events) = watch::channel(Events::default());
+        let away = self.away.clone();
         let options = self.options().await?.event_callback(move |event| {
-            notify.send_modify(|notices| notices.take(event));
+            match &event {
+                Event::Connected => drop(away.send_replace(None)),
+                Event::Disconnected => drop(away.send_replace(Some("the connection was lost".into()))),
+                _ => {}
+            }
+            sender.send_modify(|events| events.take(event));
             std::future::ready(())
         });
         let client = options.connect(self.url.to_string()).await.map_err(|error| {
@@ -91,25 +98,26 @@ impl Endpoint {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                     NatsError::Credentials { url: self.url.clone(), reason }
                 }
-                _ => NatsError::Unavailable(format!("{}: {reason}", self.url).into()),
+                _ => NatsError::unavailable(format_args!("{}: {reason}", self.url)),
             }
         })?;
         if !client.is_server_compatible(2, 9, 0) {
-            let version = client.server_info().version.into();
-            return Err(NatsError::OldServer { url: self.url.clone(), version });
+            let version = client.server_info().version;
+            let reason = format_args!("it runs nats-server {version}; 2.9 or newer is needed");
+            return Err(NatsError::unusable(&self.url.to_string(), reason));
         }
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(ANSWERS_WITHIN);
-        Ok(Session { client, jetstream, url: self.url.clone(), notices })
+        Ok(Session { client, jetstream, url: self.url.clone(), events })
     }
 
-    /// What the connection is made with; a file of credentials is read anew each time.
+    /// The options of a connection.
     async fn options(&self) -> Result<ConnectOptions, NatsError> {
         let mut options = ConnectOptions::new()
             .name("gpuvitals")
             .connection_timeout(CONNECTS_WITHIN)
             .request_timeout(Some(ANSWERS_WITHIN))
-            .ping_interval(PINGS_EVERY)
+            .ping_interval(PING_EVERY)
             .max_reconnects(RECONNECTS_MAX)
             .require_tls(self.url.tls);
         if let Some(ca) = &self.access.ca {
@@ -123,177 +131,109 @@ impl Endpoint {
         }
         if let Some(path) = &self.access.credentials {
             let read = options.credentials_file(path).await;
-            options = read
-                .map_err(|error| NatsError::CredentialsFile(format!("{}: {error}", path.display()).into()))?;
+            options =
+                read.map_err(|error| NatsError::unusable(&format!("credentials {}", path.display()), error))?;
         }
         Ok(options)
     }
 }
 
-impl Notices {
+impl Events {
     fn take(&mut self, event: Event) {
         match event {
-            Event::Closed | Event::ClientError(ClientError::MaxReconnects) => self.over = true,
-            Event::Disconnected => self.lost = true,
-            Event::Connected => self.lost = false,
+            Event::Closed | Event::ClientError(ClientError::MaxReconnects) => self.is_closed = true,
             Event::ServerError(ServerError::Other(text)) if text.starts_with("Permissions Violation") => {
                 self.denials += 1;
-                self.denied = Some(text.into());
+                self.denied = text.into();
             }
             _ => {}
         }
     }
-
-    /// Whether the last denial concerns `subject`: publishing on it, or listening for answers.
-    fn denies(&self, subject: &str) -> Option<Arc<str>> {
-        let concerns = |text: &&Arc<str>| {
-            text.contains(&format!("\"{subject}\""))
-                || text.starts_with("Permissions Violation for Subscription to \"_INBOX")
-        };
-        self.denied.as_ref().filter(concerns).cloned()
-    }
 }
 
 impl Session {
-    /// Whether it was given up: a new one is needed.
-    pub(super) fn is_over(&self) -> bool {
-        self.notices.borrow().over
+    /// Whether the client has given up: a new session is needed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.events.borrow().is_closed
     }
 
-    /// Whether there is a connection now. What is sent without one waits in the client, unseen.
-    pub(super) fn is_connected(&self) -> bool {
-        self.client.connection_state() == State::Connected
-    }
-
-    /// Whether it was lost, as far as it was told.
-    pub(super) fn is_lost(&self) -> bool {
-        self.notices.borrow().lost
-    }
-
-    /// Waits until it is lost, or not any more, whichever it `was` not.
-    pub(super) fn turned(&self, was: bool) -> impl Future<Output = ()> + Send + use<> {
-        let mut notices = self.notices.clone();
-        async move {
-            if notices.wait_for(|notices| notices.lost != was).await.is_err() {
-                // It sends no more notices: it is over.
-            }
-        }
-    }
-
-    /// How often the connection was made so far. It is counted before anything is sent on it; the notices come later.
+    /// How often the client has connected. A message sent afterwards goes over that connection or a later one.
     pub(super) fn connections(&self) -> u64 {
         self.client.statistics().connects.load(Ordering::SeqCst)
     }
 
-    /// Waits until the connection was made more often than `so_far`, or was given up.
-    pub(super) async fn made_again(&self, so_far: u64) {
-        let mut notices = self.notices.clone();
-        // A connection that sends no more notices is over.
-        if notices.wait_for(|notices| notices.over || self.connections() > so_far).await.is_err() {}
+    /// Waits until the client has connected more often than `before`, or has given up.
+    pub(super) async fn reconnected(&self, before: u64) {
+        let mut events = self.events.clone();
+        let waited = events.wait_for(|events| events.is_closed || self.connections() > before).await;
+        // Without a sender of events the client has ended.
+        drop(waited);
     }
 
-    /// Waits for an answer, or until the server says that `subject` is not permitted: then there will be none.
-    pub(super) async fn unless_denied<T>(
+    /// Waits for `answer`. The server answers nothing if a permission is missing, but reports a violation.
+    pub(super) async fn permitted<T>(
         &self,
-        subject: &str,
         answer: impl Future<Output = Result<T, NatsError>>,
     ) -> Result<T, NatsError> {
-        let mut notices = self.notices.clone();
-        let before = notices.borrow().denials;
-        let denial = async {
-            match notices.wait_for(|now| now.denials > before && now.denies(subject).is_some()).await {
-                Ok(now) => now.denies(subject),
-                Err(_) => None,
-            }
-        };
+        let mut events = self.events.clone();
+        let before = events.borrow().denials;
         tokio::select! {
             biased;
             answer = answer => answer,
-            Some(text) = denial => Err(NatsError::Denied(text)),
+            denied = events.wait_for(|events| events.denials > before) => Err(match denied {
+                Ok(events) => NatsError::Denied(Arc::clone(&events.denied)),
+                Err(_) => NatsError::unavailable("the connection is closed"),
+            }),
         }
     }
 
-    /// Asks JetStream. `what` is asked for, as a person would say it.
-    pub(super) async fn ask<T: DeserializeOwned>(
+    /// Sends a request to JetStream; `what` names its object for people. `None`: it does not exist.
+    pub(super) async fn request<T: DeserializeOwned>(
         &self,
         what: &str,
-        subject: &str,
-        body: &Value,
-    ) -> Result<T, NatsError> {
-        match self.find(what, subject, body).await? {
-            Found::It(answer) => Ok(answer),
-            Found::Nothing => {
-                Err(NatsError::Refused { what: what.into(), reason: "there is no such thing".into() })
-            }
-        }
-    }
-
-    /// Asks JetStream for something that may not exist.
-    pub(super) async fn find<T: DeserializeOwned>(
-        &self,
-        what: &str,
-        subject: &str,
-        body: &Value,
-    ) -> Result<Found<T>, NatsError> {
-        // Some requests are refused with any body at all.
-        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let subject = format!("$JS.API.{subject}");
+        subject: String,
+        body: &impl Serialize,
+    ) -> Result<Option<T>, NatsError> {
         let answer = async {
-            self.client.request(subject.clone(), body).await.map_err(|error| match error.kind() {
+            self.jetstream.request(subject, body).await.map_err(|error| match error.kind() {
                 RequestErrorKind::NoResponders if !self.client.server_info().jetstream => {
-                    NatsError::NotEnabled { url: self.url.clone() }
+                    NatsError::no_jetstream(&self.url)
                 }
-                _ => NatsError::Unavailable(format!("{what}: {error}").into()),
+                _ => NatsError::unavailable(format_args!("{what}: {error}")),
             })
         };
-        let connections = self.connections();
-        let answer = tokio::select! {
-            answer = self.unless_denied(&subject, answer) => answer?,
-            // What was under way on the one before is not answered.
-            () = self.made_again(connections) => {
-                return Err(NatsError::Unavailable(format!("{what}: the connection was lost meanwhile").into()));
-            }
-        };
-        let understood = serde_json::from_slice(&answer.payload);
-        match understood
-            .map_err(|error| NatsError::Unavailable(format!("{what}: odd answer: {error}").into()))?
-        {
-            Response::Ok(answer) => Ok(Found::It(answer)),
+        match self.permitted(answer).await? {
+            Response::Ok(answer) => Ok(Some(answer)),
             Response::Err { error } => match error.error_code() {
                 ErrorCode::STREAM_NOT_FOUND | ErrorCode::CONSUMER_NOT_FOUND | ErrorCode::NO_MESSAGE_FOUND => {
-                    Ok(Found::Nothing)
+                    Ok(None)
                 }
                 _ => Err(NatsError::answered(&self.url, what, &error)),
             },
         }
     }
 
-    /// Asks JetStream for all of `what`: `streams` or `consumers`. `None` if not all of them are heard of.
-    pub(super) async fn list<T: DeserializeOwned>(
+    /// Publishes a message to a topic and waits until JetStream has stored it.
+    pub(super) async fn publish(
         &self,
-        what: &str,
-        subject: &str,
-    ) -> Result<Option<Vec<T>>, NatsError> {
-        let mut all = Vec::new();
-        loop {
-            let page: Value = self.ask(what, subject, &json!({ "offset": all.len() })).await?;
-            let listed = page.get(what).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            for one in listed {
-                let one = T::deserialize(one);
-                all.push(
-                    one.map_err(|error| NatsError::unavailable(format!("{what}: odd answer: {error}")))?,
-                );
-            }
-            let total =
-                page.get("total").and_then(Value::as_u64).and_then(|total| usize::try_from(total).ok());
-            let is_short =
-                page.get("missing").and_then(Value::as_array).is_some_and(|missing| !missing.is_empty());
-            if is_short || (listed.is_empty() && Some(all.len()) != total) {
-                return Ok(None);
-            }
-            if Some(all.len()) == total {
-                return Ok(Some(all));
-            }
+        topic: &Topic,
+        id: &str,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<PublishAck, NatsError> {
+        // Without a connection the client would send it later, perhaps after the caller has given up.
+        if self.client.connection_state() != State::Connected {
+            return Err(NatsError::unavailable("the connection was lost"));
         }
+        let message = PublishMessage::build().headers(headers).payload(payload).message_id(id);
+        let stored = async {
+            let sent = self.jetstream.send_publish(topic.subject.clone(), message).await;
+            let stored = match sent {
+                Ok(stored) => stored.await,
+                Err(error) => Err(error),
+            };
+            stored.map_err(|error| NatsError::of_publish(&self.url, &topic.name, &error))
+        };
+        self.permitted(stored).await
     }
 }

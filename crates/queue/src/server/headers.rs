@@ -1,9 +1,9 @@
-//! Headers of a publish by HTTP, as the queue reads them.
+//! Headers of a publish by HTTP, as the queue reads them; the facts of a dead letter also in NATS.
 
 use std::borrow::Cow;
 
 use axum::http::HeaderName;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{DeadFacts, Millis};
 
@@ -19,7 +19,7 @@ pub(crate) const JSON: &str = "application/json";
 /// `content-type` of rows in binary form.
 pub(crate) const BATCH: &str = "application/vnd.gpuvitals.batch";
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Facts<'a> {
     topic: Cow<'a, str>,
@@ -28,6 +28,20 @@ struct Facts<'a> {
     attempts: u32,
     reason: Cow<'a, str>,
     published_at_ms: u64,
+}
+
+/// The facts of a dead letter as a header's value.
+pub(crate) fn dead_text(dead: &DeadFacts) -> String {
+    let facts = Facts {
+        topic: (*dead.topic).into(),
+        group: (*dead.group).into(),
+        offset: dead.offset,
+        attempts: dead.attempts,
+        reason: (*dead.reason).into(),
+        published_at_ms: dead.published_at.0,
+    };
+    // Texts and numbers can always be written.
+    serde_json::to_string(&facts).unwrap_or_default()
 }
 
 /// The facts that a header's value says.

@@ -95,8 +95,9 @@ pub(crate) fn nack(id: DeliveryId, kind: NackKind) -> Nack {
 pub(crate) async fn a_frame_arrives_as_it_was_sent(place: &impl Place) {
     let producer = place.producer("t");
     let mut consumer = place.consumer("t", "g", &ConsumerOptions::default()).await;
-    let sent =
-        Frame::new(ContentType::Batch, 7, vec![0, 159, 146, 150]).encoded(Encoding::Zstd).stamped("ü\n%", 9);
+    let sent = Frame::new(ContentType::Batch, 7, vec![0, 159, 146, 150])
+        .encoded(Encoding::Zstd)
+        .stamped("ü\r\nX-Evil: 1%", 9);
     let receipt = producer.publish(sent.clone()).await.unwrap();
     let delivery = receive_one(&mut consumer).await;
     assert_eq!(*delivery.frame, sent);
@@ -137,7 +138,7 @@ pub(crate) async fn every_group_sees_everything_and_one_member_each(place: &impl
         for (_, seen, consumer) in &mut members {
             let Ok(received) = timeout(Duration::from_millis(50), consumer.receive()).await else { continue };
             let received = received.unwrap();
-            let rows: u64 = received.iter().map(|delivery| u64::from(delivery.frame.count)).sum();
+            let rows: u32 = received.iter().map(|delivery| delivery.frame.count).sum();
             assert!(rows <= 30, "more than the credits: {rows}");
             for delivery in received {
                 assert!(seen.insert(delivery.frame.producer.clone().unwrap().sequence), "once");
@@ -161,12 +162,11 @@ pub(crate) async fn credits_are_respected(place: &impl Place) {
     }
     assert_eq!(ids.len(), 2, "8 and 8; the third does not fit into 20");
     assert!(is_quiet(&mut consumer).await);
-    assert_eq!(consumer.ack(&ids[..1]).await, Ok(8));
-    ids.extend(receive(&mut consumer).await.iter().map(|delivery| delivery.id));
-    assert_eq!(ids.len(), 3, "8 in flight and 8 more");
+    assert_eq!(consumer.ack(&[ids[0]]).await, Ok(8));
+    let third = receive_one(&mut consumer).await.id;
     producer.publish(frame(100)).await.unwrap();
     assert!(is_quiet(&mut consumer).await);
-    assert_eq!(consumer.ack(&ids[1..]).await, Ok(16));
+    assert_eq!(consumer.ack(&[ids[1], third]).await, Ok(16));
     let mut counts = Vec::new();
     while counts.len() < 3 {
         for delivery in receive(&mut consumer).await {

@@ -1,4 +1,4 @@
-//! NATS JetStream in place of the broker: the same behaviour, and what becomes of it when servers die.
+//! NATS JetStream in place of the broker: the same behaviour, and what happens to it when servers die.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,20 +10,20 @@
 mod admission;
 mod behaviour;
 mod credentials;
-mod letters;
-mod lives;
+mod dead;
+mod groups;
+mod limits;
 mod outages;
 mod server;
 mod settings;
 mod slow;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use gpuvitals_queue::link::{Access, Backoff, QueueUrl};
+use futures_util::StreamExt;
+use gpuvitals_queue::link::{Access, QueueUrl};
 use gpuvitals_queue::nats::{NatsAdmin, NatsConsumer, NatsProducer, NatsSettings};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Start};
-use tokio::time::timeout;
 
 use self::behaviour::{ACK_TIMEOUT, InProcess, MAX_RETRIES, Place};
 use self::server::Server;
@@ -36,15 +36,13 @@ struct Nats {
 
 impl Nats {
     fn at(url: QueueUrl) -> Self {
-        let settings = NatsSettings {
-            ack_timeout: ACK_TIMEOUT,
-            max_retries: MAX_RETRIES,
-            backoff: Backoff { base: Duration::from_millis(20), cap: Duration::from_secs(1) },
-            max_bytes: Some(64 << 20),
-            max_dead_bytes: Some(8 << 20),
-            ..NatsSettings::default()
-        };
+        let settings =
+            NatsSettings { max_retries: MAX_RETRIES, max_bytes: 64 << 20, ..NatsSettings::default() };
         Self { url: QueueUrl { nats: Arc::new(settings), ..url }, access: Access::default() }
+    }
+
+    fn settings(&mut self) -> &mut NatsSettings {
+        Arc::make_mut(&mut self.url.nats)
     }
 
     fn admin(&self) -> NatsAdmin {
@@ -52,7 +50,22 @@ impl Nats {
     }
 
     fn member(&self, topic: &str, group: &str, options: &ConsumerOptions) -> NatsConsumer {
-        NatsConsumer::new(&self.url, &self.access, topic, group, options).unwrap()
+        let ack_timeout = options.ack_timeout.or(Some(ACK_TIMEOUT));
+        let options = ConsumerOptions { ack_timeout, ..*options };
+        NatsConsumer::new(&self.url, &self.access, topic, group, &options).unwrap()
+    }
+
+    /// Everything published on a subject, JetStream's own ones included.
+    async fn listen(&self, subject: &str) -> async_nats::Subscriber {
+        let client = async_nats::connect(self.url.to_string()).await.unwrap();
+        let subscriber = client.subscribe(subject.to_owned()).await.unwrap();
+        client.flush().await.unwrap();
+        subscriber
+    }
+
+    /// The pulls of a group's members.
+    async fn pulls(&self, topic: &str, group: &str) -> async_nats::Subscriber {
+        self.listen(&format!("$JS.API.CONSUMER.MSG.NEXT.gpuvitals-{topic}.{group}")).await
     }
 }
 
@@ -68,8 +81,11 @@ impl Place for Nats {
         let mut consumer = self.member(topic, group, options);
         // It joins with the first receive, which matters to a group that begins with what comes next.
         if options.start == Start::Newest {
-            let early = timeout(Duration::from_secs(1), consumer.receive()).await;
-            assert!(early.is_err(), "{early:?}");
+            let mut pulls = self.pulls(topic, group).await;
+            tokio::select! {
+                _ = pulls.next() => {}
+                received = consumer.receive() => panic!("{received:?}"),
+            }
         }
         consumer
     }

@@ -1,20 +1,19 @@
 //! Servers that die in the middle: nothing acknowledged is lost.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpuvitals_queue::link::{Backoff, publish_until};
 use gpuvitals_queue::nats::{NatsConsumer, NatsProducer};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Frame, Producer, PublishError, Receipt};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Nats;
-use crate::behaviour::{Place, credits, frame, is_quiet, receive};
+use crate::behaviour::{Place, credits, frame, receive, receive_one};
 use crate::server::{self, Server};
 
 pub(crate) const BACKOFF: Backoff =
@@ -38,7 +37,7 @@ impl Producer for Telling {
 
 /// How many frames were taken, and why one was not.
 #[derive(Clone, Default)]
-struct Taken(Arc<AtomicUsize>, Arc<Mutex<String>>);
+struct Taken(watch::Sender<usize>, Arc<Mutex<String>>);
 
 /// Publishes numbered frames until all of them are taken, a few at a time.
 fn publish(place: &Nats, topic: &str, numbers: std::ops::Range<u64>, taken: &Taken) -> JoinSet<()> {
@@ -46,13 +45,13 @@ fn publish(place: &Nats, topic: &str, numbers: std::ops::Range<u64>, taken: &Tak
     let producer = Arc::new(Telling(place.producer(topic), Arc::clone(&taken.1)));
     let next = Arc::new(Mutex::new(numbers));
     for _ in 0..8 {
-        let (producer, next, taken) = (Arc::clone(&producer), Arc::clone(&next), Arc::clone(&taken.0));
+        let (producer, next, taken) = (Arc::clone(&producer), Arc::clone(&next), taken.0.clone());
         publishers.spawn(async move {
             loop {
                 let Some(number) = next.lock().unwrap().next() else { return };
                 let frame = frame(10).stamped("p", number);
                 publish_until(&*producer, frame, &CancellationToken::new(), &BACKOFF).await.unwrap();
-                taken.fetch_add(1, Ordering::Relaxed);
+                taken.send_modify(|taken| *taken += 1);
             }
         });
     }
@@ -77,12 +76,9 @@ async fn consume(consumer: &mut NatsConsumer, count: usize) -> BTreeSet<u64> {
 }
 
 async fn wait_until(Taken(taken, why): &Taken, count: usize) {
-    let deadline = Instant::now() + ELECTED;
-    while taken.load(Ordering::Relaxed) < count {
-        let so_far = taken.load(Ordering::Relaxed);
-        assert!(Instant::now() < deadline, "{so_far} of {count} are taken: {}", why.lock().unwrap());
-        sleep(Duration::from_millis(2)).await;
-    }
+    let mut seen = taken.subscribe();
+    let is_reached = timeout(ELECTED, seen.wait_for(|taken| *taken >= count)).await.is_ok();
+    assert!(is_reached, "{} of {count} are taken: {}", *taken.borrow(), why.lock().unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,11 +165,10 @@ async fn a_publish_without_a_server_fails_in_time_and_goes_on_with_the_same_stam
 #[tokio::test]
 async fn a_consumer_that_waits_says_that_its_server_went_away_and_came_back() {
     let mut server = Server::start().await;
-    let mut place = Nats::at(server.url());
-    Arc::make_mut(&mut place.url.nats).ack_timeout = Duration::from_mins(5);
+    let place = Nats::at(server.url());
     // One waits for messages, one for credits.
-    let (mut idle, mut busy) =
-        (place.consumer("t", "g", &credits(1)).await, place.consumer("t", "h", &credits(1)).await);
+    let options = ConsumerOptions { ack_timeout: Some(Duration::from_mins(5)), ..credits(1) };
+    let (mut idle, mut busy) = (place.member("t", "g", &options), place.member("t", "h", &options));
     place.producer("t").publish(frame(1)).await.unwrap();
     let held = receive(&mut busy).await;
     let got = receive(&mut idle).await;
@@ -204,61 +199,10 @@ async fn a_consumer_waits_for_a_server_that_is_away() {
     place.producer("t").publish(frame(3)).await.unwrap();
     server.kill();
     let mut consumer = place.member("t", "g", &ConsumerOptions::default());
-    assert!(timeout(Duration::from_millis(500), consumer.receive()).await.is_err());
-    server.run().await;
-    let delivery = receive(&mut consumer).await.remove(0);
+    let mut away = consumer.away();
+    let (delivery, ()) = tokio::join!(receive_one(&mut consumer), async {
+        away.wait_for(Option::is_some).await.unwrap();
+        server.run().await;
+    });
     assert_eq!((delivery.frame.count, consumer.ack(&[delivery.id]).await), (3, Ok(3)));
-}
-
-#[tokio::test]
-async fn what_is_fetched_stays_within_the_credits_from_the_first_time_on() {
-    let server = Server::start().await;
-    let place = Nats::at(server.url());
-    let producer = place.producer("t");
-    for _ in 0..40 {
-        producer.publish(frame(100)).await.unwrap();
-    }
-    let admin = place.admin();
-    for (group, max_batch, fetched) in [("all", None, 10), ("batches", NonZeroU32::new(300), 10)] {
-        let options = ConsumerOptions { max_batch, ..credits(1_000) };
-        let mut consumer = place.consumer("t", group, &options).await;
-        let mut handed_out = receive(&mut consumer).await.len();
-        let in_flight = async || admin.stats("t").await.unwrap().groups[group].in_flight;
-        assert!(in_flight().await <= max_batch.map_or(fetched, |rows| u64::from(rows.get()) / 100 + 1));
-        while handed_out < 10 {
-            handed_out += receive(&mut consumer).await.len();
-        }
-        assert!(is_quiet(&mut consumer).await);
-        assert_eq!(in_flight().await, fetched, "as much as the credits allow, and no more");
-    }
-}
-
-#[tokio::test]
-async fn what_waits_for_credits_is_not_given_to_others_meanwhile() {
-    let server = Server::start().await;
-    let mut place = Nats::at(server.url());
-    Arc::make_mut(&mut place.url.nats).ack_timeout = Duration::from_secs(3);
-    let producer = place.producer("t");
-    producer.publish(frame(1)).await.unwrap();
-    let mut consumer = place.consumer("t", "g", &credits(10)).await;
-    let small = receive(&mut consumer).await.remove(0);
-    consumer.ack(&[small.id]).await.unwrap();
-    // It asks for ten such frames, and its credits are for one of these.
-    for _ in 0..2 {
-        producer.publish(frame(8)).await.unwrap();
-    }
-    let first = receive(&mut consumer).await.remove(0);
-    let mut other = place.consumer("t", "g", &credits(10)).await;
-    let works = async {
-        sleep(Duration::from_millis(500)).await;
-        consumer.extend(&[first.id], Duration::from_secs(3)).await.unwrap();
-        assert!(timeout(Duration::from_millis(2_900), consumer.receive()).await.is_err());
-    };
-    tokio::select! {
-        () = works => {}
-        received = other.receive() => panic!("{received:?}"),
-    }
-    assert_eq!(consumer.ack(&[first.id]).await, Ok(8));
-    let second = receive(&mut consumer).await.remove(0);
-    assert_eq!((second.attempt, consumer.ack(&[second.id]).await), (1, Ok(8)));
 }
