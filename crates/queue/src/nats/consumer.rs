@@ -41,6 +41,10 @@ const RETRY: Backoff = Backoff { base: Duration::from_millis(200), cap: Duration
 const PULL_WAITS: Duration = Duration::from_secs(5);
 const PULL_GRACE: Duration = Duration::from_secs(2);
 
+/// Pause after a pull that was refused: the server ends one at once if the pulls of other members are enough for
+/// the messages it has.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Most messages of one pull.
 const PULL_MAX: u64 = 256;
 
@@ -96,8 +100,8 @@ struct Pull {
     batch: Batch,
     /// Number of the connection it was sent on; it is lost with that.
     connection: u64,
-    /// When it counts as unanswered.
-    deadline: Instant,
+    sent: Instant,
+    has_messages: bool,
 }
 
 impl NatsConsumer {
@@ -373,10 +377,12 @@ impl Member {
 impl Subscription {
     /// Asks for up to `frames` messages: those that are there, or else the first one to come.
     async fn pull(&mut self, frames: usize) -> Result<(), NatsError> {
-        let (connection, deadline) = (self.session.connections(), Instant::now() + PULL_WAITS + PULL_GRACE);
+        // One that waits in the client would be taken for lost with the next connection, and its messages too.
+        self.session.connected().await;
+        let (connection, sent) = (self.session.connections(), Instant::now());
         let pull = self.consumer.fetch().max_messages(frames).expires(PULL_WAITS).messages();
         match tokio::time::timeout(SENDS_WITHIN, pull).await {
-            Ok(Ok(batch)) => self.pull = Some(Pull { batch, connection, deadline }),
+            Ok(Ok(batch)) => self.pull = Some(Pull { batch, connection, sent, has_messages: false }),
             Ok(Err(error)) => return Err(NatsError::unavailable(error)),
             Err(_) => return Err(NatsError::unavailable("a pull could not be sent")),
         }
@@ -385,22 +391,31 @@ impl Subscription {
 
     /// The next message of the pull. `None`: the pull has ended.
     async fn next(&mut self) -> Result<Option<jetstream::Message>, NatsError> {
-        let Some(Pull { batch, connection, deadline }) = &mut self.pull else { return Ok(None) };
+        let Some(Pull { batch, connection, sent, has_messages }) = &mut self.pull else { return Ok(None) };
         let session = &self.session;
         let came = tokio::select! {
             biased;
             came = session.permitted(async { Ok(batch.next().await) }) => came?,
             () = session.reconnected(*connection) => None,
-            () = tokio::time::sleep_until(*deadline) => {
+            () = tokio::time::sleep_until(*sent + PULL_WAITS + PULL_GRACE) => {
                 return Err(NatsError::unavailable("a pull was not answered"));
             }
         };
         match came {
-            Some(Ok(message)) => return Ok(Some(message)),
+            Some(Ok(message)) => {
+                *has_messages = true;
+                return Ok(Some(message));
+            }
             // The group is gone, has no leader, or is at a limit.
             Some(Err(error)) => return Err(NatsError::unavailable(error)),
             None if session.is_closed() => return Err(NatsError::unavailable("the connection was given up")),
-            None => self.pull = None,
+            None => {
+                let is_refused = !*has_messages && sent.elapsed() < PAUSE;
+                self.pull = None;
+                if is_refused {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
         }
         Ok(None)
     }

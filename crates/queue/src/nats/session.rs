@@ -43,6 +43,8 @@ pub(super) struct Endpoint {
 /// Events of a connection.
 #[derive(Debug, Default)]
 struct Events {
+    /// The connection is lost, and the client makes it again.
+    is_lost: bool,
     /// The client has given up.
     is_closed: bool,
     /// Number of permission violations, and the text of the last one.
@@ -141,6 +143,8 @@ impl Endpoint {
 impl Events {
     fn take(&mut self, event: Event) {
         match event {
+            Event::Disconnected => self.is_lost = true,
+            Event::Connected => self.is_lost = false,
             Event::Closed | Event::ClientError(ClientError::MaxReconnects) => self.is_closed = true,
             Event::ServerError(ServerError::Other(text)) if text.starts_with("Permissions Violation") => {
                 self.denials += 1;
@@ -162,12 +166,17 @@ impl Session {
         self.client.statistics().connects.load(Ordering::SeqCst)
     }
 
+    /// Waits until the client is connected, or has given up.
+    pub(super) async fn connected(&self) {
+        let mut events = self.events.clone();
+        drop(events.wait_for(|events| events.is_closed || !events.is_lost).await);
+    }
+
     /// Waits until the client has connected more often than `before`, or has given up.
     pub(super) async fn reconnected(&self, before: u64) {
         let mut events = self.events.clone();
-        let waited = events.wait_for(|events| events.is_closed || self.connections() > before).await;
         // Without a sender of events the client has ended.
-        drop(waited);
+        drop(events.wait_for(|events| events.is_closed || self.connections() > before).await);
     }
 
     /// Waits for `answer`. The server answers nothing if a permission is missing, but reports a violation.

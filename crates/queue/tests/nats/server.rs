@@ -1,35 +1,45 @@
 //! Real nats-servers: each with a folder of its own, ended with the test.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use gpuvitals_queue::link::QueueUrl;
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::time::{Instant, sleep, timeout};
 
 /// One nats-server with JetStream.
 pub(crate) struct Server {
     folder: TempDir,
     /// What its configuration says beside ports and folder.
     extra: String,
+    /// 0 before the first start.
     pub(crate) port: u16,
     child: Option<Child>,
+    log: Arc<StdMutex<String>>,
+    /// Its port, once it is ready.
+    ready: watch::Receiver<Option<u16>>,
 }
 
 impl Server {
-    /// A server on a free port.
+    fn new(extra: String) -> Self {
+        let (folder, ready) = (TempDir::new().unwrap(), watch::channel(None).1);
+        Self { folder, extra, port: 0, child: None, log: Arc::default(), ready }
+    }
+
+    /// A server on a port of its own.
     pub(crate) async fn start() -> Self {
         Self::start_with("").await
     }
 
-    /// A server on a free port with more lines of configuration; JetStream is on unless they say something of it.
+    /// A server with more lines of configuration; JetStream is on unless they mention it.
     pub(crate) async fn start_with(extra: &str) -> Self {
-        let mut server =
-            Self { folder: TempDir::new().unwrap(), extra: extra.to_owned(), port: free_port(), child: None };
+        let mut server = Self::new(extra.to_owned());
         server.run().await;
         server
     }
@@ -47,29 +57,40 @@ impl Server {
         } else {
             format!("jetstream {{ store_dir: \"{}\" }}\n", folder.join("store").display())
         };
-        let config = format!("listen: \"127.0.0.1:{}\"\n{jetstream}{}", self.port, self.extra);
+        let port = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
+        let config = format!("listen: \"127.0.0.1:{port}\"\n{jetstream}{}", self.extra);
         let path = folder.join("nats.conf");
         fs::write(&path, config).unwrap();
-        let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
-        let child = Command::new(binary())
-            .arg("-c")
-            .arg(&path)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap_or_else(|error| {
-                panic!("nats-server did not start ({error}); scripts/need nats installs it")
-            });
-        self.child = Some(child);
+        let started =
+            Command::new(binary()).arg("-c").arg(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = started.unwrap_or_else(|error| {
+            panic!("nats-server did not start ({error}); scripts/need nats installs it")
+        });
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (sender, ready) = watch::channel(None);
+        (self.child, self.ready) = (Some(child), ready);
+        let log = Arc::clone(&self.log);
+        std::thread::spawn(move || {
+            let mut port = None;
+            for line in lines.map_while(Result::ok) {
+                if let Some((_, listening)) =
+                    line.split_once("Listening for client connections on 127.0.0.1:")
+                {
+                    port = listening.trim().parse().ok();
+                }
+                if line.contains("Server is ready") {
+                    sender.send_replace(port);
+                }
+                log.lock().unwrap().extend([line.as_str(), "\n"]);
+            }
+        });
     }
 
     pub(crate) async fn ready(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
-            let ended = self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some());
-            assert!(!ended && Instant::now() < deadline, "nats-server is not up:\n{}", self.log());
-            sleep(Duration::from_millis(10)).await;
-        }
+        let mut ready = self.ready.clone();
+        let port = timeout(Duration::from_secs(20), ready.wait_for(Option::is_some)).await;
+        let port = port.ok().and_then(Result::ok).and_then(|port| *port);
+        self.port = port.unwrap_or_else(|| panic!("nats-server is not up:\n{}", self.log()));
     }
 
     /// Kills it at once (SIGKILL), as a crash does.
@@ -104,7 +125,7 @@ impl Server {
     }
 
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        self.log.lock().unwrap().clone()
     }
 }
 
@@ -140,7 +161,7 @@ pub(crate) async fn cluster() -> Cluster {
             "server_name: n{number}\ncluster {{ name: three, listen: \"127.0.0.1:{route}\", routes: [{}] }}\n",
             list.join(", ")
         );
-        let mut server = Server { folder: TempDir::new().unwrap(), extra, port: free_port(), child: None };
+        let mut server = Server::new(extra);
         server.spawn();
         servers.push(server);
     }
