@@ -105,6 +105,8 @@ pub struct Frame {
     pub producer: Option<ProducerStamp>,
     /// Set for a dead letter.
     pub dead: Option<Box<DeadFacts>>,
+    /// W3C `traceparent` of the span that published the frame, if it is part of a trace.
+    pub trace: Option<Arc<str>>,
     /// The messages.
     pub payload: Bytes,
 }
@@ -117,7 +119,15 @@ impl Frame {
     /// A frame without a producer stamp, its payload not compressed.
     pub fn new(content_type: ContentType, count: u32, payload: impl Into<Bytes>) -> Self {
         let encoding = Encoding::Identity;
-        Self { content_type, encoding, count, producer: None, dead: None, payload: payload.into() }
+        Self {
+            content_type,
+            encoding,
+            count,
+            producer: None,
+            dead: None,
+            trace: None,
+            payload: payload.into(),
+        }
     }
 
     /// The same frame, its payload said to be compressed so.

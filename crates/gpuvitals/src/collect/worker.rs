@@ -160,9 +160,15 @@ impl Holding {
     async fn take(&mut self, deliveries: &[Delivery], consumer: &AnyConsumer, terms: &Terms) {
         let latest_ns = clock::now_ns().saturating_add(FUTURE_MAX_NS);
         let mut rejected = Vec::new();
-        let batch = self.coming.get_or_insert_with(
-            || tracing::info_span!(parent: None, "collect", otel.kind = "consumer", messaging.system = "gpuvitals"),
-        );
+        let mut traces = deliveries.iter().filter_map(|delivery| delivery.frame.trace.as_deref());
+        let batch = self.coming.get_or_insert_with(|| {
+            let span = tracing::info_span!(parent: None, "collect", otel.kind = "consumer", messaging.system = "gpuvitals");
+            if let Some(first) = traces.next() {
+                gpuvitals_trace::follow_parent(&span, first);
+            }
+            span
+        });
+        traces.for_each(|other| gpuvitals_trace::link(batch, other));
         tracing::info_span!(parent: batch.id(), "decode", frames = deliveries.len()).in_scope(|| {
             for delivery in deliveries {
                 let open = || opening::open(delivery, latest_ns, &terms.progress);

@@ -189,23 +189,41 @@ fn a_batch_is_followed_from_its_receipt_to_its_acknowledgement_and_a_request_to_
 }
 
 #[test]
-fn streamer_and_broker_have_a_span_each_for_a_frame() {
+fn a_frame_carries_its_trace_from_the_streamer_through_the_broker_to_the_collector() {
     let receiver = Receiver::start();
     let (mut broker, http) = broker(&sending(&receiver.url));
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("data.csv");
     std::fs::write(&csv, "timestamp,gpu_id,power_draw\n2026-01-01T00:00:00Z,0,100\n").unwrap();
+    let data = folder.path().join("store");
+    let mut collect = Service::start(
+        &sending(&receiver.url),
+        &["collect", "--api-port", "0", "--mq-url", &http, "--data-dir", data.to_str().unwrap()],
+    );
+    let consumers = "gpuvitals_queue_consumers";
+    receiver.until("a consumer", |received| figure(received, consumers).is_some_and(|count| count >= 1.0));
     let mut stream = Service::start(
         &sending(&receiver.url),
         &["stream", "--csv", csv.to_str().unwrap(), "--once", "--mq-url", &http, "--metrics-port", "0"],
     );
     stream.says("sent 1 rows");
     assert_eq!(stream.ended(), Some(0));
+    let stored = "gpuvitals_collector_rows_stored_total";
+    receiver.until("the row", |received| figure(received, stored) == Some(1.0));
+    assert_eq!(collect.terminate(), Some(0));
     assert_eq!(broker.terminate(), Some(0));
-    let is_there = |received: &Received| {
-        ["send", "publish gpu-telemetry"].iter().all(|name| span_names(received).contains(name))
-    };
-    let received = receiver.until("the spans of both", is_there);
+    let names = ["send", "publish gpu-telemetry", "collect"];
+    let is_there = |received: &Received| names.iter().all(|name| span_names(received).contains(name));
+    let received = receiver.until("the spans of all three", is_there);
+    let [sent, published, collected] = names.map(|name| span(&received, name));
+    for behind in [published, collected] {
+        assert_eq!(
+            (&behind.trace_id, &behind.parent_span_id),
+            (&sent.trace_id, &sent.span_id),
+            "{}",
+            behind.name
+        );
+    }
     assert_eq!(figure(&received, "gpuvitals_stream_rows_total"), Some(1.0));
 }
 

@@ -5,16 +5,19 @@
 //! | 0 | version, 2 |
 //! | 1 | content type: 1 batch, 2 JSON |
 //! | 2 | encoding: 0 identity, 1 zstd |
-//! | 3 | flags: 1 has a stamp, 2 is a dead letter |
+//! | 3 | flags: 1 has a stamp, 2 is a dead letter, 4 has a trace |
 //! | 4..8 | count of messages, u32 |
 //! | 8..16 | offset in the topic, u64 |
 //! | 16..24 | publish time, milliseconds since 1970, u64 |
 //! | 24..32 | sequence of the stamp, u64; 0 without |
 //! | 32 | length of the topic's name, u8 |
 //! | 33 | length of the stamp's id, u8 |
-//! | 34.. | topic, id; of a dead letter its origin's topic, group, offset, attempts, reason and publish time; payload |
+//! | 34.. | topic, id; of a dead letter its origin's topic, group, offset, attempts, reason and publish time; of one with a trace
+//! its `traceparent`; payload |
 //!
 //! Integers of the head are little-endian and of fixed length, so that offset and time can be set last.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -28,6 +31,7 @@ const OFFSET_AT: usize = 8;
 const TIME_AT: usize = 16;
 const HAS_STAMP: u8 = 1;
 const IS_DEAD: u8 = 2;
+const HAS_TRACE: u8 = 4;
 
 /// A frame's record in the making.
 #[derive(Debug)]
@@ -47,6 +51,9 @@ impl Draft {
         if let Some(dead) = &frame.dead {
             put_dead(&mut facts, dead);
         }
+        if let Some(trace) = &frame.trace {
+            put_text(&mut facts, trace);
+        }
         let payload_at = HEAD_LEN + topic.len() + id.len() + facts.len();
         let mut bytes = Vec::with_capacity(payload_at + frame.payload.len());
         let content_type = match frame.content_type {
@@ -59,7 +66,8 @@ impl Draft {
         };
         let is_dead = if frame.dead.is_some() { IS_DEAD } else { 0 };
         let has_stamp = if stamp.is_some() { HAS_STAMP } else { 0 };
-        bytes.extend_from_slice(&[VERSION, content_type, encoding, has_stamp | is_dead]);
+        let has_trace = if frame.trace.is_some() { HAS_TRACE } else { 0 };
+        bytes.extend_from_slice(&[VERSION, content_type, encoding, has_stamp | is_dead | has_trace]);
         bytes.extend_from_slice(&frame.count.to_le_bytes());
         bytes.extend_from_slice(&[0; 16]);
         bytes.extend_from_slice(&stamp.map_or(0, |stamp| stamp.sequence).to_le_bytes());
@@ -100,6 +108,7 @@ pub(super) struct FrameRecord<'a> {
     content_type: ContentType,
     encoding: Encoding,
     dead: Option<Box<DeadFacts>>,
+    trace: Option<Arc<str>>,
     payload_at: usize,
 }
 
@@ -130,10 +139,11 @@ impl<'a> FrameRecord<'a> {
         let (topic_len, id_len) = (usize::from(reader.byte()?), usize::from(reader.byte()?));
         let topic = reader.text_of(topic_len)?;
         let id = reader.text_of(id_len)?;
-        if count == 0 || flags & !(HAS_STAMP | IS_DEAD) != 0 {
+        if count == 0 || flags & !(HAS_STAMP | IS_DEAD | HAS_TRACE) != 0 {
             return Err(Malformed::Content);
         }
         let dead = if flags & IS_DEAD == 0 { None } else { Some(Box::new(dead(&mut reader)?)) };
+        let trace = if flags & HAS_TRACE == 0 { None } else { Some(reader.text()?) };
         Ok(Self {
             topic,
             offset,
@@ -143,6 +153,7 @@ impl<'a> FrameRecord<'a> {
             content_type,
             encoding,
             dead,
+            trace,
             payload_at: bytes.len() - reader.len_left(),
         })
     }
@@ -161,6 +172,7 @@ impl<'a> FrameRecord<'a> {
             encoding: self.encoding,
             count: self.count,
             dead: self.dead.clone(),
+            trace: self.trace.clone(),
             producer: self.stamp.map(|(id, sequence)| ProducerStamp { id: id.into(), sequence }),
             payload: bytes.slice(self.payload_at.min(bytes.len())..),
         }

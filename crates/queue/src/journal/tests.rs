@@ -68,6 +68,16 @@ fn records_are_written_and_read_as_documented() {
 }
 
 #[test]
+fn the_trace_of_a_frame_is_read_back() {
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for frame in [frame(), Frame::new(ContentType::Json, 5, "xyz")] {
+        let frame = Frame { trace: Some(trace.into()), ..frame };
+        let (record, _) = Draft::new("t", &frame).unwrap().finish(7, Millis(1_000));
+        assert_eq!(FrameRecord::decode(&record).unwrap().frame(&record), frame);
+    }
+}
+
+#[test]
 fn a_record_cut_anywhere_is_refused_or_says_less() {
     for len in 0..FRAME_V2.len() - 3 {
         assert!(FrameRecord::decode(&FRAME_V2[..len]).is_err(), "{len}");

@@ -212,22 +212,32 @@ impl AnyConsumer {
 }
 
 impl Producer for AnyProducer {
-    async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
+    async fn publish(&self, mut frame: Frame) -> Result<Receipt, PublishError> {
         let messages = frame.count;
-        let span = |way| {
-            tracing::info_span!(
+        let mut span = |way| {
+            let span = tracing::info_span!(
                 "send",
                 otel.kind = "producer",
                 otel.status_code = Empty,
                 messaging.system = way,
                 messaging.operation.name = "send",
                 messaging.batch.message_count = messages,
-            )
+            );
+            if let Some(trace) = gpuvitals_trace::parent(&span) {
+                frame.trace = Some(trace.into());
+            }
+            span
         };
         match self {
             Self::InProcess(producer) => producer.publish(frame).await,
-            Self::Grpc(producer) => sent(producer.publish(frame), span("gpuvitals")).await,
-            Self::Nats(producer) => sent(producer.publish(frame), span("nats")).await,
+            Self::Grpc(producer) => {
+                let span = span("gpuvitals");
+                sent(producer.publish(frame), span).await
+            }
+            Self::Nats(producer) => {
+                let span = span("nats");
+                sent(producer.publish(frame), span).await
+            }
         }
     }
 }

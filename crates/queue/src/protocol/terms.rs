@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gpuvitals_trace::TRACEPARENT_LEN;
 
 use super::v1;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, NackKind, Start};
@@ -63,6 +64,8 @@ fn read_frame(frame: v1::Frame) -> Result<Frame, Malformed> {
         count: frame.count,
         producer: frame.producer.map(stamp),
         dead: frame.dead.map(read_dead).transpose()?.map(Box::new),
+        // A trace that cannot be followed is no reason to refuse a frame.
+        trace: Some(frame.traceparent).filter(|text| text.len() == TRACEPARENT_LEN).map(Arc::from),
         payload: frame.payload,
     })
 }
@@ -116,6 +119,7 @@ fn write_frame(frame: &Frame) -> v1::Frame {
         producer: frame.producer.as_ref().map(stamp),
         dead: frame.dead.as_deref().map(write_dead),
         payload: frame.payload.clone(),
+        traceparent: frame.trace.as_deref().unwrap_or_default().to_owned(),
     }
 }
 
@@ -256,9 +260,11 @@ mod tests {
             published_at: Millis(at),
         });
         let payload = proptest::collection::vec(any::<u8>(), 1..64);
-        (content, encoding, 1..u32::MAX, proptest::option::of(dead), stamp, payload).prop_map(
-            |(content, encoding, count, dead, stamp, payload)| Frame {
+        let trace = proptest::option::of("[0-9a-f]{55}");
+        (content, encoding, 1..u32::MAX, proptest::option::of(dead), stamp, payload, trace).prop_map(
+            |(content, encoding, count, dead, stamp, payload, trace)| Frame {
                 dead: dead.map(Box::new),
+                trace: trace.map(Arc::from),
                 producer: stamp.map(|(id, sequence)| ProducerStamp { id: id.into(), sequence }),
                 ..Frame::new(content, count, payload).encoded(encoding)
             },

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
+use gpuvitals_trace::TRACEPARENT_LEN;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -57,6 +58,15 @@ impl Grpc {
     }
 }
 
+/// The span of a frame's publish, in the trace that the frame carries.
+fn span_of(topic: &str, frame: Option<&v1::Frame>) -> Span {
+    let span = publish_span(topic, frame.map_or(0, |frame| frame.count).into());
+    if let Some(frame) = frame.filter(|frame| frame.traceparent.len() == TRACEPARENT_LEN) {
+        gpuvitals_trace::follow_parent(&span, &frame.traceparent);
+    }
+    span
+}
+
 /// Marks the span of a publish that was not taken.
 fn failed(span: &Span, outcome: &Result<Receipt, PublishError>) {
     if outcome.is_err() {
@@ -76,8 +86,7 @@ impl v1::queue_server::Queue for Grpc {
     async fn publish(&self, request: Request<v1::PublishRequest>) -> Result<Response<v1::Receipt>, Status> {
         let began = Instant::now();
         let caller = caller(request.extensions())?;
-        let messages = request.get_ref().frame.as_ref().map_or(0, |frame| frame.count);
-        let span = publish_span(&request.get_ref().topic, messages.into());
+        let span = span_of(&request.get_ref().topic, request.get_ref().frame.as_ref());
         gpuvitals_trace::follow(&span, request.metadata().as_ref());
         let v1::PublishRequest { topic, frame } = request.into_inner();
         let outcome = match self.limits.check(frame) {
@@ -217,8 +226,7 @@ impl Publishes {
         if !topic.is_empty() {
             self.topic = topic;
         }
-        let messages = frame.as_ref().map_or(0, |frame| frame.count);
-        let span = publish_span(&self.topic, messages.into());
+        let span = span_of(&self.topic, frame.as_ref());
         let (publishing, bytes) = match self.limits.check(frame) {
             Err(error) => (Publishing::done(Err(error)), 0),
             Ok(frame) => {

@@ -1,5 +1,7 @@
 //! `POST /publish/{topic}`.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -190,7 +192,7 @@ fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
 }
 
 async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
-    let Intake { pieces, refused, left_out } = intake;
+    let Intake { mut pieces, refused, left_out } = intake;
     if pieces.is_empty() {
         let Some(first) = refused.named.first().cloned() else {
             return Refusal::Document(DocumentError::Empty).into_response();
@@ -201,8 +203,14 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
     let mut progress = Progress::of(refused, left_out);
     let mut receipts = Vec::with_capacity(pieces.len());
     let messages: u64 = pieces.iter().map(|piece| u64::from(piece.frame.count)).sum();
+    let span = publish_span(topic, messages);
+    if let Some(trace) = gpuvitals_trace::parent(&span).map(Arc::from) {
+        for piece in &mut pieces {
+            piece.frame.trace = Some(Arc::clone(&trace));
+        }
+    }
     let publishing = publish_in_order(served, topic, pieces, &mut progress, &mut receipts);
-    let outcome = publishing.instrument(publish_span(topic, messages)).await;
+    let outcome = publishing.instrument(span).await;
     if let Err(refusal) = outcome {
         return refusal.with((progress.accepted > 0).then_some(progress));
     }
