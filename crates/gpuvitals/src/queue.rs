@@ -35,7 +35,7 @@ const HOME: &str = "\u{1b}[H\u{1b}[J";
   gpuvitals queue stats --watch
   gpuvitals queue tail gpu-telemetry --from oldest --count 10
   gpuvitals queue dead gpu-telemetry --show 3
-  gpuvitals queue replay gpu-telemetry --id 3")]
+  gpuvitals queue redrive gpu-telemetry --id 3")]
 pub(crate) struct QueueCommand {
     /// The queue: http://host:9090, nats://host:4222, with TLS https://, tls:// [default: message_queue.address, or the
     /// queue of this machine]
@@ -83,8 +83,9 @@ enum What {
         #[arg(long, value_name = "ID", requires = "topic")]
         show: Option<u64>,
     },
-    /// Give dead letters back to the groups that gave up on them
-    Replay {
+    /// Publish dead letters to their topic again, for all of its groups
+    #[command(visible_alias = "replay")]
+    Redrive {
         /// Their topic
         topic: String,
         #[command(flatten)]
@@ -236,7 +237,7 @@ pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure
         What::Tail(flags) => tail::run(flags, &place),
         What::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, command.json),
         What::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
-        What::Replay { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids(), *rate, json),
+        What::Redrive { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids(), *rate, json),
         What::Purge { topic, which, yes } => dead::purge(&admin()?, topic, &which.ids(), *yes, json),
         What::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, json),
     }

@@ -129,6 +129,11 @@ impl Log {
         }
     }
 
+    /// Bytes of payload that a record may have.
+    pub fn record_len_max(&self) -> usize {
+        self.record_len_max
+    }
+
     fn checked(
         &self,
         kind: u8,

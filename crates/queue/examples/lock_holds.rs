@@ -49,7 +49,7 @@ fn main() {
                 Frame::new(ContentType::Json, 1, "{}").stamped(format!("p{}", number % 10_000), number);
             let reserved = broker.reserve(Millis(0), TOPIC, &Arc::new(frame)).unwrap();
             let Reserved::New { topic, offset, .. } = reserved else { panic!("{reserved:?}") };
-            let home = Home { source: offset, place, pin: Arc::clone(&pin) };
+            let home = Home { offset, place, pin: Arc::clone(&pin) };
             broker.land(topic, offset, home, Bytes::new()).unwrap();
         }
     });

@@ -49,7 +49,7 @@ pub struct QueueConfig {
     pub backoff_cap: Duration,
     /// Most messages a topic keeps as dead letters; beyond it the oldest go, counted.
     pub max_dead_messages: u64,
-    /// Most bytes a topic keeps as dead letters. A letter counts its whole frame.
+    /// Most bytes a topic keeps as dead letters.
     pub max_dead_bytes: u64,
     /// Most topics.
     pub max_topics: usize,
@@ -84,8 +84,10 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// How safe a frame of this topic is before its publish is answered, where there is a log.
+    /// How safe a frame of this topic is before its publish is answered, where there is a log. Dead letters are as safe
+    /// as the frames of their origin.
     pub fn durability_of(&self, topic: &str) -> Durability {
+        let topic = crate::name::origin_of(topic).unwrap_or(topic);
         self.topic_durability.get(topic).copied().unwrap_or(self.durability)
     }
 }

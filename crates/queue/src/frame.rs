@@ -64,7 +64,7 @@ pub struct ProducerStamp {
 }
 
 /// Why a frame is a dead letter, and where it came from. They travel with the frame, in a topic of dead letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadFacts {
     /// The topic that the frame was published to.
     pub topic: Arc<str>,

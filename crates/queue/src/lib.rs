@@ -59,7 +59,7 @@ pub use broker::{
 pub use config::{Drain, QueueConfig, WhenFull};
 pub use frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
 pub use journal::{OpenError, Opened};
-pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError};
+pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError, PRODUCER_LEN_MAX, dead_topic};
 pub use service::{
     Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
 };

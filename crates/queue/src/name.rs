@@ -1,7 +1,11 @@
 //! Names of topics and groups.
 
-/// Longest name of a topic, a group or a producer, in bytes.
-pub const NAME_LEN_MAX: usize = 128;
+/// Longest name of a topic or a group, in bytes. The name of a topic's dead letters, and the producer id that stamps
+/// them, are longer.
+pub const NAME_LEN_MAX: usize = 100;
+
+/// Longest id of a producer, in bytes.
+pub const PRODUCER_LEN_MAX: usize = 128;
 
 /// A name that ends so belongs to the dead letters of the topic before the suffix.
 pub const DEAD_SUFFIX: &str = ".dead";
@@ -14,7 +18,7 @@ pub enum NameError {
     #[error("name is empty")]
     Empty,
     /// Longer than [`NAME_LEN_MAX`].
-    #[error("name has {len} bytes, at most 128 are allowed")]
+    #[error("name has {len} bytes, at most 100 are allowed")]
     TooLong {
         /// Length of the name in bytes.
         len: usize,
@@ -31,8 +35,29 @@ pub enum NameError {
     #[error("name is \".\" or \"..\", which no URL can carry")]
     Path,
     /// Ends in [`DEAD_SUFFIX`].
-    #[error("names that end in \".dead\" belong to dead letters")]
+    #[error(
+        "names that end in \".dead\" belong to dead letters, which carry their facts and are read without a group"
+    )]
     Reserved,
+}
+
+/// The topic that holds the dead letters of a topic.
+pub fn dead_topic(topic: &str) -> String {
+    format!("{topic}{DEAD_SUFFIX}")
+}
+
+/// The topic whose dead letters a topic of this name holds.
+pub(crate) fn origin_of(topic: &str) -> Option<&str> {
+    topic.strip_suffix(DEAD_SUFFIX)
+}
+
+/// Checks the name of a topic that is published to: also one of dead letters.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn check_destination(name: &str) -> Result<(), NameError> {
+    check_topic(origin_of(name).unwrap_or(name))
 }
 
 /// Checks the name of a topic.
@@ -66,16 +91,16 @@ pub fn check_group(name: &str) -> Result<(), NameError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NameError, check_topic};
+    use super::{NameError, check_destination, check_topic};
 
     #[test]
     fn names_are_letters_digits_dot_underscore_dash() {
         let table = [
             ("gpu-telemetry", Ok(())),
             ("A.b_c-9", Ok(())),
-            (&"x".repeat(128), Ok(())),
+            (&"x".repeat(100), Ok(())),
             ("", Err(NameError::Empty)),
-            (&"x".repeat(129), Err(NameError::TooLong { len: 129 })),
+            (&"x".repeat(101), Err(NameError::TooLong { len: 101 })),
             ("../../x", Err(NameError::BadCharacter { character: '/', at: 2 })),
             ("a b", Err(NameError::BadCharacter { character: ' ', at: 1 })),
             ("grün", Err(NameError::BadCharacter { character: 'ü', at: 2 })),
@@ -87,5 +112,7 @@ mod tests {
         for (name, expected) in table {
             assert_eq!(check_topic(name), expected, "{name}");
         }
+        assert_eq!(check_destination(&format!("{}.dead", "x".repeat(100))), Ok(()));
+        assert_eq!(check_destination("a.dead.dead"), Err(NameError::Reserved));
     }
 }

@@ -17,8 +17,8 @@ use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_log::{FsDisk, Log, LogConfig};
 use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
 use gpuvitals_queue::{
-    Broker, Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Durability, Encoding,
-    Frame, InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig,
+    Broker, Clock, Consumer, ConsumerOptions, ContentType, Delivery, Durability, Encoding, Frame,
+    InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig,
     ReceiveError, SettleError, Start, SubscribeError, WhenFull,
 };
 use tokio::time::timeout;
@@ -231,11 +231,12 @@ async fn dead_letters_survive_with_their_reason_and_their_bytes() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, |_| {}).await;
     let mut consumer = join(&queue, "g").await;
-    let sent = frame(7).encoded(Encoding::Zstd);
+    let sent = Frame { producer: None, ..frame(7).encoded(Encoding::Zstd) };
     queue.publish(TOPIC, sent.clone()).await.unwrap();
     let id = receive(&mut consumer).await[0].id;
     let nack = Nack { id, kind: NackKind::Reject, reason: "no such GPU".into() };
     consumer.nack(&[nack]).await.unwrap();
+    until("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
     let before = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
     assert_eq!(*before[0].frame, sent);
     queue.shutdown().await;
@@ -245,7 +246,7 @@ async fn dead_letters_survive_with_their_reason_and_their_bytes() {
     assert_eq!((opened.frames, opened.dead_letters), (0, 1));
     let after = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
     assert_eq!(format!("{before:?}"), format!("{after:?}"));
-    assert_eq!(queue.replay_dead(TOPIC, &DeadSelection::Oldest(1)).unwrap().letters, 1);
+    assert_eq!(queue.replay_dead(TOPIC, &[after[0].id]).await.unwrap().letters, 1);
     queue.shutdown().await;
     drop(queue);
 
@@ -355,7 +356,7 @@ fn memory_for_frames_that_are_on_disk_is_bounded_and_the_newest_have_it() {
         let Ok(Reserved::New { topic, offset, .. }) = broker.reserve(Millis(0), TOPIC, &frame) else {
             panic!("there is room")
         };
-        let home = Home { source: offset, place, pin: Arc::new(Pin) };
+        let home = Home { offset, place, pin: Arc::new(Pin) };
         broker.land(topic, offset, home, frame.payload.clone()).unwrap();
         assert_eq!(broker.cached_bytes(), cost * u64::from(number + 1).min(3));
     }
@@ -379,6 +380,7 @@ async fn an_old_letter_does_not_keep_the_log() {
     let id = receive(&mut consumer).await[0].id;
     let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
     consumer.nack(&[nack]).await.unwrap();
+    until("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
     let first = segments(&disk)[0].clone();
     for number in 1..1_000 {
         queue.publish(TOPIC, frame(number)).await.unwrap();
@@ -387,10 +389,10 @@ async fn an_old_letter_does_not_keep_the_log() {
     until("the first segment goes", || !segments(&disk).contains(&first)).await;
     assert!(segments(&disk).len() < 12, "{:?}", segments(&disk));
     let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
-    assert_eq!(*letters[0].frame, frame(0));
+    assert_eq!(letters[0].frame.payload, frame(0).payload);
     let (queue, opened) = open(&disk.crashed(0), tiny).await;
     assert_eq!((opened.dead_letters, opened.damage), (1, Vec::new()));
-    assert_eq!(*queue.dead_letters(TOPIC, 0, 10).await.unwrap()[0].frame, frame(0));
+    assert_eq!(queue.dead_letters(TOPIC, 0, 10).await.unwrap()[0].frame.payload, frame(0).payload);
 }
 
 #[tokio::test]
@@ -432,7 +434,10 @@ async fn what_cannot_be_read_back_becomes_a_dead_letter() {
     let dead = until("a dead letter", || queue.stats().topics[TOPIC].dead_letters == 1);
     tokio::select! { () = reading => {}, () = dead => {} }
     let letters = queue.dead_letters(TOPIC, 0, 1).await.unwrap();
-    assert!(letters[0].reason.to_string().contains("cannot be read back"), "{}", letters[0].reason);
+    assert!(letters[0].facts.reason.contains("cannot be read back"), "{}", letters[0].facts.reason);
+    assert_eq!((letters[0].frame.count, letters[0].frame.payload.len()), (1, 0), "its messages are gone");
+    let replayed = queue.replay_dead(TOPIC, &[letters[0].id]).await.unwrap();
+    assert_eq!((replayed.letters, replayed.unreadable), (0, 1));
 }
 
 #[tokio::test]
@@ -495,7 +500,7 @@ fn what_is_under_way_alone_fills_a_topic_and_costs_no_frame() {
         let Ok(Reserved::New { topic, offset, .. }) = reserve(&mut broker, 1) else {
             panic!("there is room")
         };
-        broker.land(topic, offset, Home { source: offset, place, pin: Arc::new(Pin) }, Bytes::new()).unwrap();
+        broker.land(topic, offset, Home { offset, place, pin: Arc::new(Pin) }, Bytes::new()).unwrap();
     }
     assert!(matches!(reserve(&mut broker, 5), Ok(Reserved::New { .. })));
     assert!(matches!(reserve(&mut broker, 6), Err(PublishError::Full { .. })));

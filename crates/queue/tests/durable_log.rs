@@ -62,11 +62,12 @@ async fn settle(consumer: &mut InProcessConsumer, count: usize) {
     }
 }
 
-async fn bury(queue: &Queue, consumer: &mut InProcessConsumer, number: u32) {
+async fn reject(queue: &Queue, consumer: &mut InProcessConsumer, number: u32) {
     queue.publish(TOPIC, frame(number)).await.unwrap();
     let id = receive(consumer).await[0].id;
     let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
     consumer.nack(&[nack]).await.unwrap();
+    until("its dead letter is stored", || queue.stats().topics[TOPIC].messages == 0).await;
 }
 
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -144,7 +145,7 @@ async fn a_bit_that_turns_in_the_newest_checkpoint_loses_nothing() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, 8 << 10, 16 << 20).await;
     let mut consumer = join(&queue, "g").await;
-    bury(&queue, &mut consumer, 0).await;
+    reject(&queue, &mut consumer, 0).await;
     for number in 1..300 {
         queue.publish(TOPIC, frame(number)).await.unwrap();
         settle(&mut consumer, 1).await;
@@ -167,11 +168,11 @@ async fn a_damaged_record_does_not_keep_the_log() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, 8 << 10, 16 << 20).await;
     let mut consumer = join(&queue, "g").await;
-    bury(&queue, &mut consumer, 0).await;
-    bury(&queue, &mut consumer, 1).await;
+    reject(&queue, &mut consumer, 0).await;
+    reject(&queue, &mut consumer, 1).await;
     let first = segments(&disk)[0].clone();
     let bytes = disk.contents(&first).unwrap();
-    let damaged = bytes.windows(200).position(|window| window == frame(1).payload).unwrap();
+    let damaged = bytes.windows(200).rposition(|window| window == frame(1).payload).unwrap();
     disk.flip_on_read(&first, damaged + 9, 1);
     for number in 2..1_000 {
         queue.publish(TOPIC, frame(number)).await.unwrap();

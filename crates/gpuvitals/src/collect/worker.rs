@@ -388,7 +388,7 @@ mod tests {
         assert!(matches!(worker.await.unwrap(), Ended::Queue(ReceiveError::Closed)));
         assert!(drained.left.is_empty(), "everything was settled: {drained:?}");
         let dead = queue.dead_letters("gpus", 0, 10).await.unwrap();
-        dead.iter().map(|letter| letter.reason.to_string()).collect()
+        dead.iter().map(|letter| letter.facts.reason.to_string()).collect()
     }
 
     async fn collected(frames: Vec<Frame>) -> (Store, Arc<Progress>, Vec<String>, tempfile::TempDir) {

@@ -23,11 +23,11 @@ pub(super) enum Admin {
 pub(super) struct Given {
     /// Given back.
     pub letters: u64,
-    /// Left, since their group is gone.
-    pub without_group: u64,
     /// Left, since the topic is full.
     pub without_room: u64,
-    /// Left at least, since those before them could not be given back.
+    /// Left, since their messages are gone.
+    pub unreadable: u64,
+    /// Left, since those before them could not be given back.
     pub left: u64,
 }
 

@@ -118,21 +118,21 @@ pub(super) fn replay(
     json: bool,
 ) -> Result<(), Failure> {
     let given = admin.replay(topic, ids, rate)?;
-    let Given { letters, without_group, without_room, left } = given;
-    let missing = missing(topic, ids, letters + without_group + without_room + left)?;
+    let Given { letters, without_room, unreadable, left } = given;
+    let missing = missing(topic, ids, letters + without_room + unreadable + left)?;
     if json {
         return crate::print(&format!("{:#}\n", serde_json::json!(given)));
     }
     let mut lines = vec![format!("{} given back", count(letters, "letter"))];
     lines.extend(missing);
-    if without_group > 0 {
-        lines.push(format!("{without_group} stay: the group that gave up on them is gone"));
-    }
     if without_room > 0 {
         lines.push(format!("{without_room} stay: the topic is full"));
     }
+    if unreadable > 0 {
+        lines.push(format!("{unreadable} stay: their messages are gone"));
+    }
     if left > 0 {
-        lines.push(format!("{left} or more behind those were not tried; --id names letters"));
+        lines.push(format!("{left} behind those were not tried; --id names letters"));
     }
     crate::print(&(lines.join("\n") + "\n"))
 }

@@ -93,9 +93,9 @@ impl Http {
             let answer = self.answer(request.send(which.to_string()))?;
             let count = |key: &str| answer[key].as_u64().unwrap_or(0);
             given.letters += count("letters");
-            (given.without_group, given.without_room) = (count("without_group"), count("without_room"));
+            (given.without_room, given.unreadable) = (count("without_room"), count("unreadable"));
             given.left = count("left");
-            // At a rate the broker answers before it is done, and has to be asked again.
+            // The broker answers after a while before it is done, and has to be asked again.
             if given.left == 0 || count("letters") == 0 {
                 return Ok(given);
             }

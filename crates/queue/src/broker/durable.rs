@@ -7,11 +7,8 @@ use bytes::Bytes;
 
 use super::env::Phase;
 use super::facts::{Fact, What};
-use super::shelf::Letter;
-use super::stored::{Home, Lent};
-use super::terms::{
-    AdminError, ConsumerId, DeadLetter, DeliveryId, PublishError, Receipt, Reserved, TopicId,
-};
+use super::stored::Home;
+use super::terms::{ConsumerId, DeliveryId, PublishError, Receipt, Reserved, TopicId};
 use super::topic::forget_producers;
 use super::{Broker, Wake};
 use crate::frame::{Frame, Millis};
@@ -88,25 +85,10 @@ impl Broker {
         self.topics.get(topic.0).map(|topic| Arc::clone(&topic.shelf.name))
     }
 
-    /// Bytes that frames and dead letters of the topics that a log keeps count against bounds.
+    /// Bytes that frames of the topics that a log keeps count against bounds.
     pub fn kept_bytes(&self) -> u64 {
         let kept = self.topics.iter().map(|topic| &topic.shelf).filter(|shelf| shelf.is_kept);
-        kept.map(|shelf| shelf.bytes + shelf.letter_bytes()).sum()
-    }
-
-    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. What is not in memory is to be
-    /// read before it is shown.
-    ///
-    /// # Errors
-    ///
-    /// No such topic.
-    pub fn lend_letters(
-        &self,
-        topic: &str,
-        from: u64,
-        limit: usize,
-    ) -> Result<Vec<Lent<DeadLetter>>, AdminError> {
-        Ok(self.topic(topic)?.shelf.letters(from).take(limit).map(Letter::lend).collect())
+        kept.map(|shelf| shelf.bytes).sum()
     }
 
     /// What must be kept of the calls since the last time this was asked, in their order.
@@ -177,7 +159,7 @@ impl Broker {
 
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.topics.iter().all(|topic| topic.shelf.pending.first().is_none())
+        self.env.dying == 0 && self.topics.iter().all(|topic| topic.shelf.pending.first().is_none())
     }
 
     /// Bytes of memory taken by frames that are on disk too.

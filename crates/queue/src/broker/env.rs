@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::dead::GivenUp;
 use super::facts::Facts;
 use super::stored::Cached;
 use super::terms::{Durability, Wake};
-use crate::config::QueueConfig;
+use crate::config::{QueueConfig, WhenFull};
 use crate::frame::Millis;
 
 /// How far the queue is on its way to the end.
@@ -17,6 +18,14 @@ pub(super) enum Phase {
     Sealed,
     /// Takes and gives nothing.
     Stopped,
+}
+
+/// What a topic may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) when_full: WhenFull,
 }
 
 #[derive(Debug)]
@@ -31,6 +40,10 @@ pub(super) struct Env {
     pub(super) keeps: bool,
     pub(super) facts: Facts,
     pub(super) cached: Cached,
+    /// Frames that groups have given up on, whose dead letters nobody has begun to publish.
+    pub(super) given_up: Vec<GivenUp>,
+    /// Frames that groups have given up on, whose dead letters are not published yet.
+    pub(super) dying: usize,
     /// Producers that are remembered, over all topics.
     pub(super) producers: usize,
     rng: u64,
@@ -48,6 +61,8 @@ impl Env {
             keeps,
             facts: Facts::default(),
             cached: Cached::default(),
+            given_up: Vec::new(),
+            dying: 0,
             producers: 0,
         }
     }
@@ -55,6 +70,23 @@ impl Env {
     /// What a topic of that name promises.
     pub(super) fn durability(&self, topic: &str) -> Durability {
         if self.keeps { self.config.durability_of(topic) } else { Durability::Memory }
+    }
+
+    /// What a topic may hold, of dead letters or of others.
+    pub(super) fn bound(&self, is_dead: bool) -> Bound {
+        let QueueConfig { max_messages, max_bytes, when_full, max_dead_messages, max_dead_bytes, .. } =
+            self.config;
+        if is_dead {
+            Bound { messages: max_dead_messages, bytes: max_dead_bytes, when_full: WhenFull::DropOldest }
+        } else {
+            Bound { messages: max_messages, bytes: max_bytes, when_full }
+        }
+    }
+
+    /// A group has given up on a frame.
+    pub(super) fn give_up(&mut self, given_up: GivenUp) {
+        self.dying += 1;
+        self.given_up.push(given_up);
     }
 
     /// Asks for a call of `advance` at `at`.

@@ -1,14 +1,11 @@
 //! What a restart must know: the transitions that change which frames somebody still has to settle.
 //!
 //! The broker notes them in the order in which they happen. Whoever keeps them may lose any of them: then frames
-//! are delivered again or a dead letter comes back, but nothing is lost.
+//! are delivered again or a dead letter that was thrown away comes back, but nothing is lost.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-use super::terms::Failure;
-use crate::frame::Millis;
 
 /// One transition of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,51 +51,12 @@ pub enum What {
         offset: u64,
         /// How often its delivery has failed.
         failures: u32,
-        /// When it was delivered first.
-        first_at: Millis,
     },
-    /// A group gave up on a frame: it is settled, and a dead letter.
-    Buried(Burial),
-    /// Dead letters were thrown away.
-    LettersGone {
-        /// Their ids.
-        ids: Vec<u64>,
-    },
-    /// A dead letter was put back as a new frame for its group alone.
-    Replayed {
-        /// The letter.
-        letter: u64,
-        /// The new frame's offset.
-        offset: u64,
-    },
-    /// A frame made room at the bound, whoever waited for it.
+    /// A frame made room at the bound, or was thrown away, whoever waited for it.
     Dropped {
         /// The frame.
         offset: u64,
     },
-}
-
-/// A dead letter without its frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Burial {
-    /// The letter's id.
-    pub id: u64,
-    /// The group that gave up.
-    pub group: Arc<str>,
-    /// The frame's place in the topic.
-    pub offset: u64,
-    /// The offset under which its bytes were published; another one if it was a replayed letter.
-    pub source: u64,
-    /// Messages in it.
-    pub count: u32,
-    /// The last failure.
-    pub reason: Failure,
-    /// How often it was tried; if its consumer was lost once too often, how often that was.
-    pub attempts: u32,
-    /// When it was delivered first.
-    pub first_at: Millis,
-    /// When it was given up.
-    pub died_at: Millis,
 }
 
 /// The facts since they were last taken.

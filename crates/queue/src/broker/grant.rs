@@ -48,7 +48,7 @@ impl Group {
     fn next(&mut self, shelf: &Shelf, id: ConsumerId) -> Option<(Next, u64)> {
         let member = self.members.get(&id)?;
         let fits = |count: u64| member.in_flight == 0 || member.in_flight + count <= member.max_in_flight;
-        let new = shelf.next_for(self.id, self.cursor);
+        let new = shelf.next_from(self.cursor);
         self.cursor = new.as_ref().map_or(self.cursor.max(shelf.end()), |(offset, _)| *offset);
         if let Some(&(due, offset)) = self.ready.first() {
             let count = self.unsettled.get(&offset)?.count;
@@ -94,8 +94,8 @@ impl Group {
                 let count = u64::from(shelf.entries.get(&offset)?.count);
                 self.cursor = offset + 1;
                 member.owes_new = false;
-                let (token, first_at, state) = (shelf.token_base + 1, env.now, UnsettledState::Leased(lease));
-                let frame = Unsettled { count, token, failures: 0, losses: 0, first_at, state };
+                let (token, state) = (shelf.token_base + 1, UnsettledState::Leased(lease));
+                let frame = Unsettled { count, token, failures: 0, losses: 0, state };
                 self.unsettled.insert(offset, frame);
                 offset
             }

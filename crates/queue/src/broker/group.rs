@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocks::Blocks;
+use super::dead::GivenUp;
 use super::env::{Env, Phase};
-use super::facts::{Burial, What};
-use super::shelf::{Letter, Shelf};
-use super::terms::{
-    ConsumerId, ConsumerOptions, DeadLetter, DeliveryId, Failure, GroupId, Nack, NackKind, Wake,
-};
+use super::facts::What;
+use super::shelf::Shelf;
+use super::terms::{ConsumerId, ConsumerOptions, DeliveryId, Failure, GroupId, Nack, NackKind, Wake};
 use crate::frame::{DeadFacts, Millis};
 
 /// Consumers that may be lost while they hold a frame; then it is a dead letter. Far more than kills and lost
@@ -33,7 +32,6 @@ pub(super) struct Unsettled {
     pub(super) failures: u32,
     /// Deliveries whose consumer was lost since the queue was opened. They do not count as failures.
     pub(super) losses: u32,
-    pub(super) first_at: Millis,
     pub(super) state: UnsettledState,
 }
 
@@ -44,6 +42,8 @@ pub(super) enum UnsettledState {
     Waiting(Millis),
     /// May be delivered again; was due then.
     Ready(Millis),
+    /// Its dead letter is being published.
+    GivenUp,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -220,13 +220,11 @@ impl Group {
         shelf: &mut Shelf,
         id: DeliveryId,
     ) -> Result<u64, NeverDelivered> {
-        if self.find(shelf, id)?.is_none() {
+        if self.find(id, shelf.token_base)?.is_none() {
             return Ok(0);
         }
         let Some(frame) = self.detach(id.offset) else { return Ok(0) };
-        if shelf.is_kept {
-            env.facts.note_settled(&shelf.name, &self.name, id.offset);
-        }
+        self.note_settled(env, shelf, id.offset);
         self.settled(env, shelf, id.offset, frame.count);
         self.acked += frame.count;
         shelf.ledger.acked += frame.count;
@@ -241,7 +239,8 @@ impl Group {
         shelf: &mut Shelf,
         nack: &Nack,
     ) -> Result<u64, NeverDelivered> {
-        let Some(frame) = self.find(shelf, nack.id)?.filter(|frame| frame.is_leased_as(nack.id)) else {
+        let Some(frame) = self.find(nack.id, shelf.token_base)?.filter(|frame| frame.is_leased_as(nack.id))
+        else {
             return Ok(0);
         };
         let count = frame.count;
@@ -263,7 +262,7 @@ impl Group {
         id: DeliveryId,
         by: Duration,
     ) -> Result<bool, NeverDelivered> {
-        if self.find(shelf, id)?.is_none() {
+        if self.find(id, shelf.token_base)?.is_none() {
             return Ok(false);
         }
         let Some(frame) = self.unsettled.get_mut(&id.offset).filter(|frame| frame.is_leased_as(id)) else {
@@ -290,7 +289,7 @@ impl Group {
         self.extend(env, shelf, id, by).ok().filter(|lives| *lives)?;
         match self.unsettled.get(&id.offset)?.state {
             UnsettledState::Leased(lease) => Some(lease.deadline),
-            UnsettledState::Waiting(_) | UnsettledState::Ready(_) => None,
+            _ => None,
         }
     }
 
@@ -323,14 +322,12 @@ impl Group {
     }
 
     /// The frame of the delivery that `id` names, if it is not settled.
-    fn find(&self, shelf: &Shelf, id: DeliveryId) -> Result<Option<&Unsettled>, NeverDelivered> {
+    fn find(&self, id: DeliveryId, token_base: u32) -> Result<Option<&Unsettled>, NeverDelivered> {
         let never = id.offset < self.start || id.offset >= self.cursor || id.token == 0;
         let frame = self.unsettled.get(&id.offset);
-        let is_of_another_time = match frame {
-            Some(frame) => id.token > u64::from(frame.token) || id.token <= u64::from(shelf.token_base),
-            None => shelf.entries.get(&id.offset).is_some_and(|entry| !entry.is_for(self.id)),
-        };
-        if never || is_of_another_time { Err(NeverDelivered) } else { Ok(frame) }
+        let is_of_another_time =
+            |frame: &Unsettled| id.token > u64::from(frame.token) || id.token <= u64::from(token_base);
+        if never || frame.is_some_and(is_of_another_time) { Err(NeverDelivered) } else { Ok(frame) }
     }
 
     /// A delivery failed: decides what becomes of the frame.
@@ -353,8 +350,12 @@ impl Group {
             }
         };
         if given_up {
-            self.bury(env, shelf, offset, &frame, failure);
-            self.settled(env, shelf, offset, frame.count);
+            frame.state = UnsettledState::GivenUp;
+            self.unsettled.insert(offset, frame);
+            if let Some(given_up) = GivenUp::new(shelf, self, offset, failure) {
+                env.give_up(given_up);
+            }
+            self.look_again(env);
             return;
         }
         let wait = match failure {
@@ -362,13 +363,13 @@ impl Group {
             _ => env.backoff(frame.failures.saturating_add(frame.losses)),
         };
         if !matches!(failure, Failure::Released | Failure::ConsumerGone) {
-            let (group, failures, first_at) = (Arc::clone(&self.name), frame.failures, frame.first_at);
-            shelf.note(env, What::Failed { group, offset, failures, first_at });
+            let (group, failures) = (Arc::clone(&self.name), frame.failures);
+            shelf.note(env, What::Failed { group, offset, failures });
         }
         self.deliver_again(env, offset, frame, wait);
     }
 
-    fn deliver_again(&mut self, env: &mut Env, offset: u64, mut frame: Unsettled, wait: Duration) {
+    pub(super) fn deliver_again(&mut self, env: &mut Env, offset: u64, mut frame: Unsettled, wait: Duration) {
         let due = env.now.after(wait);
         if due > env.now {
             frame.state = UnsettledState::Waiting(due);
@@ -382,40 +383,11 @@ impl Group {
         self.look_again(env);
     }
 
-    /// Makes a dead letter of a detached frame.
-    fn bury(&self, env: &mut Env, shelf: &mut Shelf, offset: u64, frame: &Unsettled, failure: &Failure) {
-        let id = shelf.take_letter_id();
-        let Some(entry) = shelf.entries.get(&offset) else { return };
-        let attempts = if *failure == Failure::ConsumerGone { frame.losses } else { frame.failures };
-        if let Some(home) = &entry.stored.home {
-            let burial = Burial {
-                id,
-                group: Arc::clone(&self.name),
-                offset,
-                source: home.source,
-                count: entry.count,
-                reason: failure.clone(),
-                attempts,
-                first_at: frame.first_at,
-                died_at: env.now,
-            };
-            shelf.note(env, What::Buried(burial));
+    /// Notes that the group is done with a frame.
+    pub(super) fn note_settled(&self, env: &mut Env, shelf: &Shelf, offset: u64) {
+        if shelf.is_kept {
+            env.facts.note_settled(&shelf.name, &self.name, offset);
         }
-        let head = DeadLetter {
-            id,
-            topic: Arc::clone(&shelf.name),
-            group: Arc::clone(&self.name),
-            offset,
-            frame: entry.stored.blank_or_only(),
-            count: entry.count,
-            reason: failure.clone(),
-            attempts,
-            published_at: entry.published_at,
-            first_delivered_at: frame.first_at,
-            died_at: env.now,
-        };
-        let letter = Letter::new(head, entry);
-        shelf.bury(env, letter);
     }
 
     /// Takes a frame out of all indexes and gives its credits back.
@@ -432,6 +404,7 @@ impl Group {
             UnsettledState::Ready(due) => {
                 self.ready.remove(&(*due, offset));
             }
+            UnsettledState::GivenUp => {}
         }
         Some(frame)
     }
@@ -446,7 +419,7 @@ impl Group {
     }
 
     /// A frame of `count` messages is done with, as far as this group goes.
-    fn settled(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
+    pub(super) fn settled(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
         self.lag -= count;
         shelf.release(env, offset);
         self.look_again(env);

@@ -17,6 +17,8 @@
 //!   drain) counts as neither and comes back at once.
 //! - An acknowledgement of a delivery that is over counts if nobody settled the frame since. Repeating one is
 //!   fine. One for something that was never delivered is an error, and the rest of the call is applied.
+//! - A dead letter is a frame of the topic `T.dead`, stored there before it is settled in `T`. That topic drops its oldest
+//!   at its own bound and has no groups.
 //! - Redeliveries do not block what is new: they take at most half of a consumer's credits, and wait outside
 //!   the order.
 //!
@@ -26,6 +28,7 @@
 //! bounded by what its topic holds.
 
 mod blocks;
+mod dead;
 mod durable;
 mod env;
 mod facts;
@@ -45,11 +48,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use facts::{Burial, Fact, What};
-pub use image::{Attempts, Event, GroupImage, HeldImage, Image, ReplayImage, TopicImage};
+pub use dead::GivenUp;
+pub use facts::{Fact, What};
+pub use image::{Event, GroupImage, HeldImage, Image, TopicImage};
 pub use producers::{Producers, Seen};
 pub use restore::{Bodies, Body, Restored};
-pub use snapshot::{Snapshot, Tenant};
+pub use snapshot::Snapshot;
 pub use stored::{Home, Lent, Pin};
 pub use terms::{
     AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,
@@ -63,7 +67,7 @@ use self::shelf::Shelf;
 use self::topic::Topic;
 use crate::config::QueueConfig;
 use crate::frame::{Frame, Millis};
-use crate::name::{self, NAME_LEN_MAX, NameError};
+use crate::name::{self, NameError, PRODUCER_LEN_MAX};
 use crate::stats::{Health, QueueStats, TopicStats};
 use crate::trouble::{self, Cause, Trouble};
 
@@ -149,19 +153,25 @@ impl Broker {
         frame: &Frame,
     ) -> Result<(&mut Env, &mut Topic), PublishError> {
         self.advance(now);
-        if self.env.phase != Phase::Open {
+        let is_dead = name::origin_of(topic).is_some();
+        // What consumers give up on while the queue ends is kept too.
+        if self.env.phase != Phase::Open && !is_dead {
             return Err(PublishError::Closed);
+        }
+        if is_dead && frame.dead.is_none() {
+            return Err(PublishError::Topic(NameError::Reserved));
         }
         if frame.count == 0 {
             return Err(PublishError::NoMessages);
         }
         if let Some(stamp) = &frame.producer
-            && !(1..=NAME_LEN_MAX).contains(&stamp.id.len())
+            && !(1..=PRODUCER_LEN_MAX).contains(&stamp.id.len())
         {
             return Err(PublishError::ProducerId { len: stamp.id.len() });
         }
         let bytes = frame.cost_bytes();
-        if u64::from(frame.count) > self.env.config.max_messages || bytes > self.env.config.max_bytes {
+        let bound = self.env.bound(is_dead);
+        if u64::from(frame.count) > bound.messages || bytes > bound.bytes {
             return Err(PublishError::TooLarge { messages: frame.count, bytes });
         }
         let (env, _, topic) = self.open(topic).map_err(|refused| match refused {
@@ -187,6 +197,7 @@ impl Broker {
         if self.env.phase != Phase::Open {
             return Err(SubscribeError::Closed);
         }
+        name::check_topic(topic).map_err(SubscribeError::Topic)?;
         name::check_group(group).map_err(SubscribeError::Group)?;
         let consumer = ConsumerId(self.next_consumer);
         let (env, next_group, topic) = self.open(topic).map_err(|refused| match refused {
@@ -332,44 +343,6 @@ impl Broker {
         Ok(())
     }
 
-    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. For a broker whose frames are
-    /// all in memory, as [`Broker::receive`].
-    ///
-    /// # Errors
-    ///
-    /// No such topic.
-    pub fn dead_letters(&self, topic: &str, from: u64, limit: usize) -> Result<Vec<DeadLetter>, AdminError> {
-        Ok(self.lend_letters(topic, from, limit)?.into_iter().map(|lent| lent.item).collect())
-    }
-
-    /// Gives dead letters back to the groups that gave up on them, as if new.
-    ///
-    /// # Errors
-    ///
-    /// No such topic.
-    pub fn replay_dead(
-        &mut self,
-        now: Millis,
-        topic: &str,
-        selection: &DeadSelection,
-    ) -> Result<Replayed, AdminError> {
-        self.advance(now);
-        let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
-        let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
-        Ok(topic.replay(&mut self.env, selection))
-    }
-
-    /// Throws dead letters away. Answers how many letters.
-    ///
-    /// # Errors
-    ///
-    /// No such topic.
-    pub fn purge_dead(&mut self, topic: &str, selection: &DeadSelection) -> Result<usize, AdminError> {
-        let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
-        let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
-        Ok(topic.purge(&mut self.env, selection))
-    }
-
     /// Lets time pass: leases expire, backoffs end, abandoned groups go. Every other call does it too.
     /// Time does not go back: an earlier `now` counts as the latest one seen.
     pub fn advance(&mut self, now: Millis) {
@@ -381,6 +354,7 @@ impl Broker {
         for topic in &mut self.topics {
             topic.advance(&mut self.env);
         }
+        self.publish_dead_in_memory();
     }
 
     /// When [`Broker::advance`] must be called at the latest. Nothing needs to happen before.
@@ -419,7 +393,7 @@ impl Broker {
     /// Whether the drain has got where it wants to: sealed, every group with members has settled everything
     /// (the others cannot); stopped, no lease is out.
     pub fn is_drained(&self) -> bool {
-        if self.topics.iter().any(|topic| topic.shelf.pending.first().is_some()) {
+        if !self.is_idle() {
             return false;
         }
         let mut groups = self.topics.iter().flat_map(|topic| topic.groups.values());
@@ -444,7 +418,7 @@ impl Broker {
     /// No such topic.
     pub fn topic_stats(&mut self, now: Millis, topic: &str) -> Result<TopicStats, AdminError> {
         self.advance(now);
-        Ok(self.topic(topic)?.stats(self.env.now))
+        Ok(self.topic(topic)?.stats(self.env.now, self.dead_shelf(topic)))
     }
 
     /// Numbers of everything.
@@ -455,7 +429,11 @@ impl Broker {
             topics: self
                 .topics
                 .iter()
-                .map(|topic| (topic.shelf.name.to_string(), topic.stats(now)))
+                .map(|topic| {
+                    let name = topic.shelf.name.to_string();
+                    let stats = topic.stats(now, self.dead_shelf(&name));
+                    (name, stats)
+                })
                 .collect(),
             total_processed: self.topics.iter().map(|topic| topic.shelf.ledger.acked).sum(),
             uptime_seconds: now.since(self.started_at).as_secs(),
@@ -496,19 +474,31 @@ impl Broker {
 
     /// The topic of that name, created if it does not exist; beside it what its changes need.
     fn open(&mut self, topic: &str) -> Result<(&mut Env, &mut u64, &mut Topic), TopicRefused> {
+        let id = match self.by_name.get(topic) {
+            Some(id) => *id,
+            None => self.make(topic)?,
+        };
         let limit = self.env.config.max_topics;
-        let id = self.by_name.get(topic).copied().unwrap_or(TopicId(self.topics.len()));
-        if id.0 == self.topics.len() {
-            name::check_topic(topic).map_err(TopicRefused::Name)?;
-            if id.0 >= limit {
-                return Err(TopicRefused::TooMany { limit });
-            }
-            let name: Arc<str> = topic.into();
-            self.by_name.insert(Arc::clone(&name), id);
-            self.topics.push(Topic::new(id, name, &self.env));
-        }
         let topic = self.topics.get_mut(id.0).ok_or(TopicRefused::TooMany { limit })?;
         Ok((&mut self.env, &mut self.next_group, topic))
+    }
+
+    /// Makes a topic. One of dead letters stands beside its origin, and does not count against the limit.
+    fn make(&mut self, topic: &str) -> Result<TopicId, TopicRefused> {
+        name::check_destination(topic).map_err(TopicRefused::Name)?;
+        let limit = self.env.config.max_topics;
+        match name::origin_of(topic) {
+            Some(origin) if self.by_name.contains_key(origin) => {}
+            Some(origin) => drop(self.make(origin)?),
+            None if self.topics.iter().filter(|topic| !topic.shelf.is_dead).count() >= limit => {
+                return Err(TopicRefused::TooMany { limit });
+            }
+            None => {}
+        }
+        let (id, name): (_, Arc<str>) = (TopicId(self.topics.len()), topic.into());
+        self.by_name.insert(Arc::clone(&name), id);
+        self.topics.push(Topic::new(id, name, &self.env));
+        Ok(id)
     }
 
     fn topic(&self, topic: &str) -> Result<&Topic, AdminError> {
@@ -526,6 +516,7 @@ impl Broker {
         if let Some((env, shelf, group)) = self.seat(consumer) {
             group.remove_member(env, shelf, consumer, failure);
         }
+        self.publish_dead_in_memory();
         self.seats.remove(&consumer);
     }
 
@@ -546,6 +537,7 @@ impl Broker {
                 Err(NeverDelivered) => unknown.get_or_insert((id, 0)).1 += 1,
             }
         }
+        self.publish_dead_in_memory();
         unknown.map_or(Ok(settled), |(id, count)| Err(SettleError::Unknown { id, more: count - 1 }))
     }
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use super::Broker;
 use super::env::Env;
-use super::facts::Burial;
 use super::group::{Group, Unsettled, UnsettledState};
-use super::image::{Attempts, GroupImage, Image, TopicImage};
-use super::shelf::{Entry, Letter};
+use super::image::{GroupImage, Image, TopicImage};
+use super::shelf::Entry;
 use super::stored::{Home, Stored};
-use super::terms::{DeadLetter, GroupId, TopicId};
+use super::terms::{GroupId, TopicId};
 use super::topic::Topic;
 use crate::config::QueueConfig;
 use crate::frame::Millis;
@@ -47,13 +46,13 @@ pub type Bodies = BTreeMap<Arc<str>, BTreeMap<u64, Body>>;
 pub struct Restored {
     /// The broker. What was leased may be delivered at once, and the lease does not count.
     pub broker: Broker,
-    /// Frames that are held again.
+    /// Frames that are held again, without dead letters.
     pub frames: u64,
     /// Messages in them.
     pub messages: u64,
-    /// Dead letters that are kept again.
-    pub letters: u64,
-    /// Frames and letters whose bytes are gone.
+    /// Dead letters that are held again.
+    pub dead_letters: u64,
+    /// Frames whose bytes are gone.
     pub missing: u64,
 }
 
@@ -62,7 +61,7 @@ impl Broker {
     pub fn restore(config: QueueConfig, now: Millis, image: Image, bodies: &Bodies) -> Restored {
         let mut broker = Self::new(config.clone(), now);
         broker.env = Env::new(config, now, true);
-        let mut restored = Restored { broker, frames: 0, messages: 0, letters: 0, missing: 0 };
+        let mut restored = Restored { broker, frames: 0, messages: 0, dead_letters: 0, missing: 0 };
         let none = BTreeMap::new();
         for (name, topic) in image.topics {
             let bodies = bodies.get(&name).unwrap_or(&none);
@@ -79,51 +78,32 @@ impl Restored {
         let mut topic = Topic::new(id, Arc::clone(&name), &broker.env);
         topic.shelf.is_kept = true;
         topic.shelf.next_offset = image.next_offset.saturating_add(OFFSETS_SKIPPED);
-        topic.shelf.next_letter = image.next_letter;
         topic.shelf.token_base = token_base(topic.shelf.next_offset);
         topic.producers = image.producers;
         broker.env.producers += topic.producers.len();
-        let mut ids = BTreeMap::new();
-        for group in image.groups.keys() {
-            ids.insert(Arc::clone(group), GroupId(broker.next_group));
-            broker.next_group += 1;
-        }
         for (offset, held) in image.held {
-            let Some(body) = bodies.get(&held.source(offset)) else {
+            let Some(body) = bodies.get(&offset) else {
                 self.missing += 1;
                 continue;
             };
-            let only = match &held.replay {
-                None => None,
-                Some(replay) => match ids.get(&replay.only) {
-                    Some(id) => Some(*id),
-                    None => continue,
-                },
-            };
-            self.frames += 1;
-            self.messages += u64::from(held.count);
+            if topic.shelf.is_dead {
+                self.dead_letters += 1;
+            } else {
+                self.frames += 1;
+                self.messages += u64::from(held.count);
+            }
             let entry = Entry {
                 stored: Stored::on_disk(body.home.clone(), body.cost),
                 count: held.count,
                 published_at: body.published_at,
                 waiting: 0,
-                only,
             };
             topic.shelf.put(&mut broker.env, offset, entry);
         }
         for (group, image) in image.groups {
-            if let Some(id) = ids.get(&group) {
-                restore_group(&mut broker.env, &mut topic, *id, group, image);
-            }
-        }
-        for letter in image.letters.into_values() {
-            match bodies.get(&letter.source) {
-                Some(body) => {
-                    topic.shelf.keep_letter(restore_letter(&name, letter, body));
-                    self.letters += 1;
-                }
-                None => self.missing += 1,
-            }
+            let id = GroupId(broker.next_group);
+            broker.next_group += 1;
+            restore_group(&mut broker.env, &mut topic, id, group, image);
         }
         broker.by_name.insert(name, id);
         broker.topics.push(topic);
@@ -135,49 +115,22 @@ fn restore_group(env: &mut Env, topic: &mut Topic, id: GroupId, name: Arc<str>, 
     group.is_safe = true;
     group.cursor = image.cursor;
     group.empty_since = Some(env.now);
-    for (_, entry) in topic.shelf.entries.tail_mut(image.cursor).filter(|(_, entry)| entry.is_for(id)) {
+    for (_, entry) in topic.shelf.entries.tail_mut(image.cursor) {
         entry.waiting += 1;
         group.lag += u64::from(entry.count);
     }
-    for (offset, Attempts { failures, first_at }) in image.unsettled {
+    for (offset, failures) in image.unsettled {
         let is_before = offset < image.cursor;
-        let Some(entry) = topic.shelf.entries.get_mut(&offset).filter(|entry| is_before && entry.is_for(id))
-        else {
-            continue;
-        };
+        let Some(entry) = topic.shelf.entries.get_mut(&offset).filter(|_| is_before) else { continue };
         entry.waiting += 1;
         let (count, token) = (u64::from(entry.count), topic.shelf.token_base);
         group.lag += count;
         group.ready.insert((env.now, offset));
         let state = UnsettledState::Ready(env.now);
-        group.unsettled.insert(offset, Unsettled { count, token, failures, losses: 0, first_at, state });
+        group.unsettled.insert(offset, Unsettled { count, token, failures, losses: 0, state });
     }
     if let Some(end) = group.ends_at() {
         env.arm(end);
     }
     topic.groups.insert(id, group);
-}
-
-fn restore_letter(topic: &Arc<str>, burial: Burial, body: &Body) -> Letter {
-    let entry = Entry {
-        stored: Stored::on_disk(body.home.clone(), body.cost),
-        count: burial.count,
-        published_at: body.published_at,
-        waiting: 0,
-        only: None,
-    };
-    let head = DeadLetter {
-        id: burial.id,
-        topic: Arc::clone(topic),
-        group: burial.group,
-        offset: burial.offset,
-        frame: entry.stored.blank_or_only(),
-        count: entry.count,
-        reason: burial.reason,
-        attempts: burial.attempts,
-        published_at: body.published_at,
-        first_delivered_at: burial.first_at,
-        died_at: burial.died_at,
-    };
-    Letter::new(head, &entry)
 }

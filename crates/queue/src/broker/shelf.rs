@@ -1,4 +1,4 @@
-//! What one topic holds: frames, dead letters, and the count of both.
+//! What one topic holds: frames and their count.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use super::blocks::Blocks;
 use super::env::Env;
 use super::facts::What;
 use super::ledger::Ledger;
-use super::stored::{Home, Lent, Stored};
-use super::terms::{DeadLetter, DeadSelection, Durability, GroupId, TopicId, Wake};
+use super::stored::Stored;
+use super::terms::{Durability, TopicId, Wake};
 use crate::frame::{Frame, Millis, ProducerStamp};
+use crate::name;
 use crate::trouble::{Cause, Trouble};
 
 /// A frame that is held.
@@ -23,40 +24,6 @@ pub(super) struct Entry {
     pub(super) published_at: Millis,
     /// Groups that have not settled it.
     pub(super) waiting: usize,
-    /// A replayed dead letter is for the group that gave up on it.
-    pub(super) only: Option<GroupId>,
-}
-
-impl Entry {
-    pub(super) fn is_for(&self, group: GroupId) -> bool {
-        self.only.is_none_or(|only| only == group)
-    }
-}
-
-/// A dead letter; the frame in `head` is blank if the letter lies on disk.
-#[derive(Clone, Debug)]
-pub(super) struct Letter {
-    pub(super) head: DeadLetter,
-    pub(super) home: Option<Home>,
-    cost: u64,
-}
-
-impl Letter {
-    /// A letter needs no memory for a frame that is on disk.
-    pub(super) fn new(head: DeadLetter, entry: &Entry) -> Self {
-        Self { head, home: entry.stored.home.clone(), cost: entry.stored.cost }
-    }
-
-    pub(super) fn stored(&self) -> Stored {
-        match &self.home {
-            Some(home) => Stored::on_disk(home.clone(), self.cost),
-            None => Stored::here(Arc::clone(&self.head.frame), None),
-        }
-    }
-
-    pub(super) fn lend(&self) -> Lent<DeadLetter> {
-        Lent { item: self.head.clone(), home: self.home.clone() }
-    }
 }
 
 /// A frame that is being made durable. It counts against the bound, and is not seen yet.
@@ -111,6 +78,8 @@ pub(super) struct Shelf {
     pub(super) durability: Durability,
     /// Whether a log keeps what is held.
     pub(super) is_kept: bool,
+    /// Whether it holds the dead letters of another topic.
+    pub(super) is_dead: bool,
     pub(super) entries: Blocks<u64, Entry>,
     pub(super) pending: Pending,
     pub(super) next_offset: u64,
@@ -119,11 +88,6 @@ pub(super) struct Shelf {
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) ledger: Ledger,
-    /// By their ids.
-    pub(super) letters: Blocks<u64, Letter>,
-    pub(super) next_letter: u64,
-    letter_messages: u64,
-    letter_bytes: u64,
 }
 
 impl Shelf {
@@ -131,6 +95,7 @@ impl Shelf {
         let durability = env.durability(&name);
         Self {
             id,
+            is_dead: name::origin_of(&name).is_some(),
             name,
             durability,
             is_kept: durability != Durability::Memory,
@@ -141,10 +106,6 @@ impl Shelf {
             messages: 0,
             bytes: 0,
             ledger: Ledger::new(env.now),
-            letters: Blocks::default(),
-            next_letter: 0,
-            letter_messages: 0,
-            letter_bytes: 0,
         }
     }
 
@@ -200,113 +161,48 @@ impl Shelf {
         self.entries.keys().next().copied().unwrap_or(self.next_offset).min(self.end())
     }
 
-    /// The first frame from `cursor` on that is for `group`.
-    pub(super) fn next_for(&self, group: GroupId, cursor: u64) -> Option<(u64, &Entry)> {
-        self.entries
-            .range(cursor..)
-            .find(|(_, entry)| entry.is_for(group))
-            .map(|(offset, entry)| (*offset, entry))
-            .filter(|(offset, _)| *offset < self.end())
+    /// The first frame from `cursor` on.
+    pub(super) fn next_from(&self, cursor: u64) -> Option<(u64, &Entry)> {
+        let (offset, entry) = self.entries.range(cursor..).next()?;
+        (*offset < self.end()).then_some((*offset, entry))
     }
 
     /// Whether `messages` and `bytes` more are within the bound.
     pub(super) fn has_room(&self, env: &Env, messages: u64, bytes: u64) -> bool {
+        let bound = env.bound(self.is_dead);
         let held = self.messages.saturating_add(self.pending.messages);
-        held.saturating_add(messages) <= env.config.max_messages
-            && self.bytes.saturating_add(self.pending.bytes).saturating_add(bytes) <= env.config.max_bytes
+        held.saturating_add(messages) <= bound.messages
+            && self.bytes.saturating_add(self.pending.bytes).saturating_add(bytes) <= bound.bytes
     }
 
     /// Whether `messages` and `bytes` more would be within the bound, if nothing were held but what is under way.
     pub(super) fn pending_leave_room(&self, env: &Env, messages: u64, bytes: u64) -> bool {
-        self.pending.messages.saturating_add(messages) <= env.config.max_messages
-            && self.pending.bytes.saturating_add(bytes) <= env.config.max_bytes
+        let bound = env.bound(self.is_dead);
+        self.pending.messages.saturating_add(messages) <= bound.messages
+            && self.pending.bytes.saturating_add(bytes) <= bound.bytes
     }
 
-    /// The id that the next dead letter gets.
-    pub(super) fn take_letter_id(&mut self) -> u64 {
-        self.next_letter += 1;
-        self.next_letter - 1
-    }
-
-    /// Keeps a dead letter; at the bound the oldest go.
-    pub(super) fn bury(&mut self, env: &mut Env, letter: Letter) {
-        self.ledger.dead += u64::from(letter.head.count);
-        self.keep_letter(letter);
-        let over = |shelf: &Self| {
-            shelf.letter_messages > env.config.max_dead_messages
-                || shelf.letter_bytes > env.config.max_dead_bytes
-        };
-        let mut ids = Vec::new();
-        while over(self) {
-            let Some((_, oldest)) = self.letters.pop_first() else { break };
-            self.ledger.dead_dropped += u64::from(oldest.head.count);
-            self.uncount_letter(&oldest);
-            ids.push(oldest.head.id);
-        }
-        if !ids.is_empty() {
-            self.note(env, What::LettersGone { ids });
-        }
-    }
-
-    /// Puts a letter among the others.
-    pub(super) fn keep_letter(&mut self, letter: Letter) {
-        self.letter_messages += u64::from(letter.head.count);
-        self.letter_bytes += letter.cost;
-        self.letters.insert(letter.head.id, letter);
-    }
-
-    /// Dead letters from id `from` on, oldest first.
-    pub(super) fn letters(&self, from: u64) -> impl Iterator<Item = &Letter> {
-        self.letters.range(from..).map(|(_, letter)| letter)
-    }
-
-    pub(super) fn letter_bytes(&self) -> u64 {
-        self.letter_bytes
-    }
-
-    pub(super) fn letter_messages(&self) -> u64 {
-        self.letter_messages
-    }
-
-    /// Takes the selected dead letters out.
-    pub(super) fn exhume(&mut self, selection: &DeadSelection) -> Vec<Letter> {
-        let taken: Vec<_> = match selection {
-            DeadSelection::Oldest(count) => {
-                let oldest = std::iter::from_fn(|| self.letters.pop_first());
-                oldest.take(*count).map(|(_, letter)| letter).collect()
-            }
-            DeadSelection::Ids(ids) => {
-                let mut ids = ids.clone();
-                ids.sort_unstable();
-                ids.iter().filter_map(|id| self.letters.remove(id)).collect()
-            }
-        };
-        for letter in &taken {
-            self.uncount_letter(letter);
-        }
-        taken
-    }
-
-    fn uncount_letter(&mut self, letter: &Letter) {
-        self.letter_messages -= u64::from(letter.head.count);
-        self.letter_bytes -= letter.cost;
-    }
-
-    /// What is not well: the topic refused publishers at its bound lately, or has dead letters.
+    /// What is not well: the topic refused publishers at its bound lately, or holds dead letters.
     pub(super) fn troubles(&self, now: Millis) -> impl Iterator<Item = Trouble> {
-        let name = &self.name;
+        let origin = name::origin_of(&self.name).filter(|_| self.is_dead);
+        let name = origin.unwrap_or(&self.name);
         let full = self.ledger.refused_lately.lately(now).map(|refused| {
             let (held, refused) = (counted(self.messages, "message"), counted(refused, "message"));
             (Cause::Full, format!("topic {name} is full ({held}) and refuses publishers: {refused} refused"))
         });
-        let dead = Some(self.letter_messages).filter(|count| *count > 0).map(|count| {
+        let dead = Some(self.messages).filter(|count| *count > 0 && self.is_dead).map(|count| {
+            let dropped = match self.ledger.dropped {
+                0 => String::new(),
+                dropped => format!(", {} dropped at their bound", counted(dropped, "older message")),
+            };
             let dead = counted(count, "message");
-            (
-                Cause::DeadLetters,
-                format!("topic {name} has dead letters: {dead}; gpuvitals queue dead {name} says why"),
-            )
+            let words = format!(
+                "topic {name} has dead letters: {dead}{dropped}; gpuvitals queue dead {name} says why"
+            );
+            (Cause::DeadLetters, words)
         });
-        let of_topic = |(cause, words)| Trouble { cause, topic: Some(Arc::clone(name)), words };
+        let topic: Arc<str> = name.into();
+        let of_topic = move |(cause, words)| Trouble { cause, topic: Some(Arc::clone(&topic)), words };
         full.into_iter().chain(dead).map(of_topic)
     }
 }

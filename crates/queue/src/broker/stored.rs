@@ -10,8 +10,8 @@ use crate::frame::{ContentType, Frame};
 /// Where a frame lies in the log, for as long as somebody may ask for it.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// The offset under which it was published, and by which its record is known.
-    pub source: u64,
+    /// The frame's offset, by which its record is known.
+    pub offset: u64,
     /// Where its record stands.
     pub place: Place,
     /// Keeps the log's segment from being removed.
@@ -56,14 +56,6 @@ impl Stored {
         match &self.frame {
             Some(frame) => (Arc::clone(frame), None),
             None => (Arc::new(Frame::new(ContentType::Batch, 0, Vec::new())), self.home.clone()),
-        }
-    }
-
-    /// The frame if this is all there is of it, else a blank one.
-    pub(super) fn blank_or_only(&self) -> Arc<Frame> {
-        match (&self.frame, &self.home) {
-            (Some(frame), None) => Arc::clone(frame),
-            _ => Arc::new(Frame::new(ContentType::Batch, 0, Vec::new())),
         }
     }
 

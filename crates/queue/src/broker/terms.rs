@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::frame::{Frame, Millis};
+use crate::frame::{DeadFacts, Frame, Millis};
 use crate::name::NameError;
 
 /// A topic, for as long as its broker lives.
@@ -207,31 +207,17 @@ pub enum Failure {
     Released,
 }
 
-/// A frame that one group could not use, kept for a person.
+/// A frame that could not be used, kept for a person.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// Grows with every dead letter of the topic.
+    /// Its place in the topic of dead letters: later ones have higher ids.
     pub id: u64,
-    /// Where the frame was published.
-    pub topic: Arc<str>,
-    /// The group that gave up on it.
-    pub group: Arc<str>,
-    /// The frame's place in the topic.
-    pub offset: u64,
-    /// The frame.
-    pub frame: Arc<Frame>,
-    /// Messages in it.
-    pub count: u32,
-    /// The last failure.
-    pub reason: Failure,
-    /// How often it was tried; if its consumer was lost once too often, how often that was.
-    pub attempts: u32,
-    /// When the frame was published.
-    pub published_at: Millis,
-    /// When it was delivered first.
-    pub first_delivered_at: Millis,
     /// When it was given up.
     pub died_at: Millis,
+    /// Where it came from, and why it is dead.
+    pub facts: DeadFacts,
+    /// The frame as it was published, without stamp; without payload if its bytes are gone.
+    pub frame: Arc<Frame>,
 }
 
 /// Which dead letters are meant.
@@ -243,15 +229,15 @@ pub enum DeadSelection {
     Ids(Vec<u64>),
 }
 
-/// What a replay of dead letters did.
+/// What putting dead letters back did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Letters put back for the group that had given up on them.
+    /// Letters that were published to their topic again.
     pub letters: usize,
-    /// Letters left because their group is gone.
-    pub without_group: usize,
     /// Letters left because the topic is at its bound.
     pub without_room: usize,
+    /// Letters left because their bytes are gone.
+    pub unreadable: usize,
 }
 
 /// Somebody may now be able to go on. The broker says so once; waiting is the caller's.

@@ -11,9 +11,7 @@ use super::group::{Group, UnsettledState};
 use super::producers::{Known, Producers};
 use super::shelf::{Entry, Shelf, UnderWay};
 use super::stored::{Home, Stored};
-use super::terms::{
-    ConsumerOptions, DeadSelection, GroupId, PublishError, Receipt, Replayed, Reserved, Start, TopicId, Wake,
-};
+use super::terms::{ConsumerOptions, GroupId, PublishError, Receipt, Reserved, Start, TopicId, Wake};
 use crate::config::WhenFull;
 use crate::frame::{Frame, Millis};
 use crate::stats::{GroupStats, TopicStats};
@@ -120,7 +118,6 @@ impl Topic {
             count: frame.count,
             published_at: taken.at,
             waiting,
-            only: None,
         };
         self.shelf.put(env, offset, entry);
     }
@@ -138,9 +135,7 @@ impl Topic {
             self.shelf.ledger.dropped += count;
             self.shelf.note(env, What::Dropped { offset });
             for group in self.groups.values_mut() {
-                if entry.is_for(group.id) {
-                    group.forget(env, &mut self.shelf, offset, count);
-                }
+                group.forget(env, &mut self.shelf, offset, count);
             }
         }
     }
@@ -149,7 +144,7 @@ impl Topic {
     fn gives_way(&self, env: &Env) -> Option<u64> {
         let (offset, entry) = self.shelf.entries.first_key_value()?;
         let is_unwanted = entry.waiting == 0 && !self.groups.is_empty();
-        (is_unwanted || env.config.when_full == WhenFull::DropOldest).then_some(*offset)
+        (is_unwanted || env.bound(self.shelf.is_dead).when_full == WhenFull::DropOldest).then_some(*offset)
     }
 
     /// Whether there is room for a frame, or may be made.
@@ -168,7 +163,7 @@ impl Topic {
             Start::Newest => self.shelf.next_offset,
         };
         let mut lag = 0;
-        for (_, entry) in self.shelf.entries.tail_mut(start).filter(|(_, entry)| entry.is_for(id)) {
+        for (_, entry) in self.shelf.entries.tail_mut(start) {
             entry.waiting += 1;
             lag += u64::from(entry.count);
         }
@@ -183,66 +178,14 @@ impl Topic {
         let begun = group.unsettled.keys().copied();
         let ahead = self.shelf.entries.range(group.cursor..).map(|(offset, _)| *offset);
         for offset in begun.chain(ahead).collect::<Vec<_>>() {
-            let Some(entry) = self.shelf.entries.get_mut(&offset).filter(|entry| entry.is_for(id)) else {
-                continue;
-            };
+            let Some(entry) = self.shelf.entries.get_mut(&offset) else { continue };
             entry.waiting = entry.waiting.saturating_sub(1);
-            let own = entry.only == Some(id);
-            if own || (entry.waiting == 0 && !self.groups.is_empty()) {
-                let count = u64::from(entry.count);
+            if entry.waiting == 0 && !self.groups.is_empty() {
                 self.shelf.take(env, offset);
-                self.shelf.ledger.dropped += if own { count } else { 0 };
             }
         }
         env.wake(Wake::Group(id));
         Some(group)
-    }
-
-    /// Puts dead letters back for the groups that gave up on them; the others stay where they are.
-    pub(super) fn replay(&mut self, env: &mut Env, selection: &DeadSelection) -> Replayed {
-        let mut done = Replayed::default();
-        let mut kept = Vec::new();
-        for letter in self.shelf.exhume(selection) {
-            let id = self.group_named(&letter.head.group);
-            let Some(group) = id.and_then(|id| self.groups.get_mut(&id)) else {
-                done.without_group += 1;
-                kept.push(letter);
-                continue;
-            };
-            let (count, stored) = (letter.head.count, letter.stored());
-            if !self.shelf.has_room(env, count.into(), stored.cost) {
-                done.without_room += 1;
-                kept.push(letter);
-                continue;
-            }
-            let offset = self.shelf.take_offset();
-            self.shelf.note(env, What::Replayed { letter: letter.head.id, offset });
-            let entry = Entry {
-                stored,
-                count,
-                published_at: letter.head.published_at,
-                waiting: 1,
-                only: Some(group.id),
-            };
-            self.shelf.put(env, offset, entry);
-            group.lag += u64::from(count);
-            env.wake(Wake::Group(group.id));
-            done.letters += 1;
-        }
-        for letter in kept {
-            self.shelf.keep_letter(letter);
-        }
-        done
-    }
-
-    /// Throws dead letters away. Answers how many.
-    pub(super) fn purge(&mut self, env: &mut Env, selection: &DeadSelection) -> usize {
-        let ids: Vec<_> = self.shelf.exhume(selection).iter().map(|letter| letter.head.id).collect();
-        let count = ids.len();
-        if count > 0 {
-            self.shelf.note(env, What::LettersGone { ids });
-        }
-        count
     }
 
     pub(super) fn advance(&mut self, env: &mut Env) {
@@ -258,7 +201,8 @@ impl Topic {
         }
     }
 
-    pub(super) fn stats(&self, now: Millis) -> TopicStats {
+    /// Its numbers, with those of the topic of its dead letters.
+    pub(super) fn stats(&self, now: Millis, dead: Option<&Shelf>) -> TopicStats {
         let ledger = &self.shelf.ledger;
         let groups: BTreeMap<_, _> =
             self.groups.values().map(|group| (group.name.to_string(), group_stats(group))).collect();
@@ -272,12 +216,12 @@ impl Topic {
             published: ledger.published,
             acked: ledger.acked,
             redelivered: ledger.redelivered,
-            dead: ledger.dead,
+            dead: dead.map_or(0, |dead| dead.ledger.published),
             dropped: ledger.dropped,
             refused: ledger.refused,
             duplicates: ledger.duplicates,
-            dead_letters: self.shelf.letter_messages(),
-            dead_dropped: ledger.dead_dropped,
+            dead_letters: dead.map_or(0, |dead| dead.messages),
+            dead_dropped: dead.map_or(0, |dead| dead.ledger.dropped),
             groups,
         }
     }

@@ -52,11 +52,13 @@ pub(crate) enum Done {
 }
 
 /// Why a frame cannot be read back, in words.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
     /// Its bytes are gone.
+    #[error("cannot be read back: {0}")]
     Lost(Arc<str>),
     /// The disk or the system did not give them this time.
+    #[error("cannot be read back for now")]
     ForNow,
 }
 
@@ -130,7 +132,7 @@ impl Journal {
         let is_frame = record.kind == FRAME || record.kind == MOVED;
         let frame =
             FrameRecord::decode(&record.payload).map_err(|error| Unreadable::Lost(in_words(&error)))?;
-        if is_frame && frame.offset == home.source {
+        if is_frame && frame.offset == home.offset {
             Ok(frame.frame(&record.payload))
         } else {
             Err(Unreadable::Lost("another record lies there".into()))

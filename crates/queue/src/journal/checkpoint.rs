@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bytes::{Malformed, Reader, put_len, put_number, put_text, put_ttl};
-use super::fact_record::{burial, put_burial};
-use crate::broker::{Attempts, GroupImage, HeldImage, Image, Producers, ReplayImage, Seen, TopicImage};
+use crate::broker::{GroupImage, HeldImage, Image, Producers, Seen, TopicImage};
 
 const PIECE_VERSION: u8 = 2;
 const IMAGE_VERSION: u8 = 3;
@@ -155,26 +154,22 @@ fn encode_image(image: &Image) -> Vec<u8> {
     put_len(&mut out, image.topics.len());
     for (name, topic) in &image.topics {
         put_text(&mut out, name);
-        for number in [topic.next_offset, topic.next_letter] {
-            put_number(&mut out, number);
-        }
+        put_number(&mut out, topic.next_offset);
         put_held(&mut out, topic);
         put_len(&mut out, topic.groups.len());
         for (name, group) in &topic.groups {
             put_text(&mut out, name);
             put_group(&mut out, group);
         }
-        put_len(&mut out, topic.letters.len());
-        topic.letters.values().for_each(|letter| put_burial(&mut out, letter));
         put_producers(&mut out, &topic.producers);
     }
     out
 }
 
-/// Frames as they were published, in runs of neighbours of equal count; then those put back, one by one.
+/// Frames, in runs of neighbours of equal count.
 fn put_held(out: &mut Vec<u8>, topic: &TopicImage) {
     let mut runs: Vec<(u64, u64, u32)> = Vec::new();
-    for (offset, frame) in topic.held.iter().filter(|(_, frame)| frame.replay.is_none()) {
+    for (offset, frame) in &topic.held {
         match runs.last_mut() {
             Some((start, len, count)) if *start + *len == *offset && *count == frame.count => *len += 1,
             _ => runs.push((*offset, 1, frame.count)),
@@ -188,15 +183,6 @@ fn put_held(out: &mut Vec<u8>, topic: &TopicImage) {
         put_number(out, u64::from(count));
         end = start + len;
     }
-    let put_back =
-        topic.held.iter().filter_map(|(offset, frame)| Some((offset, frame.count, frame.replay.as_ref()?)));
-    put_len(out, put_back.clone().count());
-    for (offset, count, replay) in put_back {
-        put_number(out, *offset);
-        put_number(out, u64::from(count));
-        put_number(out, replay.source);
-        put_text(out, &replay.only);
-    }
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupImage) {
@@ -204,10 +190,9 @@ fn put_group(out: &mut Vec<u8>, group: &GroupImage) {
     put_ttl(out, group.ttl);
     put_number(out, group.cursor);
     put_len(out, group.unsettled.len());
-    for (offset, attempts) in &group.unsettled {
+    for (offset, failures) in &group.unsettled {
         put_number(out, *offset);
-        put_number(out, u64::from(attempts.failures));
-        put_number(out, attempts.first_at.0);
+        put_number(out, u64::from(*failures));
     }
 }
 
@@ -234,8 +219,7 @@ fn decode_image(bytes: &[u8], frames_max: u64) -> Result<Image, Malformed> {
 }
 
 fn topic(reader: &mut Reader<'_>, frames_left: &mut u64) -> Result<TopicImage, Malformed> {
-    let mut topic =
-        TopicImage { next_offset: reader.number()?, next_letter: reader.number()?, ..TopicImage::default() };
+    let mut topic = TopicImage { next_offset: reader.number()?, ..TopicImage::default() };
     let mut end = 0_u64;
     for _ in 0..reader.len()? {
         let start = end.checked_add(reader.number()?).ok_or(Malformed::Content)?;
@@ -244,20 +228,11 @@ fn topic(reader: &mut Reader<'_>, frames_left: &mut u64) -> Result<TopicImage, M
         end = start.checked_add(len).ok_or(Malformed::Content)?;
         // A run takes no more bytes than one frame: what it claims is bounded by what the log can hold.
         *frames_left = frames_left.checked_sub(len).ok_or(Malformed::Content)?;
-        topic.held.extend((start..end).map(|offset| (offset, HeldImage::published(count, None))));
-    }
-    for _ in 0..reader.len()? {
-        let (offset, count, source) = (reader.number()?, reader.number_u32()?, reader.number()?);
-        let replay = Some(Box::new(ReplayImage { source, only: reader.text()? }));
-        topic.held.insert(offset, HeldImage { count, replay, sent: None });
+        topic.held.extend((start..end).map(|offset| (offset, HeldImage { count, sent: None })));
     }
     for _ in 0..reader.len()? {
         let name = reader.text()?;
         topic.groups.insert(name, group(reader)?);
-    }
-    for _ in 0..reader.len()? {
-        let letter = burial(reader)?;
-        topic.letters.insert(letter.id, letter);
     }
     for _ in 0..reader.len()? {
         let id: Arc<str> = reader.text()?;
@@ -273,8 +248,7 @@ fn group(reader: &mut Reader<'_>) -> Result<GroupImage, Malformed> {
     let mut group = GroupImage { start, ttl, cursor, ..GroupImage::default() };
     for _ in 0..reader.len()? {
         let offset = reader.number()?;
-        let attempts = Attempts { failures: reader.number_u32()?, first_at: reader.millis()? };
-        group.unsettled.insert(offset, attempts);
+        group.unsettled.insert(offset, reader.number_u32()?);
     }
     Ok(group)
 }

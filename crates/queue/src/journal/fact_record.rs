@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::bytes::{Malformed, Reader, put_len, put_number, put_text, put_ttl};
-use crate::broker::{Burial, Fact, Failure, What};
+use super::bytes::{Malformed, Reader, put_number, put_text, put_ttl};
+use crate::broker::{Fact, What};
 
 const VERSION: u8 = 2;
 
@@ -11,10 +11,7 @@ const GROUP_MADE: u8 = 1;
 const GROUP_ENDED: u8 = 2;
 const SETTLED: u8 = 3;
 const FAILED: u8 = 4;
-const BURIED: u8 = 5;
-const LETTERS_GONE: u8 = 6;
-const REPLAYED: u8 = 7;
-const DROPPED: u8 = 8;
+const DROPPED: u8 = 5;
 
 /// Facts as records of about `len_max` bytes at most; a single larger fact is a record of its own.
 pub(super) fn encode_facts(facts: &[Fact], len_max: usize) -> Vec<Vec<u8>> {
@@ -54,55 +51,16 @@ fn put_fact(out: &mut Vec<u8>, Fact { topic, what }: &Fact) {
             put_number(out, frames.start);
             put_number(out, frames.end.saturating_sub(frames.start));
         }
-        What::Failed { group, offset, failures, first_at } => {
+        What::Failed { group, offset, failures } => {
             begin(FAILED, Some(group));
             put_number(out, *offset);
             put_number(out, u64::from(*failures));
-            put_number(out, first_at.0);
-        }
-        What::Buried(burial) => {
-            begin(BURIED, None);
-            put_burial(out, burial);
-        }
-        What::LettersGone { ids } => {
-            begin(LETTERS_GONE, None);
-            put_len(out, ids.len());
-            for id in ids {
-                put_number(out, *id);
-            }
-        }
-        What::Replayed { letter, offset } => {
-            begin(REPLAYED, None);
-            put_number(out, *letter);
-            put_number(out, *offset);
         }
         What::Dropped { offset } => {
             begin(DROPPED, None);
             put_number(out, *offset);
         }
     }
-}
-
-pub(super) fn put_burial(out: &mut Vec<u8>, burial: &Burial) {
-    put_number(out, burial.id);
-    put_text(out, &burial.group);
-    put_number(out, burial.offset);
-    put_number(out, burial.source);
-    put_number(out, u64::from(burial.count));
-    let (tag, reason) = match &burial.reason {
-        Failure::AckTimeout => (0, None),
-        Failure::ConsumerGone => (1, None),
-        Failure::Refused(reason) => (2, Some(reason)),
-        Failure::Rejected(reason) => (3, Some(reason)),
-        Failure::Released => (4, None),
-    };
-    out.push(tag);
-    if let Some(reason) = reason {
-        put_text(out, reason);
-    }
-    put_number(out, u64::from(burial.attempts));
-    put_number(out, burial.first_at.0);
-    put_number(out, burial.died_at.0);
 }
 
 /// Reads a record of facts.
@@ -136,37 +94,10 @@ fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
             let (group, start, len) = (reader.text()?, reader.number()?, reader.number()?);
             What::Settled { group, frames: start..start.checked_add(len).ok_or(Malformed::Content)? }
         }
-        FAILED => What::Failed {
-            group: reader.text()?,
-            offset: reader.number()?,
-            failures: reader.number_u32()?,
-            first_at: reader.millis()?,
-        },
-        BURIED => What::Buried(burial(reader)?),
-        LETTERS_GONE => {
-            let mut ids = Vec::new();
-            for _ in 0..reader.len()? {
-                ids.push(reader.number()?);
-            }
-            What::LettersGone { ids }
+        FAILED => {
+            What::Failed { group: reader.text()?, offset: reader.number()?, failures: reader.number_u32()? }
         }
-        REPLAYED => What::Replayed { letter: reader.number()?, offset: reader.number()? },
         DROPPED => What::Dropped { offset: reader.number()? },
         _ => return Err(Malformed::Content),
     })
-}
-
-pub(super) fn burial(reader: &mut Reader<'_>) -> Result<Burial, Malformed> {
-    let (id, group) = (reader.number()?, reader.text()?);
-    let (offset, source, count) = (reader.number()?, reader.number()?, reader.number_u32()?);
-    let reason = match reader.byte()? {
-        0 => Failure::AckTimeout,
-        1 => Failure::ConsumerGone,
-        2 => Failure::Refused(reader.text()?),
-        3 => Failure::Rejected(reader.text()?),
-        4 => Failure::Released,
-        _ => return Err(Malformed::Content),
-    };
-    let (attempts, first_at, died_at) = (reader.number_u32()?, reader.millis()?, reader.millis()?);
-    Ok(Burial { id, group, offset, source, count, reason, attempts, first_at, died_at })
 }

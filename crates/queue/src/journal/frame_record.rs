@@ -23,7 +23,7 @@ use bytes::Bytes;
 
 use super::bytes::{Malformed, Reader, put_number, put_text};
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
-use crate::name::NAME_LEN_MAX;
+use crate::name::PRODUCER_LEN_MAX;
 
 const VERSION: u8 = 2;
 const HEAD_LEN: usize = 34;
@@ -45,7 +45,7 @@ impl Draft {
     pub(crate) fn new(topic: &str, frame: &Frame) -> Option<Self> {
         let stamp = frame.producer.as_ref();
         let id = stamp.map_or("", |stamp| &*stamp.id);
-        let name_len = |name: &str| u8::try_from(name.len()).ok().filter(|_| name.len() <= NAME_LEN_MAX);
+        let name_len = |name: &str| u8::try_from(name.len()).ok().filter(|_| name.len() <= PRODUCER_LEN_MAX);
         let (topic_len, id_len) = (name_len(topic)?, name_len(id)?);
         let mut facts = Vec::new();
         if let Some(dead) = &frame.dead {
@@ -77,6 +77,11 @@ impl Draft {
         }
         bytes.extend_from_slice(&frame.payload);
         Some(Self { bytes, payload_at })
+    }
+
+    /// Bytes of the record.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The record, and the payload as a part of it.

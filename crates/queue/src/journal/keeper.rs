@@ -14,7 +14,7 @@ use super::checkpoints::{Checkpoints, Ended, Piece};
 use super::fact_record::encode_facts;
 use super::moves::Moves;
 use super::{CHECKPOINT, FACTS, MOVED, in_words};
-use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, Snapshot, Tenant, TopicId};
+use crate::broker::{Broker, ConsumerId, Home, Pin, PublishError, Receipt, Snapshot, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Millis;
 use crate::trouble::{Cause, Recent, Trouble};
@@ -234,8 +234,7 @@ impl Keeper {
     ) -> Result<Receipt, PublishError> {
         match self.noted(broker, now, outcome) {
             Ok(appended) => {
-                let home =
-                    Home { source: offset, place: appended.place, pin: self.reached(now, appended.place) };
+                let home = Home { offset, place: appended.place, pin: self.reached(now, appended.place) };
                 broker.land(topic, offset, home, payload).ok_or(PublishError::Closed)
             }
             Err(error) => {
@@ -297,10 +296,10 @@ impl Keeper {
     }
 
     fn moved(&mut self, broker: &mut Broker, now: Millis, from: &Home, outcome: &Result<Appended, LogError>) {
-        let tenants = self.moves.answered(from.place);
+        let topic = self.moves.answered(from.place);
         let home = match outcome {
             Ok(Appended { place, .. }) => {
-                Home { source: from.source, place: *place, pin: self.reached(now, *place) }
+                Home { offset: from.offset, place: *place, pin: self.reached(now, *place) }
             }
             // It is not what was written: nothing is gained by keeping its segment.
             Err(LogError::Damaged { .. } | LogError::Gone { .. }) => {
@@ -309,7 +308,9 @@ impl Keeper {
             }
             Err(_) => return self.moves.stays(now, from.place),
         };
-        broker.rehome(from.place, &home, &tenants);
+        if let Some(topic) = topic {
+            broker.rehome(from.place, &home, topic, from.offset);
+        }
         self.checkpoints.want(now);
     }
 
@@ -411,7 +412,7 @@ impl Keeper {
     }
 
     /// What is moved now of what was found. Each is to be answered.
-    pub(crate) fn begin_moving(&mut self, now: Millis, found: Vec<(Home, Vec<Tenant>)>) -> Vec<Home> {
+    pub(crate) fn begin_moving(&mut self, now: Millis, found: Vec<(Home, TopicId)>) -> Vec<Home> {
         self.moves.begin(now, found)
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | a frame, as it was published |
 //! | 2 | a frame again, moved here so that its old segment could go |
-//! | 3 | facts: what was settled, failed, buried, made, ended |
+//! | 3 | facts: what was settled, failed, dropped, made, ended |
 //! | 4 | a piece of a checkpoint: an image of everything but the frames' bytes |
 //!
 //! A frame is answered and seen when its record is as durable as its topic promises. Facts are written behind it and
@@ -55,11 +55,11 @@ const LOCK: &str = "LOCK";
 /// What was found when a queue was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Frames that wait to be settled.
+    /// Frames that wait to be settled, without dead letters.
     pub frames: u64,
     /// Messages in them.
     pub messages: u64,
-    /// Dead letters that are kept.
+    /// Dead letters that are held.
     pub dead_letters: u64,
     /// Records read.
     pub records: u64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use crate::broker::{Home, Tenant};
+use crate::broker::{Home, TopicId};
 use crate::frame::Millis;
 
 /// Bytes that are moved at once.
@@ -17,8 +17,8 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(super) struct Moves {
     /// It is being looked for what can be moved.
     is_looking: bool,
-    /// What is being moved, and who is at home there.
-    under_way: HashMap<Place, Vec<Tenant>, foldhash::fast::RandomState>,
+    /// What is being moved, and whose frame it is.
+    under_way: HashMap<Place, TopicId, foldhash::fast::RandomState>,
     /// What could not be moved, and when it is tried again.
     left: BTreeSet<Place>,
     again_at: Millis,
@@ -36,13 +36,13 @@ impl Moves {
     }
 
     /// As much of `found` as is moved at once. Each is to be answered.
-    pub(super) fn begin(&mut self, now: Millis, found: Vec<(Home, Vec<Tenant>)>) -> Vec<Home> {
+    pub(super) fn begin(&mut self, now: Millis, found: Vec<(Home, TopicId)>) -> Vec<Home> {
         self.is_looking = false;
         if now >= self.again_at {
             self.left.clear();
         }
         let (mut homes, mut len) = (Vec::new(), 0);
-        for (home, tenants) in found {
+        for (home, topic) in found {
             if self.left.contains(&home.place) {
                 continue;
             }
@@ -50,15 +50,15 @@ impl Moves {
             if len > LEN_MAX && !homes.is_empty() {
                 break;
             }
-            self.under_way.insert(home.place, tenants);
+            self.under_way.insert(home.place, topic);
             homes.push(home);
         }
         homes
     }
 
-    /// What became of a record is known: who is at home there.
-    pub(super) fn answered(&mut self, from: Place) -> Vec<Tenant> {
-        self.under_way.remove(&from).unwrap_or_default()
+    /// What became of a record is known: the topic of its frame.
+    pub(super) fn answered(&mut self, from: Place) -> Option<TopicId> {
+        self.under_way.remove(&from)
     }
 
     /// A record is not what was written.

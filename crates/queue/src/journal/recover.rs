@@ -46,9 +46,9 @@ pub(crate) fn recover(disk: impl Disk, config: &QueueConfig, now: Millis) -> Res
     let mut opened = report(&recovery, &replay.unreadable);
     opened.frames = restored.frames;
     opened.messages = restored.messages;
-    opened.dead_letters = restored.letters;
+    opened.dead_letters = restored.dead_letters;
     if restored.missing > 0 {
-        opened.damage.push(format!("{} frames or dead letters were known and are gone", restored.missing));
+        opened.damage.push(format!("{} frames were known and are gone", restored.missing));
     }
     let mut keeper = Keeper::new(config, replay.pins, replay.checkpoint, opened.damage.clone());
     keeper.first_checkpoint(&log, &restored.broker);
@@ -95,7 +95,7 @@ impl Replay {
                 let sent = frame
                     .stamp
                     .map(|(id, sequence)| (ProducerStamp { id: self.producer_id(id), sequence }, frame.at));
-                let held = HeldImage::published(frame.count, sent);
+                let held = HeldImage { count: frame.count, sent };
                 self.happen(Event::Published { topic, offset: frame.offset, frame: held }, config);
             }
             MOVED => {
@@ -138,7 +138,7 @@ impl Replay {
     fn body(&mut self, record: &Record, frame: &FrameRecord<'_>) -> Arc<str> {
         let pin = Arc::clone(self.pins.entry(record.place.segment()).or_default());
         let body = Body {
-            home: Home { source: frame.offset, place: record.place, pin },
+            home: Home { offset: frame.offset, place: record.place, pin },
             cost: frame.cost_bytes(record.payload.len()),
             published_at: frame.at,
         };

@@ -12,14 +12,14 @@ use super::checkpoint::{Completed, Decided, PieceMaker, Pieces};
 use super::fact_record::{decode_facts, encode_facts};
 use super::frame_record::{Draft, FrameRecord};
 use super::{CHECKPOINT, FACTS, FRAME, recover};
-use crate::broker::{Attempts, Burial, Fact, Failure, GroupImage, HeldImage, Image, ReplayImage, Seen, What};
+use crate::broker::{Fact, GroupImage, HeldImage, Image, Seen, What};
 use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 
 /// A frame as version 2 writes it: topic `t`, id `p`, dead of `u`, payload `xyz`.
 const FRAME_V2: &[u8] = b"\x02\x02\x01\x03\x05\0\0\0\x07\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x01\x01tp\x01u\x01g\x80\x01\x04\x02no\x0axyz";
-/// Frames 3 and 4 settled by `g`, one buried, as version 2 writes it.
-const FACTS_V2: &[u8] = b"\x02\x03\x01t\x01g\x03\x02\x05\x01t\x80\x01\x01g\x07\x07\x05\x03\x02no\x04\x0a\x14";
+/// Frames 3 and 4 settled by `g`, frame 128 failed four times, as version 2 writes it.
+const FACTS_V2: &[u8] = b"\x02\x03\x01t\x01g\x03\x02\x04\x01t\x01g\x80\x01\x04";
 
 fn frame() -> Frame {
     let frame = Frame::new(ContentType::Json, 5, "xyz").encoded(Encoding::Zstd).stamped("p", 9);
@@ -36,21 +36,10 @@ fn frame() -> Frame {
 
 fn facts() -> Vec<Fact> {
     let fact = |what| Fact { topic: "t".into(), what };
-    vec![fact(What::Settled { group: "g".into(), frames: 3..5 }), fact(What::Buried(burial(128)))]
-}
-
-fn burial(id: u64) -> Burial {
-    Burial {
-        id,
-        group: "g".into(),
-        offset: 7,
-        source: 7,
-        count: 5,
-        reason: Failure::Rejected("no".into()),
-        attempts: 4,
-        first_at: Millis(10),
-        died_at: Millis(20),
-    }
+    vec![
+        fact(What::Settled { group: "g".into(), frames: 3..5 }),
+        fact(What::Failed { group: "g".into(), offset: 128, failures: 4 }),
+    ]
 }
 
 #[test]
@@ -100,18 +89,14 @@ fn image() -> Image {
     let mut image = Image::default();
     for name in ["t", "u"] {
         let topic = image.topics.entry(name.into()).or_default();
-        (topic.next_offset, topic.next_letter) = (900, 3);
+        topic.next_offset = 900;
         for offset in [0, 1, 2, 5, 6, 700] {
-            topic.held.insert(offset, HeldImage::published(if offset == 6 { 9 } else { 4 }, None));
+            topic.held.insert(offset, HeldImage { count: if offset == 6 { 9 } else { 4 }, sent: None });
         }
-        let replay = ReplayImage { source: 1, only: "g".into() };
-        topic.held.insert(800, HeldImage { count: 7, replay: Some(Box::new(replay)), sent: None });
-        let attempts = Attempts { failures: 2, first_at: Millis(5) };
-        let unsettled = [(0, attempts), (2, Attempts { failures: 3, ..attempts })];
+        let unsettled = [(0, 2), (2, 3)];
         let ttl = Some(Duration::from_millis(1_500));
         topic.groups.insert("g".into(), GroupImage { start: 0, ttl, cursor: 5, unsettled: unsettled.into() });
         topic.groups.insert("h".into(), GroupImage::default());
-        topic.letters.insert(2, burial(2));
         topic.producers.insert("p".into(), Seen { highest: 77, taken: u128::MAX - 5, last_at: Millis(8) });
     }
     image
@@ -173,7 +158,7 @@ fn what_happens_while_a_checkpoint_is_made_counts_on_top_of_it() {
         let mut image = Image::default();
         let topic = image.topics.entry("t".into()).or_default();
         topic.next_offset = 2;
-        topic.held.insert(0, HeldImage::published(3, None));
+        topic.held.insert(0, HeldImage { count: 3, sent: None });
         topic.groups.insert("g".into(), GroupImage::default());
         let mut maker = PieceMaker::new(1, 10_000);
 
@@ -184,7 +169,7 @@ fn what_happens_while_a_checkpoint_is_made_counts_on_top_of_it() {
         note(What::Settled { group: "g".into(), frames: 0..1 });
         note(What::GroupMade { group: "h".into(), is_new: true, start: 1, ttl: None });
         publish(2);
-        note(What::Failed { group: "h".into(), offset: 1, failures: 2, first_at: Millis(1) });
+        note(What::Failed { group: "h".into(), offset: 1, failures: 2 });
         if has_image {
             maker.image(&image).into_iter().for_each(|piece| append(CHECKPOINT, piece));
         }
@@ -196,7 +181,7 @@ fn what_happens_while_a_checkpoint_is_made_counts_on_top_of_it() {
         let topic = &image.topics["t"];
         assert_eq!(topic.held.keys().copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(topic.groups["g"], GroupImage { cursor: 1, ..GroupImage::default() });
-        assert_eq!(topic.groups["h"].unsettled[&1].failures, 2);
+        assert_eq!(topic.groups["h"].unsettled[&1], 2);
         let (producer, seen) = topic.producers.iter().next().unwrap();
         // What the image has not said of frame 0 nobody knows.
         let taken = if has_image { 0b11 } else { 0b111 };
@@ -216,12 +201,11 @@ fn what() -> impl Strategy<Value = What> {
         group.clone().prop_map(|group| What::GroupEnded { group }),
         (group.clone(), number(), 0_u64..99)
             .prop_map(|(group, at, len)| What::Settled { group, frames: at..at.saturating_add(len) }),
-        (group, number(), any::<u32>(), number()).prop_map(|(group, offset, failures, at)| {
-            What::Failed { group, offset, failures, first_at: Millis(at) }
+        (group, number(), any::<u32>()).prop_map(|(group, offset, failures)| What::Failed {
+            group,
+            offset,
+            failures
         }),
-        number().prop_map(|id| What::Buried(burial(id))),
-        vec(number(), 0..9).prop_map(|ids| What::LettersGone { ids }),
-        (number(), number()).prop_map(|(letter, offset)| What::Replayed { letter, offset }),
         number().prop_map(|offset| What::Dropped { offset }),
     ]
 }

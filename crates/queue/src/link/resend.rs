@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{PublishError, Receipt};
 use crate::frame::{Frame, ProducerStamp};
-use crate::name::NAME_LEN_MAX;
+use crate::name::PRODUCER_LEN_MAX;
 use crate::service::Producer;
 
 /// How long to wait between tries: at most `base`, doubled with every failure up to `cap`. The actual wait is drawn
@@ -86,7 +86,7 @@ impl Stamps {
     /// whenever it is asked for.
     pub(crate) fn instead_of(old: &ProducerStamp) -> ProducerStamp {
         let id = format!("{}-{}", old.id, old.sequence);
-        if id.len() > NAME_LEN_MAX {
+        if id.len() > PRODUCER_LEN_MAX {
             Self::new().next()
         } else {
             ProducerStamp { id: id.into(), sequence: 1 }

@@ -35,7 +35,7 @@ const UNPACKED_MAX: u64 = 16 << 20;
 /// Most ids in one request, and so longest body.
 const IDS_MAX: usize = 10_000;
 const BODY_MAX: usize = 24 * IDS_MAX;
-/// How long a replay at a limited rate works before it answers with what is left.
+/// How long a replay works before it answers with what is left.
 const REPLAY_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Deserialize)]
@@ -61,7 +61,6 @@ struct Letter {
     reason: String,
     attempts: u32,
     published_at: String,
-    first_delivered_at: String,
     died_at: String,
     content_type: ContentType,
     encoding: Encoding,
@@ -152,18 +151,18 @@ fn shown(found: Found, limit: usize) -> Letters {
 fn show(letter: &DeadLetter) -> (Letter, usize) {
     let frame = &letter.frame;
     let (content, bytes) = content(frame);
+    let facts = &letter.facts;
     let shown = Letter {
         id: letter.id,
-        group: letter.group.to_string(),
-        offset: letter.offset,
-        reason: letter.reason.to_string(),
-        attempts: letter.attempts,
-        published_at: spelled(letter.published_at),
-        first_delivered_at: spelled(letter.first_delivered_at),
+        group: facts.group.to_string(),
+        offset: facts.offset,
+        reason: facts.reason.to_string(),
+        attempts: facts.attempts,
+        published_at: spelled(facts.published_at),
         died_at: spelled(letter.died_at),
         content_type: frame.content_type,
         encoding: frame.encoding,
-        messages_count: letter.count,
+        messages_count: frame.count,
         content,
     };
     (shown, bytes)
@@ -222,27 +221,27 @@ struct ReplayRequest {
 }
 
 /// What a replay did.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct ReplayAnswer {
-    /// Letters that were given back to their groups.
+    /// Letters that were put back.
     letters: usize,
-    /// Letters left because their group is gone.
-    without_group: usize,
     /// Letters left because the topic is full.
     without_room: usize,
-    /// Letters that were not come to, because of the rate: ask again. There may be more.
+    /// Letters left because their bytes are gone.
+    unreadable: usize,
+    /// Letters that were not tried in the time there is: ask again.
     left: usize,
 }
 
 impl ReplayAnswer {
     fn add(&mut self, replayed: Replayed) {
         self.letters += replayed.letters;
-        self.without_group += replayed.without_group;
         self.without_room += replayed.without_room;
+        self.unreadable += replayed.unreadable;
     }
 }
 
-/// Gives dead letters back to the groups that gave up on them: at once, or so many messages a second.
+/// Publishes dead letters to their topic again: at once, or so many messages a second.
 pub(crate) async fn replay(
     State(served): State<Served>,
     topic: Result<Path<String>, PathRejection>,
@@ -258,17 +257,12 @@ pub(crate) async fn replay(
         Refusal::parameter("body", &String::from_utf8_lossy(&received), allowed)
     })?;
     let selection = selection(asked.ids, asked.oldest)?;
-    let mut answer = ReplayAnswer { letters: 0, without_group: 0, without_room: 0, left: 0 };
-    match asked.messages_per_second {
-        None => answer.add(served.queue().replay_dead(&topic, &selection)?),
-        Some(rate) if rate.is_finite() && rate > 0.0 => {
-            replay_slowly(served.queue(), &topic, &selection, rate, &mut answer).await?;
-        }
-        Some(rate) => {
-            return Err(Refusal::parameter("messages_per_second", &rate.to_string(), "a number above 0"));
-        }
+    let rate = asked.messages_per_second;
+    if let Some(rate) = rate.filter(|rate| !rate.is_finite() || *rate <= 0.0) {
+        return Err(Refusal::parameter("messages_per_second", &rate.to_string(), "a number above 0"));
     }
-    Ok(Json(answer))
+    let letters = served.queue().select_dead(&topic, &selection)?;
+    replay_within(served.queue(), &topic, &letters, rate).await.map(Json)
 }
 
 fn selection(ids: Option<Vec<u64>>, oldest: Option<usize>) -> Result<DeadSelection, Refusal> {
@@ -282,67 +276,32 @@ fn selection(ids: Option<Vec<u64>>, oldest: Option<usize>) -> Result<DeadSelecti
     }
 }
 
-/// Letter by letter, each when those before it have had their time.
-async fn replay_slowly(
+/// Puts letters back, at a rate each when those before it have had their time, for as long as a replay may work.
+async fn replay_within(
     queue: &Queue,
     topic: &str,
-    selection: &DeadSelection,
-    rate: f64,
-    answer: &mut ReplayAnswer,
-) -> Result<(), AdminError> {
-    let letters = sizes(queue, topic, selection).await?;
-    let unseen = unseen(queue, topic, selection, &letters).await?;
+    letters: &[(u64, u32)],
+    rate: Option<f64>,
+) -> Result<ReplayAnswer, Refusal> {
+    let mut answer = ReplayAnswer { left: letters.len(), ..ReplayAnswer::default() };
     let until = Instant::now() + REPLAY_TIME;
     let mut next = Instant::now();
-    for (done, (id, messages)) in letters.iter().copied().enumerate() {
+    for some in letters.chunks(if rate.is_some() { 1 } else { STEP }) {
         if next > until {
-            answer.left = letters.len() - done + unseen;
-            return Ok(());
+            break;
         }
         sleep_until(next).await;
-        answer.add(queue.replay_dead(topic, &DeadSelection::Ids(vec![id]))?);
-        #[expect(clippy::cast_precision_loss, reason = "a pace needs no more than 53 bits")]
-        let time = Duration::try_from_secs_f64(messages as f64 / rate);
-        next += time.unwrap_or(REPLAY_TIME).min(2 * REPLAY_TIME);
+        let ids: Vec<u64> = some.iter().map(|(id, _)| *id).collect();
+        let replayed = queue.replay_dead(topic, &ids).await;
+        answer.add(replayed.map_err(|error| Refusal::Publish { error })?);
+        answer.left -= ids.len();
+        let time = rate.map(|rate| {
+            let messages: f64 = some.iter().map(|(_, messages)| f64::from(*messages)).sum();
+            Duration::try_from_secs_f64(messages / rate).unwrap_or(REPLAY_TIME).min(2 * REPLAY_TIME)
+        });
+        next = time.map_or_else(Instant::now, |time| next + time);
     }
-    answer.left = unseen;
-    Ok(())
-}
-
-/// How many of the letters that are meant are known to be behind those that one request comes to.
-async fn unseen(
-    queue: &Queue,
-    topic: &str,
-    selection: &DeadSelection,
-    seen: &[(u64, u64)],
-) -> Result<usize, AdminError> {
-    let DeadSelection::Oldest(count) = selection else { return Ok(0) };
-    let Some((last, _)) = seen.last().filter(|_| seen.len() < *count) else { return Ok(0) };
-    Ok(queue.dead_letters(topic, last.saturating_add(1), 1).await?.len())
-}
-
-/// Id and number of messages of the letters that are meant.
-async fn sizes(queue: &Queue, topic: &str, selection: &DeadSelection) -> Result<Vec<(u64, u64)>, AdminError> {
-    let size = |letter: &DeadLetter| (letter.id, u64::from(letter.count));
-    let mut sizes = Vec::new();
-    match selection {
-        DeadSelection::Oldest(count) => {
-            let mut from = 0;
-            while sizes.len() < (*count).min(IDS_MAX) {
-                let some = queue.dead_letters(topic, from, STEP.min(count - sizes.len())).await?;
-                let Some(last) = some.last() else { break };
-                from = last.id.saturating_add(1);
-                sizes.extend(some.iter().map(size));
-            }
-        }
-        DeadSelection::Ids(ids) => {
-            for id in ids {
-                let found = queue.dead_letters(topic, *id, 1).await?;
-                sizes.extend(found.iter().filter(|letter| letter.id == *id).map(size));
-            }
-        }
-    }
-    Ok(sizes)
+    Ok(answer)
 }
 
 #[derive(Debug, Deserialize)]

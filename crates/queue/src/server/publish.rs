@@ -25,7 +25,7 @@ use super::metrics::Protocol;
 use super::refusal::{Refusal, echo};
 use crate::broker::{Durability, PublishError, Receipt};
 use crate::frame::{DeadFacts, ProducerStamp};
-use crate::name::{self, NAME_LEN_MAX};
+use crate::name::{self, PRODUCER_LEN_MAX};
 
 /// A longer body is read on a thread where it keeps nobody waiting.
 const INLINE_MAX: usize = 64 << 10;
@@ -119,7 +119,7 @@ async fn read(
     share: &mut Share,
 ) -> Result<(String, Intake), Refusal> {
     let Path(topic) = topic?;
-    name::check_topic(&topic).map_err(Refusal::Topic)?;
+    name::check_destination(&topic).map_err(Refusal::Topic)?;
     let heading = heading(headers)?;
     let limits = *served.limits();
     let received = tokio::time::timeout(limits.request_time, receive(body, limits.body_bytes, share)).await;
@@ -162,7 +162,7 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
             let sequence = sequence.trim().parse().map_err(|_| {
                 Refusal::Producer("x-gpuvitals-sequence is no whole number from 0 to 18446744073709551615")
             })?;
-            if id.is_empty() || id.len() > NAME_LEN_MAX {
+            if id.is_empty() || id.len() > PRODUCER_LEN_MAX {
                 return Err(Refusal::Producer("x-gpuvitals-producer has 1 to 128 bytes"));
             }
             Some(ProducerStamp { id: id.into(), sequence })

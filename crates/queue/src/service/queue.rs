@@ -28,7 +28,7 @@ pub struct DrainReport {
     /// Messages that consumers still had at the deadline, over all groups.
     pub unacknowledged: u64,
     /// Messages still held, by topic; topics without any are not listed. Those of topics without a
-    /// group are among them.
+    /// group are among them, dead letters are not.
     pub left: Vec<(String, u64)>,
 }
 
@@ -234,37 +234,75 @@ impl Queue {
         from: u64,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, AdminError> {
-        let letters = self.shared().with(|broker, _| broker.lend_letters(topic, from, limit))?;
+        let letters = self.shared().with(|broker, _| broker.lend_dead_letters(topic, from, limit))?;
         let homes = letters.iter().filter_map(|lent| lent.home.clone()).collect();
         let mut frames = self.shared().read(homes).await.unwrap_or_default().into_iter();
         let filled = letters.into_iter().map(|Lent { item: mut letter, home }| {
-            // A letter whose frame cannot be read is shown without it: all else about it is known.
-            if home.is_some()
-                && let Some(Ok(frame)) = frames.next()
-            {
-                letter.frame = Arc::new(frame);
+            match home.and_then(|_| frames.next()) {
+                None => letter,
+                Some(Ok(frame)) => DeadLetter::of(letter.id, letter.died_at, frame),
+                Some(Err(error)) => {
+                    letter.facts.topic = topic.into();
+                    letter.facts.reason = error.to_string().into();
+                    letter
+                }
             }
-            letter
         });
         Ok(filled.collect())
     }
 
-    /// Gives dead letters back to the groups that gave up on them, as if new.
+    /// Ids of the selected dead letters and the number of their messages, oldest first.
     ///
     /// # Errors
     ///
     /// No such topic.
-    pub fn replay_dead(&self, topic: &str, selection: &DeadSelection) -> Result<Replayed, AdminError> {
-        self.shared().with(|broker, now| broker.replay_dead(now, topic, selection))
+    pub fn select_dead(&self, topic: &str, selection: &DeadSelection) -> Result<Vec<(u64, u32)>, AdminError> {
+        self.shared().with(|broker, _| broker.select_dead(topic, selection))
     }
 
-    /// Throws dead letters away. Answers how many letters.
+    /// Publishes dead letters to their topic again, for all of its groups, and removes them. Ids without a letter are
+    /// passed over.
+    ///
+    /// # Errors
+    ///
+    /// One could not be published, for another reason than want of room. The others are put back.
+    pub async fn replay_dead(&self, topic: &str, ids: &[u64]) -> Result<Replayed, PublishError> {
+        let mut replayed = Replayed::default();
+        let mut publishing = Vec::with_capacity(ids.len());
+        for id in ids {
+            let letters = self.dead_letters(topic, *id, 1).await.unwrap_or_default();
+            let Some(letter) = letters.into_iter().find(|letter| letter.id == *id) else { continue };
+            if letter.frame.payload.is_empty() {
+                replayed.unreadable += 1;
+            } else {
+                publishing.push((*id, self.shared().publish(topic, Frame::clone(&letter.frame), true)));
+            }
+        }
+        self.commit(false);
+        let (mut published, mut failed) = (Vec::new(), None);
+        for (id, publishing) in publishing {
+            match publishing.await {
+                Ok(_) => published.push(id),
+                Err(PublishError::Full { .. }) => replayed.without_room += 1,
+                Err(error) => failed = Some(error),
+            }
+        }
+        replayed.letters = published.len();
+        // Some of them may have been thrown away meanwhile.
+        self.purge_dead(topic, &DeadSelection::Ids(published)).ok();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        Ok(replayed)
+    }
+
+    /// Throws dead letters away. Answers how many.
     ///
     /// # Errors
     ///
     /// No such topic.
     pub fn purge_dead(&self, topic: &str, selection: &DeadSelection) -> Result<usize, AdminError> {
-        self.shared().with(|broker, _| broker.purge_dead(topic, selection))
+        self.shared().with(|broker, now| broker.purge_dead(now, topic, selection))
     }
 
     /// What the queue's clock shows.
@@ -336,6 +374,7 @@ impl Queue {
             broker.stop(now);
             let unacknowledged = if in_time { 0 } else { broker.recall(now) };
             let topics = broker.stats(now).topics.into_iter();
+            let topics = topics.filter(|(name, _)| crate::name::origin_of(name).is_none());
             let left = topics.map(|(name, topic)| (name, topic.messages)).filter(|(_, held)| *held > 0);
             DrainReport { unacknowledged, left: left.collect() }
         });

@@ -19,11 +19,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::publishing::Publishing;
-use crate::broker::{Broker, ConsumerId, Durability, Home, PublishError, Reserved, Snapshot, TopicId, Wake};
+use crate::broker::{
+    Broker, ConsumerId, Durability, GivenUp, Home, PublishError, Reserved, Snapshot, TopicId, Wake,
+};
 use crate::frame::{Frame, Millis};
 use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
 use crate::trouble::{Cause, Recent, Trouble, TroubleLog};
 
+/// Bytes by which a dead letter's record is longer than its frame's, at most: a frame that is taken can become one.
+const DEAD_GROWTH_MAX: usize = 1_200;
+/// Dead letters that are published at once: frames that are not in memory are read before.
+const DEAD_AT_ONCE: usize = 16;
 /// How often it is looked for troubles to be logged.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -163,6 +169,9 @@ impl Shared {
             }
         }
         state.notify();
+        if self.journal.is_some() && state.broker.has_given_up() {
+            self.rearm.notify_one();
+        }
         let next = state.next_deadline();
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
@@ -226,7 +235,9 @@ impl Shared {
             }
         };
         // What takes long is done before the lock.
-        let draft = Draft::new(topic, &frame);
+        let growth = if frame.dead.is_some() { 0 } else { DEAD_GROWTH_MAX };
+        let len_max = self.journal.as_ref().map_or(0, |journal| journal.log.record_len_max());
+        let draft = Draft::new(topic, &frame).filter(|draft| draft.len().saturating_add(growth) <= len_max);
         let frame = Arc::new(frame);
         let mut state = self.lock();
         let now = self.clock.now();
@@ -431,6 +442,7 @@ impl Shared {
         let State { broker, keeper: Some(keeper), .. } = &mut *state else { return };
         let is_time = keeper.take_sync(now);
         let draft = keeper.checkpoint(journal, broker, now, &self.append());
+        let given_up = broker.take_given_up();
         if let Some(before) = keeper.truncation(journal) {
             let shared = Arc::clone(self);
             let done = Box::new(move |outcome| shared.answered(Done::Secured { before, outcome }));
@@ -442,6 +454,9 @@ impl Shared {
             journal.log.sync_with(Box::new(move |outcome| shared.answered(Done::Synced(outcome))));
         }
         self.finish(state);
+        if !given_up.is_empty() {
+            chores.spawn(Arc::clone(self).publish_dead(given_up));
+        }
         if let Some(draft) = draft {
             let shared = Arc::clone(self);
             chores.spawn_blocking(move || draft.finish(&shared.append()));
@@ -449,6 +464,39 @@ impl Shared {
         if let Some((segment, snapshot)) = moves {
             let shared = Arc::clone(self);
             chores.spawn_blocking(move || shared.move_out_of(segment, &snapshot));
+        }
+    }
+
+    /// Publishes dead letters, and tells the broker what became of them.
+    async fn publish_dead(self: Arc<Self>, given_up: Vec<GivenUp>) {
+        for some in given_up.chunks(DEAD_AT_ONCE) {
+            let homes = some.iter().filter_map(|one| one.home().cloned()).collect();
+            let mut frames = self.read(homes).await.unwrap_or_default().into_iter();
+            let mut publishing = Vec::with_capacity(some.len());
+            for one in some {
+                let read = one.home().map(|_| frames.next().unwrap_or(Err(Unreadable::ForNow)));
+                let letter = match read.transpose() {
+                    Ok(frame) => one.letter(frame),
+                    Err(Unreadable::Lost(_)) => one.letter_without_payload(),
+                    Err(Unreadable::ForNow) => {
+                        let outcome = Err(PublishError::Storage {
+                            reason: "its frame cannot be read".into(),
+                            passes: true,
+                        });
+                        publishing.push((one, Publishing::done(outcome)));
+                        continue;
+                    }
+                };
+                publishing.push((one, self.publish(&one.dead_topic(), letter, true)));
+            }
+            self.commit(false);
+            for (one, publishing) in publishing {
+                let outcome = publishing.await.map(drop);
+                if let Err(error) = &outcome {
+                    tracing::warn!(topic = one.dead_topic(), %error, "a dead letter is not stored");
+                }
+                self.with(|broker, now| broker.dead_letter_published(now, one, &outcome));
+            }
         }
     }
 

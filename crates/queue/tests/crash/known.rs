@@ -17,21 +17,45 @@ pub(crate) const DEAD: u8 = 8;
 pub(crate) struct State {
     pub(crate) now: u8,
     may_be: u8,
+    /// It died, and nobody has seen its dead letter since; or it was put back, so that there may be several of it. Then
+    /// all that it was since that is possible, and more than one at once.
+    is_loose: bool,
+    /// Its dead letter was removed once. If it comes again and dies again, that is a repeat.
+    was_removed: bool,
 }
 
 impl State {
     fn is(state: u8) -> Self {
-        Self { now: state, may_be: state }
+        Self { now: state, may_be: state, is_loose: false, was_removed: false }
     }
 
     /// Whether a crash now changes nothing about it.
     pub(crate) fn is_certain(self) -> bool {
-        self.may_be == self.now
+        self.may_be == self.now && !self.is_loose
     }
 
     pub(crate) fn becomes(&mut self, state: u8) {
         self.now = state;
         self.may_be |= state;
+    }
+
+    /// Its group gives up on it. Its dead letter is stored some time later, and only then it is settled.
+    pub(crate) fn dies(&mut self) {
+        self.becomes(DEAD);
+        self.may_be |= OPEN | if self.was_removed { SETTLED } else { 0 };
+        self.is_loose = true;
+    }
+
+    /// A dead letter of the frame was published again.
+    pub(crate) fn comes_again(&mut self) {
+        self.becomes(OPEN);
+        (self.is_loose, self.was_removed) = (true, true);
+    }
+
+    /// Its dead letter was.
+    pub(crate) fn is_thrown_away(&mut self) {
+        self.becomes(SETTLED);
+        self.was_removed = true;
     }
 }
 
@@ -65,7 +89,7 @@ pub(crate) fn number_of(frame: &Frame) -> u64 {
 impl Known {
     /// A frame is under way: nobody knows.
     pub(crate) fn send(&mut self, number: u64, topic: &'static str, count: u32) {
-        let states = [State { now: OPEN, may_be: OPEN | ABSENT }; 2];
+        let states = [State { may_be: OPEN | ABSENT, ..State::is(OPEN) }; 2];
         self.sent.insert(number, Sent { topic, count, states });
     }
 
@@ -96,7 +120,7 @@ impl Known {
     pub(crate) fn synced(&mut self, under_way: &[u64]) {
         for (number, sent) in &mut self.sent {
             if !under_way.contains(number) {
-                for state in &mut sent.states {
+                for state in sent.states.iter_mut().filter(|state| !state.is_loose) {
                     state.may_be = state.now;
                 }
             }
@@ -110,17 +134,23 @@ impl Known {
             let is_there = (0..GROUPS.len()).any(|group| found.contains_key(&(*number, group)));
             for (group, state) in sent.states.iter_mut().enumerate() {
                 let seen = found.get(&(*number, group)).map(Vec::as_slice).unwrap_or_default();
-                assert!(seen.len() <= 1, "frame {number} came {} times for {group}", seen.len());
-                let was = seen.first().copied();
+                let was = seen.iter().fold(0, |all, state| all | state);
                 let may_be = if is_there { state.may_be & !ABSENT } else { state.may_be };
                 let gone = if is_there { SETTLED } else { SETTLED | ABSENT };
-                let fits = was.map_or(may_be & gone != 0, |was| may_be & was != 0);
+                let fits = if seen.is_empty() { may_be & gone != 0 } else { may_be & was == was };
+                let is_once = seen.len() <= 1 || state.is_loose;
                 assert!(
-                    fits || is_damaged,
-                    "frame {number} of {} in group {group} is {was:?}, {state:?}",
+                    fits && is_once || is_damaged,
+                    "frame {number} of {} in group {group} is {seen:?}, {state:?}",
                     sent.topic
                 );
-                *state = State::is(was.unwrap_or(if is_there { SETTLED } else { may_be & gone }));
+                let was_removed = state.was_removed;
+                *state = match seen {
+                    [] => State::is(if is_there { SETTLED } else { may_be & gone }),
+                    [one] => State::is(*one),
+                    _ => State { may_be: was, is_loose: true, ..State::is(OPEN) },
+                };
+                state.was_removed = was_removed;
             }
         }
     }
@@ -130,7 +160,8 @@ impl Known {
         let mut note = |frame: &Frame, topic: &str, group: usize, state: u8| {
             let number = number_of(frame);
             let sent = self.sent.get(&number).expect("a frame that nobody sent");
-            assert_eq!((sent.topic, &self::frame(number, sent.count)), (topic, frame), "other bytes");
+            let sent_frame = Frame { producer: frame.producer.clone(), ..self::frame(number, sent.count) };
+            assert_eq!((sent.topic, &sent_frame), (topic, frame), "other bytes");
             found.entry((number, group)).or_default().push(state);
         };
         for (group, deliveries) in open {
@@ -139,9 +170,10 @@ impl Known {
             }
         }
         for letter in dead {
-            let group = GROUPS.iter().position(|group| *group == &*letter.group).expect("a known group");
-            assert!(letter.reason.to_string().contains("because"), "{}", letter.reason);
-            note(&letter.frame, &letter.topic, group, DEAD);
+            let group =
+                GROUPS.iter().position(|group| *group == &*letter.facts.group).expect("a known group");
+            assert!(letter.facts.reason.contains("because"), "{}", letter.facts.reason);
+            note(&letter.frame, &letter.facts.topic, group, DEAD);
         }
         found
     }

@@ -13,7 +13,7 @@ use gpuvitals_queue::{
 };
 
 use crate::dice::Dice;
-use crate::known::{ABSENT, DEAD, GROUPS, Known, OPEN, SETTLED, frame, number_of};
+use crate::known::{ABSENT, DEAD, GROUPS, Known, SETTLED, frame, number_of};
 use crate::records::{CHECKPOINT, records, turn_a_bit};
 
 /// A record that was written again, further on.
@@ -229,7 +229,9 @@ impl Life {
         if of_group.lag == of_group.in_flight || of_group.in_flight + 6 > credits / 2 {
             return;
         }
-        let received = consumer.receive().await.unwrap();
+        // What is given up on is neither settled nor to be received, until its dead letter is stored.
+        let received = tokio::time::timeout(Duration::from_millis(20), consumer.receive()).await;
+        let Ok(received) = received.map(Result::unwrap) else { return };
         self.deliveries.extend(received.into_iter().map(|delivery| (who % count, delivery)));
     }
 
@@ -268,27 +270,34 @@ impl Life {
         };
         let (number, group) = (number_of(&delivery.frame), *group);
         self.settled += 1;
-        if let Some(state) = state {
-            self.known.frame(number, group).becomes(state);
+        match state {
+            Some(DEAD) => self.known.frame(number, group).dies(),
+            Some(state) => self.known.frame(number, group).becomes(state),
+            None => {}
         }
     }
 
     /// Puts the oldest dead letter of a topic back, or throws it away.
-    pub(crate) async fn exhume(&mut self, topic: &'static str, replays: bool) {
+    pub(crate) async fn take_dead(&mut self, topic: &'static str, replays: bool) {
         let letters = self.queue.dead_letters(topic, 0, 1).await.unwrap();
         // Without power, its frame cannot be read.
-        let Some(letter) = letters.first().filter(|letter| letter.frame.count > 0) else { return };
-        let oldest = DeadSelection::Oldest(1);
-        let state = if replays {
-            assert_eq!(self.queue.replay_dead(topic, &oldest).unwrap().letters, 1);
-            OPEN
-        } else {
-            assert_eq!(self.queue.purge_dead(topic, &oldest).unwrap(), 1);
-            SETTLED
-        };
-        let group = GROUPS.iter().position(|group| *group == &*letter.group).unwrap();
+        let Some(letter) = letters.first().filter(|letter| !letter.frame.payload.is_empty()) else { return };
+        let number = number_of(&letter.frame);
         self.settled += 1;
-        self.known.frame(number_of(&letter.frame), group).becomes(state);
+        if replays {
+            // All groups get it, if it was published; where the disk fails nobody knows.
+            let replayed = self.queue.replay_dead(topic, &[letter.id]).await;
+            if replayed.is_ok_and(|replayed| replayed.letters == 0) {
+                return;
+            }
+            for group in 0..GROUPS.len() {
+                self.known.frame(number, group).comes_again();
+            }
+        } else {
+            assert_eq!(self.queue.purge_dead(topic, &DeadSelection::Ids(vec![letter.id])).unwrap(), 1);
+            let group = GROUPS.iter().position(|group| *group == &*letter.facts.group).unwrap();
+            self.known.frame(number, group).is_thrown_away();
+        }
     }
 
     /// Sends a frame again that is known to have been taken.
@@ -323,7 +332,7 @@ impl Life {
             }
             6..10 => self.receive(usize::try_from(dice.below(4)).unwrap()).await,
             10..16 => self.answer(dice.below(8)).await,
-            16 => self.exhume(topic, dice.one_in(2)).await,
+            16 => self.take_dead(topic, dice.one_in(2)).await,
             17 => self.repeat(dice).await,
             18 if dice.one_in(3) => {
                 self.is_faulty = true;
@@ -383,7 +392,7 @@ pub(crate) async fn moving(seed: u64) -> Life {
                 }
             }
             if dice.one_in(8) {
-                life.exhume(busy, dice.one_in(2)).await;
+                life.take_dead(busy, dice.one_in(2)).await;
             }
         }
         let crashed = life.crash(dice.roll());

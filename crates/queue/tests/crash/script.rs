@@ -27,7 +27,7 @@ async fn play(disk: FaultDisk) -> Option<Life> {
     life.publish("written", &[2, 2], true).await;
     life.answer(5).await;
     life.publish("synced", &[6, 5], true).await;
-    life.exhume("synced", true).await;
+    life.take_dead("synced", true).await;
     for who in 0..4 {
         life.receive(who).await;
         life.answer(7).await;
@@ -38,7 +38,7 @@ async fn play(disk: FaultDisk) -> Option<Life> {
     }
     life.publish("written", &[1], false).await;
     life.publish("synced", &[2], true).await;
-    life.exhume("synced", false).await;
+    life.take_dead("synced", false).await;
     Some(life)
 }
 

@@ -20,8 +20,6 @@ pub(crate) enum Place {
     },
     Acked,
     Dead,
-    /// Was dead; the letter was replayed (as a new frame) or purged.
-    Exhumed,
     /// Made room at the bound.
     Dropped,
 }
@@ -58,8 +56,6 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) count: u64,
-    /// Replayed for this group alone.
-    pub(crate) only: Option<&'static str>,
     /// Some group waited for it once.
     pub(crate) wanted: bool,
 }
@@ -117,12 +113,19 @@ impl GroupFrames {
         self.frames.get_mut(&id.offset).filter(is_live)
     }
 
-    /// A delivery fails.
-    pub(crate) fn fail(&mut self, offset: u64, held: bool, fault: Fault, now: u64, config: &QueueConfig) {
-        let Some(entry) = self.frames.get_mut(&offset) else { return };
+    /// A delivery fails. Answers how many messages are dead now.
+    pub(crate) fn fail(
+        &mut self,
+        offset: u64,
+        held: bool,
+        fault: Fault,
+        now: u64,
+        config: &QueueConfig,
+    ) -> Option<u64> {
+        let entry = self.frames.get_mut(&offset)?;
         if !held {
             entry.place = Place::Dropped;
-            return;
+            return None;
         }
         let is_lost = matches!(fault, Fault::Gone);
         let counts = !is_lost && !matches!(fault, Fault::Nack(NackKind::Release));
@@ -139,5 +142,6 @@ impl GroupFrames {
         } else {
             Place::Back { by: now }
         };
+        (entry.place == Place::Dead).then_some(entry.count)
     }
 }

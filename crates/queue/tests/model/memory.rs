@@ -31,8 +31,8 @@ impl Memory {
     pub(crate) fn keep(&mut self, topic: &str, offset: u64, frame: &Frame, at: Millis) -> Home {
         let sent = frame.producer.clone().map(|stamp| (stamp, at));
         let topic: Arc<str> = topic.into();
-        self.image.publish(&topic, offset, HeldImage::published(frame.count, sent), usize::MAX);
-        let home = Home { source: offset, place: place(), pin: Arc::new(Pin) };
+        self.image.publish(&topic, offset, HeldImage { count: frame.count, sent }, usize::MAX);
+        let home = Home { offset, place: place(), pin: Arc::new(Pin) };
         let body = Body { home: home.clone(), cost: frame.cost_bytes(), published_at: at };
         self.bodies.entry(topic).or_default().insert(offset, body);
         home
@@ -50,24 +50,18 @@ impl Memory {
 fn plain(image: &Image) -> BTreeMap<String, String> {
     let topics = image.topics.iter().map(|(name, topic)| {
         let groups = topic.groups.iter().map(|(name, group)| {
-            let is_for = |offset: u64| {
-                let only =
-                    topic.held.get(&offset).map(|held| held.replay.as_ref().map(|replay| &*replay.only));
-                only.is_some_and(|only| only.is_none_or(|only| only == &**name))
-            };
-            let ahead = topic.held.range(group.cursor..).filter(|(offset, _)| is_for(**offset));
+            let ahead = topic.held.range(group.cursor..);
             let mut unsettled: BTreeMap<u64, u32> = ahead.map(|(offset, _)| (*offset, 0)).collect();
-            for (offset, attempts) in &group.unsettled {
-                assert!(is_for(*offset), "frame {offset} is unsettled, which is not held for {name}");
-                unsettled.insert(*offset, attempts.failures);
+            for (offset, failures) in &group.unsettled {
+                assert!(topic.held.contains_key(offset), "frame {offset} is unsettled, which is not held");
+                unsettled.insert(*offset, *failures);
             }
             (name.to_string(), group.start, group.ttl, unsettled)
         });
         let groups: Vec<_> = groups.collect();
-        let held: Vec<_> = topic.held.iter().map(|(o, held)| (o, held.count, held.source(*o))).collect();
-        let (letters, producers) = (&topic.letters, topic.producers.iter().collect::<Vec<_>>());
-        let next = (topic.next_offset, topic.next_letter);
-        (name.to_string(), format!("{next:?} {groups:?} {held:?} {letters:?} {producers:?}"))
+        let held: Vec<_> = topic.held.iter().map(|(offset, held)| (offset, held.count)).collect();
+        let producers = topic.producers.iter().collect::<Vec<_>>();
+        (name.to_string(), format!("{} {groups:?} {held:?} {producers:?}", topic.next_offset))
     });
     topics.collect()
 }

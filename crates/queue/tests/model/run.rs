@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use gpuvitals_queue::broker::{Bodies, Image, Lent, Reserved};
 use gpuvitals_queue::{
-    Broker, ConsumerId, ConsumerOptions, ContentType, DeadLetter, DeadSelection, Delivery, DeliveryId,
-    Failure, Frame, Millis, Nack, NackKind, PublishError, QueueConfig, Receipt, Replayed, SettleError, Start,
-    WhenFull,
+    Broker, ConsumerId, ConsumerOptions, ContentType, DeadFacts, DeadSelection, Delivery, DeliveryId, Frame,
+    Millis, Nack, NackKind, PublishError, QueueConfig, Receipt, SettleError, Start, WhenFull, dead_topic,
 };
 
 use super::frames::{Entry, Fault, GroupFrames, Held, Place, Totals};
@@ -41,8 +40,12 @@ pub(crate) struct Run {
     held: BTreeMap<u64, Held>,
     groups: BTreeMap<&'static str, GroupFrames>,
     seats: Vec<Seat>,
-    /// Groups that were removed once: their letters may be of an earlier life.
-    removed: BTreeSet<&'static str>,
+    /// Frames that a group of this name has ever given up on: their dead letters are stamped so.
+    died: BTreeSet<(&'static str, u64)>,
+    /// Dead letters that are held, by group and offset.
+    letters: BTreeSet<(&'static str, u64)>,
+    /// The same of a broker beside a log, by id: it does not keep their facts in memory.
+    kept_letters: BTreeMap<u64, (&'static str, u64)>,
     totals: Totals,
     next_offset: u64,
     /// Of a broker beside a log.
@@ -74,7 +77,9 @@ impl Run {
             held: BTreeMap::new(),
             groups: BTreeMap::new(),
             seats: Vec::new(),
-            removed: BTreeSet::new(),
+            died: BTreeSet::new(),
+            letters: BTreeSet::new(),
+            kept_letters: BTreeMap::new(),
             totals: Totals::default(),
             next_offset: 0,
             memory: is_kept.then(Memory::default),
@@ -100,12 +105,8 @@ impl Run {
             Step::Extend { who, what, by_ms } => self.extend(who, what, by_ms),
             Step::Replay { limit } => self.replay(limit),
             Step::Purge { limit } => {
-                let letters = self.broker.dead_letters(TOPIC, 0, limit).unwrap_or_default();
-                let purged = self.broker.purge_dead(TOPIC, &DeadSelection::Oldest(limit));
-                assert_eq!(purged.unwrap_or_default(), letters.len());
-                for letter in &letters {
-                    self.exhume(letter);
-                }
+                let ids: Vec<_> = self.oldest_letters(limit).into_iter().map(|(id, _)| id).collect();
+                self.purge(&ids);
             }
             Step::RemoveGroup { group } => {
                 if let Some(group) = GROUPS.get(group) {
@@ -151,19 +152,26 @@ impl Run {
         let sequence = if repeat { self.sequence } else { self.sequence + 1 };
         let payload = sequence.to_le_bytes().to_vec();
         let frame = Arc::new(Frame::new(ContentType::Batch, count, payload).stamped("p", sequence));
-        let answer = self.hand_over(&frame);
+        let answer = self.hand_over(TOPIC, &frame);
         if repeat {
             self.totals.duplicates += u64::from(count);
             assert!(answer.unwrap().duplicate);
             return;
         }
+        if self.taken(count, sequence as u32, answer) {
+            self.sequence = sequence;
+        }
+    }
+
+    /// What the model makes of a frame that was handed over; whether it was taken.
+    fn taken(&mut self, count: u32, number: u32, answer: Result<Receipt, PublishError>) -> bool {
         while self.held_messages() + u64::from(count) > MAX_MESSAGES {
             let (&oldest, held) = self.held.first_key_value().unwrap();
             let wanted = self.groups.values().any(|group| group.is_open(oldest));
             if self.config.when_full == WhenFull::Refuse && (wanted || self.groups.is_empty()) {
                 self.totals.refused += u64::from(count);
                 assert!(matches!(answer, Err(PublishError::Full { .. })), "{answer:?}");
-                return;
+                return false;
             }
             self.totals.dropped += held.count;
             self.held.remove(&oldest);
@@ -177,30 +185,30 @@ impl Run {
         let offset = answer.unwrap().offset.unwrap();
         assert_eq!(offset, self.next_offset, "offsets are dense");
         self.next_offset += 1;
-        self.sequence = sequence;
         self.totals.published += u64::from(count);
-        self.frames.insert(offset, sequence as u32);
+        self.frames.insert(offset, number);
         let count = u64::from(count);
         for group in self.groups.values_mut() {
             group.add(offset, count);
         }
-        self.held.insert(offset, Held { count, only: None, wanted: !self.groups.is_empty() });
+        self.held.insert(offset, Held { count, wanted: !self.groups.is_empty() });
+        true
     }
 
-    fn hand_over(&mut self, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+    fn hand_over(&mut self, topic_name: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
         let Some(memory) = &mut self.memory else {
-            return self.broker.publish(Millis(self.now), TOPIC, frame);
+            return self.broker.publish(Millis(self.now), topic_name, frame);
         };
-        match self.broker.reserve(Millis(self.now), TOPIC, frame) {
+        match self.broker.reserve(Millis(self.now), topic_name, frame) {
             Ok(Reserved::New { topic, offset, at, .. }) => {
-                let home = memory.keep(TOPIC, offset, frame, at);
+                let home = memory.keep(topic_name, offset, frame, at);
                 Ok(self.broker.land(topic, offset, home, frame.payload.clone()).unwrap())
             }
             Ok(Reserved::Repeat(receipt)) => Ok(receipt),
             Ok(Reserved::UnderWay { .. }) => panic!("nothing is under way"),
             Err(refused) => {
                 if matches!(refused, PublishError::Full { .. }) {
-                    self.broker.count_refused(TOPIC, frame);
+                    self.broker.count_refused(topic_name, frame);
                 }
                 Err(refused)
             }
@@ -241,8 +249,7 @@ impl Run {
             self.groups.values().map(of).sum::<u64>()
         };
         let acked = 0_u64.wrapping_sub(settled(&[Place::Acked]));
-        let dead = 0_u64.wrapping_sub(settled(&[Place::Dead, Place::Exhumed]));
-        self.totals = Totals { acked, dead, ..Totals::default() };
+        self.totals = Totals { acked, ..Totals::default() };
     }
 
     fn join(
@@ -266,7 +273,7 @@ impl Run {
         self.seats.push(Seat { id, group, credits: credits.into(), batch: batch.map(u64::from), timeout });
         if !self.groups.contains_key(group) {
             let mut frames = GroupFrames::default();
-            for (offset, held) in self.held.iter_mut().filter(|(_, held)| !newest && held.only.is_none()) {
+            for (offset, held) in self.held.iter_mut().filter(|_| !newest) {
                 frames.add(*offset, held.count);
                 held.wanted = true;
             }
@@ -299,10 +306,9 @@ impl Run {
         let deliveries = self.broker.lend(Millis(self.now), seat.id).unwrap();
         let mut received = 0;
         for Lent { item: delivery, home } in &deliveries {
-            let source = home.as_ref().map_or(delivery.id.offset, |home| home.source);
-            let sequence = u64::from(self.frames[&source]);
+            assert!(home.as_ref().is_none_or(|home| home.offset == delivery.id.offset));
+            let sequence = u64::from(self.frames[&delivery.id.offset]);
             assert!(home.is_some() || delivery.frame.payload[..] == sequence.to_le_bytes());
-            assert_eq!(self.frames[&source], self.frames[&delivery.id.offset], "other bytes");
             received += group.frames[&delivery.id.offset].count;
             Self::check_delivery(delivery, group, seat, self.now);
         }
@@ -387,15 +393,14 @@ impl Run {
     }
 
     fn nack(&mut self, who: usize, what: usize, kind: NackKind) {
-        let Some((consumer, group, id)) = self.choose(who, what) else { return };
-        let group = self.groups.get_mut(group).unwrap();
+        let Some((consumer, name, id)) = self.choose(who, what) else { return };
+        let group = self.groups.get_mut(name).unwrap();
         let leased = group.leased(id).map(|entry| entry.count);
         let nack = Nack { id, kind, reason: "no".into() };
         let answer = self.broker.nack(Millis(self.now), consumer, &[nack]);
         assert_eq!(answer, Ok(leased.unwrap_or(0)));
         if leased.is_some() {
-            let held = self.held.contains_key(&id.offset);
-            group.fail(id.offset, held, Fault::Nack(kind), self.now, &self.config);
+            self.fail(name, id.offset, Fault::Nack(kind));
         }
         self.free();
     }
@@ -427,13 +432,26 @@ impl Run {
         assert!(self.broker.next_deadline().is_none_or(|next| next.0 > now), "nothing due is left");
     }
 
-    fn fail_where(&mut self, group: &'static str, fault: Fault, which: impl Fn(&Entry) -> bool) {
-        let Some(group) = self.groups.get_mut(group) else { return };
+    fn fail_where(&mut self, name: &'static str, fault: Fault, which: impl Fn(&Entry) -> bool) {
+        let Some(group) = self.groups.get_mut(name) else { return };
         let failing = group.frames.iter().filter(|(_, entry)| which(entry)).map(|(offset, _)| *offset);
         for offset in failing.collect::<Vec<_>>() {
-            group.fail(offset, self.held.contains_key(&offset), fault, self.now, &self.config);
+            self.fail(name, offset, fault);
         }
         self.free();
+    }
+
+    fn fail(&mut self, name: &'static str, offset: u64, fault: Fault) {
+        let held = self.held.contains_key(&offset);
+        let group = self.groups.get_mut(name).unwrap();
+        let dead = group.fail(offset, held, fault, self.now, &self.config);
+        // A group that was made anew under its old name may give up on the same frame again: that is a repeat.
+        if let Some(count) = dead
+            && self.died.insert((name, offset))
+        {
+            self.totals.dead += count;
+            self.letters.insert((name, offset));
+        }
     }
 
     /// Frames that every group has settled go.
@@ -442,36 +460,58 @@ impl Run {
         self.held.retain(|offset, held| !held.wanted || open(*offset));
     }
 
-    fn replay(&mut self, limit: usize) {
-        let letters = self.broker.dead_letters(TOPIC, 0, limit).unwrap_or_default();
-        let mut expected = Replayed::default();
-        for letter in &letters {
-            let Some((&name, _)) = self.groups.get_key_value(&*letter.group) else {
-                expected.without_group += 1;
-                continue;
-            };
-            if self.held_messages() + u64::from(letter.count) > MAX_MESSAGES {
-                expected.without_room += 1;
-                continue;
+    /// Publishes the dead letters that a broker beside a log leaves to its caller.
+    fn publish_dead(&mut self) {
+        for given_up in self.broker.take_given_up() {
+            // Nobody reads frames from the disk here.
+            let letter = Arc::new(match given_up.home() {
+                Some(_) => given_up.letter_without_payload(),
+                None => given_up.letter(None),
+            });
+            let outcome = self.hand_over(&dead_topic(TOPIC), &letter);
+            if let Ok(Receipt { offset: Some(id), .. }) = outcome {
+                self.kept_letters.insert(id, named(letter.dead.as_ref().unwrap()));
             }
-            expected.letters += 1;
-            let offset = self.next_offset;
-            self.next_offset += 1;
-            self.frames.insert(offset, self.frames[&letter.offset]);
-            self.exhume(letter);
-            let count = u64::from(letter.count);
-            self.groups.get_mut(name).unwrap().add(offset, count);
-            self.held.insert(offset, Held { count, only: Some(name), wanted: true });
+            let outcome = outcome.map(drop);
+            self.broker.dead_letter_published(Millis(self.now), &given_up, &outcome);
         }
-        let done = self.broker.replay_dead(Millis(self.now), TOPIC, &DeadSelection::Oldest(limit));
-        assert_eq!(done.unwrap_or_default(), expected);
     }
 
-    fn exhume(&mut self, letter: &DeadLetter) {
-        let Some(group) = self.groups.get_mut(&*letter.group) else { return };
-        let dead = group.frames.get_mut(&letter.offset).filter(|entry| entry.place == Place::Dead);
-        if let Some(entry) = dead {
-            entry.place = Place::Exhumed;
+    /// The oldest dead letters: their ids, groups and offsets.
+    fn oldest_letters(&self, limit: usize) -> Vec<(u64, (&'static str, u64))> {
+        if self.memory.is_some() {
+            let letters = self.broker.select_dead(TOPIC, &DeadSelection::Oldest(limit)).unwrap_or_default();
+            return letters.into_iter().map(|(id, _)| (id, self.kept_letters[&id])).collect();
+        }
+        let letters = self.broker.dead_letters(TOPIC, 0, limit).unwrap_or_default();
+        for letter in &letters {
+            let is_tried_out = letter.facts.attempts == self.config.max_retries + 1;
+            assert!(is_tried_out || &*letter.facts.reason == "rejected by consumer: no", "{letter:?}");
+        }
+        letters.iter().map(|letter| (letter.id, named(&letter.facts))).collect()
+    }
+
+    fn purge(&mut self, ids: &[u64]) {
+        for (id, letter) in self.oldest_letters(usize::MAX) {
+            if ids.contains(&id) {
+                assert!(self.letters.remove(&letter));
+            }
+        }
+        let purged = self.broker.purge_dead(Millis(self.now), TOPIC, &DeadSelection::Ids(ids.to_vec()));
+        assert_eq!(purged.unwrap_or_default(), ids.len());
+    }
+
+    /// Puts letters back as the service does: each is published again, and removed.
+    fn replay(&mut self, limit: usize) {
+        for (id, (_, offset)) in self.oldest_letters(limit) {
+            let count = self.broker.select_dead(TOPIC, &DeadSelection::Ids(vec![id])).unwrap()[0].1;
+            let number = self.frames[&offset];
+            let payload = u64::from(number).to_le_bytes().to_vec();
+            let frame = Arc::new(Frame::new(ContentType::Batch, count, payload));
+            let answer = self.hand_over(TOPIC, &frame);
+            if self.taken(count, number, answer) {
+                self.purge(&[id]);
+            }
         }
     }
 
@@ -482,16 +522,12 @@ impl Run {
             return;
         };
         assert_eq!(answer, Ok(()));
-        self.removed.insert(name);
         self.seats.retain(|seat| seat.group != name);
         let settled = |places: &[Place]| group.count(|row| places.contains(&row.place));
         self.totals.acked = self.totals.acked.wrapping_add(settled(&[Place::Acked]));
-        self.totals.dead = self.totals.dead.wrapping_add(settled(&[Place::Dead, Place::Exhumed]));
-        for (offset, held) in &mut self.held {
-            // The last group's frames stay for the next one, but for those that were its own.
-            held.wanted &= held.only.is_some() || !self.groups.is_empty();
-            self.totals.dropped += if held.only == Some(name) { held.count } else { 0 };
-            assert!(held.only != Some(name) || group.is_open(*offset));
+        for held in self.held.values_mut() {
+            // The last group's frames stay for the next one.
+            held.wanted &= !self.groups.is_empty();
         }
         self.free();
     }
@@ -501,6 +537,7 @@ impl Run {
     }
 
     fn compare(&mut self) {
+        self.publish_dead();
         if let Some(memory) = &mut self.memory {
             memory.compare(&mut self.broker);
         }
@@ -516,23 +553,20 @@ impl Run {
             self.groups.values().map(|group| group.count(|row| places.contains(&row.place))).sum::<u64>()
         };
         assert_eq!(stats.acked, acked.wrapping_add(over_all(&[Place::Acked])));
-        assert_eq!(stats.dead, dead.wrapping_add(over_all(&[Place::Dead, Place::Exhumed])));
+        assert_eq!(stats.dead, dead);
         for (name, rows) in &self.groups {
             let group = &stats.groups[*name];
             assert_eq!(group.lag, rows.count(Entry::is_open), "lag of {name}");
             assert_eq!(group.in_flight, rows.count(|row| matches!(row.place, Place::Out { .. })));
             assert_eq!(group.waiting, rows.count(|row| matches!(row.place, Place::Back { .. })));
         }
-        let letters = self.broker.dead_letters(TOPIC, 0, usize::MAX).unwrap();
-        assert_eq!(letters.iter().map(|letter| u64::from(letter.count)).sum::<u64>(), stats.dead_letters);
-        if self.removed.is_empty() {
-            assert_eq!(stats.dead_letters, over_all(&[Place::Dead]));
-        }
-        for letter in letters.iter().filter(|letter| !self.removed.contains(&*letter.group)) {
-            let group = &self.groups[&*letter.group];
-            assert_eq!(group.frames[&letter.offset].place, Place::Dead);
-            let retried = letter.attempts == self.config.max_retries + 1;
-            assert!(retried || matches!(letter.reason, Failure::Rejected(_)), "{letter:?}");
-        }
+        let letters: BTreeSet<_> =
+            self.oldest_letters(usize::MAX).into_iter().map(|(_, letter)| letter).collect();
+        assert_eq!(letters, self.letters);
     }
+}
+
+fn named(facts: &DeadFacts) -> (&'static str, u64) {
+    let group = GROUPS.iter().find(|group| **group == &*facts.group).unwrap();
+    (group, facts.offset)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gpuvitals_core::Status;
 use gpuvitals_queue::{
-    AdminError, Broker, ConsumerOptions, ContentType, DeadSelection, Frame, Millis, NackKind, PublishError,
-    QueueConfig, ReceiveError, Start, SubscribeError, WhenFull,
+    AdminError, Broker, ConsumerOptions, ContentType, DeadFacts, DeadSelection, Frame, Millis, NackKind,
+    NameError, PublishError, QueueConfig, ReceiveError, Start, SubscribeError, WhenFull, dead_topic,
 };
 
 use crate::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
@@ -178,58 +178,76 @@ fn a_refused_publish_is_no_repeat_when_it_is_tried_again() {
 }
 
 #[test]
-fn dead_letters_are_replayed_for_the_group_that_gave_up() {
-    let mut story = Story::new(|_| {});
-    let (bad, good) = (story.join("bad"), story.join("good"));
-    story.publish(10).unwrap();
-    let id = story.only(good).id;
-    story.ack(good, &[id]).unwrap();
-    let id = story.only(bad).id;
-    story.nack(bad, id, NackKind::Reject);
-    let done = story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Oldest(10)).unwrap();
-    assert_eq!((done.letters, done.without_group, done.without_room), (1, 0, 0));
-    assert!(story.receive(good).is_empty());
-    let again = story.only(bad);
-    assert_eq!((again.frame.count, again.attempt), (10, 1));
-    assert_eq!(story.ack(bad, &[again.id]), Ok(10));
-    let stats = story.stats();
-    assert_eq!((stats.messages, stats.dead_letters, stats.dead), (0, 0, 10));
+fn dead_letters_are_a_topic_without_groups_that_counts_against_no_limit() {
+    let mut story = Story::new(|config| config.max_topics = 1);
+    let who = story.join("g");
+    for _ in 0..2 {
+        story.publish(2).unwrap();
+    }
+    for delivery in story.receive(who) {
+        story.nack(who, delivery.id, NackKind::Reject);
+    }
+    let topics = story.broker.topics();
+    assert_eq!(topics.iter().map(|topic| &**topic).collect::<Vec<_>>(), [TOPIC, &dead_topic(TOPIC)]);
+    let dead = story.broker.topic_stats(Millis(0), &dead_topic(TOPIC)).unwrap();
+    assert_eq!((dead.messages, dead.frames, dead.groups.len()), (4, 2, 0));
+    assert_eq!((story.stats().messages, story.stats().dead_letters, story.stats().dead), (0, 4, 4));
+    let joined = story.broker.subscribe(Millis(0), &dead_topic(TOPIC), "g", &ConsumerOptions::default());
+    assert_eq!(joined, Err(SubscribeError::Topic(NameError::Reserved)));
+    let health = story.broker.health(Millis(0));
+    assert_eq!(health.status, Status::Degraded);
+    assert!(health.reasons[0].contains("has dead letters: 4 messages;"), "{health:?}");
 }
 
 #[test]
-fn a_replayed_letter_goes_with_its_group_even_if_that_is_the_last() {
+fn the_same_death_is_one_letter() {
     let mut story = Story::new(|_| {});
-    let who = story.join("g");
-    story.publish(3).unwrap();
-    let id = story.only(who).id;
-    story.nack(who, id, NackKind::Reject);
-    story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Oldest(1)).unwrap();
+    let keeper = story.join("keeper");
     story.publish(1).unwrap();
-    story.broker.remove_group(Millis(0), TOPIC, "g").unwrap();
-    assert_eq!((story.stats().messages, story.stats().dropped), (1, 3));
-    let next = story.join("next");
-    assert_eq!(story.offsets(next), [2], "nobody else gets it");
+    for _ in 0..2 {
+        // A group that is made anew under its old name.
+        let who = story.join("g");
+        let id = story.only(who).id;
+        story.nack(who, id, NackKind::Reject);
+        story.broker.remove_group(Millis(0), TOPIC, "g").unwrap();
+    }
+    assert_eq!((story.stats().dead, story.stats().dead_letters), (1, 1));
+    assert_eq!(story.receive(keeper).len(), 1);
 }
 
 #[test]
-fn dead_letters_without_group_or_room_stay() {
-    let mut story = Story::new(|config| config.max_messages = 2);
+fn others_may_publish_dead_letters_with_their_facts_and_only_with_them() {
+    let mut story = Story::new(|config| config.max_topics = 1);
+    let plain = Frame::new(ContentType::Batch, 1, vec![]);
+    let facts = DeadFacts { topic: TOPIC.into(), reason: "no such GPU".into(), ..DeadFacts::default() };
+    let dead = Arc::new(Frame { dead: Some(Box::new(facts.clone())), ..plain.clone() });
+    let topic = dead_topic(TOPIC);
+    let refused = story.broker.publish(Millis(0), &topic, &Arc::new(plain));
+    assert_eq!(refused, Err(PublishError::Topic(NameError::Reserved)));
+    story.broker.publish(Millis(5), &topic, &dead).unwrap();
+    let letters = story.broker.dead_letters(TOPIC, 0, 10).unwrap();
+    assert_eq!((&letters[0].facts, letters[0].died_at), (&facts, Millis(5)));
+    let elsewhere = story.broker.publish(Millis(5), "other.dead", &dead);
+    assert_eq!(elsewhere, Err(PublishError::TooManyTopics { limit: 1 }), "beside no topic");
+}
+
+#[test]
+fn dead_letters_are_thrown_away_by_id_or_the_oldest_first() {
+    let mut story = Story::new(|_| {});
     let who = story.join("g");
-    story.publish(2).unwrap();
-    let id = story.only(who).id;
-    story.nack(who, id, NackKind::Reject);
-    story.publish(1).unwrap();
-    let replay =
-        |story: &mut Story| story.broker.replay_dead(Millis(0), TOPIC, &DeadSelection::Ids(vec![0])).unwrap();
-    assert_eq!(replay(&mut story).without_room, 1);
-    story.broker.remove_group(Millis(0), TOPIC, "g").unwrap();
-    assert_eq!(replay(&mut story).without_group, 1);
-    assert_eq!(story.stats().dead_letters, 2);
-    assert_eq!(story.broker.purge_dead(TOPIC, &DeadSelection::Ids(vec![5])), Ok(0));
-    assert_eq!(story.broker.purge_dead(TOPIC, &DeadSelection::Oldest(5)), Ok(1));
-    assert_eq!(story.stats().dead_letters, 0);
-    assert_eq!(story.broker.remove_group(Millis(0), TOPIC, "g"), Err(AdminError::UnknownGroup));
-    assert_eq!(story.broker.purge_dead("other", &DeadSelection::Oldest(5)), Err(AdminError::UnknownTopic));
+    for _ in 0..3 {
+        story.publish(1).unwrap();
+        let id = story.only(who).id;
+        story.nack(who, id, NackKind::Reject);
+    }
+    let mut purge = |selection| story.broker.purge_dead(Millis(0), TOPIC, &selection);
+    assert_eq!(purge(DeadSelection::Ids(vec![1, 5])), Ok(1));
+    assert_eq!(purge(DeadSelection::Oldest(1)), Ok(1));
+    assert_eq!(story.broker.dead_letters(TOPIC, 0, 10).unwrap()[0].facts.offset, 2);
+    assert_eq!((story.stats().dead_letters, story.stats().dead_dropped), (1, 0));
+    assert_eq!(story.broker.remove_group(Millis(0), TOPIC, "other"), Err(AdminError::UnknownGroup));
+    let other = story.broker.purge_dead(Millis(0), "other", &DeadSelection::Oldest(5));
+    assert_eq!(other, Err(AdminError::UnknownTopic));
 }
 
 #[test]
@@ -242,9 +260,16 @@ fn dead_letters_have_a_bound_of_their_own() {
         story.nack(who, id, NackKind::Reject);
     }
     let letters = story.broker.dead_letters(TOPIC, 3, 10).unwrap();
-    assert_eq!(letters.iter().map(|letter| letter.offset).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(letters.iter().map(|letter| letter.facts.offset).collect::<Vec<_>>(), [3, 4]);
     let stats = story.stats();
     assert_eq!((stats.dead, stats.dead_letters, stats.dead_dropped), (5, 3, 2));
+    let reason = story.broker.health(Millis(0)).reasons.remove(0);
+    assert!(reason.contains("3 messages, 2 older messages dropped at their bound"), "{reason}");
+    story.publish(4).unwrap();
+    let id = story.only(who).id;
+    story.nack(who, id, NackKind::Reject);
+    let stats = story.stats();
+    assert_eq!((stats.messages, stats.dead_letters, stats.dead_dropped), (0, 3, 6), "it never fits");
 }
 
 #[test]

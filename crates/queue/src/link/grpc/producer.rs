@@ -88,7 +88,8 @@ impl GrpcProducer {
     /// The topic's name is refused, or what access needs cannot be read.
     pub fn new(url: &QueueUrl, access: &Access, topic: impl Into<Arc<str>>) -> Result<Self, ConnectError> {
         let topic = topic.into();
-        crate::name::check_topic(&topic).map_err(|source| ConnectError::Name { what: "topic", source })?;
+        crate::name::check_destination(&topic)
+            .map_err(|source| ConnectError::Name { what: "topic", source })?;
         Ok(Self {
             dial: Arc::new(Dial::new(url, access)?),
             topic,
