@@ -2,12 +2,14 @@
 //!
 //! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
 //! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
-//! fills and the source slows down; after some minutes it gives back what it has. What can never be stored goes to the
-//! dead letters with its reason, and so does a frame that makes decoding or storing panic.
+//! fills and the source slows down; after some minutes it gives back what it has. A frame that can never be opened or stored
+//! goes to the dead letters with its reason, and so does one that makes decoding or storing panic. Of a frame with good and
+//! bad rows the good ones are stored and the bad ones published as a dead letter; then it is acknowledged.
 //!
 //! It ends in order: workers receive nothing more, finish what they hold and leave their group, the store flushes and
 //! closes, the API closes last. What is not finished within the grace goes back to the queue.
 
+mod bad;
 mod defect;
 mod meter;
 mod opening;
@@ -25,12 +27,13 @@ use gpuvitals_api::figures::Figures;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes};
 use gpuvitals_queue::link::{self, AnyConsumer, Client};
-use gpuvitals_queue::{ConsumerOptions, ReceiveError};
+use gpuvitals_queue::{ConsumerOptions, ReceiveError, dead_topic};
 use gpuvitals_store::Store;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::bad::BadRows;
 use crate::config::{Config, MessageQueue};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
@@ -116,6 +119,17 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// The way of bad rows to the dead letters.
+    ///
+    /// # Errors
+    /// When a name is refused, or what access needs cannot be read.
+    fn bad_rows(&self) -> Result<BadRows, Failure> {
+        let producer = self.client.producer(dead_topic(&self.topic));
+        let producer =
+            producer.map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
+        Ok(BadRows { group: self.group.clone(), producer })
+    }
+
     /// Joins through this client.
     pub(crate) fn new(config: &Config, client: Client) -> Self {
         let (topic, group) = (config.message_queue.topic.clone(), config.collector.group.clone());

@@ -9,24 +9,33 @@ use gpuvitals_core::{Batch, Origin, causes, message, wire};
 use gpuvitals_queue::{ContentType, Delivery, Encoding, Frame};
 use gpuvitals_store::Ingest;
 
-use super::Progress;
+use super::{Progress, bad};
 
 /// Refused messages of one document that are logged one by one; all are counted.
 const REFUSALS_LOGGED: usize = 5;
 /// Largest window of a compressed payload, as a power of 2: what unpacking costs in memory beside the result.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// The rows of a frame as they go into the store; none if no row of it may. Rows with times after `latest_ns`
-/// (nanoseconds UTC since 1970) are refused and counted.
+/// What is in a frame.
+pub(super) struct Opened {
+    /// The rows as they go into the store; none if no row of it may.
+    pub rows: Option<Ingest>,
+    /// Dead letters of the others.
+    pub bad: Vec<Frame>,
+}
+
+/// Opens a frame for the collector's group. Rows with times after `latest_ns` (nanoseconds UTC since 1970) are bad.
 ///
 /// # Errors
-/// Why it can never be stored, in words.
+/// Why nothing of it can ever be stored, in words.
 pub(super) fn open(
     delivery: &Delivery,
+    group: &str,
     latest_ns: i64,
     progress: &Progress,
-) -> Result<Option<Ingest>, String> {
+) -> Result<Opened, String> {
     let payload = unpacked(&delivery.frame)?;
+    let mut letters = Vec::new();
     let (batch, encoded) = match delivery.frame.content_type {
         ContentType::Batch => {
             let batch = wire::decode(&payload).map_err(|e| causes(&e))?;
@@ -39,18 +48,25 @@ pub(super) fn open(
                 tracing::warn!(offset = delivery.id.offset, index, %error, "message refused");
             }
             progress.messages_refused.fetch_add(parsed.refused.len() as u64, Ordering::Relaxed);
-            match parsed.batch {
-                Some(batch) => (batch, None),
-                None => return Err("no message in it can be stored".to_owned()),
-            }
+            let Some(batch) = parsed.batch else { return Err("no message in it can be stored".to_owned()) };
+            letters.extend(bad::messages(delivery, group, &payload, &parsed.refused)?);
+            (batch, None)
         }
     };
-    let Some(kept) = without_future(&batch, latest_ns, progress) else { return Ok(None) };
-    let encoded = match encoded {
-        Some(encoded) if kept.rows() == batch.rows() => encoded,
-        _ => wire::encode(&kept).map_err(|e| causes(&e))?,
+    let (kept, ahead) = split(&batch, latest_ns);
+    if let Some(ahead) = ahead {
+        progress.rows_future.fetch_add(ahead.rows() as u64, Ordering::Relaxed);
+        letters.push(bad::ahead(delivery, group, &ahead)?);
+    }
+    let rows = match (kept, encoded) {
+        (None, _) => None,
+        (Some(kept), Some(encoded)) if kept.rows() == batch.rows() => Some(Ingest { batch: kept, encoded }),
+        (Some(kept), _) => {
+            let encoded = wire::encode(&kept).map_err(|e| causes(&e))?;
+            Some(Ingest { batch: kept, encoded })
+        }
     };
-    Ok(Some(Ingest { batch: kept, encoded }))
+    Ok(Opened { rows, bad: letters })
 }
 
 /// The payload as its content type has it. A few bytes can unpack to any size, so there is a bound.
@@ -76,16 +92,12 @@ pub(crate) fn unpacked(frame: &Frame) -> Result<Bytes, String> {
     Ok(whole.into())
 }
 
-fn without_future(batch: &Batch, latest_ns: i64, progress: &Progress) -> Option<Batch> {
-    if batch.timestamps().iter().all(|&t| t <= latest_ns) {
-        return Some(batch.clone());
-    }
+/// The rows with times up to `latest_ns`, and the others.
+fn split(batch: &Batch, latest_ns: i64) -> (Option<Batch>, Option<Batch>) {
     let keep: Vec<bool> = batch.timestamps().iter().map(|&t| t <= latest_ns).collect();
-    let refused = keep.iter().filter(|kept| !**kept).count();
-    progress.rows_future.fetch_add(refused as u64, Ordering::Relaxed);
-    tracing::warn!(
-        rows = refused,
-        "rows refused: their time is more than an hour ahead of this machine's clock"
-    );
-    batch.filter(&keep)
+    if keep.iter().all(|kept| *kept) {
+        return (Some(batch.clone()), None);
+    }
+    let others: Vec<bool> = keep.iter().map(|kept| !kept).collect();
+    (batch.filter(&keep), batch.filter(&others))
 }

@@ -16,6 +16,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use super::bad::BadRows;
+use super::opening::Opened;
 use super::{Collector, Member, Progress, defect, opening};
 use crate::failure::Failure;
 
@@ -70,9 +72,13 @@ pub(crate) enum Ended {
 
 /// One worker, until it is told to stop or the queue has nothing more. Its leases go back when it ends.
 pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms) -> Ended {
+    let bad = match member.bad_rows() {
+        Ok(bad) => Arc::new(bad),
+        Err(failure) => return Ended::Refused(failure),
+    };
     loop {
         terms.progress.goes(consumer.away());
-        let mut holding = Holding::default();
+        let mut holding = Holding::new(&bad);
         let ended = holding.serve(&mut consumer, &terms).await;
         consumer.leave().await;
         if let Some(ended) = ended {
@@ -93,10 +99,10 @@ pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms
 }
 
 /// What a worker holds.
-#[derive(Default)]
 struct Holding {
+    bad: Arc<BadRows>,
     /// Received, and to be stored next.
-    next: Vec<(DeliveryId, Option<Ingest>)>,
+    next: Vec<(DeliveryId, Opened)>,
     /// At most one try at a time; what comes meanwhile goes into the next one.
     storing: JoinSet<Stored>,
     /// What is stored now, and since when.
@@ -117,6 +123,18 @@ struct Stored {
 }
 
 impl Holding {
+    fn new(bad: &Arc<BadRows>) -> Self {
+        Self {
+            bad: Arc::clone(bad),
+            next: Vec::new(),
+            storing: JoinSet::new(),
+            in_hand: Vec::new(),
+            since: None,
+            coming: None,
+            batch: None,
+        }
+    }
+
     /// Receives and stores until the worker is to end, or until the store has taken nothing for so long that what is held
     /// is to go back.
     async fn serve(&mut self, consumer: &mut AnyConsumer, terms: &Terms) -> Option<Ended> {
@@ -171,7 +189,7 @@ impl Holding {
         traces.for_each(|other| gpuvitals_trace::link(batch, other));
         tracing::info_span!(parent: batch.id(), "decode", frames = deliveries.len()).in_scope(|| {
             for delivery in deliveries {
-                let open = || opening::open(delivery, latest_ns, &terms.progress);
+                let open = || opening::open(delivery, &self.bad.group, latest_ns, &terms.progress);
                 match defect::caught("decoding", open) {
                     Ok(item) => self.next.push((delivery.id, item)),
                     Err(reason) => rejected.push(reject(delivery.id, reason, &terms.progress)),
@@ -192,7 +210,9 @@ impl Holding {
         self.since = Some(Instant::now());
         self.batch = self.coming.take();
         let span = tracing::info_span!(parent: self.batch_id(), "store", frames = items.len());
-        let storing = store_all(terms.store.clone(), items, Arc::clone(&terms.progress));
+        let (store, bad, progress) =
+            (terms.store.clone(), Arc::clone(&self.bad), Arc::clone(&terms.progress));
+        let storing = async move { store_all(&store, &bad, items, &progress).await };
         self.storing.spawn(storing.instrument(span));
     }
 
@@ -280,23 +300,24 @@ fn settled(outcome: Result<u64, SettleError>) {
 }
 
 /// Makes the rows durable together. If the store refuses them for good, one by one, so that one bad frame costs only
-/// itself.
+/// itself. Then publishes bad rows; a frame whose bad rows cannot be is refused as a whole.
 async fn store_all(
-    store: Store,
-    items: Vec<(DeliveryId, Option<Ingest>)>,
-    progress: Arc<Progress>,
+    store: &Store,
+    bad: &BadRows,
+    items: Vec<(DeliveryId, Opened)>,
+    progress: &Progress,
 ) -> Stored {
-    let all: Vec<Ingest> = items.iter().filter_map(|(_, item)| item.clone()).collect();
+    let all: Vec<Ingest> = items.iter().filter_map(|(_, opened)| opened.rows.clone()).collect();
     let mut stored =
         Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), is_closed: false };
-    match persist(&store, &all, &progress).await {
+    match persist(store, &all, progress).await {
         Persisted::Durable => stored.durable.extend(items.iter().map(|(id, _)| *id)),
         Persisted::Closed => stored.is_closed = true,
         Persisted::Refused(_) => {
-            for (id, item) in items {
-                match persist(&store, &item.into_iter().collect::<Vec<_>>(), &progress).await {
-                    Persisted::Durable => stored.durable.push(id),
-                    Persisted::Refused(reason) => stored.refused.push((id, reason)),
+            for (id, opened) in &items {
+                match persist(store, &Vec::from_iter(opened.rows.clone()), progress).await {
+                    Persisted::Durable => stored.durable.push(*id),
+                    Persisted::Refused(reason) => stored.refused.push((*id, reason)),
                     Persisted::Closed => {
                         stored.is_closed = true;
                         break;
@@ -304,6 +325,13 @@ async fn store_all(
                 }
             }
         }
+    }
+    let letters = items.into_iter().filter(|(id, _)| stored.durable.contains(id));
+    let letters = letters.flat_map(|(id, opened)| opened.bad.into_iter().map(move |letter| (id, letter)));
+    for (id, error) in bad.publish(letters.collect(), progress).await {
+        stored.durable.retain(|durable| *durable != id);
+        let reason = format!("rows of it cannot be published as dead letters: {}", causes(&error));
+        stored.refused.push((id, reason));
     }
     stored
 }
@@ -414,8 +442,8 @@ mod tests {
     async fn json_is_stored_and_what_is_no_row_goes_to_the_dead_letters() {
         let document = br#"[
           {"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_draw": 402.25}},
-          {"timestamp": "yesterday", "fields": {"uuid": "GPU-1", "power_draw": 1}},
-          {"timestamp": "2126-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_draw": 2}}
+          {"timestamp": "yesterday", "fields": {"uuid": "GPU-1", "hostname": "n1", "power_draw": 1}},
+          {"timestamp": "2126-01-01T00:00:00Z", "fields": {"uuid": "GPU-2", "hostname": "n2", "power_draw": 2}}
         ]"#;
         let frame = |kind, count, payload: &'static [u8]| Frame::new(kind, count, payload);
         let (store, progress, reasons, _folder) = collected(vec![
@@ -428,8 +456,19 @@ mod tests {
         assert_eq!(power(&store, "GPU-1"), Some(402.25));
         assert_eq!((count(&progress.rows_stored), count(&progress.rows_future)), (1, 1));
         assert_eq!(count(&progress.messages_refused), 3);
-        assert_eq!(reasons.len(), 2, "{reasons:?}");
-        assert!(reasons.iter().all(|reason| reason.starts_with("rejected by consumer: ")), "{reasons:?}");
+        let (rejected, published): (Vec<_>, Vec<_>) =
+            reasons.into_iter().partition(|reason| reason.starts_with("rejected by consumer: "));
+        assert_eq!(rejected.len(), 2, "{rejected:?}");
+        let [no_row, ahead] = &published[..] else { panic!("{published:?}") };
+        assert!(
+            no_row.starts_with("1 of 3 messages are no rows; the first of GPU GPU-1 on host n1: timestamp: "),
+            "{no_row}"
+        );
+        assert_eq!(
+            ahead,
+            "1 rows are more than an hour ahead of the collector's clock; the first of GPU GPU-2 on host n2 at \
+             2126-01-01T00:00:00Z"
+        );
         store.close().await.unwrap();
     }
 

@@ -1,0 +1,127 @@
+//! Rows that may not be stored. They are published as dead letters of their topic; the good rows of their frame are stored.
+
+use std::collections::VecDeque;
+
+use gpuvitals_core::message::MessageError;
+use gpuvitals_core::{Batch, IdentityColumn, causes, time, wire};
+use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
+use gpuvitals_queue::{ContentType, DeadFacts, Delivery, DeliveryId, Frame, PublishError};
+use serde_json::Value;
+
+use super::Progress;
+
+/// Frames whose dead letters have one producer id; the offset within such a block is the sequence. Fewer than the
+/// sequences that a queue tells apart, because frames come in any order.
+const BLOCK: u64 = 64;
+
+/// The way of bad rows to the dead letters.
+#[derive(Debug)]
+pub(super) struct BadRows {
+    /// The collector's group.
+    pub group: String,
+    /// Publishes to the topic of dead letters.
+    pub producer: AnyProducer,
+}
+
+impl BadRows {
+    /// Publishes dead letters, again and again where the queue does not take them for now. Answers which it will never
+    /// take.
+    pub(super) async fn publish(
+        &self,
+        letters: Vec<(DeliveryId, Frame)>,
+        progress: &Progress,
+    ) -> Vec<(DeliveryId, PublishError)> {
+        let mut letters = VecDeque::from(letters);
+        let mut refused = Vec::new();
+        let mut sender = Sender::new(&self.producer, self.producer.window(), Patience::Passing);
+        loop {
+            while sender.has_room()
+                && let Some((id, letter)) = letters.pop_front()
+            {
+                sender.send(id, letter);
+            }
+            if sender.is_idle() {
+                return refused;
+            }
+            match sender.event().await {
+                Event::Taken { .. } => {}
+                Event::Failed(error) => progress.not_stored(&causes(&error)),
+                Event::Refused { tag, error } => refused.push((tag, error)),
+            }
+        }
+    }
+}
+
+/// The dead letter of messages of a JSON document that are no rows.
+///
+/// # Errors
+/// When the document cannot be read again, in words.
+pub(super) fn messages(
+    delivery: &Delivery,
+    group: &str,
+    document: &[u8],
+    refused: &[(usize, MessageError)],
+) -> Result<Option<Frame>, String> {
+    let Some((first, error)) = refused.first() else { return Ok(None) };
+    let all = match serde_json::from_slice(document).map_err(|e| e.to_string())? {
+        Value::Array(messages) => messages,
+        message => vec![message],
+    };
+    let bad: Vec<&Value> = refused.iter().filter_map(|(index, _)| all.get(*index)).collect();
+    let field = |names: &[&str]| {
+        let fields = all.get(*first).and_then(|message| message.get("fields"));
+        let named = names.iter().find_map(|name| fields?.get(name)).filter(|value| !value.is_null());
+        named.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    };
+    let gpu = field(&["uuid", "gpu_uuid", "gpu_id", "gpu"]);
+    let host = field(&["hostname", "node", "host"]);
+    let reason = format!(
+        "{} of {} messages are no rows; the first{}: {}",
+        bad.len(),
+        all.len(),
+        place(gpu.as_deref(), host.as_deref()),
+        causes(error)
+    );
+    let count = u32::try_from(bad.len()).unwrap_or(u32::MAX);
+    let payload = serde_json::to_vec(&bad).map_err(|e| e.to_string())?;
+    Ok(Some(letter(delivery, group, &reason, "messages", Frame::new(ContentType::Json, count, payload))))
+}
+
+/// The dead letter of rows whose time is too far ahead.
+///
+/// # Errors
+/// When they cannot be written, in words.
+pub(super) fn ahead(delivery: &Delivery, group: &str, rows: &Batch) -> Result<Frame, String> {
+    let identity = rows.identity(0);
+    let at = rows.timestamps().first().map_or_else(String::new, |at| format!(" at {}", time::format(*at)));
+    let reason = format!(
+        "{} rows are more than an hour ahead of the collector's clock; the first{}{at}",
+        rows.rows(),
+        place(identity.key().as_deref(), identity.get(IdentityColumn::Node)),
+    );
+    let count = u32::try_from(rows.rows()).unwrap_or(u32::MAX);
+    let payload = wire::encode(rows).map_err(|e| causes(&e))?;
+    Ok(letter(delivery, group, &reason, "ahead", Frame::new(ContentType::Batch, count, payload)))
+}
+
+fn place(gpu: Option<&str>, host: Option<&str>) -> String {
+    let gpu = gpu.map_or_else(String::new, |gpu| format!(" of GPU {gpu}"));
+    let host = host.map_or_else(String::new, |host| format!(" on host {host}"));
+    gpu + &host
+}
+
+/// A dead letter, stamped from the frame that it is a part of: a repeat is recognised.
+fn letter(delivery: &Delivery, group: &str, reason: &str, part: &str, frame: Frame) -> Frame {
+    let offset = delivery.id.offset;
+    tracing::warn!(offset, reason, "rows go to the dead letters");
+    let facts = DeadFacts {
+        topic: delivery.topic.clone(),
+        group: group.into(),
+        offset,
+        attempts: delivery.attempt,
+        reason: DeadFacts::shortened(reason),
+        published_at: delivery.published_at,
+    };
+    let id = format!("{group}/{part}/{}", offset / BLOCK);
+    Frame { dead: Some(Box::new(facts)), ..frame }.stamped(id, offset % BLOCK)
+}
