@@ -6,13 +6,17 @@
 //! | `Content-Encoding` | `zstd` if the payload is compressed |
 //! | `Gpuvitals-Count` | messages (rows) in the payload |
 //! | `Gpuvitals-Producer`, `Gpuvitals-Sequence` | the producer's stamp; the id as a JSON string |
+//! | `traceparent` | W3C trace context of the span that published it; one of another length is left out |
 //! | `Gpuvitals-Dead` | of a dead letter: origin and reason, as a JSON object |
 //!
 //! JSON keeps line breaks out of headers. A message without any of these headers is JSON: one message, or an array of
 //! them.
 
+use std::sync::Arc;
+
 use async_nats::HeaderMap;
 use bytes::Bytes;
+use gpuvitals_trace::TRACEPARENT_LEN;
 use serde::de::IgnoredAny;
 
 use crate::frame::{ContentType, Encoding, Frame, ProducerStamp};
@@ -24,6 +28,7 @@ const ZSTD: &str = "zstd";
 const COUNT: &str = "Gpuvitals-Count";
 const PRODUCER: &str = "Gpuvitals-Producer";
 const SEQUENCE: &str = "Gpuvitals-Sequence";
+const TRACE: &str = "traceparent";
 const DEAD: &str = "Gpuvitals-Dead";
 
 /// Bytes that a message's headers can take as a dead letter. The largest frame is that much smaller than the server's
@@ -54,6 +59,9 @@ pub(super) fn of_frame(frame: &Frame) -> HeaderMap {
     if let Some(stamp) = &frame.producer {
         headers.insert(PRODUCER, quoted(&stamp.id));
         headers.insert(SEQUENCE, stamp.sequence.to_string());
+    }
+    if let Some(trace) = &frame.trace {
+        headers.insert(TRACE, &**trace);
     }
     if let Some(dead) = &frame.dead {
         headers.insert(DEAD, dead_text(dead));
@@ -99,6 +107,7 @@ pub(super) fn frame(headers: Option<&HeaderMap>, payload: &Bytes) -> Result<Fram
         let sequence = head.number(SEQUENCE)?;
         frame = frame.stamped(id, sequence.ok_or_else(|| unreadable(SEQUENCE, "", "a number"))?);
     }
+    frame.trace = head.text(TRACE).filter(|text| text.len() == TRACEPARENT_LEN).map(Arc::from);
     if let Some(text) = head.text(DEAD) {
         let dead =
             dead_of(text.as_bytes()).map_err(|_| unreadable(DEAD, text, "the facts of a dead letter"))?;
@@ -132,8 +141,6 @@ fn unreadable(name: &'static str, text: &str, wanted: &'static str) -> Unreadabl
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -149,12 +156,14 @@ mod tests {
 
     fn frames() -> impl Strategy<Value = Frame> {
         let stamp = proptest::option::of((".{1,40}", any::<u64>()));
-        (any::<bool>(), any::<bool>(), 1_u32.., proptest::option::of(facts()), stamp).prop_map(
-            |(batch, zstd, count, dead, stamp)| {
+        let trace = proptest::option::of("00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]");
+        (any::<bool>(), any::<bool>(), 1_u32.., proptest::option::of(facts()), stamp, trace).prop_map(
+            |(batch, zstd, count, dead, stamp, trace)| {
                 let content_type = if batch { ContentType::Batch } else { ContentType::Json };
                 let mut frame = Frame::new(content_type, count, "payload");
                 frame.encoding = if zstd { Encoding::Zstd } else { Encoding::Identity };
                 frame.dead = dead.map(Box::new);
+                frame.trace = trace.map(Arc::from);
                 match stamp {
                     Some((id, sequence)) => frame.stamped(id, sequence),
                     None => frame,
@@ -171,8 +180,8 @@ mod tests {
         }
 
         #[test]
-        fn foreign_headers_are_read_or_refused(name in 0..6_usize, value in "[ -~]{0,30}") {
-            let names = [CONTENT_TYPE, CONTENT_ENCODING, COUNT, PRODUCER, SEQUENCE, DEAD];
+        fn foreign_headers_are_read_or_refused(name in 0..7_usize, value in "[ -~]{0,30}") {
+            let names = [CONTENT_TYPE, CONTENT_ENCODING, COUNT, PRODUCER, SEQUENCE, TRACE, DEAD];
             let mut headers = HeaderMap::new();
             headers.insert(names[name], value);
             if let Ok(frame) = frame(Some(&headers), &Bytes::from_static(b"{}")) {
