@@ -22,6 +22,12 @@ pub(crate) enum Part {
 
 const PARTS: usize = 4;
 
+/// The first of several reasons, and how many more there are.
+pub(crate) fn first_and_more(reasons: &[String]) -> Option<String> {
+    let (first, others) = reasons.split_first()?;
+    Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
+}
+
 #[derive(Debug)]
 struct State {
     reasons: [Option<String>; PARTS],

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 
 use crate::ask::RangeQuery;
-use crate::board::Part;
+use crate::board::{Part, first_and_more};
 use crate::compact::{self, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
@@ -334,9 +334,10 @@ impl Keeper {
             if let Err(error) = self.directory.quarantine(&file.name) {
                 tracing::warn!(name = file.name, %error, "a damaged file is not set aside");
             }
-            self.shared.board.set(Part::Damage, Some(file.describe(&self.directory)));
             count(&self.shared.counters.quarantined, 1);
         }
+        let lost: Vec<String> = self.manifest.lost.iter().map(|file| file.describe(&self.directory)).collect();
+        self.shared.board.set(Part::Damage, first_and_more(&lost));
     }
 
     fn merge_if_due(&mut self) {

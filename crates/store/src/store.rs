@@ -13,7 +13,7 @@ use gpuvitals_log::LogConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use crate::ask::{BucketQuery, Buckets, EndRows, QueryError, RangeQuery, Rows};
-use crate::board::Part;
+use crate::board::{Part, first_and_more};
 use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
@@ -117,11 +117,7 @@ impl Store {
         // Held as far as there are any; no more than that is given back.
         tail.permits = shared.room.forget_permits(tail.permits);
         count(&shared.counters.quarantined, found.unlisted.len() as u64);
-        if let Some(first) = found.damage.first() {
-            let more = found.damage.len() - 1;
-            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-            shared.board.set(Part::Damage, Some(format!("{first}{more}")));
-        }
+        shared.board.set(Part::Damage, first_and_more(&found.damage));
 
         let (events, event_queue) = sync_channel(EVENTS);
         let (jobs, job_queue) = sync_channel(JOBS);

@@ -51,6 +51,8 @@ const ROWS_AHEAD: u32 = 32_768;
 const DISK_LIMIT: Duration = Duration::from_secs(30);
 /// How long the disk is waited for at the end.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+/// How often the end looks whether everything is sent.
+const LOOK: Duration = Duration::from_millis(50);
 /// Between two syncs of what is written.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
 /// A lease: as long as the process lives, since the forwarder ends with it.
@@ -336,7 +338,8 @@ impl Shared {
 
     async fn is_empty(&self) {
         let mut events = self.away.subscribe();
-        while self.stats().kept > 0 && events.changed().await.is_ok() {}
+        // A frame that becomes a dead letter, or is lost on disk, leaves without an event.
+        while self.stats().kept > 0 && !matches!(timeout(LOOK, events.changed()).await, Ok(Err(_))) {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::message::MessageError;
 use gpuvitals_core::{Batch, IdentityColumn, causes, time, wire};
 use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
@@ -44,8 +45,8 @@ impl BadRows {
                 return refused;
             }
             match sender.event().await {
-                Event::Taken { .. } => {}
-                Event::Failed(error) => progress.not_stored(&causes(&error)),
+                Event::Taken { .. } => progress.dead_letter(Ok(())),
+                Event::Failed(error) => progress.dead_letter(Err(&causes(&error))),
                 Event::Refused { tag, error } => refused.push((tag, error)),
             }
         }
@@ -68,13 +69,14 @@ pub(super) fn messages(
         message => vec![message],
     };
     let bad: Vec<&Value> = refused.iter().filter_map(|(index, _)| all.get(*index)).collect();
-    let field = |names: &[&str]| {
-        let fields = all.get(*first).and_then(|message| message.get("fields"));
-        let named = names.iter().find_map(|name| fields?.get(name)).filter(|value| !value.is_null());
-        named.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    let fields = all.get(*first).and_then(|message| message.get("fields")?.as_object());
+    let field = |wanted: Meaning| {
+        let mut fields = fields.into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let (_, value) = fields.find(|(name, _)| meaning(name) == wanted)?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     };
-    let gpu = field(&["uuid", "gpu_uuid", "gpu_id", "gpu"]);
-    let host = field(&["hostname", "node", "host"]);
+    let gpu = field(Meaning::Identity(IdentityColumn::Uuid)).or_else(|| field(Meaning::Gpu));
+    let host = field(Meaning::Identity(IdentityColumn::Node));
     let reason = format!(
         "{} of {} messages are no rows; the first{}: {}",
         bad.len(),

@@ -25,6 +25,8 @@ pub(crate) struct Progress {
     /// Time until rows that came together were durable.
     pub latency: Histogram,
     health: Mutex<Health>,
+    /// Whether the queue takes rows that may not be stored.
+    dead_letters: Mutex<Health>,
     /// Whether each worker reaches the queue.
     ways: Mutex<Vec<watch::Receiver<Away>>>,
     reach: Mutex<Health>,
@@ -42,6 +44,7 @@ impl Progress {
             store_failures: AtomicU64::new(0),
             latency: Histogram::default(),
             health: Mutex::new(Health::healthy(clock::now_ns())),
+            dead_letters: Mutex::new(Health::healthy(clock::now_ns())),
             ways: Mutex::default(),
             reach: Mutex::new(Health::healthy(clock::now_ns())),
             source_broken: OnceLock::new(),
@@ -82,9 +85,11 @@ impl Progress {
     /// How the collector is.
     pub(crate) fn health(&self) -> Health {
         let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let dead_letters = self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let reach = self.reach();
         match self.source_broken.get() {
             _ if storing.status != Status::Healthy => storing,
+            _ if dead_letters.status != Status::Healthy => dead_letters,
             _ if reach.status != Status::Healthy => reach,
             Some(broken) => broken.clone(),
             None => storing,
@@ -111,5 +116,39 @@ impl Progress {
             tracing::error!(error = reason, "rows cannot be stored; nothing is acknowledged, trying again");
         }
         health.observe(Status::Degraded, words, clock::now_ns());
+    }
+
+    /// The queue took a dead letter, or did not for this reason. Logged when that changes.
+    pub(super) fn dead_letter(&self, outcome: Result<(), &str>) {
+        let mut health = self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, words) = match outcome {
+            Ok(()) => (Status::Healthy, String::new()),
+            Err(reason) => (Status::Degraded, format!("the queue takes no dead letters: {reason}")),
+        };
+        match (health.status, status) {
+            (Status::Healthy, Status::Degraded) => {
+                tracing::error!("{words}; their frames are not acknowledged, trying again");
+            }
+            (Status::Degraded, Status::Healthy) => tracing::info!("the queue takes dead letters again"),
+            _ => {}
+        }
+        health.observe(status, words, clock::now_ns());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_letter_that_is_not_taken_is_no_failure_of_the_store_and_passes_by_itself() {
+        let progress = Progress::new();
+        progress.dead_letter(Err("connection refused"));
+        let health = progress.health();
+        assert_eq!(health.status, Status::Degraded);
+        assert_eq!(health.reason, "the queue takes no dead letters: connection refused");
+        assert_eq!(progress.store_failures.load(Ordering::Relaxed), 0);
+        progress.dead_letter(Ok(()));
+        assert_eq!(progress.health().status, Status::Healthy);
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn replay(
         lines.push(format!("{without_room} stay: the topic is full"));
     }
     if unreadable > 0 {
-        lines.push(format!("{unreadable} stay: their messages are gone"));
+        lines.push(format!("{unreadable} stay: their messages cannot be read"));
     }
     if left > 0 {
         lines.push(format!("{left} behind those were not tried; --id names letters"));

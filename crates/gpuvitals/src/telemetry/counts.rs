@@ -31,7 +31,7 @@ impl Counts {
         vec![
             Family::counter(
                 "gpuvitals_otlp_spans_sent_total",
-                "Spans that the receiver of OTLP took.",
+                "Spans in batches that the receiver of OTLP took, with those that it refused within one.",
                 read(&self.spans_sent),
             ),
             Family::new(

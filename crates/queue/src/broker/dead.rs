@@ -101,11 +101,13 @@ impl Group {
         if !self.unsettled.get(&offset).is_some_and(is_given_up) {
             return;
         }
-        let Some(frame) = self.detach(offset) else { return };
+        let Some(mut frame) = self.detach(offset) else { return };
         if is_stored || !shelf.entries.contains_key(&offset) {
             self.note_settled(env, shelf, offset);
             self.settled(env, shelf, offset, frame.count);
         } else {
+            // The delivery that led here is not counted twice.
+            frame.failures = frame.failures.saturating_sub(1);
             self.deliver_again(env, offset, frame, AGAIN_AFTER);
         }
     }
@@ -165,10 +167,12 @@ impl Broker {
     }
 
     fn drop_dead_letter(&mut self, given_up: &GivenUp) {
+        let now = self.env.now;
         if let Ok((_, _, dead)) = self.open(&given_up.dead_topic()) {
             let count = u64::from(given_up.count);
             dead.shelf.ledger.published += count;
             dead.shelf.ledger.dropped += count;
+            dead.shelf.ledger.too_large_lately.note(now, count);
         }
     }
 

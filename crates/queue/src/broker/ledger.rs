@@ -59,6 +59,8 @@ pub(super) struct Ledger {
     pub(super) acked_rate: Rate,
     /// Messages refused at the bound lately.
     pub(super) refused_lately: Recent,
+    /// Dead letters that are larger than their topic's bound.
+    pub(super) too_large_lately: Recent,
 }
 
 impl Ledger {
@@ -73,6 +75,7 @@ impl Ledger {
             published_rate: Rate::new(now),
             acked_rate: Rate::new(now),
             refused_lately: Recent::default(),
+            too_large_lately: Recent::default(),
         }
     }
 }

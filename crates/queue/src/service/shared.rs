@@ -492,7 +492,10 @@ impl Shared {
             self.commit(false);
             for (one, publishing) in publishing {
                 let outcome = publishing.await.map(drop);
-                if let Err(error) = &outcome {
+                // A disk that takes nothing is in the health; the frame comes round each second until it does.
+                if let Err(error) = &outcome
+                    && !error.is_retryable()
+                {
                     tracing::warn!(topic = one.dead_topic(), %error, "a dead letter is not stored");
                 }
                 self.with(|broker, now| broker.dead_letter_published(now, one, &outcome));

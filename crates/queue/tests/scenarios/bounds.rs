@@ -273,6 +273,20 @@ fn dead_letters_have_a_bound_of_their_own() {
 }
 
 #[test]
+fn a_dead_letter_that_never_fits_is_told_while_none_is_held() {
+    let mut story = Story::new(|config| config.max_dead_messages = 3);
+    let who = story.join("g");
+    story.publish(4).unwrap();
+    let id = story.only(who).id;
+    story.nack(who, id, NackKind::Reject);
+    let stats = story.stats();
+    assert_eq!((stats.dead_letters, stats.dead_dropped), (0, 4));
+    let health = story.broker.health(Millis(0));
+    assert_eq!(health.status, Status::Degraded);
+    assert!(health.reasons[0].contains("larger than their bound: 4 messages"), "{:?}", health.reasons);
+}
+
+#[test]
 fn a_drain_delivers_what_is_left_or_takes_back_what_is_out() {
     let mut story = Story::new(|_| {});
     let who = story.join_with("g", |o| o.max_in_flight = credits(1));

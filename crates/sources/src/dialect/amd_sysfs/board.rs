@@ -396,7 +396,9 @@ fn read_gauges(gauges: Option<&mut Vec<Gauge>>, due: Due, row: &mut Row) -> Resu
 
 /// What follows from other values.
 fn derive(due: Due, row: &mut Row) {
-    if row.get(POWER).is_none() {
+    // The mean does not stand in for a power that was refused.
+    let is_refused = row.absences().contains(&(POWER, AbsenceReason::Invalid));
+    if row.get(POWER).is_none() && !is_refused {
         match row.get(POWER_AVERAGE) {
             Some(average) => row.float(POWER, narrow(average.as_f64())),
             None if !is_told(row, POWER) => {
