@@ -336,7 +336,8 @@ impl Keeper {
             }
             count(&self.shared.counters.quarantined, 1);
         }
-        let lost: Vec<String> = self.manifest.lost.iter().map(|file| file.describe(&self.directory)).collect();
+        let lost: Vec<String> =
+            self.manifest.lost.iter().map(|file| file.describe(&self.directory)).collect();
         self.shared.board.set(Part::Damage, first_and_more(&lost));
     }
 

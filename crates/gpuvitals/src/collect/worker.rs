@@ -84,7 +84,9 @@ pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms
         if let Some(ended) = ended {
             return ended;
         }
-        tracing::warn!("nothing could be stored or made a dead letter for minutes; what was received goes back to the queue");
+        tracing::warn!(
+            "nothing could be stored or made a dead letter for minutes; what was received goes back to the queue"
+        );
         // Out of the group, with the last try still under way: what it stores comes again, and merges.
         tokio::select! {
             () = terms.stop.cancelled() => return Ended::Stopped,

@@ -48,12 +48,13 @@ pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Ite
 
 /// Names of theirs that are set and mean something to others, but nothing here.
 pub(crate) fn unread(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = String> {
-    // The SDK's exporter of spans reads this one.
-    let is_read = |name: &str| name == "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
     let is_unread = |name: &str| {
-        ["OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_METRICS_"].iter().any(|of| name.starts_with(of))
-            && !is_read(name)
-            || name == "OTEL_EXPORTER_OTLP_COMPRESSION"
+        // The SDK's exporter of spans reads this one.
+        name != "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
+            && (["OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_METRICS_"]
+                .iter()
+                .any(|of| name.starts_with(of))
+                || name == "OTEL_EXPORTER_OTLP_COMPRESSION")
     };
     variables.filter_map(move |Variable { name, value, .. }| {
         (is_unread(&name) && !["", "none"].contains(&value.trim())).then_some(name)

@@ -204,7 +204,10 @@ impl Shelf {
         let topic: Arc<str> = name.into();
         let too_large = self.ledger.too_large_lately.lately(now).map(|lost| {
             let lost = counted(lost, "message");
-            (Cause::DeadLetters, format!("topic {name} lost dead letters that are larger than their bound: {lost}"))
+            (
+                Cause::DeadLetters,
+                format!("topic {name} lost dead letters that are larger than their bound: {lost}"),
+            )
         });
         let of_topic = move |(cause, words)| Trouble { cause, topic: Some(Arc::clone(&topic)), words };
         full.into_iter().chain(dead).chain(too_large).map(of_topic)
