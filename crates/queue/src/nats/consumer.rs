@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_nats::Subject;
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{
-    AckPolicy, Consumer as PullConsumer, DeliverPolicy, FromConsumer, Info,
+    AckPolicy, Config as AnyConfig, Consumer as PullConsumer, DeliverPolicy, FromConsumer, Info,
 };
 use async_nats::jetstream::{self, AckKind};
 use futures_util::{FutureExt, StreamExt};
@@ -330,9 +330,7 @@ impl Member {
             tracing::info!(stream, consumer = name, "created a consumer in NATS");
             made.ok_or_else(|| NatsError::unavailable(format_args!("{what}: its stream was deleted")))?
         };
-        if info.config.ack_policy != AckPolicy::Explicit {
-            return Err(NatsError::unusable(&what, "it needs ack policy explicit"));
-        }
+        self.check(&info.config).map_err(|reason| NatsError::unusable(&what, reason))?;
         let (given, wanted) = (info.config.ack_wait, self.ack_timeout());
         if given < wanted {
             tracing::warn!(
@@ -346,6 +344,33 @@ impl Member {
             .map_err(|error| NatsError::unusable(&what, error))?;
         let consumer = PullConsumer::new(config, info, session.jetstream.clone());
         Ok(Subscription { session, consumer, is_new, ack_wait: given, pull: None })
+    }
+
+    /// Refuses, with the remedy, a consumer of somebody else with which messages would be lost.
+    fn check(&self, config: &AnyConfig) -> Result<(), String> {
+        if config.ack_policy != AckPolicy::Explicit {
+            return Err("it needs ack policy explicit".to_owned());
+        }
+        // One delivery more than the attempts: with that one a message becomes a dead letter.
+        let (max_deliver, retries) = (config.max_deliver, self.settings.max_retries);
+        if (1..i64::from(retries) + 2).contains(&max_deliver) {
+            return Err(format!(
+                "with max_retries={retries}, its max_deliver of {max_deliver} ends deliveries before a message \
+                 becomes a dead letter: set it to -1 (nats consumer edit)"
+            ));
+        }
+        let subject = &self.topic.subject;
+        let filters =
+            || config.filter_subjects.iter().chain([&config.filter_subject]).filter(|one| !one.is_empty());
+        if filters().next().is_some() && !filters().any(|filter| names::takes(filter, subject)) {
+            let filters: Vec<&str> = filters().map(String::as_str).collect();
+            return Err(format!(
+                "its filter {} does not take subject {subject}: change it (nats consumer edit), or use another \
+                 group",
+                filters.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// The configuration of the group's consumer. A wildcard stream of somebody else holds other subjects too, so it

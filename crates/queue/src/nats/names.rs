@@ -57,13 +57,26 @@ pub(super) fn topic_of(stream: &str) -> Option<String> {
     Some(stream.strip_prefix(PREFIX)?.strip_prefix('-')?.replace('+', "."))
 }
 
+/// Whether a consumer's filter takes `subject`: `*` stands for any token, and `>` at the end for all that follow.
+pub(super) fn takes(filter: &str, subject: &str) -> bool {
+    let mut parts = subject.split('.');
+    for token in filter.split('.') {
+        match parts.next() {
+            Some(_) if token == ">" => return true,
+            Some(part) if token == "*" || token == part => {}
+            _ => return false,
+        }
+    }
+    parts.next().is_none()
+}
+
 fn token(name: &str) -> String {
     name.replace('.', "+")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Topic, consumer, group, topic_of};
+    use super::{Topic, consumer, group, takes, topic_of};
 
     #[test]
     fn every_name_is_one_token_of_its_own() {
@@ -85,5 +98,15 @@ mod tests {
         assert!(Topic::new("a.dead.dead").is_err(), "dead letters have no dead letters");
         assert!(Topic::new("a+b").is_err());
         assert_eq!(group(&consumer("eu.collector").unwrap()), "eu.collector");
+    }
+
+    #[test]
+    fn a_filter_takes_its_subjects() {
+        for filter in ["gpuvitals.t", "gpuvitals.*", "*.t", "gpuvitals.>", ">"] {
+            assert!(takes(filter, "gpuvitals.t"), "{filter}");
+        }
+        for filter in ["gpuvitals.u", "gpuvitals", "gpuvitals.t.*", "gpuvitals.t.>", "*"] {
+            assert!(!takes(filter, "gpuvitals.t"), "{filter}");
+        }
     }
 }

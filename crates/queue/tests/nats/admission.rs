@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 use crate::Nats;
-use crate::behaviour::{Place, credits, frame, nack, receive_one};
+use crate::behaviour::{MAX_RETRIES, Place, credits, frame, nack, receive_one};
 use crate::server::Server;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -22,11 +22,11 @@ async fn refusals(place: &Nats) -> (String, String) {
     let Err(error @ (PublishError::Denied { .. } | PublishError::Refused { .. })) = published else {
         panic!("{published:?}")
     };
-    (error.to_string(), refusal_to_receive(place).await)
+    (error.to_string(), refusal_to_receive(place, "g").await)
 }
 
-async fn refusal_to_receive(place: &Nats) -> String {
-    let mut consumer = place.member("t", "g", &ConsumerOptions::default());
+async fn refusal_to_receive(place: &Nats, group: &str) -> String {
+    let mut consumer = place.member("t", group, &ConsumerOptions::default());
     let received = timeout(SOON, consumer.receive()).await.expect("in time");
     let Err(error @ (ReceiveError::Denied { .. } | ReceiveError::Refused { .. })) = received else {
         panic!("{received:?}")
@@ -96,7 +96,7 @@ async fn who_may_only_use_streams_uses_those_that_exist() {
     let server = Server::start_with(&config).await;
     let place = Nats::at(server.url());
     let start = Instant::now();
-    let received = refusal_to_receive(&place).await;
+    let received = refusal_to_receive(&place, "g").await;
     assert!(received.contains("Permissions Violation for Publish to \"$JS.API."), "{received}");
     assert!(received.contains("docs/nats.md"), "{received}");
     assert!(start.elapsed() < Duration::from_secs(4), "at once: {:?}", start.elapsed());
@@ -155,6 +155,43 @@ async fn streams_of_others_are_used_as_they_are_or_refused_with_a_reason() {
     for text in [published, received] {
         assert!(text.contains("cannot use stream gpuvitals-t"), "{text}");
         assert!(text.contains("already in use with a different configuration"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn groups_of_others_that_would_lose_messages_are_refused_with_a_reason() {
+    let server = Server::start().await;
+    let place = Nats::at(server.url());
+    let wide = async_nats::jetstream::stream::Config {
+        name: "gpuvitals-t".into(),
+        subjects: vec!["gpuvitals.*".into()],
+        ..Default::default()
+    };
+    let stream = server.by_hand().await.create_stream(wide).await.unwrap();
+    let enough = i64::from(MAX_RETRIES) + 2;
+    for (group, max_deliver, filter) in [
+        ("short", enough - 1, ""),
+        ("aside", -1, "gpuvitals.other"),
+        ("enough", enough, "gpuvitals.t"),
+        ("wide", -1, "gpuvitals.*"),
+    ] {
+        let config = async_nats::jetstream::consumer::pull::Config {
+            durable_name: Some(group.into()),
+            max_deliver,
+            filter_subject: filter.into(),
+            ..Default::default()
+        };
+        stream.create_consumer(config).await.unwrap();
+    }
+    let short = refusal_to_receive(&place, "short").await;
+    assert!(short.contains("cannot use consumer short of stream gpuvitals-t in NATS"), "{short}");
+    assert!(short.contains("max_deliver of 3") && short.contains("set it to -1"), "{short}");
+    let aside = refusal_to_receive(&place, "aside").await;
+    assert!(aside.contains("cannot use consumer aside of stream gpuvitals-t in NATS"), "{aside}");
+    assert!(aside.contains("filter gpuvitals.other does not take subject gpuvitals.t:"), "{aside}");
+    place.producer("t").publish(frame(4)).await.unwrap();
+    for group in ["enough", "wide"] {
+        assert_eq!(receive_one(&mut place.member("t", group, &credits(10))).await.frame.count, 4);
     }
 }
 
