@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::Subject;
+use async_nats::datetime::DateTime;
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{
     AckPolicy, Config as AnyConfig, Consumer as PullConsumer, DeliverPolicy, FromConsumer, Info,
@@ -65,6 +66,8 @@ pub struct NatsConsumer {
     /// The subscription to come, made in a task so that it goes on while nobody waits in `receive`.
     joining: JoinSet<Result<Subscription, NatsError>>,
     leases: Mutex<Leases>,
+    /// When the server created the group that the leases are of.
+    created: Option<DateTime>,
     /// Received messages on their way to the dead letters, each with its reason.
     dying: VecDeque<(Lease, Arc<str>)>,
     /// Signals that a delivery was settled: there may be credits.
@@ -89,8 +92,8 @@ struct Member {
 struct Subscription {
     session: Session,
     consumer: PullConsumer<Config>,
-    /// The group did not exist before.
-    is_new: bool,
+    /// Number of the connection on which the group was looked for.
+    connection: u64,
     ack_wait: Duration,
     pull: Option<Pull>,
 }
@@ -133,6 +136,7 @@ impl NatsConsumer {
             subscription: None,
             joining: JoinSet::new(),
             leases: Mutex::default(),
+            created: None,
             dying: VecDeque::new(),
             freed: Notify::new(),
             rows_per_frame: 0,
@@ -161,7 +165,8 @@ impl NatsConsumer {
         }
         let Some(joined) = self.joining.join_next().await else { return Ok(()) };
         let subscription = joined.map_err(NatsError::unavailable)??;
-        if subscription.is_new {
+        let created = Some(subscription.consumer.cached_info().created);
+        if std::mem::replace(&mut self.created, created) != created {
             self.leases().restart();
             self.dying.clear();
         }
@@ -182,9 +187,14 @@ impl NatsConsumer {
             }
             self.dying.pop_front();
         }
-        let now = Instant::now();
         let Some(subscription) = &mut self.subscription else { return Ok(Vec::new()) };
         if subscription.pull.is_none() {
+            // The server may have come back without its data, and another member may have created the group anew.
+            if !subscription.is_of_this_connection().await {
+                self.subscription = None;
+                return Ok(Vec::new());
+            }
+            let now = Instant::now();
             let (in_flight, next_end) = {
                 let leases = self.leases.get_mut().unwrap_or_else(PoisonError::into_inner);
                 leases.forget_over(now, subscription.ack_wait);
@@ -316,11 +326,11 @@ impl fmt::Debug for NatsConsumer {
 impl Member {
     async fn join(&self) -> Result<Subscription, NatsError> {
         let session = self.endpoint.session().await?;
+        let connection = session.connections();
         let stream = stream::ensure(&session, &self.topic, &self.settings).await?.name;
         let name = &self.consumer;
         let what = format!("consumer {name} of stream {stream}");
         let found = session.request(&what, format!("CONSUMER.INFO.{stream}.{name}"), &json!({})).await?;
-        let is_new = found.is_none();
         let info: Info = if let Some(info) = found {
             info
         } else {
@@ -343,7 +353,7 @@ impl Member {
         let config = Config::try_from_consumer_config(info.config.clone())
             .map_err(|error| NatsError::unusable(&what, error))?;
         let consumer = PullConsumer::new(config, info, session.jetstream.clone());
-        Ok(Subscription { session, consumer, is_new, ack_wait: given, pull: None })
+        Ok(Subscription { session, consumer, connection, ack_wait: given, pull: None })
     }
 
     /// Refuses, with the remedy, a consumer of somebody else with which messages would be lost.
@@ -400,6 +410,12 @@ impl Member {
 }
 
 impl Subscription {
+    /// Whether the client, once it is connected, still has the connection on which the group was looked for.
+    async fn is_of_this_connection(&self) -> bool {
+        self.session.connected().await;
+        self.session.connections() == self.connection
+    }
+
     /// Asks for up to `frames` messages: those that are there, or else the first one to come.
     async fn pull(&mut self, frames: usize) -> Result<(), NatsError> {
         // One that waits in the client would be taken for lost with the next connection, and its messages too.

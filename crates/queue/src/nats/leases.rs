@@ -35,7 +35,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// Forgets everything: the group was created anew.
+    /// Forgets everything: the group was created anew, by this member or another one.
     pub(super) fn restart(&mut self) {
         let created = self.created.wrapping_add(u32::from(self.highest.is_some()));
         *self = Self { created, ..Self::default() };

@@ -42,6 +42,15 @@ async fn world_with_delivery() -> (Server, Nats, NatsConsumer, DeliveryId) {
     (server, place, consumer, id)
 }
 
+/// Runs a member, to which nothing is delivered, until it pulls.
+async fn until_pull(place: &Nats, consumer: &mut NatsConsumer) {
+    let mut pulls = place.pulls("t", "g").await;
+    tokio::select! {
+        pull = timeout(SOON, pulls.next()) => drop(pull.expect("in time").unwrap()),
+        received = consumer.receive() => panic!("{received:?}"),
+    }
+}
+
 async fn in_flight(place: &Nats) -> u64 {
     place.admin().stats("t").await.unwrap().groups["g"].in_flight
 }
@@ -112,6 +121,23 @@ async fn a_server_that_lost_everything_is_joined_anew() {
     settles_nothing(&consumer, old).await;
     assert_eq!(in_flight(&place).await, 1, "the new one is not settled");
     assert_eq!(consumer.ack(&[new.id]).await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_member_that_finds_the_group_created_anew_by_another_one_joins_anew_too() {
+    let (mut server, place, mut holder, old) = world_with_delivery().await;
+    let mut other = place.member("t", "g", &patient(100));
+    until_pull(&place, &mut other).await;
+    server.kill();
+    server.lose_all();
+    server.run().await;
+    publish(&place, 7).await;
+    let new = receive_one(&mut other).await;
+    assert_eq!((new.frame.count, new.id.offset), (7, old.offset), "another message, the same number");
+    until_pull(&place, &mut holder).await;
+    settles_nothing(&holder, old).await;
+    assert_eq!(in_flight(&place).await, 1, "the new one is not settled");
+    assert_eq!(other.ack(&[new.id]).await, Ok(7));
 }
 
 #[tokio::test]
