@@ -271,13 +271,14 @@ impl NatsConsumer {
         }
     }
 
+    /// Stores a dead letter. A message of another publisher may be too large for it: then the letter is without it.
     async fn write_dead(&self, lease: &Lease, attempts: u32, reason: &str) -> Result<(), NatsError> {
         let Some(Subscription { session, .. }) = &self.subscription else {
             return Err(NatsError::unavailable("the connection was lost"));
         };
         let Member { topic, group, settings, .. } = &*self.member;
         let (dead, offset, published_at) = (topic.dead(), lease.id.offset, lease.published_at);
-        let facts = DeadFacts {
+        let facts = |reason: &str| DeadFacts {
             topic: Arc::clone(&topic.name),
             group: Arc::clone(group),
             offset,
@@ -285,11 +286,20 @@ impl NatsConsumer {
             reason: DeadFacts::shortened(reason),
             published_at,
         };
-        let headers = headers::of_frame(&Frame { dead: Some(Box::new(facts)), ..Frame::clone(&lease.frame) });
+        let frame = &*lease.frame;
+        let letter = Frame { dead: Some(Box::new(facts(reason))), ..frame.clone() };
         // The same for every attempt to store it, and another one for a message that was put back.
         let id = format!("dead-{group}-{offset}-{}", published_at.0);
         stream::ensure(session, &dead, settings).await?;
-        session.publish(&dead, &id, headers, lease.frame.payload.clone()).await.map(drop)
+        let sent = session.publish(&dead, &id, headers::of_frame(&letter), letter.payload).await;
+        let Err(NatsError::TooLarge) = sent else { return sent.map(drop) };
+        let len = frame.payload.len();
+        let reason = format!("the message of {len} bytes is too large for a dead letter: {reason}");
+        let letter = Frame {
+            dead: Some(Box::new(facts(&reason))),
+            ..Frame::new(frame.content_type, frame.count, Vec::new())
+        };
+        session.publish(&dead, &id, headers::of_frame(&letter), letter.payload).await.map(drop)
     }
 
     /// Sends the settlement of a message. A lost one means that the message comes again.

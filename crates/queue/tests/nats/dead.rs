@@ -134,6 +134,28 @@ async fn foreign_messages_are_json_or_dead_letters() {
 }
 
 #[tokio::test]
+async fn a_foreign_message_too_large_for_a_dead_letter_leaves_one_without_it() {
+    let server = Server::start_with("max_payload: 65536\n").await;
+    let place = Nats::at(server.url());
+    let mut consumer = place.member("t", "g", &credits(100));
+    place.producer("t").publish(frame(1)).await.unwrap();
+    let first = receive_one(&mut consumer).await;
+    consumer.ack(&[first.id]).await.unwrap();
+    let foreign = async_nats::connect(server.url().to_string()).await.unwrap();
+    foreign.publish("gpuvitals.t", vec![b' '; 65_500].into()).await.unwrap();
+    let large = receive_one(&mut consumer).await;
+    assert_eq!(consumer.nack(&[nack(large.id, NackKind::Reject)]).await, Ok(1));
+    assert!(is_quiet(&mut consumer).await, "it does not come again");
+    let letters = place.admin().dead_letters("t", 0, 10).await.unwrap();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert!(letter.frame.payload.is_empty());
+    let DeadFacts { offset, reason, .. } = facts(letter);
+    let wanted = "the message of 65500 bytes is too large for a dead letter: rejected by consumer: because";
+    assert_eq!((*offset, &**reason), (large.id.offset, wanted));
+    assert_eq!(place.admin().stats("t").await.unwrap().groups["g"].in_flight, 0);
+}
+
+#[tokio::test]
 async fn a_producer_publishes_dead_letters_of_its_own() {
     let server = Server::start().await;
     let place = Nats::at(server.url());
