@@ -330,15 +330,14 @@ impl Keeper {
             tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
             return;
         }
-        for file in lost {
+        for file in &lost {
             if let Err(error) = self.directory.quarantine(&file.name) {
                 tracing::warn!(name = file.name, %error, "a damaged file is not set aside");
             }
-            count(&self.shared.counters.quarantined, 1);
         }
-        let lost: Vec<String> =
-            self.manifest.lost.iter().map(|file| file.describe(&self.directory)).collect();
-        self.shared.board.set(Part::Damage, first_and_more(&lost));
+        let all = self.manifest.lost.iter().map(|file| file.describe(&self.directory));
+        self.shared.board.set(Part::Damage, first_and_more(&all.collect::<Vec<_>>()));
+        count(&self.shared.counters.quarantined, lost.len() as u64);
     }
 
     fn merge_if_due(&mut self) {
