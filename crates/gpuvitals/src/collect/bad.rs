@@ -25,8 +25,8 @@ pub(super) struct BadRows {
 }
 
 impl BadRows {
-    /// Publishes dead letters, again and again where the queue does not take them for now. Answers which it will never
-    /// take.
+    /// Publishes dead letters, and retries those that the queue cannot take yet. Returns those that it refuses for good,
+    /// with the reason.
     pub(super) async fn publish(
         &self,
         letters: Vec<(DeliveryId, Frame)>,

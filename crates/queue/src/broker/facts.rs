@@ -1,7 +1,7 @@
-//! What a restart must know: the transitions that change which frames somebody still has to settle.
+//! Facts: the transitions that change which frames a group still has to settle. A restart needs them.
 //!
-//! The broker notes them in the order in which they happen. Whoever keeps them may lose any of them: then frames
-//! are delivered again or a dead letter that was thrown away comes back, but nothing is lost.
+//! The broker notes facts in the order in which they happen. The log may lose any of them: then frames are delivered
+//! again, or a dead letter that was purged comes back, but no frame is lost.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub enum What {
         /// How often its delivery has failed.
         failures: u32,
     },
-    /// A frame made room at the bound, or was thrown away, whoever waited for it.
+    /// A frame was dropped at the bound, or purged, though groups may still have wanted it.
     Dropped {
         /// The frame.
         offset: u64,
