@@ -1,10 +1,10 @@
-//! What the log costs beside the disk: each measure stands beside a bare loop that writes the same bytes into a
-//! zero-filled file and syncs. Both take turns, so that what else the machine does befalls both.
+//! The log's cost compared with the disk: each measure runs beside a bare loop that writes the same bytes
+//! into a zero-filled file and syncs. They alternate, so that other load on the machine affects both.
 //!
 //! `cargo run --release -p gpuvitals-log --example log_bench -- DIRECTORY [ROUNDS]`
 //!
-//! Expected: a sync takes what the disk takes (60 to 500 us on the flash of a data centre), and the log adds two wake-ups
-//! of a thread and a few microseconds of work.
+//! Expected: a sync takes the disk's time (60 to 500 us on the flash of a data centre), and the log adds two
+//! wake-ups of a thread and a few microseconds of work.
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark asks the clock and prints")]
 
 use std::error::Error;
@@ -68,7 +68,7 @@ fn measure(directory: &Path, rounds: usize) -> Outcome<()> {
     large(directory, &log)
 }
 
-/// What the largest records reach: the disk's own rate, twice, as all is zero-filled first.
+/// The throughput of the largest records: the disk's own rate, twice, as everything is zero-filled first.
 fn large(directory: &Path, log: &Log) -> Outcome<()> {
     const COUNT: u32 = 24;
     let payload = Bytes::from(vec![7; RECORD_LEN_MAX / 4]);

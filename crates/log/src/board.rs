@@ -1,4 +1,4 @@
-//! What the writer shows of its work, to whoever looks.
+//! The writer's published state: counts and segments, for any reader.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ pub(crate) struct Counts {
     pub(crate) write_failures: u64,
 }
 
-/// What there is. Written by the writer alone, and not on the callers' way into the queue.
+/// The log's contents. Only the writer updates it, and never on the callers' path into the queue.
 #[derive(Default)]
 pub(crate) struct Board(Mutex<View>);
 
@@ -33,7 +33,7 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows the counts, and the segment that is written: in place of itself as it was, or as a new one.
+    /// Publishes the counts and the current segment: replaces its previous entry, or adds a new one.
     pub(crate) fn show(&self, counts: Counts, current: Option<SegmentStats>) {
         let mut view = self.lock();
         view.counts = counts;
@@ -44,7 +44,7 @@ impl Board {
         }
     }
 
-    /// Takes the oldest segment off.
+    /// Removes the oldest segment.
     pub(crate) fn drop_oldest(&self) {
         self.lock().segments.pop_front();
     }

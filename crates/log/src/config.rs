@@ -1,4 +1,4 @@
-//! What a caller may choose.
+//! Settings of a log.
 
 use crate::error::LogError;
 use crate::format::{HEADER_LEN, RECORD_HEADER_LEN, RECORD_LEN_MAX};
@@ -21,23 +21,22 @@ pub enum Durability {
     Synced,
 }
 
-/// Limits of a log. They bind the process that writes; files made with other limits are read all the same.
+/// Limits of a log. They bind the process that writes; files made with other limits can be read too.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
     /// Bytes of a segment, header included. Default 64 MiB; 4 KiB to 1 GiB.
     pub segment_len: u32,
-    /// Bytes that are zero-filled ahead of the writing, on its way, where no spare was ready; 0 turns it off. Default
-    /// 4 MiB.
+    /// Bytes to zero-fill ahead of writing when no spare was ready; 0 turns it off. Default 4 MiB.
     pub fill_len: u32,
-    /// Segments that are kept ready beside those in use, zeroed in the background, so that appends neither make nor
-    /// extend a file; each takes [`LogConfig::segment_len`] bytes of the disk, from the opening on. 0 turns it off.
-    /// Default 1; at most 16.
+    /// Segments kept ready beside those in use, zeroed in the background, so that appends neither create nor
+    /// extend a file; each takes [`LogConfig::segment_len`] bytes of the disk, from the opening on. 0 turns
+    /// it off. Default 1; at most 16.
     pub spares: u32,
-    /// Bytes that one group takes at most; a single larger record is a group of its own. Default 4 MiB.
+    /// Largest group in bytes; a single larger record is a group of its own. Default 4 MiB.
     pub group_len_max: u32,
-    /// Bytes that wait for the writer at most; a single larger record may wait alone. Default 16 MiB.
+    /// Most bytes that wait for the writer; a single larger record may wait alone. Default 16 MiB.
     pub queue_len_max: u32,
-    /// Records that wait for the writer at most. Default 65,536.
+    /// Most records that wait for the writer. Default 65,536.
     pub queue_records_max: u32,
 }
 

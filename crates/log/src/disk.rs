@@ -1,4 +1,4 @@
-//! The seam to the disk, exactly as wide as the log needs, and the real one behind it.
+//! The seam to the disk, exactly as wide as the log needs, and its real implementation.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -6,57 +6,57 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// What zero-filling writes at once.
+/// Bytes zero-filled with one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// One flat directory of files. Names are plain file names.
 pub trait Disk: Send + Sync + 'static {
-    /// Names of the regular files, in no order.
+    /// Names of the regular files, unordered.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Opens an existing file for reading and writing.
     ///
     /// # Errors
-    /// What the system says; `NotFound` if there is none.
+    /// The system's error; `NotFound` if the file does not exist.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes an empty file; one that exists is emptied.
+    /// Creates an empty file; an existing one is emptied.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Renames a file, atomically replacing one that has the new name.
     ///
     /// # Errors
-    /// What the system says; then nothing has changed.
+    /// The system's error; then nothing has changed.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system says; then nothing has changed.
+    /// The system's error; then nothing has changed.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes all creations, renames and removals so far durable.
     ///
     /// # Errors
-    /// What the system says; then nobody knows which are.
+    /// The system's error; then it is unknown which are durable.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// Takes steps, one after the other, beside what its callers do, until a step says `false`.
+    /// Runs `step` repeatedly in the background until it returns `false`.
     ///
     /// # Errors
     /// If it cannot; then `step` is never called.
     fn in_background(&self, step: Step) -> io::Result<Join>;
 }
 
-/// A piece of work in the background; says whether there is more of it.
+/// A step of background work; returns whether more is left.
 pub type Step = Box<dyn FnMut() -> bool + Send>;
-/// Waits until work in the background has ended.
+/// Waits until background work has ended.
 pub type Join = Box<dyn FnOnce() + Send>;
 
 /// An open file of a [`Disk`].
@@ -64,31 +64,31 @@ pub trait DiskFile: Send + Sync {
     /// Length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn size(&self) -> io::Result<u64>;
 
     /// Reads up to `buffer.len()` bytes at `offset`; 0 at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes some of `bytes` at `offset` and says how many.
+    /// Writes some of `bytes` at `offset` and returns how many.
     ///
     /// # Errors
-    /// What the system says; then any part may have been written.
+    /// The system's error; then any part may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
     /// Cuts the file, or extends it with zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes everything written so far durable, with the length.
     ///
     /// # Errors
-    /// What the system says; then nobody knows what is durable, and trying again proves nothing.
+    /// The system's error; then it is unknown what is durable, and trying again proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn write_zeros(file: &dyn DiskFile, mut from: u64, until: u64) -> io:
     Ok(())
 }
 
-/// Reads `buffer.len()` bytes at `offset`, or fewer at the end of the file, and says how many.
+/// Reads `buffer.len()` bytes at `offset`, or fewer at the end of the file, and returns how many.
 pub(crate) fn read_full(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -139,10 +139,10 @@ pub struct FsDisk {
 }
 
 impl FsDisk {
-    /// Takes a directory, and makes it (durably) if it does not exist.
+    /// Opens a directory, and creates it (durably) if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made, or is not a directory.
+    /// If it cannot be created, or is not a directory.
     pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
         let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
@@ -192,7 +192,7 @@ impl Disk for FsDisk {
         let steps = move || while step() {};
         let thread = thread::Builder::new().name("log-preparer".into()).spawn(steps)?;
         Ok(Box::new(move || {
-            thread.join().ok(); // of a panic the hook has told
+            thread.join().ok(); // the panic hook has reported a panic
         }))
     }
 }

@@ -1,42 +1,43 @@
-//! What can go wrong.
+//! The log's errors.
 
 use std::io;
 use std::sync::Arc;
 
-/// Why the log could not do what was asked. Cheap to clone: one failed sync is told to many waiters.
+/// A failed operation of the log. Cheap to clone: one failed sync completes many waiters.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
     /// A file or the directory could not be read while opening or replaying.
     #[error("{action} {file}")]
     Read {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The file's name, or `.` for the directory.
         file: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
-    /// A group could not be written, or a segment not be made, renamed or removed. Nothing of it remains, the log
-    /// goes on, and a later call may succeed (a full disk is the usual cause).
+    /// A group could not be written, or a segment could not be created, renamed or removed. Nothing of it
+    /// remains, the log continues, and a later call may succeed (a full disk is the usual cause).
     #[error("{action} {file} (rolled back)")]
     Write {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The file's name.
         file: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
-    /// A sync or a rollback failed: nobody knows what is on the disk. Nothing is accepted until the log is reopened.
+    /// A sync or a rollback failed: the contents of the disk are unknown. Nothing is accepted until the log
+    /// is reopened.
     #[error("log is poisoned until reopened: {action} {file}")]
     Poisoned {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The file's name, or `.` for the directory.
         file: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
@@ -46,7 +47,7 @@ pub enum LogError {
         /// The segment's name.
         file: String,
     },
-    /// The record is not there any more as it was written: its bytes have changed on the disk.
+    /// The record's bytes on the disk have changed since it was written.
     #[error("read from log: the record at byte {offset} of {file} is damaged")]
     Damaged {
         /// The segment's name.
@@ -57,9 +58,9 @@ pub enum LogError {
     /// The submission queue is at its bound, and the caller did not want to wait.
     #[error("log is busy: {records} records of {bytes} bytes already wait")]
     Full {
-        /// Records that wait.
+        /// Waiting records.
         records: usize,
-        /// Bytes that wait.
+        /// Waiting bytes.
         bytes: usize,
     },
     /// The payload is longer than a record may be.
@@ -114,7 +115,7 @@ pub enum LogError {
     /// The writer thread could not be started.
     #[error("start the log's writer thread")]
     Thread {
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },

@@ -1,12 +1,12 @@
 //! A disk in memory that forgets, tears, fails and fills up on command: the twin of [`FsDisk`](crate::FsDisk) for
 //! tests, here and in the crates that build on the log.
 //!
-//! It keeps, per file, what is durable and what is only in the page cache. A crash keeps all that was synced, and of
-//! the rest, sector by sector, any version since: the old bytes, the newest, or one in between. The length and the
-//! directory's entries are forgotten in the same way. Equal seeds give equal crashes.
+//! It keeps, per file, the durable contents and the page cache. A crash keeps everything that was synced, and
+//! of the rest, sector by sector, any version since: the old bytes, the newest, or one in between. The length
+//! and the directory's entries are forgotten in the same way. Equal seeds give equal crashes.
 //!
-//! Work in the background runs on no thread: before each call that changes something, the disk takes steps of it. So
-//! it is interleaved with its callers' work, call by call, and always in the same way.
+//! Background work runs on no thread: before each call that changes something, the disk takes some of its
+//! steps. So it interleaves with its callers' work, call by call, and always in the same way.
 
 mod inode;
 
@@ -49,13 +49,13 @@ pub enum Op {
     SyncData,
 }
 
-/// What a call does instead of its work.
+/// The fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails. A write has then written its first half; a sync of data has lost what it was to sync: later reads
-    /// still show it and later syncs succeed, but the next crash takes it (as Linux does).
+    /// It fails. A write has then written its first half; a sync of data has lost the data it was to sync:
+    /// later reads still show it and later syncs succeed, but the next crash loses it (as on Linux).
     Error(io::ErrorKind),
-    /// A write writes half and says so; other calls work.
+    /// A write writes half and reports so; other calls work.
     Short,
     /// A write writes its first half; then this and all later calls fail, until [`FaultDisk::crash`].
     PowerOff,
@@ -78,12 +78,12 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Work that waits to be stepped. It is out of here while it is, so that its own calls do not step anything.
+/// Queued background work. It is taken out of here while it runs, so that its own calls step nothing.
 struct Background {
     works: Vec<(u64, Step)>,
-    /// Works so far.
+    /// Works added so far.
     count: u64,
-    /// Steps of each before a call.
+    /// Steps of each work before a call.
     pace: u64,
 }
 
@@ -97,7 +97,7 @@ impl Default for Background {
 struct State {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
-    /// What calls see.
+    /// Directory entries as calls see them.
     entries: BTreeMap<String, u64>,
     durable_entries: BTreeMap<String, u64>,
     unsynced_entries: Vec<EntryChange>,
@@ -136,16 +136,17 @@ impl FaultDisk {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts the power and turns it on again: what was not synced is partly forgotten, files that are open are dead, and
-    /// planned faults are gone. One seed in four forgets all it may, one in four nothing. End whoever uses the
-    /// disk first (its calls fail after [`Fault::PowerOff`]), or it goes on with the disk after the crash.
+    /// Cuts the power and turns it on again: unsynced data is partly forgotten, open files are dead, and
+    /// planned faults are cleared. One seed in four forgets everything it may, one in four nothing. Stop the
+    /// users of the disk first (their calls fail after [`Fault::PowerOff`]), or they continue on the disk
+    /// after the crash.
     pub fn crash(&self, seed: u64) {
         self.background().works.clear();
         self.lock().crash(seed);
         self.0.gate.notify_all();
     }
 
-    /// A second disk: this one as it would be after a crash now. This one stays as it is.
+    /// A second disk: this one as it would be after a crash now. This one is unchanged.
     pub fn crashed(&self, seed: u64) -> Self {
         let mut state = self.lock().clone();
         state.crash(seed);
@@ -183,7 +184,7 @@ impl FaultDisk {
         self.lock().planned.push(Planned { op, calls_before, fault });
     }
 
-    /// Makes all calls of `op` fail, until told otherwise by `None`.
+    /// Makes all calls of `op` fail, until reset with `None`.
     pub fn fail_all(&self, op: Op, error: Option<io::ErrorKind>) {
         let mut state = self.lock();
         match error {
@@ -192,7 +193,8 @@ impl FaultDisk {
         };
     }
 
-    /// Bounds the sum of all files' lengths; what would go beyond fails with `StorageFull`, after writing what fits.
+    /// Bounds the sum of all files' lengths; a write beyond it fails with `StorageFull`, after writing what
+    /// fits.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.lock().capacity = bytes;
     }
@@ -210,23 +212,24 @@ impl FaultDisk {
         }
     }
 
-    /// Lets the syncs go on.
+    /// Releases the held syncs.
     pub fn release_syncs(&self) {
         self.lock().hold_syncs = false;
         self.0.gate.notify_all();
     }
 
-    /// Calls of one kind so far, failed ones too.
+    /// Calls of one kind so far, failed ones included.
     pub fn calls(&self, op: Op) -> u64 {
         self.lock().calls.get(&op).copied().unwrap_or(0)
     }
 
-    /// Calls of all kinds so far, failed ones too.
+    /// Calls of all kinds so far, failed ones included.
     pub fn calls_all(&self) -> u64 {
         self.lock().calls.values().sum()
     }
 
-    /// Makes reads of one byte come back with the bits of `mask` turned; 0 ends it. The byte itself is left as it is.
+    /// Makes reads of one byte return it with the bits of `mask` flipped; 0 ends it. The byte itself is
+    /// unchanged.
     pub fn flip_on_read(&self, name: &str, offset: usize, mask: u8) {
         if let Some(inode) = self.lock().inode_named(name) {
             inode.flips.insert(offset, mask);
@@ -255,7 +258,7 @@ impl FaultDisk {
         self.lock().entries.keys().cloned().collect()
     }
 
-    /// What a read of the whole file sees, without flips.
+    /// The whole file as a read sees it, without flips.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.lock().inode_named(name).map(|inode| inode.view.clone())
     }
@@ -269,7 +272,7 @@ impl FaultDisk {
         state.durable_entries.insert(name.to_owned(), id);
     }
 
-    /// Counts the call, and says which fault that is not simply an error befalls it.
+    /// Counts the call, and returns its fault unless that is a plain error.
     fn begin(&self, op: Op) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
         if !matches!(op, Op::List | Op::Open | Op::Size | Op::Read) {
             self.step_background();
@@ -306,7 +309,7 @@ impl Fault {
 }
 
 impl State {
-    /// The fault that is planned or switched on for this call.
+    /// The fault planned or switched on for this call.
     fn due(&mut self, op: Op) -> Option<Fault> {
         let mut due = self.switched.get(&op).map(|kind| Fault::Error(*kind));
         self.planned.retain_mut(|planned| {
@@ -333,7 +336,7 @@ impl State {
         self.inodes.get_mut(self.entries.get(name)?)
     }
 
-    /// Bytes that the disk has left.
+    /// Bytes left on the disk.
     fn room(&self) -> u64 {
         let used: usize =
             self.entries.values().filter_map(|id| self.inodes.get(id)).map(|inode| inode.view.len()).sum();

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crc32c::{crc32c, crc32c_append};
 
-/// Bytes of payload that a record may have at most.
+/// Largest payload of a record, in bytes.
 pub const RECORD_LEN_MAX: usize = 16 << 20;
 /// Bytes before the first record.
 pub(crate) const HEADER_LEN: usize = 1024;
@@ -30,7 +30,7 @@ pub(crate) struct Header {
     pub(crate) follows: u64,
 }
 
-/// What the first bytes of a file are.
+/// The first bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
     Good(Header),
@@ -84,7 +84,7 @@ impl Header {
         }
     }
 
-    /// What every record's checksum in this segment starts from.
+    /// The start value of every record's checksum in this segment.
     pub(crate) fn seed(&self) -> u32 {
         crc32c(&self.generation.to_le_bytes())
     }
@@ -150,7 +150,7 @@ pub(crate) fn decode_record(bytes: &[u8], offset: usize, seed: u32) -> Option<Lo
     let len = u32_at(record, 0)?;
     let payload_len = len as usize;
     let sequence = u64_at(record, 16)?;
-    // Version 1 writes zeros for flags and reserved: what has others is not ours to read.
+    // Version 1 writes zeros for flags and reserved: other values are of a later version.
     if payload_len > RECORD_LEN_MAX || sequence >= SEQUENCE_END || record.get(9..12)? != [0, 0, 0] {
         return None;
     }
@@ -163,7 +163,7 @@ pub(crate) fn decode_record(bytes: &[u8], offset: usize, seed: u32) -> Option<Lo
     Some(Located { offset, len: payload_len, kind: *record.get(8)?, sequence, durable })
 }
 
-/// The sequence that a record at `offset` would have, checksum or not: a cheap first sieve.
+/// The sequence that a record at `offset` would have, checksum or not: a cheap first filter.
 pub(crate) fn sequence_at(bytes: &[u8], offset: usize) -> Option<u64> {
     u64_at(bytes, offset + 16)
 }
@@ -187,13 +187,13 @@ fn is_base(base: u64) -> bool {
 
 /// A segment; before it, its base.
 pub(crate) const SEGMENT_EXTENSION: &str = ".wal";
-/// A segment that is being made, or was when the power went; before it, its base.
+/// A segment under construction, or interrupted by a power cut; before it, its base.
 pub(crate) const NEW_EXTENSION: &str = ".new";
 /// A segment that was due for removal, but is damaged; before it, its base.
 pub(crate) const DAMAGED_EXTENSION: &str = ".damaged";
 /// A file of zeros, ready to become a segment; before it, a random number.
 pub(crate) const SPARE_EXTENSION: &str = ".spare";
-/// A file on its way to be a spare; before it, a random number.
+/// A file that is becoming a spare; before it, a random number.
 pub(crate) const ZEROING_EXTENSION: &str = ".zeroing";
 
 /// Name of the segment that begins with `base`.

@@ -1,4 +1,5 @@
-//! The write-ahead log: opaque records, group commit, and a recovery that tells a torn tail from damage.
+//! The write-ahead log: opaque records, group commit, and a recovery that distinguishes a torn tail from
+//! damage.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -20,24 +21,26 @@
 //! ```
 //!
 //! # What it is, and what it is not
-//! A log is a directory of segment files. A record is a batch of whatever the caller likes: it survives whole
-//! or not at all, and is the unit that is numbered, acknowledged and replayed. Sequence numbers start at 1 and grow
-//! strictly; they have gaps after a crash or damage, because a number that torn bytes may have borne is not given again.
+//! A log is a directory of segment files. A record is a batch of anything: it survives whole or not at all,
+//! and is the unit that is numbered, acknowledged and replayed. Sequence numbers start at 1 and grow
+//! strictly; they have gaps after a crash or damage, because a number that torn bytes may have had is not
+//! given again.
 //!
-//! It is not a queue, an index or a database: it reads a record back from the [`Place`] that it told when the record
-//! was appended or replayed, and knows no other key. **It does not lock its directory**: one process owns a
-//! directory, and seeing to that is the caller's business. It knows no runtime, no clock and no metrics; it blocks on
-//! one thread of its own, and on a caller's where that is asked for ([`Log::commit`]).
+//! It is not a queue, an index or a database: it reads a record back from the [`Place`] that it returned when
+//! the record was appended or replayed, and knows no other key. **It does not lock its directory**: one
+//! process owns a directory, and the caller must ensure this. It knows no runtime, no clock and no metrics;
+//! it blocks on one thread of its own, and on a caller's if requested ([`Log::commit`]).
 //!
-//! # Where the rest is said
-//! The format, its limits, what opening does after a crash, and what is left to a person: `docs/log-format.md`. What a
-//! failed write and a failed sync mean for callers: [`LogError::Write`] and [`LogError::Poisoned`].
+//! # Further documentation
+//! The format, its limits, what opening does after a crash, and what is left to a person:
+//! `docs/log-format.md`. The meaning of a failed write and a failed sync for callers: [`LogError::Write`] and
+//! [`LogError::Poisoned`].
 //!
 //! # Threads
-//! Whoever has the turn touches segments after recovery, and nobody else: the writer's thread or a caller in
-//! [`Log::commit`]. Making spares takes a thread of its own for as
-//! long as it lasts; it touches files that are no segments. [`Log::read`] and [`Recovery`] read on their callers' threads.
-//! Close a poisoned log before the directory is opened anew.
+//! After recovery only the holder of the turn touches segments: the writer's thread or a caller in
+//! [`Log::commit`]. Making spares takes a thread of its own while it lasts; it touches files that are not
+//! segments. [`Log::read`] and [`Recovery`] read on their callers' threads. Close a poisoned log before the
+//! directory is opened anew.
 
 mod board;
 mod config;

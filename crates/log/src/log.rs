@@ -1,4 +1,4 @@
-//! The handle that callers hold.
+//! The callers' handle.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,7 +17,8 @@ use crate::spare::Stock;
 use crate::submit::{Append, Callback, Command, Completion, Shared, WhenFull};
 use crate::writer::{Writer, lock, run};
 
-/// An open log. Share it in an `Arc`; all methods take `&self`. Dropping it is [`Log::close`] without the answer.
+/// An open log. Share it in an `Arc`; all methods take `&self`. Dropping it is [`Log::close`] without the
+/// result.
 pub struct Log {
     shared: Arc<Shared>,
     board: Arc<Board>,
@@ -35,12 +36,13 @@ impl fmt::Debug for Log {
 }
 
 impl Log {
-    /// Recovers what is on the disk and starts the writer thread. Nothing but unfinished segments is removed, and no
-    /// space is taken before the first append. The caller sees to it that no other process has the directory.
+    /// Recovers the records on the disk and starts the writer thread. It removes nothing but unfinished
+    /// segments, and takes no space before the first append. The caller ensures that no other process uses
+    /// the directory.
     ///
     /// # Errors
-    /// If a setting is out of range, the disk cannot be read or synced, or a segment is of a later version. Damaged
-    /// segments are no error: see [`Recovery::damage`].
+    /// If a setting is out of range, the disk cannot be read or synced, or a segment is of a later version.
+    /// Damaged segments are no error: see [`Recovery::damage`].
     pub fn open(disk: impl Disk, config: LogConfig) -> Result<(Self, Recovery), LogError> {
         config.check()?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
@@ -59,17 +61,17 @@ impl Log {
         Ok((Self { shared, board, reader, stock, writer, thread, record_len_max }, recovery))
     }
 
-    /// Appends a record; waits for room if the queue is full. The ticket tells the outcome.
+    /// Appends a record; waits for room if the queue is full. The ticket holds the outcome.
     pub fn append(&self, kind: u8, payload: Bytes, durability: Durability) -> Ticket {
         let (ticket, done) = Ticket::new();
         self.submit(kind, payload, durability, done, WhenFull::Wait);
         ticket
     }
 
-    /// Appends a record and never waits: if the queue is full, `done` gets [`LogError::Full`]. `done` is called exactly
-    /// once with the record's number and place or the error, by whoever writes it or before this returns. It must be
-    /// quick, must not panic, and must not wait for this log; the calls whose name ends in `_with`, this one too, do not
-    /// wait and may be made from it.
+    /// Appends a record and never waits: if the queue is full, `done` gets [`LogError::Full`]. `done` is
+    /// called exactly once with the record's number and place or the error, by the thread that writes it or
+    /// before this returns. It must be quick, must not panic, and must not wait for this log; the calls whose
+    /// name ends in `_with`, including this one, do not wait and may be made from it.
     pub fn append_with(
         &self,
         kind: u8,
@@ -80,7 +82,7 @@ impl Log {
         self.submit(kind, payload, durability, Completion::new(done), WhenFull::Refuse);
     }
 
-    /// [`Log::append_with`] that leaves the writer asleep: [`Log::commit`] is to follow.
+    /// [`Log::append_with`] that does not wake the writer: [`Log::commit`] must follow.
     pub fn enqueue_with(
         &self,
         kind: u8,
@@ -93,9 +95,10 @@ impl Log {
         }
     }
 
-    /// Wakes the writer for what was enqueued. If that is one record, nobody is at work, and the segment has room,
-    /// then it is written and synced here and now if `here` says so: that spares a lone caller two changes of threads,
-    /// each dearer than all but the sync, and costs the calling thread the time of a sync, however long that takes.
+    /// Wakes the writer for enqueued records. If there is only one, no one holds the turn, and the segment
+    /// has room, and `here` allows it, the record is written and synced on this thread: that saves a lone
+    /// caller two thread switches, each of which costs more than anything but the sync, and costs the calling
+    /// thread the time of a sync, however long that takes.
     pub fn commit(&self, here: bool) {
         if here && let Some((turn, size)) = self.shared.turn_of_lone() {
             lock(&self.writer).commit_within(&turn, size);
@@ -104,8 +107,8 @@ impl Log {
         }
     }
 
-    /// [`Log::append_with`] that takes the record also if the queue is full: for records that must not be refused,
-    /// and that the caller bounds in another way. They count against the bounds of the others.
+    /// [`Log::append_with`] that takes the record also if the queue is full: for records that must not be
+    /// refused, and that the caller bounds in another way. They count against the bounds of the others.
     pub fn append_exceeding_with(
         &self,
         kind: u8,
@@ -129,7 +132,7 @@ impl Log {
         }
     }
 
-    /// Bytes of payload that a record may have.
+    /// Largest payload of a record, in bytes.
     pub fn record_len_max(&self) -> usize {
         self.record_len_max
     }
@@ -149,8 +152,8 @@ impl Log {
         Some(Command::Append(Append { kind, payload, durability, done }))
     }
 
-    /// Waits until everything appended before is durable, the merely written too. Returns the sequence that the next
-    /// record gets.
+    /// Waits until everything appended before is durable, records that were only written included. Returns
+    /// the sequence of the next record.
     ///
     /// # Errors
     /// [`LogError::Poisoned`] or [`LogError::Closed`].
@@ -160,15 +163,16 @@ impl Log {
         ticket.wait()
     }
 
-    /// [`Log::sync`] that never waits: called on a timer, it bounds how long a record that was only written may be lost to a
-    /// power cut. `done` is called as that of [`Log::append_with`]; if the queue is full, with [`LogError::Full`].
+    /// [`Log::sync`] that never waits: called on a timer, it bounds how long a power cut may lose a record
+    /// that was only written. `done` is called as in [`Log::append_with`]; if the queue is full, with
+    /// [`LogError::Full`].
     pub fn sync_with(&self, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
         self.shared.submit(Command::Sync(Completion::new(done)), WhenFull::Refuse);
     }
 
-    /// Removes the segments all of whose records are below `sequence`, and says how many. The last segment stays, and
-    /// damaged ones are renamed, not removed. Queued behind the appends made before, which are durable before a segment
-    /// goes.
+    /// Removes the segments all of whose records are below `sequence`, and returns how many. The last segment
+    /// stays, and damaged ones are renamed, not removed. Queued behind earlier appends, which are durable
+    /// before a segment is removed.
     ///
     /// # Errors
     /// [`LogError::Write`] if a file could not be removed (call again later), [`LogError::Poisoned`] or
@@ -179,22 +183,23 @@ impl Log {
         ticket.wait()
     }
 
-    /// [`Log::truncate_before`] that never waits. `done` is called as that of [`Log::append_with`]; if the queue is
-    /// full, with [`LogError::Full`].
+    /// [`Log::truncate_before`] that never waits. `done` is called as in [`Log::append_with`]; if the queue
+    /// is full, with [`LogError::Full`].
     pub fn truncate_before_with(&self, sequence: u64, done: Box<dyn FnOnce(Result<u64, LogError>) + Send>) {
         self.shared.submit(Command::TruncateBefore(sequence, Completion::new(done)), WhenFull::Refuse);
     }
 
-    /// Reads a record back; blocks on the disk, not on the writer. Works as long as the log is there, closed or not.
+    /// Reads a record back; blocks on the disk, not on the writer. Works while the log exists, open or
+    /// closed.
     ///
     /// # Errors
-    /// [`LogError::Gone`] if its segment was truncated away, [`LogError::Damaged`] if it is not what was written, and
-    /// [`LogError::Read`] if the disk fails.
+    /// [`LogError::Gone`] if its segment was truncated away, [`LogError::Damaged`] if its bytes have changed,
+    /// and [`LogError::Read`] if the disk fails.
     pub fn read(&self, place: Place) -> Result<Record, LogError> {
         self.reader.read(place)
     }
 
-    /// The segments in order, for the choice of what to give to [`Log::truncate_before`].
+    /// The segments in order, to choose the argument of [`Log::truncate_before`].
     pub fn segments(&self) -> Vec<SegmentStats> {
         self.board.segments()
     }
@@ -218,7 +223,8 @@ impl Log {
         }
     }
 
-    /// Refuses new work, does what is queued, syncs, and ends the writer thread. Later calls return the same.
+    /// Refuses new work, finishes queued work, syncs, and ends the writer thread. Later calls return the
+    /// same.
     ///
     /// # Errors
     /// [`LogError::Poisoned`] if the log was or became poisoned.
@@ -254,9 +260,9 @@ pub struct Stats {
     pub bytes: u64,
     /// Records in these.
     pub records: u64,
-    /// Spare segments that are ready on the disk, beside these: [`LogConfig::spares`].
+    /// Spare segments ready on the disk, in addition to these: [`LogConfig::spares`].
     pub spares: u64,
-    /// The sequence that the next record gets.
+    /// The sequence of the next record.
     pub next_sequence: u64,
     /// Groups written.
     pub groups: u64,
@@ -279,7 +285,7 @@ struct Slot<T> {
     filled: Condvar,
 }
 
-/// An outcome to be waited for. Dropping it does not take back what was asked.
+/// A pending outcome. Dropping it does not cancel the request.
 #[must_use = "it may fail"]
 pub struct Ticket<T = Appended>(Arc<Slot<T>>);
 
@@ -301,11 +307,11 @@ impl<T: Send + 'static> Ticket<T> {
         (Self(slot), Completion::new(done))
     }
 
-    /// Blocks until it is done; an append until the record is as durable as was asked.
+    /// Blocks until it is done; for an append, until the record has its requested durability.
     ///
     /// # Errors
-    /// [`LogError::Write`] if it could not be done and nothing of it remains; [`LogError::Poisoned`] if nobody knows;
-    /// [`LogError::TooLarge`] or [`LogError::Closed`] if it was never tried.
+    /// [`LogError::Write`] if it could not be done and nothing of it remains; [`LogError::Poisoned`] if the
+    /// outcome is unknown; [`LogError::TooLarge`] or [`LogError::Closed`] if it was never tried.
     pub fn wait(self) -> Result<T, LogError> {
         let mut result = self.0.result.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

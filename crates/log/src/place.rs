@@ -1,6 +1,6 @@
-//! Where records stand, and what the log tells of its segments.
+//! Places of records, and statistics of segments.
 
-/// Where a record stands: to be given to [`Log::read`](crate::Log::read) of the log that told it. Places grow as
+/// The place of a record, for [`Log::read`](crate::Log::read) of the log that returned it. Places grow as
 /// sequences do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -32,12 +32,12 @@ impl Place {
     }
 }
 
-/// A record that was taken in.
+/// An appended record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// Its number.
     pub sequence: u64,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
 }
 
@@ -46,8 +46,8 @@ pub struct Appended {
 pub struct SegmentStats {
     /// The sequence that its first record has, or would have.
     pub base: u64,
-    /// First sequence after it. [`Log::truncate_before`](crate::Log::truncate_before) this or more removes it, if all
-    /// before it go and it is not the last.
+    /// First sequence after it. [`Log::truncate_before`](crate::Log::truncate_before) this or more removes
+    /// it, if all before it are removed and it is not the last.
     pub end: u64,
     /// Bytes up to its last record (zero-filled space is not counted).
     pub bytes: u64,

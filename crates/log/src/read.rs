@@ -12,16 +12,16 @@ use crate::format::{HEADER_LEN, Header, Opening, RECORD_HEADER_LEN, decode_recor
 use crate::place::Place;
 use crate::recovery::Record;
 
-/// Files that are kept open. Readers go forward, a few at a time: each is in one segment.
+/// Files kept open. Readers advance, a few at a time: each is in one segment.
 const OPEN_FILES_MAX: usize = 16;
 
-/// A segment's file, and what its records' checksums start from.
+/// A segment's file, and the start value of its records' checksums.
 struct OpenSegment {
     file: Box<dyn DiskFile>,
     seed: u32,
 }
 
-/// Reads records by their place. Used by any thread, beside the writer.
+/// Reads records by their place, on any thread, beside the writer.
 pub(crate) struct Reader {
     disk: Arc<dyn Disk>,
     board: Arc<Board>,
@@ -35,7 +35,8 @@ impl Reader {
     }
 
     pub(crate) fn read(&self, place: Place) -> Result<Record, LogError> {
-        // A file that is removed or recycled meanwhile fails in some way: what counts is that it is gone.
+        // Reading a file that is removed or recycled meanwhile fails in some way: the error to return is that
+        // it is gone.
         let gone = || (!self.board.holds(place.segment())).then(|| gone(place));
         match gone() {
             Some(gone) => Err(gone),
@@ -43,7 +44,7 @@ impl Reader {
         }
     }
 
-    /// Closes what is no segment any more. The board has been told already.
+    /// Closes a file that is no longer a segment. The board has been updated already.
     pub(crate) fn forget(&self, segment: u64) {
         self.lock().retain(|(base, _)| *base != segment);
     }
@@ -88,7 +89,8 @@ impl Reader {
         };
         let segment = Arc::new(OpenSegment { file, seed });
         let mut open = self.lock();
-        // Under the lock, so that the file of a segment that goes is not kept open: `forget` comes after the board.
+        // Under the lock, so that the file of a removed segment is not kept open: `forget` comes after the
+        // board.
         if !self.board.holds(base) {
             return Err(gone(place));
         }

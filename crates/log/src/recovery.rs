@@ -1,4 +1,4 @@
-//! Opening a log: what is there, what counts, what is served.
+//! Opening a log: finds the segments, decides which records count, and serves them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::format::{
 use crate::place::{Place, SegmentStats};
 use crate::scan::{Contents, Scanner, Step, Tail, extent};
 
-/// Bytes of zeros that are looked for at once.
+/// Bytes of zeros searched at once.
 const CHUNK_LEN: usize = 256 << 10;
-/// The least that a disk fails to read. A header's copies lie in two of them.
+/// The smallest unit that a disk fails to read. A header's copies are in two of them.
 const SECTOR_LEN: usize = 512;
-/// What stands for a byte that cannot be read.
+/// Stands in for a byte that cannot be read.
 const UNREADABLE: u8 = 0xff;
 
 /// A record that survived.
@@ -32,26 +32,28 @@ pub struct Record {
     pub sequence: u64,
     /// The caller's kind.
     pub kind: u8,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
-    /// The caller's bytes. From a [`Recovery`] they share the memory of the whole segment: copy what is kept for long.
+    /// The caller's bytes. From a [`Recovery`] they share the memory of the whole segment: copy them to keep
+    /// them for long.
     pub payload: Bytes,
 }
 
-/// A range that had been durable and cannot be read any more. A person is needed: acknowledged records are lost.
+/// A range that had been durable and cannot be read any more. A person must act: acknowledged records are
+/// lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file that holds the range, or held it.
     pub segment: String,
     /// Where the range begins, in bytes.
     pub offset: u64,
-    /// Its length in bytes; 0 if nothing is left of it (a file that is gone or cut).
+    /// Its length in bytes; 0 if nothing is left of it (a missing or cut file).
     pub len: u64,
-    /// The sequences lost with it: none is outside. If [`Damage::is_counted`] is false, the end is a guess by what is left
-    /// of the file.
+    /// The sequences lost with it; none outside are. If [`Damage::is_counted`] is false, the end is a guess
+    /// from the rest of the file.
     pub sequences: Range<u64>,
-    /// Whether `sequences` are the records that are gone: what follows the damage in the log says where it ended. What
-    /// nothing follows may have held more, if the file was cut.
+    /// Whether `sequences` are exactly the lost records: the log after the damage says where it ended. Damage
+    /// with nothing after it may have held more, if the file was cut.
     pub is_counted: bool,
 }
 
@@ -67,8 +69,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Bytes at the end of the log that are no record which counts: what was left of the last group when the power went, or
-/// damage to records that were acknowledged. Nothing tells the one from the other.
+/// Bytes at the end of the log that form no valid record: the remains of the last group at a power cut, or
+/// damage to acknowledged records. The two cannot be told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     /// The last segment.
@@ -107,9 +109,9 @@ pub(crate) struct Segment {
     pub(crate) records: u64,
     /// Where the last of them ends.
     pub(crate) len: u64,
-    /// Holds what a person may want to look at: never removed.
+    /// Holds data that a person may want to inspect: never removed.
     pub(crate) keep: bool,
-    /// Sequence at which reading it stops; `None` where it is the last.
+    /// Sequence at which reading it stops; `None` for the last.
     limit: Option<u64>,
 }
 
@@ -124,26 +126,26 @@ impl Segment {
     }
 }
 
-/// What was found when the log was opened, and an iterator over the surviving records in order.
+/// The result of opening a log, and an iterator over the surviving records in order.
 ///
-/// Iterating reads segment by segment, one in memory at a time. It serves what was found when the log was opened,
-/// not what is appended since; a segment that [`Log::truncate_before`](crate::Log::truncate_before) removes before it
-/// was read is an error.
+/// Iterating reads segment by segment, one in memory at a time. It serves the records found when the log was
+/// opened, not those appended since; a segment that [`Log::truncate_before`](crate::Log::truncate_before)
+/// removes before it was read is an error.
 pub struct Recovery {
     /// Records that iterating yields.
     pub records: u64,
     /// Bytes of the segments up to their last record.
     pub bytes: u64,
-    /// The least sequence that the next append can get.
+    /// Lower bound of the next append's sequence.
     pub next_sequence: u64,
-    /// Sequence at which everything before the first segment ended: all below it was truncated away, or its segments
-    /// are gone.
+    /// Sequence at which everything before the first segment ended: everything below it was truncated away,
+    /// or its segments are lost.
     pub follows: u64,
-    /// Acknowledged records that are gone.
+    /// Lost acknowledged records.
     pub damage: Vec<Damage>,
-    /// What stands behind the last record.
+    /// The bytes after the last record.
     pub torn: Option<TornTail>,
-    /// Names of files that are not the log's, or were set aside as damaged.
+    /// Names of files that do not belong to the log, or were set aside as damaged.
     pub ignored: Vec<String>,
     disk: Arc<dyn Disk>,
     ahead: VecDeque<Segment>,
@@ -218,7 +220,7 @@ impl Iterator for Recovery {
     }
 }
 
-/// Where writing goes on.
+/// Where writing continues.
 pub(crate) struct Resume {
     pub(crate) segments: VecDeque<Segment>,
     /// Sequence at which everything so far ended: the next segment's `follows`.
@@ -229,7 +231,7 @@ pub(crate) struct Resume {
     pub(crate) spares: Vec<String>,
 }
 
-/// Reads everything, makes what counts durable, and says where to go on.
+/// Reads everything, makes the valid records durable, and returns where to continue.
 pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogError> {
     let mut recovery = Recovery {
         records: 0,
@@ -261,7 +263,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogErr
             resume.segments.push_back(found.segment);
         }
     }
-    // What was seen in the directory must be what the next crash leaves.
+    // The directory as read here must be the one that the next crash leaves.
     disk.sync_dir().map_err(|source| LogError::poisoned("sync", ".", source))?;
     recovery.records = resume.segments.iter().map(|segment| segment.records).sum();
     recovery.bytes = resume.segments.iter().map(|segment| segment.len).sum();
@@ -270,7 +272,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>) -> Result<(Resume, Recovery), LogErr
     Ok((resume, recovery))
 }
 
-/// The bases of the segments in order. What was being made of a file is not gone on with: it is removed.
+/// The bases of the segments in order. Removes files that were under construction.
 fn list_segments(
     disk: &dyn Disk,
     spares: &mut Vec<String>,
@@ -294,7 +296,7 @@ fn list_segments(
     Ok(bases)
 }
 
-/// What the segment says about the end of the one before it; its own base if its header is bad.
+/// Where the segment says that the previous one ended; its own base if its header is bad.
 fn read_follows(disk: &dyn Disk, base: u64) -> Result<u64, LogError> {
     let name = segment_name(base);
     let file = disk.open(&name).map_err(|source| LogError::read("open", &name, source))?;
@@ -322,8 +324,8 @@ fn read_segment(disk: &dyn Disk, name: &str) -> Result<(Box<dyn DiskFile>, u64, 
     Ok((file, len, Contents { bytes: bytes.into(), unreadable }))
 }
 
-/// Reads the beginning of a file around what the disk cannot give. Answers how many bytes the file has of those wanted,
-/// and which are not what it holds.
+/// Reads the beginning of a file, skipping ranges that the disk cannot read. Returns how many of the
+/// requested bytes the file has, and the unreadable ranges.
 ///
 /// # Errors
 ///
@@ -350,7 +352,7 @@ fn read_around(file: &dyn DiskFile, buffer: &mut [u8]) -> io::Result<(usize, Vec
     if is_readable { Ok((count, unreadable)) } else { Err(error) }
 }
 
-/// Where nothing but zeros follows, to the chunk.
+/// End of the data, rounded up to the chunk; only zeros follow.
 fn end_of_data(file: &dyn DiskFile, len: u64) -> u64 {
     let mut chunk = vec![0; usize::try_from(len).unwrap_or(CHUNK_LEN).min(CHUNK_LEN)];
     let mut end = len;
@@ -358,7 +360,7 @@ fn end_of_data(file: &dyn DiskFile, len: u64) -> u64 {
         let from = end.saturating_sub(CHUNK_LEN as u64);
         let wanted = usize::try_from(end - from).unwrap_or(CHUNK_LEN);
         let read = chunk.get_mut(..wanted).unwrap_or_default();
-        // What cannot be read is not taken for zeros.
+        // Unreadable bytes are not taken for zeros.
         if read_full(file, from, read).is_err() || extent(read) > 0 {
             break;
         }
@@ -372,7 +374,7 @@ struct Found {
     segment: Segment,
     follows: u64,
     base: u64,
-    /// `None` if its header cannot be read, and so nothing else.
+    /// `None` if its header cannot be read: then the records cannot either.
     tail: Option<Tail>,
 }
 
@@ -406,7 +408,7 @@ fn examine(
         match step {
             Step::Record(record) => {
                 segment.records += 1;
-                // A record behind a gap says where that ended.
+                // A record after a gap says where the gap ended.
                 damage
                     .iter_mut()
                     .filter(|damage| damage.segment == name)
@@ -437,7 +439,7 @@ fn examine(
     Ok(Found { segment, follows: header.follows, base, tail: end })
 }
 
-/// Adds a range to runs of such that follow each other.
+/// Adds a range to a list of ranges, merging adjacent ones.
 fn note_run(runs: &mut Vec<Range<usize>>, range: Range<usize>) {
     match runs.last_mut().filter(|run| run.end == range.start) {
         Some(run) => run.end = range.end,
@@ -445,8 +447,9 @@ fn note_run(runs: &mut Vec<Range<usize>>, range: Range<usize>) {
     }
 }
 
-/// Makes the last segment's records durable, whatever happened to the sync before: writes again those that no sync is
-/// proven for (`unproven`) and never what could not be read well, gives back the zeros after a clean end, and syncs.
+/// Makes the last segment's records durable, whatever happened to the sync before: writes those again without
+/// a proven sync (`unproven`), but never any that could not be read well, releases the zeros after a clean
+/// end, and syncs.
 fn settle(
     file: &dyn DiskFile,
     len: u64,
@@ -467,7 +470,7 @@ fn settle(
 }
 
 impl Found {
-    /// Takes the last segment in, and says where the next begins.
+    /// Adds the last segment, and returns where the next begins.
     fn resume(self, resume: &mut Resume, recovery: &mut Recovery) {
         let Some(tail) = self.tail else {
             (resume.follows, resume.base) = (self.segment.end, self.segment.end);
@@ -487,7 +490,7 @@ impl Found {
                 len: tail.remains as u64,
                 intact: tail.intact,
             });
-            // Numbers that the remains may have borne are not given again; so the name is a new one, too.
+            // Numbers that the remains may have had are not given again; so the name is new, too.
             let borne = (tail.remains / RECORD_HEADER_LEN) as u64 + 1;
             resume.base = tail.beyond.max(tail.sequence + borne);
         }

@@ -1,4 +1,4 @@
-//! Reading a segment's bytes: which records stand, where damage is, how it ends.
+//! Scans a segment's bytes for records, damage, and its end.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use crate::format::{
     HEADER_LEN, Header, Located, RECORD_ALIGN, RECORD_HEADER_LEN, decode_record, sequence_at,
 };
 
-/// What a [`Scanner`] meets, in the order of the file.
+/// A [`Scanner`]'s findings, in the order of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Record(Located),
-    /// These bytes held these sequences, they were durable once, and are gone.
+    /// These bytes held these sequences, were durable once, and are lost.
     Gap {
         bytes: Range<usize>,
         sequences: Range<u64>,
@@ -20,13 +20,13 @@ pub(crate) enum Step {
     End(Tail),
 }
 
-/// How a segment ends. `offset` is where the last record that counts ends.
+/// How a segment ends. `offset` is the end of the last valid record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub(crate) offset: usize,
     /// First sequence that the segment does not have.
     pub(crate) sequence: u64,
-    /// Bytes from `offset` to the last that is not zero.
+    /// Bytes from `offset` to the last non-zero one.
     pub(crate) remains: usize,
     /// Whole records among the remains, which do not count.
     pub(crate) intact: u64,
@@ -38,11 +38,11 @@ pub(crate) struct Tail {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
     pub(crate) bytes: Bytes,
-    /// What the disk did not give. There stand bytes that are no record and no end.
+    /// Unreadable ranges. Their bytes here are neither records nor an end.
     pub(crate) unreadable: Vec<Range<usize>>,
 }
 
-/// Walks over one segment.
+/// Scans one segment.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     bytes: Bytes,
@@ -64,15 +64,15 @@ impl Scanner {
         Self { bytes, unreadable, seed, limit, extent, at: HEADER_LEN, expected, done: false }
     }
 
-    /// The payload of a record this scanner found, sharing the segment's memory.
+    /// The payload of a record found by this scanner; shares the segment's memory.
     pub(crate) fn payload(&self, record: &Located) -> Bytes {
         self.bytes.slice(record.payload())
     }
 
-    /// The first whole record at or after `from` that is not older than what is expected next.
+    /// The first whole record at or after `from` that is not older than the next expected one.
     fn whole_from(&self, from: usize) -> Option<Located> {
         (from..self.extent).step_by(RECORD_ALIGN).find_map(|offset| {
-            // Every sequence takes a header's bytes: what claims to be further on cannot be.
+            // Every sequence takes a header's bytes: a sequence further on than that is impossible.
             let reach = (offset - self.at.min(offset)) / RECORD_HEADER_LEN;
             let sequence = sequence_at(&self.bytes, offset)?;
             if sequence < self.expected || sequence - self.expected > reach as u64 {
@@ -82,13 +82,13 @@ impl Scanner {
         })
     }
 
-    /// Whether some of what stands from here to `end` could not be read: a crash leaves nothing of that kind.
+    /// Whether any bytes from here to `end` could not be read: a crash leaves no such bytes.
     fn is_unreadable(&self, end: usize) -> bool {
         self.unreadable.iter().any(|bytes| bytes.start < end && self.at < bytes.end)
     }
 
-    /// Whether a record at or after `first` was written when the one expected here was already synced, or nobody can
-    /// know.
+    /// Whether a record at or after `first` was written when the one expected here was already synced; true
+    /// if unknown.
     fn is_proven(&self, first: &Located) -> bool {
         if self.limit.is_some() || self.is_unreadable(first.offset) {
             return true; // a later segment is made only when this one is synced

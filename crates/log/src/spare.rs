@@ -1,9 +1,9 @@
-//! Spare segments: files of a segment's whole length, zeros throughout and synced, made while nobody waits for them.
+//! Spare segments: files of a segment's whole length, zero-filled and synced in the background.
 //!
-//! A log that rolls onto a spare writes blocks that exist: neither the roll nor the appends after it extend a file.
-//! Spares come from segments that were truncated away, or are made anew if none is when half of the current segment is
-//! written. A file is called `.zeroing` until its zeros are durable and `.spare` from then on, so that its name tells
-//! what it is, whenever the power goes.
+//! A log that rolls onto a spare writes to allocated blocks: neither the roll nor the appends after it extend
+//! a file. Spares come from segments that were truncated away, or are created if there is none when half of
+//! the current segment is written. A file is called `.zeroing` until its zeros are durable and `.spare` from
+//! then on, so that its name is right at every power cut.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,28 +14,28 @@ use crate::config::LogConfig;
 use crate::disk::{Disk, DiskFile, Join, write_zeros};
 use crate::format::{SPARE_EXTENSION, ZEROING_EXTENSION};
 
-/// Bytes that are zeroed between two looks at whether to go on. Synced one by one, so that a sync of records never
+/// Bytes zeroed between two checks of whether to continue. Synced one by one, so that a sync of records never
 /// waits for more than this.
 const PIECE_LEN: u64 = 128 << 10;
 
-/// The spares that there are, shared with the background.
+/// The spares, shared with the background.
 #[derive(Default)]
-pub(crate) struct Stock(Mutex<Shelf>);
+pub(crate) struct Stock(Mutex<StockState>);
 
 #[derive(Default)]
-struct Shelf {
+struct StockState {
     /// Names of the files.
     ready: VecDeque<String>,
-    /// One is being zeroed.
+    /// A file is being zeroed.
     is_zeroing: bool,
     /// Zeroing failed (a full disk): not tried again before something changes.
     failed: bool,
-    /// The log ends: nothing more is begun.
+    /// The log ends: nothing new is started.
     closed: bool,
 }
 
 impl Stock {
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, StockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,14 +56,14 @@ pub(crate) struct Spares {
 }
 
 impl Spares {
-    /// Takes over the spares that were found; those beyond what is wanted are removed.
+    /// Takes over the spares found; those beyond the wanted number are removed.
     pub(crate) fn new(disk: Arc<dyn Disk>, config: &LogConfig, found: Vec<String>) -> Self {
         let max = config.spares as usize;
         for name in found.iter().skip(max) {
             disk.remove(name).ok(); // or the next opening does it
         }
         let ready = found.into_iter().take(max).collect();
-        let stock = Arc::new(Stock(Mutex::new(Shelf { ready, ..Shelf::default() })));
+        let stock = Arc::new(Stock(Mutex::new(StockState { ready, ..StockState::default() })));
         Self { disk, stock, max, len: u64::from(config.segment_len), used: VecDeque::new(), join: None }
     }
 
@@ -78,10 +78,10 @@ impl Spares {
     /// A spare, open, with its name.
     pub(crate) fn take(&mut self) -> Option<(String, Box<dyn DiskFile>)> {
         loop {
-            let mut shelf = self.stock.lock();
-            shelf.failed = false;
-            let name = shelf.ready.pop_front()?;
-            drop(shelf);
+            let mut state = self.stock.lock();
+            state.failed = false;
+            let name = state.ready.pop_front()?;
+            drop(state);
             match self.disk.open(&name) {
                 Ok(file) if file.size().is_ok_and(|size| size == self.len) => return Some((name, file)),
                 // Of another length of segments, or unreadable.
@@ -90,16 +90,16 @@ impl Spares {
         }
     }
 
-    /// Whether a segment that goes is to become a spare.
+    /// Whether a removed segment should become a spare.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_missing(&self.stock.lock())
     }
 
-    fn is_missing(&self, shelf: &Shelf) -> bool {
-        shelf.ready.len() + usize::from(shelf.is_zeroing) + self.used.len() < self.max
+    fn is_missing(&self, state: &StockState) -> bool {
+        state.ready.len() + usize::from(state.is_zeroing) + self.used.len() < self.max
     }
 
-    /// Takes a segment in place of removing it. It is zeroed by [`Spares::tend`], which must come only when the
+    /// Takes a segment instead of removing it. [`Spares::tend`] zeroes it, and must be called only when the
     /// directory is synced: until then a crash may give the segment its name back.
     pub(crate) fn recycle(&mut self, segment: &str) -> io::Result<()> {
         let name = new_name();
@@ -109,20 +109,20 @@ impl Spares {
         Ok(())
     }
 
-    /// Has a spare made if one is missing: of a used segment, or, if it is `needed_soon`, of a new file.
+    /// Starts making a spare if one is missing: from a used segment, or, if `needed_soon`, as a new file.
     pub(crate) fn tend(&mut self, needed_soon: bool) {
         let stock = Arc::clone(&self.stock);
-        let mut shelf = stock.lock();
-        if shelf.is_zeroing || shelf.failed || shelf.closed {
+        let mut state = stock.lock();
+        if state.is_zeroing || state.failed || state.closed {
             return;
         }
         let (name, is_new) = match self.used.pop_front() {
             Some(name) => (name, false),
-            None if needed_soon && self.is_missing(&shelf) => (new_name(), true),
+            None if needed_soon && self.is_missing(&state) => (new_name(), true),
             None => return,
         };
-        shelf.is_zeroing = true;
-        drop(shelf);
+        state.is_zeroing = true;
+        drop(state);
         if let Some(join) = self.join.take() {
             join(); // it has ended
         }
@@ -137,12 +137,12 @@ impl Spares {
         };
         self.join = self.disk.in_background(Box::new(move || zeroing.step())).ok();
         if self.join.is_none() {
-            let mut shelf = stock.lock();
-            (shelf.is_zeroing, shelf.failed) = (false, true); // the next opening removes the file
+            let mut state = stock.lock();
+            (state.is_zeroing, state.failed) = (false, true); // the next opening removes the file
         }
     }
 
-    /// Begins nothing more; what is under way ends soon.
+    /// Starts nothing new; work in progress ends soon.
     pub(crate) fn close(&self) {
         self.stock.lock().closed = true;
     }
@@ -162,7 +162,7 @@ impl Drop for Spares {
     }
 }
 
-/// A file on its way to be a spare.
+/// A file that is becoming a spare.
 struct Zeroing {
     disk: Arc<dyn Disk>,
     stock: Arc<Stock>,
@@ -174,7 +174,7 @@ struct Zeroing {
 }
 
 impl Zeroing {
-    /// Does a piece, and says whether there is more.
+    /// Zeroes a piece, and returns whether more is left.
     fn step(&mut self) -> bool {
         if self.stock.lock().closed {
             return false; // the next opening removes the file
@@ -187,14 +187,14 @@ impl Zeroing {
                 None
             }
         };
-        let mut shelf = self.stock.lock();
-        shelf.failed = spare.is_none();
-        shelf.ready.extend(spare);
-        shelf.is_zeroing = false;
+        let mut state = self.stock.lock();
+        state.failed = spare.is_none();
+        state.ready.extend(spare);
+        state.is_zeroing = false;
         false
     }
 
-    /// The spare's name if it is ready.
+    /// The spare's name when it is ready.
     fn go_on(&mut self) -> io::Result<Option<String>> {
         let Some(file) = &self.file else {
             let file =
@@ -218,7 +218,7 @@ impl Zeroing {
     }
 }
 
-/// Names are random: one that was used before may stand on the disk again after a crash.
+/// Names are random: one that was used before may reappear on the disk after a crash.
 fn new_name() -> String {
     format!("{:016x}{ZEROING_EXTENSION}", RandomState::new().build_hasher().finish())
 }

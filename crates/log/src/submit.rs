@@ -10,7 +10,7 @@ use crate::error::LogError;
 use crate::format::record_size;
 use crate::place::Appended;
 
-/// What a caller is told with, once.
+/// One-shot completion callback.
 pub(crate) type Callback<T> = Box<dyn FnOnce(Result<T, LogError>) + Send>;
 
 /// A callback that is called exactly once: with [`LogError::Closed`] if it is dropped.
@@ -44,10 +44,10 @@ pub(crate) struct Append {
     pub(crate) done: Completion<Appended>,
 }
 
-/// What callers ask of the writer.
+/// The callers' commands to the writer.
 pub(crate) enum Command {
     Append(Append),
-    /// Sync all that was written; completed with the next sequence.
+    /// Sync everything written; completed with the next sequence.
     Sync(Completion<u64>),
     /// Drop segments below the sequence; completed with their number.
     TruncateBefore(u64, Completion<u64>),
@@ -70,17 +70,17 @@ impl Command {
     }
 }
 
-/// What the writer is to do next.
+/// The writer's next work.
 pub(crate) enum Work {
     Group(Group),
     TruncateBefore(u64, Completion<u64>),
 }
 
-/// What is written with one call and synced with one, if anybody waits for that.
+/// Records written with one call and synced with one, if anyone waits for a sync.
 #[derive(Default)]
 pub(crate) struct Group {
     pub(crate) appends: Vec<Append>,
-    /// Those who wait for a sync of these and all before.
+    /// Waiters for a sync of these records and all before.
     pub(crate) barriers: Vec<Completion<u64>>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Group {
 pub(crate) enum WhenFull {
     Wait,
     Refuse,
-    /// Take it all the same.
+    /// Exceed the bound.
     Exceed,
 }
 
@@ -99,9 +99,10 @@ struct State {
     /// Bytes that the appends among them will take.
     bytes: usize,
     refused: u64,
-    /// The writer's thread sleeps, and nobody has woken it yet. To wake who is awake is a call of the system all the same.
+    /// The writer's thread sleeps, and nobody has woken it yet. Waking a thread that is awake still costs a
+    /// system call.
     writer_waits: bool,
-    /// Somebody works on the files, be it the writer's thread or a caller.
+    /// The turn is taken, by the writer's thread or a caller.
     is_taken: bool,
     /// Callers that sleep until there is room.
     callers_wait: usize,
@@ -142,7 +143,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a command in the queue, and wakes the writer. What cannot be put there is completed with the reason.
+    /// Puts a command in the queue, and wakes the writer. A refused command is completed with the reason.
     pub(crate) fn submit(&self, command: Command, when_full: WhenFull) {
         self.submit_quietly(command, when_full);
         self.wake();
@@ -183,7 +184,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Wakes the writer if there is something to do and nobody who does it.
+    /// Wakes the writer if work is waiting and nobody holds the turn.
     pub(crate) fn wake(&self) {
         let mut state = self.lock();
         let is_due = !state.is_taken && (state.closing || !state.commands.is_empty());
@@ -193,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// The writer's turn, once there is something to do. `None`: the log is closed and nothing is left.
+    /// Waits for work and takes the turn for the writer. `None`: the log is closed and nothing is left.
     pub(crate) fn turn(&self) -> Option<Turn<'_>> {
         let mut state = self.lock();
         loop {
@@ -212,7 +213,8 @@ impl Shared {
         }
     }
 
-    /// A caller's turn, if one append waits and nobody is at work. Also how many bytes it takes.
+    /// Takes the turn for a caller, if exactly one append waits and the turn is free. Also returns the
+    /// append's bytes.
     pub(crate) fn turn_of_lone(&self) -> Option<(Turn<'_>, usize)> {
         let mut state = self.lock();
         if state.is_taken || state.closing || state.commands.len() != 1 {
@@ -223,7 +225,7 @@ impl Shared {
         Some((Turn(self), size))
     }
 
-    /// Lets nobody in any more; what is queued is still done.
+    /// Accepts nothing more; queued work is still done.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.work.notify_all();
@@ -235,7 +237,7 @@ impl Shared {
         self.lock().failure.clone()
     }
 
-    /// Refuses everything from now on, and what is queued.
+    /// Refuses everything from now on, queued work included.
     pub(crate) fn fail(&self, error: &LogError) {
         let mut state = self.lock();
         state.failure.get_or_insert_with(|| error.clone());
@@ -259,12 +261,12 @@ impl Shared {
     }
 }
 
-/// The right to work on the files, of one at a time.
+/// The exclusive right to work on the files.
 pub(crate) struct Turn<'a>(&'a Shared);
 
 impl Turn<'_> {
-    /// What waits. A group has at most `group_max` bytes and fits the `room` left in the segment, or, if its first
-    /// record does not, a new segment with room for `capacity`.
+    /// Takes the waiting work. A group has at most `group_max` bytes and fits the `room` left in the segment,
+    /// or, if its first record does not, a new segment with room for `capacity`.
     pub(crate) fn take(&self, room: usize, capacity: usize, group_max: usize) -> Option<Work> {
         let mut state = self.0.lock();
         let work = state.take_work(room, capacity, group_max)?;
@@ -283,7 +285,7 @@ impl Drop for Turn<'_> {
             self.0.fail(&LogError::Closed);
         }
         self.0.lock().is_taken = false;
-        // What came meanwhile.
+        // Commands that arrived meanwhile.
         self.0.wake();
     }
 }

@@ -1,5 +1,5 @@
-//! The writer: who has the turn works on the files, and nobody else after recovery. That is the writer's thread, or a
-//! caller who would have nothing to do but wait for it.
+//! The writer: after recovery only the holder of the turn works on the files. That is the writer's thread, or
+//! a caller who would otherwise only wait for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,17 +17,17 @@ use crate::recovery::{Resume, Segment};
 use crate::spare::{Spares, Stock};
 use crate::submit::{Append, Group, Shared, Turn, Work};
 
-/// The encode buffer is given back above this, so that one large record does not pin its memory.
+/// A larger encode buffer is freed, so that one large record does not pin its memory.
 const BUFFER_LEN_KEPT: usize = 8 << 20;
 
-/// The segment that is written.
+/// The segment being written.
 struct Current {
     file: Box<dyn DiskFile>,
     segment: Segment,
     seed: u32,
-    /// Everything from the last record to here is zeros already.
+    /// Everything from the last record to here is already zero.
     filled: u64,
-    /// Off after filling failed: what is left of the disk is for records.
+    /// Off after filling failed: the rest of the disk is for records.
     filling: bool,
 }
 
@@ -43,10 +43,10 @@ pub(crate) struct Writer {
     /// Sequence at which everything so far ended; differs from `next` only before the first segment is made.
     follows: u64,
     next: u64,
-    /// All below is synced.
+    /// Everything below is synced.
     durable: u64,
     buffer: Vec<u8>,
-    /// Where the records of the group that was written last stand.
+    /// Places of the records of the last written group.
     appended: Vec<Appended>,
     groups: u64,
     syncs: u64,
@@ -116,10 +116,10 @@ impl Writer {
         self.spares.stock()
     }
 
-    /// Commits what waits, if it finds its place in the segment that is written.
+    /// Commits the waiting records, if they fit into the current segment.
     pub(crate) fn commit_within(&mut self, turn: &Turn<'_>, size: usize) {
         let room = self.room();
-        // What takes long is not for callers.
+        // Slow work is not for callers.
         if size > room || self.current.as_ref().is_none_or(|current| current.is_beyond_zeros(size)) {
             return;
         }
@@ -128,7 +128,7 @@ impl Writer {
         }
     }
 
-    /// Does all that waits.
+    /// Does all waiting work.
     fn work(&mut self, turn: &Turn<'_>) {
         let capacity = self.config.segment_len as usize - HEADER_LEN;
         let group_max = self.config.group_len_max as usize;
@@ -144,7 +144,7 @@ impl Writer {
         }
     }
 
-    /// What was only written becomes durable on an orderly end. Nothing touches the files afterwards.
+    /// Records that were only written become durable on an orderly end. Nothing touches the files afterwards.
     fn end(&mut self) {
         if self.shared.failure().is_none() {
             let synced = self.sync();
@@ -153,13 +153,13 @@ impl Writer {
         self.spares.end();
     }
 
-    /// Has a spare made if one is missing and half of the current segment is written.
+    /// Starts making a spare if one is missing and half of the current segment is written.
     fn tend_spares(&mut self) {
         let is_half_full = self.room() <= self.config.segment_len as usize / 2;
         self.spares.tend(is_half_full);
     }
 
-    /// Shows what was done, before anybody is told of it: who was answered sees himself counted.
+    /// Publishes the counts before any completion is called: a caller that got its answer is included.
     fn show(&mut self, failure: Option<&LogError>) {
         let counts = Counts {
             next_sequence: self.next,
@@ -215,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Writes a group's records behind the last one, or leaves everything as it was.
+    /// Writes a group's records after the last one, or leaves everything as it was.
     fn write(&mut self, appends: &[Append]) -> Result<(), LogError> {
         let size: usize = appends.iter().map(|append| record_size(append.payload.len())).sum();
         if size == 0 {
@@ -227,7 +227,7 @@ impl Writer {
         let outcome = self.write_here(appends);
         let holds_records = self.current.as_ref().is_some_and(|current| current.segment.records > 0);
         match outcome {
-            // Where the disk is full, a spare has its space already.
+            // If the disk is full, a spare has its space already.
             Err(LogError::Write { .. }) if holds_records && self.spares.is_ready() => {
                 self.roll()?;
                 self.write_here(appends)
@@ -286,7 +286,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Seals the current segment and makes the next one.
+    /// Seals the current segment and creates the next one.
     fn roll(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let header = Header::new(self.next, self.follows);
@@ -304,7 +304,7 @@ impl Writer {
             return Err(failed(source));
         }
         file.sync_data().map_err(|source| LogError::poisoned("sync", &fresh, source))?;
-        // If it took place all the same, the new segment hides what the old one gets from now on.
+        // If it succeeded nevertheless, the new segment hides whatever the old one gets from now on.
         let failed = |source| LogError::poisoned("rename", &fresh, source);
         self.disk.rename(&fresh, &segment.name).map_err(failed)?;
         self.sync_dir()?;
@@ -317,9 +317,9 @@ impl Writer {
         self.disk.sync_dir().map_err(|source| LogError::poisoned("sync", ".", source))
     }
 
-    /// Removes whole segments below `sequence`, oldest first and each for good before the next, so that a crash never
-    /// leaves a hole. The last one stays: it knows which sequence comes next. What was appended before is synced first:
-    /// it may be why the segments are not needed.
+    /// Removes whole segments below `sequence`, oldest first and each durably before the next, so that a
+    /// crash never leaves a hole. The last one stays: it holds the next sequence. Records appended before are
+    /// synced first: they may be the reason why the segments are not needed.
     fn truncate_before(&mut self, sequence: u64) -> Result<u64, LogError> {
         let mut removed = 0;
         let goes = |segment: &Segment| segment.end <= sequence;
@@ -353,13 +353,13 @@ impl Writer {
 }
 
 impl Current {
-    /// Whether `size` more bytes end where no zeros are yet.
+    /// Whether `size` more bytes end beyond the zeros.
     fn is_beyond_zeros(&self, size: usize) -> bool {
         self.segment.len + size as u64 > self.filled
     }
 
-    /// Keeps zeros ahead of `end`, where the next write will end. Blocks that exist make a sync cheap; if there is no
-    /// room for them, records still get what is left.
+    /// Keeps zeros ahead of `end`, the end of the next write. Allocated blocks make a sync cheap; if there is
+    /// no room for zeros, records still get the rest.
     fn fill_after(&mut self, end: u64, config: &LogConfig) {
         if !self.filling || end <= self.filled {
             return;
@@ -371,7 +371,7 @@ impl Current {
         }
     }
 
-    /// Takes back what a failed write left behind the last record, durably.
+    /// Removes what a failed write left after the last record, durably.
     fn roll_back(&mut self) -> Result<(), LogError> {
         let failed = |source| LogError::poisoned("roll back", &self.segment.name, source);
         self.file.set_len(self.segment.len).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! A file that keeps what a crash may make of it.
+//! A file that keeps everything that a crash may leave of it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::SECTOR_LEN;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inode {
     pub(super) durable: Vec<u8>,
-    /// What reads see.
+    /// Contents as reads see them.
     pub(super) view: Vec<u8>,
     /// Lengths since the last sync.
     pub(super) lens: Vec<usize>,
@@ -59,7 +59,7 @@ impl Inode {
         self.flips.clear();
     }
 
-    /// Makes of what was not synced so much durable as `mode` keeps.
+    /// Makes as much of the unsynced data durable as `mode` keeps.
     fn crash_to(&mut self, mode: Memory, dice: &mut Dice) {
         for (sector, versions) in std::mem::take(&mut self.versions) {
             let Some(version) = mode.choose(&versions, dice) else { continue };
@@ -79,7 +79,7 @@ impl Inode {
     }
 }
 
-/// How much of what was not synced a crash keeps.
+/// The share of the unsynced data that a crash keeps.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     Nothing,

@@ -205,7 +205,8 @@ fn a_failed_sync_poisons_until_reopened() {
     }
 }
 
-/// After a failed sync the page cache shows what the disk does not have: what is served must be made durable first.
+/// After a failed sync the page cache shows data that the disk does not have: served records must be made
+/// durable first.
 #[test]
 fn what_recovery_serves_survives_the_next_crash() {
     let disk = FaultDisk::new();
@@ -231,8 +232,8 @@ fn a_failed_rollback_poisons() {
     assert!(matches!(failed, Err(LogError::Poisoned { .. })), "{failed:?}");
 }
 
-/// What becomes of a record, and the thread that is told.
-fn told_here(log: &Log, number: u64) -> mpsc::Receiver<(std::thread::ThreadId, Appended)> {
+/// The outcome of a record, and the thread that completed it.
+fn append_reporting_thread(log: &Log, number: u64) -> mpsc::Receiver<(std::thread::ThreadId, Appended)> {
     let (done, outcome) = mpsc::sync_channel(1);
     let told = move |result: Result<Appended, LogError>| {
         done.send((std::thread::current().id(), result.expect("append"))).expect("send");
@@ -248,10 +249,10 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     let (log, _) = open(&disk);
     let here = std::thread::current().id();
     // No segment yet: making one is the writer's.
-    let (thread, first) = told_here(&log, 1).recv().expect("an answer");
+    let (thread, first) = append_reporting_thread(&log, 1).recv().expect("an answer");
     assert!(thread != here && first.sequence == 1);
-    // The writer has answered before it comes to rest: until then the next one is its too.
-    let outcomes = (2..1_000).map(|number| told_here(&log, number).recv().expect("an answer"));
+    // The writer has answered before it goes to sleep: until then it also takes the next one.
+    let outcomes = (2..1_000).map(|number| append_reporting_thread(&log, number).recv().expect("an answer"));
     let lone = outcomes.map(|(thread, told)| (thread == here, told.sequence)).find(|(is_here, _)| *is_here);
     let (_, last) = lone.expect("an answer within the call");
     let counts = |log: &Log| (log.stats().groups, log.stats().syncs);
@@ -260,13 +261,13 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     disk.hold_syncs();
     let held = log.append(1, payload(last + 1), Durability::Synced);
     disk.wait_for_held_sync();
-    let behind = told_here(&log, last + 2);
+    let behind = append_reporting_thread(&log, last + 2);
     assert!(behind.try_recv().is_err());
     disk.release_syncs();
     assert_eq!(held.wait().expect("append").sequence, last + 1);
     let (thread, behind) = behind.recv().expect("an answer");
     assert!(thread != here && behind.sequence == last + 2);
-    // What several have enqueued is the writer's too, as one group.
+    // Several enqueued records go to the writer too, as one group.
     let groups = log.stats().groups;
     let (done, outcomes) = mpsc::sync_channel(2);
     for number in last + 3..=last + 4 {
@@ -380,7 +381,7 @@ fn truncation_drops_whole_segments_and_keeps_the_count() {
     assert!(removed > 0 && found[0].sequence <= 30 && found[0].sequence > 1);
     assert_eq!(log.truncate_before(u64::MAX).expect("truncate"), before.segments - removed - 1);
     log.close().expect("close");
-    // Everything below is gone, yet no number is given twice, however often the log is opened.
+    // Everything below is removed, yet no number is given twice, however often the log is opened.
     for _ in 0..3 {
         let (log, recovery) = open(&disk);
         drop(recovery);
@@ -450,7 +451,7 @@ fn settings_out_of_range_are_refused() {
     assert!(matches!(refused, Err(LogError::Config { field: "segment_len", value: 100, least: 4096, .. })));
 }
 
-/// Appends numbers, and says where they stand.
+/// Appends numbers, and returns their places.
 fn append_all(log: &Log, numbers: std::ops::RangeInclusive<u64>) -> Vec<Appended> {
     let tickets: Vec<_> = numbers.map(|number| log.append(9, payload(number), Durability::Synced)).collect();
     tickets.into_iter().map(|ticket| ticket.wait().expect("append")).collect()

@@ -38,7 +38,7 @@ pub(crate) fn records(recovery: Recovery) -> Vec<Record> {
     recovery.collect::<Result<_, _>>().expect("replay")
 }
 
-/// What survives, after opening and closing.
+/// The surviving records, after opening and closing.
 pub(crate) fn reread(disk: &FaultDisk) -> Vec<Record> {
     let (log, recovery) = open(disk);
     let records = records(recovery);

@@ -1,5 +1,5 @@
-//! Crashes: after any of them, what was acknowledged is there, once and in order, and nothing else but a prefix of
-//! what was under way.
+//! Crashes: after any of them, everything acknowledged is there, once and in order, and otherwise only a
+//! prefix of the records in flight.
 
 use std::io::ErrorKind;
 use std::num::NonZero;
@@ -16,24 +16,24 @@ use crate::bench::{commit_here, files, tiny};
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Append(Durability),
-    /// One record, and while it is being answered so many others, which then form one group.
+    /// One record, and while it is answered this many others, which then form one group.
     Group(u64),
     Sync,
-    /// Truncates so many records behind the next sequence.
+    /// Truncates this many records behind the next sequence.
     TruncateBehind(u64),
     Reopen,
     Crash(u64),
     Plan(Option<Op>, u64, Fault),
 }
 
-/// What the log owes for a record that was submitted.
+/// The log's obligation for a submitted record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owed {
     /// Answered as synced, or served by a recovery: it must be there.
     Presence,
     /// Answered as written: as good as unknown after a crash, present otherwise.
     Written,
-    /// Nobody was told.
+    /// Not answered.
     Nothing,
 }
 
@@ -45,7 +45,7 @@ struct Entry {
     owed: Owed,
 }
 
-/// What must be true of the log.
+/// The expected state of the log.
 #[derive(Debug, Clone, Default)]
 struct Model {
     /// In the order of submission; without those that were refused, which must not be there.
@@ -93,7 +93,7 @@ impl Model {
             .for_each(|entry| entry.owed = Owed::Presence);
     }
 
-    /// Compares with what a recovery serves, and takes that as the truth from now on.
+    /// Compares with the records that a recovery serves, and adopts them as the expected state.
     fn check(&mut self, served: &[(u64, u64, Place)]) {
         assert!(served.is_sorted_by(|a, b| a.0 < b.0), "sequences do not grow: {served:?}");
         let first = served.first().map_or(self.entries.len(), |(_, number, _)| {
@@ -160,18 +160,18 @@ fn open_and_check(disk: &FaultDisk, spares: u32, may_fail: bool, model: &mut Mod
     Some(Arc::new(log))
 }
 
-/// A log under test, with what must be true of it.
+/// A log under test, with its expected state.
 struct Run {
     disk: FaultDisk,
     spares: u32,
     model: Model,
     log: Option<Arc<Log>>,
-    /// Calls may fail, and files that nobody needs stay.
+    /// Calls may fail, and unneeded files stay.
     has_faults: bool,
 }
 
 impl Run {
-    /// A log with so many spares, and so many steps of their making before each call.
+    /// A log with `spares` spares, and `pace` steps of their making before each call.
     fn new(spares: u32, pace: u64) -> Self {
         let disk = FaultDisk::new();
         disk.set_background_pace(pace);
@@ -234,7 +234,7 @@ impl Run {
         }
     }
 
-    /// What was told to stand somewhere stands there, and no more files are kept than was said.
+    /// Records are at the places returned for them, and no more files are kept than reported.
     fn read_back(&self, log: &Log) {
         let entries = &self.model.entries;
         let middle = entries.len() / 2;
@@ -330,8 +330,8 @@ const SCRIPT: [Action; 22] = [
     Action::Group(5),
 ];
 
-/// The power goes at every single call that a fixed script makes, those of the background too, and each time several
-/// different things survive.
+/// The power fails at every single call that a fixed script makes, those of the background included, and each
+/// time several different things survive.
 #[test]
 fn the_power_may_go_at_every_call() {
     for (spares, pace) in [(0, 0), (1, 1), (2, 3)] {
@@ -340,7 +340,7 @@ fn the_power_may_go_at_every_call() {
     }
 }
 
-/// Says whether the script got that far.
+/// Returns whether the script got that far.
 fn the_power_goes_at(calls: u64, spares: u32, pace: u64) -> bool {
     let mut run = Run::new(spares, pace);
     run.disk.fail_call(None, calls, Fault::PowerOff);
@@ -406,7 +406,7 @@ impl Dice {
     }
 }
 
-/// Says how many calls of the disk it made.
+/// Returns how many calls of the disk it made.
 fn run_program(seed: u64) -> u64 {
     let mut dice = Dice(seed);
     let mut run = Run::new(u32::try_from(dice.below(3)).expect("small"), dice.below(4));

@@ -1,5 +1,4 @@
-//! Bytes that are not what was written: whatever happens to a file, the log serves what was appended or says that it
-//! is gone.
+//! Changed bytes: whatever happens to a file, the log serves what was appended or reports its loss.
 
 use std::sync::{Arc, mpsc};
 
@@ -17,7 +16,7 @@ fn bare() -> LogConfig {
     LogConfig { fill_len: 0, ..tiny() }
 }
 
-/// One segment with so many records, each synced before the next.
+/// One segment with `count` records, each synced before the next.
 fn segment_of(count: u64) -> Vec<u8> {
     let disk = FaultDisk::new();
     let (log, _) = open_with(disk.clone(), bare());
@@ -33,7 +32,7 @@ fn three_records() -> Vec<u8> {
     segment_of(3)
 }
 
-/// Opens a log whose only segment is `bytes`, and checks that it serves nothing but what was appended.
+/// Opens a log whose only segment is `bytes`, and checks that it serves nothing but appended records.
 fn serve(bytes: &[u8]) -> (Vec<u64>, Recovery) {
     let disk = FaultDisk::new();
     disk.put(FIRST, bytes);
@@ -140,7 +139,8 @@ fn a_zeroed_sector_is_damage_and_all_else_is_served() {
             let served = sequences(&records(recovery));
             let missing: Vec<u64> = (1..=60).filter(|sequence| !served.contains(sequence)).collect();
             if torn || name == names.last().expect("names") {
-                // What nothing follows cannot be told from a torn group, nor zeros from an end: a prefix is served.
+                // Damage with nothing after it looks like a torn group, and zeros like an end: a prefix is
+                // served.
                 let end = missing.first().map_or(61, |first| *first);
                 assert!(!missing.is_empty() || gone.is_empty());
                 assert!(served.iter().all(|sequence| *sequence < end || !gone.is_empty()), "{name} {sector}");
@@ -170,7 +170,7 @@ fn a_range_that_cannot_be_read_is_damage_and_all_else_is_served() {
     }
 }
 
-/// A crash leaves no sector that cannot be read: it is not the torn end that it stands for.
+/// A crash leaves no unreadable sector: so it is not the torn tail that it looks like.
 #[test]
 fn what_cannot_be_read_at_the_end_is_damage_and_served_once_it_can_be() {
     let (bytes, count) = (segment_of(12), 12);
@@ -239,7 +239,7 @@ fn a_missing_segment_is_damage() {
     assert_eq!(served.len() as u64, 60 - (gone[0].1 + 1 - gone[0].0));
 }
 
-/// What nothing follows may have held any number of records.
+/// Damage with nothing after it may have held any number of records.
 #[test]
 fn damage_says_how_many_records_are_gone_only_if_something_follows_it() {
     let (disk, names) = long_log();
@@ -312,8 +312,8 @@ fn a_later_version_is_refused_not_damaged() {
     assert_eq!(disk.contents(FIRST), Some(bytes));
 }
 
-/// A group that was torn is not served, even where later records of it are whole: what survives is a prefix. It is
-/// neither overwritten nor does it come back.
+/// A torn group is not served, even if later records of it are whole: the survivors are a prefix. It is not
+/// overwritten, and never reappears.
 #[test]
 fn a_torn_group_is_hidden_and_kept() {
     let disk = FaultDisk::new();
@@ -352,8 +352,8 @@ fn a_torn_group_is_hidden_and_kept() {
     assert_eq!(disk.contents("0000000000000001.damaged"), Some(bytes));
 }
 
-/// A record that cannot be read is not written again as it was read: it may come back. What proves that it had been
-/// synced stands behind a torn end here.
+/// An unreadable record is not written again as it was read: it may become readable. The proof that it had
+/// been synced is behind a torn tail here.
 #[test]
 fn what_cannot_be_read_before_a_torn_end_is_left_as_it_is() {
     let disk = FaultDisk::new();
@@ -395,7 +395,7 @@ fn what_cannot_be_read_before_a_torn_end_is_left_as_it_is() {
     assert_eq!(disk.contents(FIRST), Some(bytes));
 }
 
-/// A file that another segment lived in: the new header is followed by what the old one held.
+/// A recycled file: the new header is followed by the old contents.
 #[test]
 fn what_a_recycled_file_held_is_not_served() {
     let old = three_records();

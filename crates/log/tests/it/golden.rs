@@ -43,7 +43,7 @@ fn files_of_version_1_are_read() {
     assert!(append(&log, 14) >= 14);
 }
 
-/// How the files came to be: three openings, then a crash. Run once; what it wrote is what is committed.
+/// How the files were made: three openings, then a crash. Run once; its output is committed.
 #[test]
 #[ignore = "writes the fixtures of the current version"]
 fn write_the_files() {

@@ -33,7 +33,8 @@ fn fill_half(log: &Log, mut number: u64) {
     }
 }
 
-/// A disk with a log whose last segment, full of another's records once, has these three records, and the log's spare.
+/// A disk with a log whose last segment, recycled from a full one, has these three records, and the log's
+/// spare.
 fn recycled() -> (FaultDisk, String, [u64; 3]) {
     let disk = FaultDisk::new();
     disk.set_background_pace(8);
@@ -57,7 +58,7 @@ fn recycled() -> (FaultDisk, String, [u64; 3]) {
     (disk, name, [segment.base, segment.base + 1, segment.base + 2])
 }
 
-/// Opens a log whose last segment holds `bytes`, and checks that it serves nothing but what was appended.
+/// Opens a log whose last segment holds `bytes`, and checks that it serves nothing but appended records.
 fn serve(disk: &FaultDisk, name: &str, bytes: &[u8]) -> (Vec<u64>, Recovery) {
     let disk = disk.crashed(0);
     disk.put(name, bytes);
