@@ -89,6 +89,11 @@ impl Family {
         Self::new(name, Kind::Gauge, help).with(Labels::new(), value.into())
     }
 
+    /// A histogram without labels.
+    pub fn histogram(name: &'static str, help: &'static str, histogram: &Histogram) -> Self {
+        Self::new(name, Kind::Histogram, help).with(Labels::new(), histogram.read())
+    }
+
     /// With one more sample.
     #[must_use]
     pub fn with(mut self, labels: Labels, value: impl Into<Value>) -> Self {

@@ -1,30 +1,40 @@
-//! From source to queue: a thread polls the source and hands its batches to a sink, which packs and publishes them.
+//! From a source to a queue: one thread polls the source and gives its batches to workers in turn; each worker packs them as
+//! frames and publishes them until the queue has them.
+//!
+//! In memory are the batch that is read, and for each worker one batch that waits and the frames under way. Nothing that was
+//! read is lost unless the pipe is told to give up; then it is counted.
 
-mod publisher;
+mod progress;
+mod sources;
+mod worker;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use gpuvitals_core::Batch;
 use gpuvitals_core::clock;
-use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, Health, Status, causes};
-use gpuvitals_sources::csv::CsvError;
+use gpuvitals_queue::PublishError;
+use gpuvitals_queue::link::AnyProducer;
+use serde::Deserialize;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{Exit, Failure};
-pub(crate) use publisher::Publisher;
+pub(crate) use progress::{Counts, Progress, SourceCounts};
+pub(crate) use sources::open_csv;
 
-/// A source that can say how far it is, for people.
-pub(crate) trait Described: Source {
-    /// What stands in `/stats` under `source` and in the log, beside the counts of the pipe.
-    fn describe(&mut self) -> serde_json::Value;
+/// Batches that wait for a worker: one, so that it never waits for the reader.
+const WAITING: usize = 1;
 
-    /// A line for people while it works, for sources that have an end.
-    fn progress_line(&self) -> Option<String>;
+/// A source that can say how far it is.
+pub(crate) trait Counted: Source {
+    /// What it has read so far. Logs what went wrong since it was asked last.
+    fn counts(&mut self) -> SourceCounts;
 
     /// What it holds already when it is told to stop; a source that can read its input again holds nothing.
     fn rest(&mut self) -> Vec<Batch> {
@@ -32,208 +42,153 @@ pub(crate) trait Described: Source {
     }
 }
 
-/// Where a pipe's batches go.
-pub(crate) trait Sink {
-    /// Takes a batch; waits for room until `stop`.
-    ///
-    /// # Errors
-    /// Why the pipe ends.
-    fn hand_over(&mut self, batch: Batch, stop: &CancellationToken) -> Result<(), End>;
-
-    /// Waits until everything is where it should be, until `give_up`.
-    ///
-    /// # Errors
-    /// Why it will never be.
-    fn finish(&mut self, _give_up: &CancellationToken) -> Result<(), End> {
-        Ok(())
-    }
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    /// Columns in binary, compressed: of 80 metrics some 110 bytes a row in frames of 100 rows, 500 in frames of 5
+    Batch,
+    /// JSON messages, compressed with zstd
+    Json,
 }
 
-/// What it means that a file cannot be replayed.
-pub(crate) fn cannot_replay(error: &CsvError) -> Failure {
-    let exit = match error {
-        CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
-        _ => Exit::Data,
-    };
-    Failure::new(exit, format!("cannot replay {}", causes(error)))
+/// How a pipe publishes.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    /// How rows are written.
+    pub format: Format,
+    /// Messages a second of each worker; none: no bound.
+    pub rate: Option<Rate>,
+    /// The source stops; what was read is still sent, without regard to the rate.
+    pub stop: CancellationToken,
+    /// Nothing more is sent.
+    pub give_up: CancellationToken,
 }
 
-/// Reasons why a source gives less, and the numbers of its description that tell how much.
-const LOST: [(&str, &str); 4] = [
-    ("bad_row", "rows_skipped"),
-    ("invalid_value", "values_invalid"),
-    ("late_reading", "ticks_missed"),
-    ("dropped_row", "rows_dropped"),
-];
-/// Between two lines of progress.
-const PROGRESS_NS: i64 = 5 * SECOND_NS;
-
-/// How far the source is.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    /// Rows that the queue has.
-    pub rows_published: AtomicU64,
-    /// Somebody else tells people how far it is.
-    is_silent: bool,
-    description: Mutex<serde_json::Value>,
-    queue: Mutex<Health>,
+/// How fast a worker publishes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    /// Messages a second.
+    pub messages: f64,
+    /// Messages that may come at once after a pause.
+    pub burst: u32,
+    /// Time from the start after which no message is due; none: never.
+    pub end: Option<Duration>,
 }
 
-impl Progress {
-    /// Nothing yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            rows_published: AtomicU64::new(0),
-            is_silent: false,
-            description: Mutex::default(),
-            queue: Mutex::new(Health::healthy(clock::now_ns())),
-        }
-    }
-
-    /// Progress that is not logged from time to time.
-    pub(crate) fn silent() -> Self {
-        Self { is_silent: true, ..Self::new() }
-    }
-
-    /// How the queue takes what is handed over.
-    pub(crate) fn queue(&self) -> Health {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn published(&self, rows: u32) {
-        self.rows_published.fetch_add(rows.into(), Ordering::Relaxed);
-    }
-
-    fn queue_is(&self, status: Status, reason: String) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        match (queue.status, status) {
-            (Status::Healthy, Status::Degraded) => {
-                tracing::warn!(
-                    error = reason,
-                    "the queue does not take a frame; it is sent again until it does"
-                );
-            }
-            (Status::Degraded, Status::Healthy) => tracing::info!("the queue takes frames again"),
-            _ => {}
-        }
-        queue.observe(status, reason, clock::now_ns());
-    }
-
-    /// A number of the source's description; 0 where it has none of that name.
-    pub(crate) fn number(&self, name: &str) -> u64 {
-        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
-        description.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
-    }
-
-    /// As JSON.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
-        let mut json = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if json.is_null() {
-            json = serde_json::json!({});
-        }
-        if let Some(object) = json.as_object_mut() {
-            object.insert("rows_published".to_owned(), self.rows_published.load(Ordering::Relaxed).into());
-        }
-        json
-    }
-
-    /// As families.
-    pub(crate) fn families(&self) -> [Family; 3] {
-        let rows = self.rows_published.load(Ordering::Relaxed);
-        [
-            Family::counter("gpuvitals_source_rows_total", "Rows that the queue took.", rows),
-            Family::new(
-                "gpuvitals_source_lost_total",
-                Kind::Counter,
-                "What the source could not give: bad rows of a file, values that cannot be true, readings that were late, \
-                 rows that nobody took in time.",
-            )
-            .by("reason", LOST.map(|(reason, name)| (reason, self.number(name)))),
-            Family::gauge(
-                "gpuvitals_source_queue_up",
-                "1 where the queue takes what the source gives.",
-                self.queue().status == Status::Healthy,
-            ),
-        ]
-    }
-
-    fn describe(&self, description: serde_json::Value) {
-        *self.description.lock().unwrap_or_else(PoisonError::into_inner) = description;
-    }
+/// Why a pipe ended before its source did.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PipeError {
+    /// The source cannot go on.
+    #[error(transparent)]
+    Source(Box<dyn std::error::Error + Send + Sync>),
+    /// Rows cannot be packed.
+    #[error("cannot pack rows")]
+    Pack(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The queue will never take a frame.
+    #[error("the queue takes no rows")]
+    Refused(#[source] PublishError),
+    /// A thread for the source cannot be had.
+    #[error("cannot start the thread source")]
+    Thread(#[source] std::io::Error),
+    /// A part of it panicked.
+    #[error("the pipe panicked")]
+    Panicked,
 }
 
-/// Why the source ended.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// It has nothing more.
-    Finished,
-    /// It was told to stop.
-    Stopped,
-    /// It cannot go on.
-    Failed(String),
-}
-
-/// Runs a source to its end on the current (blocking) thread. After `stop` it hands over what it holds, until `give_up`.
-pub(crate) fn run<S: Described>(
-    mut source: S,
-    sink: &mut impl Sink,
+/// Starts a source, with a worker for each producer. The task ends once everything that was read is sent or given up.
+pub(crate) fn start(
+    source: impl Counted + 'static,
+    producers: Vec<AnyProducer>,
     progress: &Arc<Progress>,
+    terms: Terms,
+) -> JoinHandle<Result<(), PipeError>> {
+    let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(producers.len()));
+    for producer in producers {
+        let (lane, batches) = mpsc::channel(WAITING);
+        lanes.push(lane);
+        workers.spawn(worker::publish(batches, producer, terms.clone(), Arc::clone(progress)));
+    }
+    tokio::spawn(supervise(source, lanes, workers, Arc::clone(progress), terms))
+}
+
+async fn supervise(
+    source: impl Counted + 'static,
+    lanes: Vec<mpsc::Sender<Batch>>,
+    mut workers: JoinSet<Result<(), PipeError>>,
+    progress: Arc<Progress>,
+    terms: Terms,
+) -> Result<(), PipeError> {
+    let (tell, mut read) = oneshot::channel();
+    let (runtime, stop) = (Handle::current(), terms.stop.clone());
+    let reading = move || {
+        let ended = deal(source, &lanes, &progress, &runtime, &stop);
+        // Before the lanes close, so that the outcome is there when the workers end.
+        let _heard = tell.send(ended);
+        drop(lanes);
+    };
+    // Reading blocks.
+    std::thread::Builder::new().name("source".to_owned()).spawn(reading).map_err(PipeError::Thread)?;
+    let mut outcome = Ok(());
+    while let Some(ended) = workers.join_next().await {
+        let ended = ended.unwrap_or(Err(PipeError::Panicked));
+        if ended.is_err() {
+            terms.stop.cancel();
+            terms.give_up.cancel();
+        }
+        outcome = outcome.and(ended);
+    }
+    let read = if terms.stop.is_cancelled() {
+        // A source that waits for standard input cannot be stopped.
+        match read.try_recv() {
+            Err(TryRecvError::Empty) => Ok(()),
+            Err(TryRecvError::Closed) => Err(PipeError::Panicked),
+            Ok(ended) => ended,
+        }
+    } else {
+        read.await.unwrap_or(Err(PipeError::Panicked))
+    };
+    outcome.and(read)
+}
+
+/// Polls a source to its end, or until `stop`, and gives its batches to the workers in turn.
+fn deal<S: Counted>(
+    mut source: S,
+    lanes: &[mpsc::Sender<Batch>],
+    progress: &Progress,
     runtime: &Handle,
     stop: &CancellationToken,
-    give_up: &CancellationToken,
-) -> End {
-    let mut described_ns = 0;
-    let mut told_ns = clock::now_ns();
-    let end = loop {
-        if stop.is_cancelled() {
-            break End::Stopped;
-        }
+) -> Result<(), PipeError> {
+    let mut lanes = lanes.iter().cycle();
+    // A lane closes when its worker has ended; the worker tells the reason.
+    let mut hand_over = |batch| lanes.next().is_some_and(|lane| lane.blocking_send(batch).is_ok());
+    let mut counted_ns = 0;
+    let ended = loop {
         let now_ns = clock::now_ns();
-        if now_ns - described_ns > SECOND_NS {
-            described_ns = now_ns;
-            progress.describe(source.describe());
+        if now_ns - counted_ns > SECOND_NS {
+            counted_ns = now_ns;
+            progress.source_is(source.counts());
         }
-        if now_ns - told_ns > PROGRESS_NS && !progress.is_silent {
-            told_ns = now_ns;
-            if let Some(line) = source.progress_line() {
-                tracing::info!("{line}");
-            }
+        if stop.is_cancelled() {
+            source.rest().into_iter().all(&mut hand_over);
+            break Ok(());
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {
-                if let Err(end) = sink.hand_over(batch, stop) {
-                    break end;
+                if !hand_over(batch) {
+                    break Ok(());
                 }
             }
             Ok(Poll::NotBefore(at_ns)) => {
                 let wait = Duration::from_nanos(u64::try_from(at_ns - clock::now_ns()).unwrap_or(0));
-                let stopped = runtime.block_on(async {
-                    tokio::select! {
-                        () = stop.cancelled() => true,
-                        () = tokio::time::sleep(wait) => false,
-                    }
-                });
-                if stopped {
-                    break End::Stopped;
-                }
+                // Whether it was stopped is seen at the next round.
+                let _slept =
+                    runtime.block_on(async { stop.run_until_cancelled(tokio::time::sleep(wait)).await });
             }
-            Ok(Poll::End) => break End::Finished,
-            Err(error) => break End::Failed(causes(&error)),
+            Ok(Poll::End) => break Ok(()),
+            Err(error) => break Err(PipeError::Source(Box::new(error))),
         }
     };
-    if matches!(end, End::Stopped) {
-        // Who takes from the queue outlives the source, so there is room soon.
-        for batch in source.rest() {
-            if sink.hand_over(batch, give_up).is_err() {
-                break;
-            }
-        }
-    }
-    let end = match sink.finish(give_up) {
-        Ok(()) => end,
-        Err(_) if matches!(end, End::Failed(_)) => end,
-        Err(failed) => failed,
-    };
-    progress.describe(source.describe());
-    end
+    progress.source_is(source.counts());
+    ended
 }

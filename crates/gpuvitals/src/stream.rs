@@ -1,11 +1,9 @@
 //! `gpuvitals stream`: replays a CSV file into a queue elsewhere.
 //!
-//! One thread reads and cuts batches, which go to the workers in turn; each keeps its rate, packs a batch as a frame and
-//! publishes it until the queue has it. In memory is what the reader cuts and two batches a worker. At the end what was
-//! read is sent, within the grace; a second signal ends it at once.
+//! Each worker has a connection and a rate of its own. At the end what was read is sent, within the grace; a second signal
+//! ends it at once.
 
-mod progress;
-mod publisher;
+mod line;
 mod settings;
 
 use std::pin::pin;
@@ -13,27 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_api::figures::{self, Figures};
-use gpuvitals_core::Batch;
-use gpuvitals_core::clock;
+use gpuvitals_core::{causes, clock};
+use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::AnyProducer;
-use gpuvitals_sources::csv::{CsvConfig, CsvInput, CsvSource, Pace, Replay};
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use gpuvitals_sources::csv::{CsvConfig, CsvSource};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::config::{Config, Times};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
-use crate::pipe::{self, End, Sink};
-use progress::{LOOK_PAUSE, Line, per_second};
-use publisher::Terms;
+use crate::pipe::{self, PipeError, Progress, Rate, Terms};
+use line::{LOOK_PAUSE, Line, per_second};
 
 pub(crate) use settings::{Stream, StreamFlags};
 
-/// Batches that wait for a worker: one, so that it never waits for the reader.
-const WAITING_BATCHES: usize = 1;
 /// Threads: workers wait most of the time.
 const THREADS: usize = 2;
 
@@ -60,10 +52,11 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
         if config.stream.once { "" } else { ", again and again" }
     ));
     let began = clock::now_ns();
-    let outcome = runtime.block_on(serve(config, source, producers, announcer));
+    let progress = Arc::new(Progress::new());
+    let failure = runtime.block_on(serve(config, source, producers, announcer, &progress));
     // A reader may wait for standard input, and nobody can wake it.
     runtime.shutdown_timeout(Duration::from_millis(100));
-    let (counts, failure) = outcome;
+    let counts = progress.counts();
     let took = Duration::from_nanos(u64::try_from(clock::now_ns() - began).unwrap_or(0));
     announcer.tell(&format!(
         "sent {} rows in {} frames ({} bytes) in {:.1} s, {} rows/s; {} retries, {} bad rows",
@@ -89,45 +82,39 @@ fn open(settings: &Stream) -> Result<CsvSource, Failure> {
     if settings.csv.is_empty() {
         return Err(Failure::new(Exit::Usage, "there is nothing to stream; --csv FILE names a file"));
     }
-    let (replay, pace) = match settings.times {
-        Times::Recorded => (Replay::Recorded, Pace::Unthrottled),
-        Times::Now => (Replay::Shifted, Pace::Recorded),
-    };
     let config = CsvConfig {
-        replay,
-        pace,
         speed: settings.speed,
         // Standard input can be read once only, so that is what is meant.
         loop_file: !settings.once && settings.csv != "-",
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
         batch_age_ns: i64::try_from(settings.linger.as_nanos()).unwrap_or(i64::MAX),
         node: Arc::from("stream"),
+        ..CsvConfig::default()
     };
-    let input = CsvInput::from(std::path::Path::new(&settings.csv));
-    CsvSource::open(input, config, clock::now_ns()).map_err(|error| pipe::cannot_replay(&error))
+    pipe::open_csv(&settings.csv, settings.times, config)
 }
 
-/// Reads and sends until all ends. What was sent, and why it failed if it did.
+/// Reads and sends until all ends. Why it failed, if it did.
 async fn serve(
     config: &Config,
     source: CsvSource,
     producers: Vec<AnyProducer>,
     announcer: Announcer,
-) -> (progress::Counts, Option<Failure>) {
+    progress: &Arc<Progress>,
+) -> Option<Failure> {
+    let (settings, grace) = (&config.stream, config.shutdown.grace);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
-    let terms = Terms::new(config, &stop, &give_up);
-    let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(producers.len()));
-    for producer in producers {
-        let (lane, batches) = mpsc::channel(WAITING_BATCHES);
-        lanes.push(lane);
-        workers.spawn(publisher::publish(batches, producer, terms.clone()));
-    }
-    let read = Arc::new(pipe::Progress::silent());
-    let _shown = show(config, &terms.progress, counted(&terms.progress, &read, config), announcer).await;
-    let mut end = read_on_a_thread(source, lanes, Arc::clone(&read), &terms);
+    let rate = |messages| Rate { messages, burst: settings.frame_rows(), end: settings.end() };
+    let terms = Terms {
+        format: settings.format,
+        rate: settings.rate().map(rate),
+        stop: stop.clone(),
+        give_up: give_up.clone(),
+    };
+    let _shown = show(config, progress, announcer).await;
+    let mut pipe = pipe::start(source, producers, progress, terms);
 
-    let (began, duration) = (Instant::now(), config.stream.duration);
-    let counts = || terms.progress.counts(read.number("rows_skipped"));
+    let (began, duration) = (Instant::now(), settings.duration);
     let mut line = Line::new();
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -135,17 +122,9 @@ async fn serve(
     let (mut failure, mut was_signalled) = (None, false);
     // After a signal, or when the time is over: until when what was read may be sent.
     let mut deadline = None;
-    loop {
+    let ended = loop {
         tokio::select! {
-            ended = workers.join_next() => {
-                let Some(ended) = ended else { break };
-                let panicked = |error| Err(Failure::caused(Exit::Bug, "a worker ended by a panic", error));
-                if let Err(ended) = ended.unwrap_or_else(panicked) {
-                    failure.get_or_insert(ended);
-                    stop.cancel();
-                    give_up.cancel();
-                }
-            }
+            ended = &mut pipe => break ended.unwrap_or(Err(PipeError::Panicked)),
             signal = &mut signalled => {
                 signalled.set(crate::signal::ended());
                 tracing::info!(signal, "stopping");
@@ -154,55 +133,38 @@ async fn serve(
                 }
                 was_signalled = true;
                 stop.cancel();
-                deadline.get_or_insert(Instant::now() + config.shutdown.grace);
+                deadline.get_or_insert(Instant::now() + grace);
             }
             () = tokio::time::sleep_until(began + duration), if !duration.is_zero() && deadline.is_none() => {
                 tracing::info!("the time is over; rows that are due are sent");
                 stop.cancel();
-                deadline = Some(Instant::now() + config.shutdown.grace);
+                deadline = Some(Instant::now() + grace);
             }
             () = until(deadline), if !give_up.is_cancelled() => give_up.cancel(),
             _ = looks.tick() => {
-                line.draw(counts(), began.elapsed());
+                line.draw(progress.counts(), began.elapsed());
                 // It is no use to wait for a queue that most likely is not there.
-                if deadline.is_some() && !was_signalled && let Some(nothing) = never_taken(&terms, config) {
-                    failure.get_or_insert(nothing);
+                if deadline.is_some() && !was_signalled && let Some(reason) = progress.never_taken() {
+                    let url = config.queue_elsewhere().address;
+                    let text = format!("the queue at {url} has taken nothing: {reason}");
+                    failure.get_or_insert(Failure::new(Exit::Unavailable, text));
                     give_up.cancel();
                 }
             }
         }
-    }
+    };
     crate::terminal::leave();
-    if let Ok(End::Failed(reason)) = end.try_recv() {
-        failure.get_or_insert(Failure::new(Exit::Io, reason));
-    }
-    (counts(), failure)
+    failure.or_else(|| ended.err().map(|error| failed(&error, &config.message_queue.way_in())))
 }
 
-/// The failure of a stream of which the queue has never taken a frame.
-fn never_taken(terms: &Terms, config: &Config) -> Option<Failure> {
-    let reason = terms.progress.never_taken()?;
-    let url = config.queue_elsewhere().address;
-    Some(Failure::new(Exit::Unavailable, format!("the queue at {url} has taken nothing: {reason}")))
-}
-
-/// What is counted, for whoever asks.
-fn counted(progress: &Arc<progress::Progress>, read: &Arc<pipe::Progress>, config: &Config) -> Figures {
-    let (progress, read, workers) = (Arc::clone(progress), Arc::clone(read), config.stream.workers);
-    Figures::new(move || {
-        let mut families = progress.families(read.number("rows_skipped"), workers);
+/// Serves what is counted until the guard is dropped. A port that is taken is done without: several may run on one machine.
+async fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> DropGuard {
+    let (shown, workers) = (Arc::clone(progress), config.stream.workers);
+    let figures = Figures::new(move || {
+        let mut families = shown.families(workers);
         families.extend(crate::telemetry::families());
         families
-    })
-}
-
-/// Serves them until the guard is dropped. A port that is taken is done without: several may run on one machine.
-async fn show(
-    config: &Config,
-    progress: &Arc<progress::Progress>,
-    figures: Figures,
-    announcer: Announcer,
-) -> DropGuard {
+    });
     crate::telemetry::show(figures.clone());
     let stop = CancellationToken::new();
     let (address, port) = (config.stream.listen, config.stream.metrics_port);
@@ -212,7 +174,7 @@ async fn show(
                 announcer.tell(&format!("metrics: http://{address}/metrics"));
             }
             let progress = Arc::clone(progress);
-            tokio::spawn(figures::serve(listener, figures, move || progress.health(), stop.clone()));
+            tokio::spawn(figures::serve(listener, figures, move || progress.queue(), stop.clone()));
         }
         Err(failure) => tracing::warn!(reason = %failure, "the metrics are not served"),
     }
@@ -226,38 +188,17 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Reading blocks, so it has a thread of its own. Tells how it ended.
-fn read_on_a_thread(
-    source: CsvSource,
-    lanes: Vec<mpsc::Sender<Batch>>,
-    progress: Arc<pipe::Progress>,
-    terms: &Terms,
-) -> oneshot::Receiver<End> {
-    let (tell, end) = oneshot::channel();
-    let (runtime, stop, give_up) = (Handle::current(), terms.stop.clone(), terms.give_up.clone());
-    let work = move || {
-        let mut workers = RoundRobin { lanes, next: 0 };
-        let ended = pipe::run(source, &mut workers, &progress, &runtime, &stop, &give_up);
-        // Before the lanes close: whoever sees them closed finds the end told.
-        let _heard = tell.send(ended);
+fn failed(error: &PipeError, way_in: &str) -> Failure {
+    let (exit, advice) = match error {
+        PipeError::Source(_) | PipeError::Thread(_) => (Exit::Io, ""),
+        PipeError::Pack(_) | PipeError::Panicked => (Exit::Bug, ""),
+        PipeError::Refused(PublishError::Denied { .. }) => (Exit::Permission, way_in),
+        PipeError::Refused(PublishError::Topic(_)) => (Exit::Config, "--topic names another"),
+        PipeError::Refused(PublishError::TooLarge { .. }) => {
+            (Exit::Config, "a smaller --batch-size makes smaller frames")
+        }
+        PipeError::Refused(_) => (Exit::Unavailable, ""),
     };
-    if let Err(error) = std::thread::Builder::new().name("reader".to_owned()).spawn(work) {
-        tracing::error!(%error, "no thread for the reader");
-    }
-    end
-}
-
-/// Gives batches to the workers in turn.
-struct RoundRobin {
-    lanes: Vec<mpsc::Sender<Batch>>,
-    next: usize,
-}
-
-impl Sink for RoundRobin {
-    fn hand_over(&mut self, batch: Batch, _: &CancellationToken) -> Result<(), End> {
-        let lane = self.lanes.get(self.next).ok_or(End::Stopped)?;
-        self.next = (self.next + 1) % self.lanes.len();
-        // A lane closes when its worker has ended; why is told by the worker.
-        lane.blocking_send(batch).map_err(|_| End::Stopped)
-    }
+    let separator = if advice.is_empty() { "" } else { "; " };
+    Failure::new(exit, format!("{}{separator}{advice}", causes(error)))
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use gpuvitals_api::figures::Figures;
 use gpuvitals_api::{Api, ApiConfig, ServeError};
+use gpuvitals_core::causes;
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
@@ -18,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+use crate::pipe::{Counts, PipeError};
 use crate::{broker, collect};
-use source::Broken;
 use status::Status;
 
 /// Between two looks at the health of the parts: `since` is late by this at most.
@@ -52,38 +53,38 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let store = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
-    let status = Arc::new(Status::new(
-        queue,
-        opened.progress(),
-        opened.kind(),
-        (store.clone(), config.collector.worker_count),
-    ));
+    let progress = Arc::clone(&opened.progress);
+    let source = (opened.kind(), Arc::clone(&progress));
+    let status = Arc::new(Status::new(queue, source, (store.clone(), config.collector.worker_count)));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "everyone who reaches this address can read everything: there is no login yet");
     }
 
-    let (stop_source, stop_api) = (CancellationToken::new(), CancellationToken::new());
+    let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
     let queue = here.as_ref().map(|(_, serving)| serving.figures());
     crate::telemetry::show(figures(api.clone(), queue));
     let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
     let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
-    let mut source_broken = false;
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let source_thread = opened.spawn(producer, &stop_source);
+    let mut source = opened.start(producer, &stop_source, &give_up);
 
     let mut failure = loop {
         tokio::select! {
             signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); break None }
-            broken = source_thread.failed(), if !source_broken => match broken {
-                Broken::Panicked => break Some(Failure::new(Exit::Bug, "the source's thread panicked")),
+            ended = source.ended() => match ended {
+                Ok(()) => {
+                    let Counts { rows, bad, .. } = progress.counts();
+                    tracing::info!(rows, bad_rows = bad, "the source has handed over everything");
+                }
+                Err(error @ PipeError::Panicked) => break Some(Failure::caused(Exit::Bug, "the source failed", error)),
                 // What was read is worth serving.
-                Broken::Input(reason) => {
-                    source_broken = true;
+                Err(error) => {
+                    let reason = causes(&error);
                     tracing::error!(reason, "the source broke off; what was read is served");
                     status.collector().source_broke(&reason);
                 }
@@ -99,7 +100,12 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     // One deadline for all of it, since whoever sent the signal has one.
     let deadline = tokio::time::Instant::now() + config.shutdown.grace;
     stop_source.cancel();
-    source_thread.join(config.shutdown.grace / SOURCE_SHARE).await;
+    if source.pipe.is_some()
+        && tokio::time::timeout(config.shutdown.grace / SOURCE_SHARE, source.ended()).await.is_err()
+    {
+        tracing::warn!("the source still waits for its input or for the queue");
+        give_up.cancel();
+    }
     if let Some((queue, serving)) = here {
         broker::end(&queue, config).await;
         terms.abandon.cancel();

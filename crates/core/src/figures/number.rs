@@ -1,6 +1,7 @@
 //! Numbers as text: short, exact, without an exponent.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A number of a sample.
@@ -64,6 +65,12 @@ impl Number {
 impl From<u64> for Number {
     fn from(count: u64) -> Self {
         Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<&AtomicU64> for Number {
+    fn from(counter: &AtomicU64) -> Self {
+        counter.load(Ordering::Relaxed).into()
     }
 }
 

@@ -57,7 +57,7 @@ impl Progress {
     }
 
     /// Whether the queue is reached. Logged when that changes: once for all workers.
-    pub(super) fn reach(&self) -> Health {
+    pub(crate) fn reach(&self) -> Health {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         ways.retain(|way| way.has_changed().is_ok());
         let reason = ways.iter().find_map(|way| way.borrow().clone());

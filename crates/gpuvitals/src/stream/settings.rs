@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use crate::config::{Override, Times, is_other_speed, overrides, word};
 use crate::failure::{Exit, Failure};
+use crate::pipe::Format;
 use crate::quantity::deserialize_duration;
 use crate::telemetry::TelemetryFlags;
 
@@ -47,16 +48,6 @@ pub(crate) struct Stream {
     pub listen: IpAddr,
     /// Port of the metrics; 0: a free one.
     pub metrics_port: u16,
-}
-
-/// How rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Format {
-    /// Columns in binary, compressed: of 80 metrics some 110 bytes a row in frames of 100 rows, 500 in frames of 5
-    Batch,
-    /// JSON messages, compressed with zstd
-    Json,
 }
 
 impl Stream {

@@ -1,7 +1,7 @@
 //! What the gateway shows of everybody else.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use gpuvitals_api::StatusView;
@@ -10,6 +10,7 @@ use gpuvitals_core::clock;
 use gpuvitals_core::figures::Family;
 use gpuvitals_queue::Queue;
 use gpuvitals_store::Store;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::{collect, pipe};
@@ -21,8 +22,8 @@ pub(crate) struct Status {
     queue: Option<Queue>,
     queue_health: Mutex<Health>,
     collector: Arc<collect::Progress>,
-    source: Option<Arc<pipe::Progress>>,
-    kind: &'static str,
+    /// Kind of the source, and its progress; it has none where there is no source.
+    source: (&'static str, Arc<pipe::Progress>),
     store: Store,
     /// Workers of the collector.
     workers: usize,
@@ -32,8 +33,7 @@ impl Status {
     /// The view over these parts.
     pub(crate) fn new(
         queue: Option<Queue>,
-        source: Option<Arc<pipe::Progress>>,
-        kind: &'static str,
+        source: (&'static str, Arc<pipe::Progress>),
         (store, workers): (Store, usize),
     ) -> Self {
         Self {
@@ -41,7 +41,6 @@ impl Status {
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
             collector: Arc::new(collect::Progress::new()),
             source,
-            kind,
             store,
             workers,
         }
@@ -59,6 +58,19 @@ impl Status {
     }
 }
 
+/// Where rows come from and how far they are.
+#[derive(Serialize)]
+struct Shown {
+    kind: &'static str,
+    #[serde(flatten)]
+    counts: pipe::SourceCounts,
+    rows_published: u64,
+    rows_stored: u64,
+    rows_refused_future: u64,
+    messages_refused: u64,
+    store_failures: u64,
+}
+
 impl StatusView for Status {
     fn queue_stats(&self) -> serde_json::Value {
         match &self.queue {
@@ -69,8 +81,9 @@ impl StatusView for Status {
 
     fn queue_health(&self) -> Health {
         let Some(queue) = &self.queue else {
-            let healthy = || Health::healthy(clock::now_ns());
-            return self.source.as_ref().map_or_else(healthy, |source| source.queue());
+            // What it takes, and whether it is reached for what it gives.
+            let (takes, gives) = (self.source.1.queue(), self.collector.reach());
+            return if takes.status < gives.status { gives } else { takes };
         };
         let seen = queue.health();
         let mut health = self.queue_health.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,21 +96,23 @@ impl StatusView for Status {
     }
 
     fn source(&self) -> serde_json::Value {
-        let mut json = self.source.as_ref().map_or_else(|| json!({}), |progress| progress.to_json());
-        if let Some(object) = json.as_object_mut() {
-            object.insert("kind".to_owned(), self.kind.into());
-            let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-            object.insert("rows_stored".to_owned(), count(&self.collector.rows_stored).into());
-            object.insert("rows_refused_future".to_owned(), count(&self.collector.rows_future).into());
-            object.insert("messages_refused".to_owned(), count(&self.collector.messages_refused).into());
-            object.insert("store_failures".to_owned(), count(&self.collector.store_failures).into());
-        }
-        json
+        let (kind, progress) = &self.source;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let shown = Shown {
+            kind,
+            counts: progress.source(),
+            rows_published: progress.counts().rows,
+            rows_stored: count(&self.collector.rows_stored),
+            rows_refused_future: count(&self.collector.rows_future),
+            messages_refused: count(&self.collector.messages_refused),
+            store_failures: count(&self.collector.store_failures),
+        };
+        serde_json::to_value(shown).unwrap_or_default()
     }
 
     fn families(&self) -> Vec<Family> {
         let mut families = collect::families(&self.collector, &self.store.stats(), self.workers);
-        families.extend(self.source.iter().flat_map(|source| source.families()));
+        families.extend(self.source.1.families(1));
         families.extend(crate::telemetry::families());
         families
     }

@@ -224,7 +224,7 @@ fn a_frame_carries_its_trace_from_the_streamer_through_the_broker_to_the_collect
             behind.name
         );
     }
-    assert_eq!(figure(&received, "gpuvitals_stream_rows_total"), Some(1.0));
+    assert_eq!(figure(&received, "gpuvitals_source_rows_total"), Some(1.0));
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! The sources of a pipe, and what each counts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gpuvitals_core::{Batch, causes, clock};
+use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::sampler::{Condition, Sampler, TargetState, WorkerStats};
+use gpuvitals_sources::simulated::Simulated;
+
+use super::progress::Down;
+use super::{Counted, SourceCounts};
+use crate::config::Times;
+use crate::failure::{Exit, Failure};
+
+/// How long the workers of a sampler may take to end; one that waits for a sick device is left.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Opens a CSV file whose rows carry `times`. Unless the configuration sets a rate, rows with times of now come at the
+/// recording's own pace.
+///
+/// # Errors
+/// When the file cannot be read or is no CSV of GPUs.
+pub(crate) fn open_csv(path: &str, times: Times, config: CsvConfig) -> Result<CsvSource, Failure> {
+    let replay = if times == Times::Now { Replay::Shifted } else { Replay::Recorded };
+    let pace = match config.pace {
+        Pace::Unthrottled if times == Times::Now => Pace::Recorded,
+        pace => pace,
+    };
+    let config = CsvConfig { replay, pace, ..config };
+    CsvSource::open(CsvInput::from(Path::new(path)), config, clock::now_ns()).map_err(|error| {
+        let exit = match &error {
+            CsvError::Open { source, .. } | CsvError::Read { source, .. } => Exit::of(source),
+            _ => Exit::Data,
+        };
+        Failure::new(exit, format!("cannot replay {}", causes(&error)))
+    })
+}
+
+impl Counted for CsvSource {
+    fn counts(&mut self) -> SourceCounts {
+        for report in self.drain_reports() {
+            tracing::warn!(
+                file = %report.file, line = report.line, column = report.column.as_deref(), cause = report.cause.as_str(),
+                "{}", report.reason
+            );
+        }
+        let counts = Self::counts(self);
+        SourceCounts {
+            rows: counts.rows_read,
+            rows_skipped: counts.rows_skipped(),
+            values_invalid: counts.values_invalid,
+            bytes_read: Some(counts.bytes_read),
+            bytes_total: counts.bytes_total,
+            ..SourceCounts::default()
+        }
+    }
+}
+
+impl Counted for Simulated {
+    fn counts(&mut self) -> SourceCounts {
+        SourceCounts { ticks_missed: self.skipped_ticks(), simulated: true, ..SourceCounts::default() }
+    }
+}
+
+impl Counted for Sampler {
+    fn counts(&mut self) -> SourceCounts {
+        let stats = self.stats();
+        let total = |count: fn(&WorkerStats) -> u64| stats.iter().map(count).sum::<u64>();
+        SourceCounts {
+            rows: total(|s| s.rows),
+            values_invalid: total(|s| s.invalid),
+            ticks_missed: total(|s| s.ticks_missed),
+            rows_dropped: self.rows_dropped(),
+            down: self.states().into_iter().filter_map(down).collect(),
+            ..SourceCounts::default()
+        }
+    }
+
+    fn rest(&mut self) -> Vec<Batch> {
+        for state in self.stop(STOP_PATIENCE) {
+            tracing::warn!(gpu = state.identity.key().as_deref(), "left while it waits for its device");
+        }
+        std::iter::from_fn(|| self.next(Duration::ZERO)).collect()
+    }
+}
+
+fn down(state: TargetState) -> Option<Down> {
+    let reason = match state.condition {
+        Condition::Starting | Condition::Up => return None,
+        Condition::Down { detail, .. } => detail,
+        Condition::Stuck { for_ns } => format!("no answer for {} s", for_ns / 1_000_000_000),
+    };
+    let gpu = state.identity.key().map(|key| key.to_string());
+    Some(Down { gpu, driver: state.driver.as_str(), reason })
+}

@@ -1,0 +1,120 @@
+//! A worker of a pipe: packs batches as frames, keeps its rate, and publishes each frame until the queue has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::bucket::TokenBucket;
+use gpuvitals_core::{Batch, causes, message, wire};
+use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
+use gpuvitals_queue::{ContentType, Encoding, Frame, PublishError};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Format, PipeError, Progress, Terms};
+
+/// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
+const ZSTD_LEVEL: i32 = 1;
+/// How long batches are waited for after the stop. A source hands over what it holds within that time; one that waits for
+/// standard input cannot be stopped.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A frame that is under way.
+struct Sent {
+    rows: u32,
+    bytes: usize,
+    at: Instant,
+}
+
+/// Publishes until there are no more batches, or until it is to give up; then what is left is counted.
+///
+/// # Errors
+/// The rows cannot be packed, or the queue will never take a frame.
+pub(super) async fn publish(
+    mut batches: mpsc::Receiver<Batch>,
+    producer: AnyProducer,
+    terms: Terms,
+    progress: Arc<Progress>,
+) -> Result<(), PipeError> {
+    let began = Instant::now();
+    let window = if terms.rate.is_some() { 1 } else { producer.window() };
+    let mut sender = Sender::new(&producer, window, Patience::Passing);
+    let mut bucket = terms.rate.map(|rate| TokenBucket::new(rate.messages, rate.burst, Duration::ZERO));
+    let (mut more_comes, mut under_way) = (true, 0);
+    let outcome = loop {
+        if !more_comes && sender.is_idle() {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = terms.give_up.cancelled() => break Ok(()),
+            event = sender.event(), if !sender.is_idle() => match event {
+                Event::Taken { tag: Sent { rows, bytes, at }, .. } => {
+                    under_way -= u64::from(rows);
+                    progress.taken(rows, bytes, at.elapsed());
+                }
+                Event::Failed(error) => progress.not_taken(&causes(&error)),
+                Event::Refused { error: PublishError::Closed, .. } => break Ok(()),
+                Event::Refused { error, .. } => break Err(PipeError::Refused(error)),
+            },
+            batch = next(&mut batches, &terms.stop), if more_comes && sender.has_room() => {
+                let Some(batch) = batch else { more_comes = false; continue };
+                let rows = rows_of(&batch);
+                if let (Some(bucket), Some(rate)) = (&mut bucket, terms.rate) {
+                    let now = began.elapsed();
+                    let wait = bucket.take(rows, now);
+                    if rate.end.is_some_and(|end| now.saturating_add(wait) >= end) {
+                        // The file still has these rows: nothing is lost.
+                        terms.stop.cancelled().await;
+                        return Ok(());
+                    }
+                    let _stopped = terms.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+                }
+                let frame = pack(&batch, rows, terms.format)?;
+                under_way += u64::from(rows);
+                sender.send(Sent { rows, bytes: frame.payload.len(), at: Instant::now() }, frame);
+            }
+        }
+    };
+    progress.left(under_way);
+    // Everything else that was read is left too.
+    while let Some(batch) = next(&mut batches, &terms.give_up).await {
+        progress.left(rows_of(&batch).into());
+    }
+    outcome
+}
+
+fn rows_of(batch: &Batch) -> u32 {
+    u32::try_from(batch.rows()).unwrap_or(u32::MAX)
+}
+
+/// The next batch; after the stop those that were read before.
+async fn next(batches: &mut mpsc::Receiver<Batch>, stop: &CancellationToken) -> Option<Batch> {
+    let overdue = async {
+        stop.cancelled().await;
+        tokio::time::sleep(SOURCE_PATIENCE).await;
+    };
+    tokio::select! {
+        biased;
+        batch = batches.recv() => return batch,
+        () = overdue => {}
+    }
+    batches.close();
+    batches.recv().await
+}
+
+fn pack(batch: &Batch, rows: u32, format: Format) -> Result<Frame, PipeError> {
+    match format {
+        Format::Batch => {
+            let payload = wire::encode(batch).map_err(|error| PipeError::Pack(Box::new(error)))?;
+            Ok(Frame::new(ContentType::Batch, rows, payload))
+        }
+        Format::Json => {
+            let messages: Vec<_> = (0..batch.rows()).filter_map(|row| message::render(batch, row)).collect();
+            let document = serde_json::to_vec(&messages).map_err(|error| PipeError::Pack(Box::new(error)))?;
+            let packed = zstd::bulk::compress(&document, ZSTD_LEVEL);
+            let packed = packed.map_err(|error| PipeError::Pack(Box::new(error)))?;
+            Ok(Frame::new(ContentType::Json, rows, packed).encoded(Encoding::Zstd))
+        }
+    }
+}
