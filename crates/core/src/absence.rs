@@ -1,4 +1,5 @@
-//! Why a value is missing. A value that was not read is absent with a reason; it is never 0, never a sentinel.
+//! Reasons for missing values. A value that was not read is absent with a reason; it is never 0, never a
+//! sentinel.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::catalogue::MetricId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbsenceReason {
-    /// The part, driver or format does not have it.
+    /// The part, driver or format does not provide it.
     NotSupported,
     /// The right to read it is missing.
     Denied,
@@ -18,7 +19,7 @@ pub enum AbsenceReason {
     TimedOut,
     /// The device is no longer there.
     Gone,
-    /// Something was read that cannot be true: not a number, or outside the catalogue's range.
+    /// An impossible value was read: not a number, or outside the catalogue's range.
     Invalid,
 }
 
@@ -40,15 +41,15 @@ impl AbsenceReason {
     }
 }
 
-/// A value of one metric that one GPU did not give, `count` times in this batch.
+/// A value of one metric missing for one GPU, `count` times in this batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absence {
     /// Key of the GPU, as [`crate::Identity::key`] gives it.
     pub gpu: std::sync::Arc<str>,
     /// The metric.
     pub metric: MetricId,
-    /// Why.
+    /// The reason.
     pub reason: AbsenceReason,
-    /// In how many rows of the batch.
+    /// Number of rows of the batch.
     pub count: u32,
 }

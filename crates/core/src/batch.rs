@@ -24,12 +24,12 @@ use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 /// Name of the time column: nanoseconds UTC since 1970 when the value was taken.
 pub const TIMESTAMP_COLUMN: &str = "timestamp_ns";
 
-/// Name of the column with the monotonic clock (nanoseconds since the host booted) that recordings carry: durations
-/// and energy are integrated over it, since the wall clock may step. It means nothing on another host, so the wire
-/// leaves it out.
+/// Name of the column with the monotonic clock (nanoseconds since the host booted) that recordings carry:
+/// durations and energy are integrated over it, since the wall clock may step. It means nothing on another
+/// host, so the wire form omits it.
 pub const MONOTONIC_COLUMN: &str = "monotonic_ns";
 
-/// Which process made the batch. With the sequence it names a batch for ever.
+/// The process that made the batch. With the sequence it identifies a batch for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Origin {
     /// Host name of the producing process.
@@ -43,21 +43,21 @@ pub struct Origin {
 pub struct Batch {
     table: Table,
     records: RecordBatch,
-    /// Which process made it.
+    /// The process that made it.
     pub origin: Origin,
     /// Its number among the batches of that process.
     pub sequence: u64,
-    /// Values that are missing, with the reason.
+    /// Missing values, with the reason.
     pub absences: Vec<Absence>,
 }
 
-/// Why columns do not make a batch.
+/// Columns that do not form a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// A column every batch has is missing or has another type.
+    /// A column that every batch needs is missing or has another type.
     #[error("column {0} is missing, has nulls or has another type")]
     Required(&'static str),
-    /// Two columns of one name.
+    /// Two columns with the same name.
     #[error("column {0:?} is there twice")]
     Twice(String),
     /// A catalogue or identity column of another type than the catalogue's.
@@ -65,7 +65,7 @@ pub enum BatchError {
     Type {
         /// Column.
         column: String,
-        /// What it has.
+        /// Its type.
         found: DataType,
     },
 }
@@ -111,11 +111,11 @@ pub fn text_type() -> DataType {
 }
 
 impl Batch {
-    /// Takes columns over as a batch after checking them against the catalogue.
+    /// Turns columns into a batch after checking them against the catalogue.
     ///
     /// # Errors
-    /// When time or (in `gpu_events`) `uuid` is missing or has nulls, a column has not the catalogue's type, or two have
-    /// one name.
+    /// When time or (in `gpu_events`) `uuid` is missing or has nulls, a column has another type than the
+    /// catalogue's, or two columns have the same name.
     pub fn new(
         table: Table,
         records: RecordBatch,
@@ -162,7 +162,7 @@ impl Batch {
         Ok(Self { table, records, origin, sequence, absences: Vec::new() })
     }
 
-    /// Which table.
+    /// The table.
     pub fn table(&self) -> Table {
         self.table
     }
@@ -187,7 +187,7 @@ impl Batch {
         self.records.column_by_name(TIMESTAMP_COLUMN).map_or(&[], |c| c.as_primitive::<Int64Type>().values())
     }
 
-    /// Monotonic clock of each row in nanoseconds, where the source gave it to every row.
+    /// Monotonic clock of each row in nanoseconds, if the source gave it to every row.
     pub fn monotonic(&self) -> Option<&[i64]> {
         let column = self.records.column_by_name(MONOTONIC_COLUMN)?;
         Some(column.as_primitive_opt::<Int64Type>().filter(|a| a.null_count() == 0)?.values())
@@ -224,16 +224,16 @@ impl Batch {
             .map(|(field, column)| (field.name().as_str(), column))
     }
 
-    /// Which instance of this scope a row is about; none where it is about the whole.
+    /// The instance of this scope that a row is about; none for a row about the whole device or host.
     pub fn instance(&self, scope: Scope, row: usize) -> Option<&str> {
         let column = self.records.column_by_name(scope.label()?)?;
         text_at(column.as_dictionary_opt::<Int32Type>()?, row)
     }
 
-    /// The rows for which `keep` holds, or `None` if there is no such row. Absences stay as they were counted.
+    /// The rows for which `keep` is true, or `None` if there is no such row. Absences keep their counts.
     ///
     /// # Panics
-    /// When `keep` has not one value a row.
+    /// If `keep` does not have one value a row.
     #[expect(
         clippy::expect_used,
         reason = "the mask has the batch's length; None must mean that no row was kept"
@@ -272,7 +272,7 @@ pub fn text_at(array: &DictionaryArray<Int32Type>, row: usize) -> Option<&str> {
     (key < values.len()).then(|| values.value(key))
 }
 
-/// Whether a column is neither time, identity nor of the catalogue.
+/// Whether a column is neither time, identity nor in the catalogue.
 pub fn is_unknown(name: &str) -> bool {
     name != TIMESTAMP_COLUMN
         && name != MONOTONIC_COLUMN

@@ -1,8 +1,8 @@
-//! The token bucket: how fast something may go on.
+//! The token bucket: a rate limit with a burst.
 
 use std::time::Duration;
 
-/// Lets so many messages through a second, and so many at once after a pause. Time is passed in.
+/// Allows `rate` messages a second, and `burst` at once after a pause. Time is passed in.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     rate: f64,
@@ -18,13 +18,13 @@ impl TokenBucket {
         Self { rate, burst: burst.into(), tokens: burst.into(), at: now }
     }
 
-    /// Takes `count` tokens and says how long to wait before sending what they were taken for.
+    /// Takes `count` tokens and returns how long to wait before sending the messages they were taken for.
     pub fn take(&mut self, count: u32, now: Duration) -> Duration {
         let passed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
         self.tokens = self.rate.mul_add(passed.as_secs_f64(), self.tokens).min(self.burst) - f64::from(count);
         let debt = (-self.tokens).max(0.0);
-        // A rate so low that the wait has no end in sight still has one.
+        // At a very low rate the wait would overflow: it is capped.
         Duration::try_from_secs_f64(debt / self.rate).unwrap_or(Duration::MAX)
     }
 }
@@ -36,8 +36,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whoever waits as told never sends more than the rate and the burst allow, and never less than the rate
-        /// allows while it asks again at once.
+        /// A caller that waits as requested never sends more than the rate and the burst allow, and never
+        /// less than the rate allows while it asks again at once.
         #[test]
         fn what_passes_keeps_the_rate(
             rate in prop_oneof![0.01..10.0, 10.0..100_000.0],

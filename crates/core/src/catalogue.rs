@@ -1,7 +1,7 @@
 //! The catalogue: the only list of metrics.
 //!
 //! One row a metric. Column names, wire fields, JSON names, Prometheus, DCGM and OpenTelemetry names, units,
-//! ranges, prices and help sentences all come from here; nothing else in the project spells a metric.
+//! ranges, prices and help sentences all come from here; no other code spells a metric.
 //!
 //! A value travels in its *column unit* (the field's own unit: MHz, W, MiB, %) from the dialect that read it to
 //! the screen. Only an exposition multiplies by [`Metric::factor`] to get Prometheus base units.
@@ -53,10 +53,10 @@ static JOINED: [Metric; LENGTH] = {
 pub struct MetricId(pub u16);
 
 impl MetricId {
-    /// The metric of a column, found while compiling: a misspelt name does not build.
+    /// The metric of a column, found at compile time: a misspelt name does not build.
     ///
     /// # Panics
-    /// When no metric has the column.
+    /// If no metric has the column.
     #[expect(
         clippy::indexing_slicing,
         clippy::cast_possible_truncation,
@@ -74,7 +74,7 @@ impl MetricId {
         panic!("no metric has this column")
     }
 
-    /// The row of the catalogue this id stands for.
+    /// The catalogue row of this id.
     pub fn metric(self) -> &'static Metric {
         lookup::metric(self)
     }
@@ -95,7 +95,7 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Which of the sister tables holds the column.
+/// The table that holds the column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
     /// One row per GPU and instant.
@@ -163,8 +163,9 @@ pub enum Instrument {
     Info,
 }
 
-/// What one value is about. Anything but a device or host has instances: the table holds the total, `gpu_details` a row
-/// per instance of a GPU. The CPUs of a host are rows of `system_events` beside its own, with the number in column `core`.
+/// The subject of one value. Anything but a device or host has instances: the table holds the total,
+/// `gpu_details` a row per instance of a GPU. The CPUs of a host are rows of `system_events` beside its own,
+/// with the number in column `core`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The whole GPU (or partition).
@@ -183,7 +184,7 @@ pub enum Scope {
     Process,
 }
 
-/// What a reading costs, and so how often it is taken.
+/// The price of a reading, and so its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tier {
     /// At the sampling rate.
@@ -194,12 +195,12 @@ pub enum Tier {
     Rare,
 }
 
-/// In which of the exposition's sets a metric stands; a larger set holds the smaller ones.
+/// The smallest of the exposition's sets that contains a metric; a larger set includes the smaller ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Series {
-    /// The handful everybody needs.
+    /// The handful that everybody needs.
     Basic,
-    /// The default: at most 100 series a GPU with the rest of it.
+    /// The default: at most 100 series a GPU together with the basic ones.
     Standard,
     /// Everything.
     All,
@@ -208,7 +209,7 @@ pub enum Series {
 /// Panels and documents show metrics by group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// How busy the engines are.
+    /// Load of the engines.
     Utilization,
     /// Power and energy.
     Power,
@@ -220,7 +221,7 @@ pub enum Group {
     Memory,
     /// Fans and voltages.
     Board,
-    /// Modes of GPU and driver, and the clocks that date readings.
+    /// Modes of GPU and driver, and the clocks that time readings.
     Driver,
     /// Throttle reasons and throttled time.
     Throttle,
@@ -252,7 +253,7 @@ pub struct DcgmName {
 pub struct OtelName {
     /// `hw.gpu.utilization`.
     pub name: &'static str,
-    /// Attribute that tells the family from others of the same name: `("error.type", "ecc")`.
+    /// Attribute that distinguishes the family from others of the same name: `("error.type", "ecc")`.
     pub attribute: Option<(&'static str, &'static str)>,
 }
 
@@ -261,7 +262,7 @@ pub struct OtelName {
 pub struct Metric {
     /// Column name; ends in the column unit. Also the JSON name.
     pub column: &'static str,
-    /// Which table.
+    /// The table.
     pub table: Table,
     /// Column type.
     pub column_type: ColumnType,
@@ -269,34 +270,34 @@ pub struct Metric {
     pub unit: Unit,
     /// Behaviour over time.
     pub instrument: Instrument,
-    /// What a value is about.
+    /// The subject of a value.
     pub scope: Scope,
     /// Panel group.
     pub group: Group,
     /// Price of a reading.
     pub tier: Tier,
-    /// Smallest set of series it stands in.
+    /// Smallest set of series that contains it.
     pub series: Series,
-    /// Smallest and largest value that can be true, in the column unit; outside is `Invalid`.
+    /// Smallest and largest possible value, in the column unit; outside is `Invalid`.
     pub range: (f64, f64),
     /// Prometheus family, in base units, with `_total` for counters.
     pub prometheus: &'static str,
-    /// Constant labels that tell siblings of one family apart (`clock="graphics"`); the instance's own label
-    /// (`link`, `block`, `stack`) comes on top.
+    /// Constant labels that distinguish siblings of one family (`clock="graphics"`); the instance's own label
+    /// (`link`, `block`, `stack`) is added to them.
     pub labels: &'static [(&'static str, &'static str)],
     /// Prometheus value = column value × factor.
     pub factor: f64,
-    /// Names in DCGM's dialects; the first of a dialect is the one to publish, the others are understood as well. A name
-    /// of two rows is understood as the first row's, unless the GPU has that under a name of its own.
+    /// Names in DCGM's dialects; the first of a dialect is published, all are understood. A name in two rows
+    /// means the first row's metric, unless the GPU has that under another name.
     pub dcgm: &'static [DcgmName],
-    /// Name under which its series go out over OTLP; none: under the Prometheus name. Of several families that the
-    /// conventions have one name for, the first has it here, unless an attribute tells them apart: a sum over `hw.power`
+    /// Name of its series over OTLP; none: the Prometheus name. If the conventions have one name for several
+    /// families, only the first has it here, unless an attribute distinguishes them: a sum over `hw.power`
     /// must not count a GPU twice.
     pub otel: Option<OtelName>,
-    /// Names under which foreign data knows it with the same unit, lower case with `_` for any separator.
+    /// Names in foreign data with the same unit, lower case with `_` for any separator.
     pub aliases: &'static [&'static str],
-    /// Of a mask: number and name of each bit that has a meaning.
+    /// Of a mask: number and name of each bit with a meaning.
     pub bits: &'static [(u8, &'static str)],
-    /// One sentence for people: meaning, source, what absence means where it is not plain.
+    /// One sentence for people: meaning, source, and the meaning of absence if it is not plain.
     pub help: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The clock: the only module that asks what time it is. Loops ask it; everything else gets the time passed in.
+//! The clock: the only module that reads the time. Loops call it; everything else gets the time passed in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Moment {
     /// UTC since 1970; may step.
     pub wall_ns: i64,
-    /// Since the host booted; never steps, stands still while the host sleeps.
+    /// Since the host booted; never steps, pauses while the host sleeps.
     pub mono_ns: i64,
 }
 
@@ -48,7 +48,7 @@ fn read(clock: ClockId) -> i64 {
 pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks `now_ns`.
+    /// A clock that calls `now_ns`.
     pub fn new(now_ns: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now_ns))
     }

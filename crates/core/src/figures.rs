@@ -1,8 +1,8 @@
-//! Figures that a service shows about itself and its devices: families of samples, typed.
+//! Figures that a service reports about itself and its devices: families of samples, typed.
 //!
-//! Every service returns families. [`render`] writes them as Prometheus text, the OTLP exporter converts them; nothing
-//! reads the text back. Absent is absent: a sample that was not read is not in its family, a family without samples is
-//! not written, and a value that is not finite is left out.
+//! Every service returns families. [`render`] writes them as Prometheus text, the OTLP exporter converts
+//! them; nothing parses the text. Absent is absent: a sample that was not read is not in its family, a family
+//! without samples is not written, and a value that is not finite is left out.
 
 mod histogram;
 mod number;
@@ -41,7 +41,7 @@ pub struct Family {
     pub kind: Kind,
     /// Base unit as it stands in names (`seconds`, `bytes`); empty for none.
     pub unit: &'static str,
-    /// Name under which it goes out over OTLP; none: the same.
+    /// Name over OTLP; none: the same.
     pub otel: Option<OtelName>,
     /// One sentence.
     pub help: Cow<'static, str>,
@@ -52,7 +52,7 @@ pub struct Family {
 /// One series of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// What tells it from the other samples of the family.
+    /// Labels that distinguish it from the other samples of the family.
     pub labels: Labels,
     /// Its value.
     pub value: Value,
@@ -67,11 +67,11 @@ pub enum Value {
     Buckets(Buckets),
 }
 
-/// Units that names of the services' own figures end in.
+/// Units in the names of the services' own figures.
 const UNITS: [&str; 4] = ["seconds", "bytes", "ratio", "hertz"];
 
 impl Family {
-    /// A family without samples yet. Its unit is the one that the name ends in.
+    /// A family without samples yet. The end of its name gives the unit.
     pub fn new(name: impl Into<Cow<'static, str>>, kind: Kind, help: impl Into<Cow<'static, str>>) -> Self {
         let (name, help) = (name.into(), help.into());
         let stem = name.strip_suffix("_total").unwrap_or(&name);

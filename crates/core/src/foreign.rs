@@ -1,4 +1,5 @@
-//! What foreign column names mean: the one place where a CSV header or a JSON field meets the catalogue.
+//! The meaning of foreign column names: the only place that maps a CSV header or a JSON field to the
+//! catalogue.
 
 use crate::absence::AbsenceReason;
 use crate::catalogue::{self, MetricId};
@@ -9,7 +10,7 @@ use crate::identity::IdentityColumn;
 pub enum Meaning {
     /// The time of the row.
     Time,
-    /// `gpu_id` and its kin: an integer is the index on the node, anything else the GPU's identity.
+    /// `gpu_id` and similar: an integer is the index on the node, anything else the GPU's identity.
     Gpu,
     /// A textual identity column.
     Identity(IdentityColumn),
@@ -21,14 +22,15 @@ pub enum Meaning {
     MetricValue,
     /// Prometheus labels as text (`labels_raw`).
     Labels,
-    /// Nothing the catalogue knows; kept under its own name.
+    /// Unknown to the catalogue; kept under its own name.
     Unknown,
 }
 
-/// What a column that tells the GPU may be called, the most telling first: `index` and `id` may number the rows.
+/// Possible names of the column that identifies the GPU, the most reliable first: `index` and `id` may number
+/// the rows.
 const GPU_NAMES: [&str; 5] = ["gpu_id", "gpu", "gpu_index", "index", "id"];
 
-/// How well a name tells the GPU, if it does at all: of several the smallest is to be believed.
+/// How reliably a name identifies the GPU, if it does at all: the smallest wins.
 pub fn gpu_rank(name: &str) -> Option<usize> {
     let name = folded(name);
     GPU_NAMES.iter().position(|known| *known == name)
@@ -39,7 +41,7 @@ fn folded(name: &str) -> String {
     name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect()
 }
 
-/// What a foreign column or field name means. Case does not count; catalogue and DCGM names come first.
+/// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first.
 pub fn meaning(name: &str) -> Meaning {
     let name = name.trim();
     if let Some(id) = catalogue::by_column(name) {
@@ -78,7 +80,7 @@ pub fn meaning(name: &str) -> Meaning {
     }
 }
 
-/// The reason, when the text says that there is no value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …
+/// The reason, if the text marks a missing value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …
 pub fn absence(text: &str) -> Option<AbsenceReason> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     if text.is_empty() || is(&["N/A", "NA", "-", "--", "null", "none", "not supported", "unsupported"]) {
@@ -103,8 +105,8 @@ pub fn absence(text: &str) -> Option<AbsenceReason> {
     })
 }
 
-/// DCGM's blank integers: blank, not found, not supported, no permission. Those of 32 bits
-/// count only under a name of DCGM's.
+/// DCGM's blank integers: blank, not found, not supported, no permission. Those of 32 bits count only under a
+/// DCGM name.
 pub fn blank_integer(value: i64, dcgm: bool) -> Option<AbsenceReason> {
     const BLANK_I64: i64 = 0x7fff_ffff_ffff_fff0;
     const BLANK_I32: i64 = 0x7fff_fff0;
@@ -131,7 +133,7 @@ fn blank_kind(kind: i64) -> AbsenceReason {
     if kind == 3 { AbsenceReason::Denied } else { AbsenceReason::NotSupported }
 }
 
-/// Vendor as the product name tells it, where it does.
+/// Vendor derived from the product name, if possible.
 pub fn vendor_of(model: &str) -> Option<&'static str> {
     let model = model.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| model.contains(word));

@@ -1,4 +1,4 @@
-//! How well a component does, with the reason and since when.
+//! Health of a component, with its reason and start time.
 
 use serde::Serialize;
 
@@ -6,22 +6,22 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Does all it should.
+    /// Everything works.
     Healthy,
-    /// Works in part, or not right now; nothing acknowledged is lost. Recovers by itself.
+    /// Works in part, or not at the moment; nothing acknowledged is lost. Recovers by itself.
     Degraded,
-    /// Does not work; a person is needed.
+    /// Does not work; a person must act.
     Unhealthy,
 }
 
 /// Health with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// How well.
+    /// The status.
     pub status: Status,
     /// Why it is not healthy; empty when it is.
     pub reason: String,
-    /// When it became so, nanoseconds UTC since 1970.
+    /// Start of this status, nanoseconds UTC since 1970.
     pub since_ns: i64,
 }
 

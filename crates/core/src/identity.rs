@@ -1,4 +1,4 @@
-//! Whose row it is.
+//! The identity of a row's GPU or host.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ pub enum IdentityColumn {
     Cluster,
     /// Host name of the node.
     Node,
-    /// The GPU's identity: NVIDIA UUID, AMD unique id, `pci@node`, or what foreign data calls it, with its node where
-    /// that is known (`gpu_0@node`, see [`Identity::name_gpu`]). Never null.
+    /// The GPU's identity: NVIDIA UUID, AMD unique id, `pci@node`, or its name in foreign data, with its node
+    /// if known (`gpu_0@node`, see [`Identity::name_gpu`]). Never null.
     Uuid,
     /// `nvidia`, `amd`.
     Vendor,
@@ -90,7 +90,7 @@ pub const TEXT_LEN_MAX: usize = 256;
 /// Value of the `source` column that marks simulated data.
 pub const SIMULATED: &str = "simulated";
 
-/// What is wrong with a piece of identity.
+/// An error in a part of an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Longer than [`TEXT_LEN_MAX`].
@@ -101,7 +101,7 @@ pub enum IdentityError {
         /// Length in bytes.
         len: usize,
     },
-    /// A control character, or in `uuid`, `node` and `partition` one that has no place in a name.
+    /// A control character, or in `uuid`, `node` and `partition` a character not allowed in a name.
     #[error("{column} has the character {character:?}, which no {column} has")]
     Character {
         /// Column.
@@ -123,7 +123,7 @@ pub enum IdentityError {
     Nobody,
 }
 
-/// Identity of a GPU (or, with only `node` set, of a host) as it stood when a row was taken.
+/// Identity of a GPU (or, with only `node` set, of a host) when a row was taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
     texts: [Option<Arc<str>>; IdentityColumn::ALL.len()],
@@ -142,11 +142,11 @@ impl Identity {
         self.texts.get(column as usize).and_then(Option::as_ref)
     }
 
-    /// Sets a column after checking the text. An empty text unsets it. A PCI address is kept as the kernel spells it,
-    /// whoever gives it: it may become the GPU's identity.
+    /// Sets a column after checking the text. An empty text unsets it. A PCI address is converted to the
+    /// kernel's spelling, because it may become the GPU's identity.
     ///
     /// # Errors
-    /// When the text is too long or has characters that the column cannot have.
+    /// If the text is too long or has characters that the column cannot have.
     pub fn set(&mut self, column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
         check(column, text)?;
         let text = if column == IdentityColumn::Pci { pci(text) } else { Cow::Borrowed(text) };
@@ -156,12 +156,13 @@ impl Identity {
         Ok(())
     }
 
-    /// What foreign data calls the GPU (`gpu_id`): an integer (also `0.0`, as tables with gaps spell it) is the index on
-    /// the node, anything else names the GPU unless a `uuid` does. A name such as `gpu_0` is that of one GPU on each node, so it stands with its node where
-    /// that is known: `gpu_0@node`. To be called when `uuid` and `node` are set.
+    /// Sets the GPU's name from foreign data (`gpu_id`): an integer (also `0.0`, as tables with gaps spell
+    /// it) is the index on the node, anything else names the GPU unless a `uuid` does. A name such as `gpu_0`
+    /// exists on every node, so the node is appended if known: `gpu_0@node`. Call it after `uuid` and `node`
+    /// are set.
     ///
     /// # Errors
-    /// When the index is negative, or the name is one that no GPU can have, even if it is not needed.
+    /// If the index is negative, or no GPU can have the name, even if it is not needed.
     pub fn name_gpu(&mut self, text: &str) -> Result<(), IdentityError> {
         match text.strip_suffix(".0").unwrap_or(text).parse::<i32>() {
             Ok(index) if index < 0 => return Err(IdentityError::Index(index)),
@@ -216,10 +217,10 @@ impl Identity {
         })
     }
 
-    /// Fills in `uuid` where the source had none: PCI address and node, else node and index.
+    /// Fills in `uuid` if the source had none: PCI address and node, else node and index.
     ///
     /// # Errors
-    /// [`IdentityError::Nobody`] when there is nothing to name the GPU by.
+    /// [`IdentityError::Nobody`] if nothing names the GPU.
     pub fn resolve(&mut self) -> Result<(), IdentityError> {
         if self.uuid().is_some() {
             return Ok(());
@@ -238,8 +239,8 @@ impl Identity {
         self.set(IdentityColumn::Uuid, &uuid)
     }
 
-    /// Whether this is a GPU that is known by its place on the node only (see [`Identity::resolve`]), and `other` the one in that
-    /// place under its own name: both are one GPU, which could not be asked for its name at first.
+    /// Whether this GPU is known by its place on the node only (see [`Identity::resolve`]), and `other` is
+    /// the one in that place under its own name: both are one GPU, whose name could not be read at first.
     pub fn stands_for(&self, other: &Self) -> bool {
         let is_same = |column| self.get(column) == other.get(column);
         let is_there = match (self.get(IdentityColumn::Pci), other.get(IdentityColumn::Pci)) {
@@ -261,14 +262,14 @@ impl Identity {
     }
 }
 
-/// Whether no other device has the name: a UUID or serial number, not a word and a count.
+/// Whether the name is globally unique: a UUID or serial number, not a word and a count.
 fn is_worldwide(name: &str) -> bool {
     let bare = ["GPU-", "MIG-", "0x"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     let digits = bare.bytes().filter(u8::is_ascii_hexdigit).count();
     digits >= 12 && bare.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// Whether the name says already on which node: `node:gpu3`, `0000:0c:00.0@node`.
+/// Whether the name already contains the node: `node:gpu3`, `0000:0c:00.0@node`.
 fn names_node(name: &str, node: &str) -> bool {
     name.strip_prefix(node).is_some_and(|rest| rest.starts_with(':'))
         || name.strip_suffix(node).is_some_and(|rest| rest.ends_with('@'))

@@ -1,7 +1,7 @@
-//! The nouns of gpuvitals: what a metric is, what a row is, whose row it is, why a value is missing.
+//! The nouns of gpuvitals: metric, row, identity, absence.
 //!
-//! This crate knows no file, socket or runtime, and so cannot fail for reasons of the machine. [`clock`] is the only
-//! module of the workspace that asks what time it is.
+//! This crate knows no file, socket or runtime, and so cannot fail for reasons of the machine. [`clock`] is
+//! the only module of the workspace that reads the time.
 
 pub mod absence;
 pub mod batch;

@@ -1,7 +1,8 @@
-//! The JSON message anyone may publish: `{"timestamp": RFC 3339, "fields": {name: value, …}}`, one, or an array.
+//! The JSON message that anyone may publish: `{"timestamp": RFC 3339, "fields": {name: value, …}}`, one, or
+//! an array.
 //!
-//! Field names are read as [`crate::foreign::meaning`] says: identity, metrics under any known spelling, and
-//! whatever else there is under its own name. A bad message is refused with its place; its neighbours are taken.
+//! [`crate::foreign::meaning`] interprets field names: identity, metrics under any known spelling, and
+//! everything else under its own name. A bad message is refused with its place; its neighbours are taken.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -19,7 +20,7 @@ use crate::wire::ROWS_MAX;
 /// Largest JSON document in bytes.
 pub const DOCUMENT_LEN_MAX: usize = 4 << 20;
 
-/// Why a document or a message in it is refused.
+/// A refused document or message.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
     /// Larger than [`DOCUMENT_LEN_MAX`].
@@ -42,21 +43,21 @@ pub enum MessageError {
     Empty,
 }
 
-/// What became of a document.
+/// The result of parsing a document.
 #[derive(Debug, Default)]
 pub struct Parsed {
-    /// The rows that were taken.
+    /// The rows taken.
     pub batch: Option<Batch>,
-    /// Index in the array and reason of each message that was refused.
+    /// Index in the array and reason of each refused message.
     pub refused: Vec<(usize, MessageError)>,
-    /// Values that were left out of a row that was taken.
+    /// Values left out of rows that were taken.
     pub invalid: Vec<(usize, ValueError)>,
 }
 
 /// Parses a document into rows of `gpu_events` with `source = "json"` unless it names another.
 ///
 /// # Errors
-/// When it is too large, has too many messages or is no JSON of the right shape.
+/// If it is too large, has too many messages or is not JSON of the right shape.
 pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, MessageError> {
     if document.len() > DOCUMENT_LEN_MAX {
         return Err(MessageError::TooLarge(document.len()));
@@ -81,8 +82,8 @@ pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, M
     Ok(parsed)
 }
 
-/// A row of a batch as a message that [`parse`] reads as the same row; what has no value is not in it. `None` when
-/// the batch has no such row.
+/// A row of a batch as a message that [`parse`] reads as the same row, without columns that have no value.
+/// `None` if the batch has no such row.
 pub fn render(batch: &Batch, row: usize) -> Option<Json> {
     let timestamp = time::format(*batch.timestamps().get(row)?);
     let mut fields = Map::new();
@@ -124,7 +125,7 @@ fn add(
     let identity = identity_of(fields)?;
     let cells: Vec<(&str, Cell<'_>)> =
         fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v)?))).collect();
-    // A row comes into being by its first value: what has none says nothing, not even that the GPU was seen.
+    // A row needs at least one value: without one it says nothing, not even that the GPU was seen.
     if !cells.iter().any(|(_, cell)| cell.is_value()) {
         invalid.extend(cells.iter().filter_map(|(name, cell)| Some((index, cell.refusal(name)?))));
         return Err(MessageError::Empty);
@@ -149,7 +150,8 @@ fn add(
     Ok(())
 }
 
-/// The metric of a field: the second one of a DCGM name of two, if the message has the first under a name of its own.
+/// The metric of a field: the second one of a shared DCGM name, if the message has the first under a name of
+/// its own.
 fn of_name(name: &str, id: MetricId, cells: &[(&str, Cell<'_>)]) -> MetricId {
     let has_own = |(name, cell): &(&str, Cell<'_>)| {
         matches!(cell, Cell::Metric(other, _) if *other == id) && second_by_dcgm(name).is_none()
@@ -157,14 +159,14 @@ fn of_name(name: &str, id: MetricId, cells: &[(&str, Cell<'_>)]) -> MetricId {
     second_by_dcgm(name).filter(|_| cells.iter().any(has_own)).unwrap_or(id)
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Debug, Clone, Copy)]
 enum Cell<'a> {
     Metric(MetricId, Value),
     Absent(MetricId, AbsenceReason),
     Number(f64),
     Text(&'a str),
-    /// An object or array under a name that nobody knows: no table has a column for it.
+    /// An object or array under an unknown name: no table has a column for it.
     Nested,
 }
 
@@ -178,7 +180,7 @@ impl Cell<'_> {
         }
     }
 
-    /// What is wrong with a value that is none.
+    /// The error, if this is not a usable value.
     fn refusal(&self, name: &str) -> Option<ValueError> {
         match *self {
             Self::Metric(id, value) => {
@@ -198,7 +200,7 @@ impl Cell<'_> {
     }
 }
 
-/// A field's value, if it is one of a metric or of a column that nobody knows.
+/// A field's value, if it belongs to a metric or an unknown column.
 fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
     let text = value.as_str().map(str::trim);
     match meaning(name) {
@@ -223,7 +225,7 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
     }
 }
 
-/// The reason, when the number is one of DCGM's blanks.
+/// The reason, if the number is one of DCGM's blanks.
 fn blank(number: Value, name: &str) -> Option<AbsenceReason> {
     let dcgm = name.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("dcgm"));
     match number {

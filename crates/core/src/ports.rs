@@ -1,30 +1,30 @@
 //! The two ends of every pipe.
 //!
-//! A source hands over batches and a sink takes them. `agent` = hardware → queue, `collect` = queue → store,
-//! `stream` = CSV → queue; `up` is all of them in one process. Sinks are asynchronous and live with what they are built
-//! on (queue producer, store).
+//! A source produces batches and a sink takes them. `agent` = hardware → queue, `collect` = queue → store,
+//! `stream` = CSV → queue; `up` is all of them in one process. Sinks are asynchronous and defined beside
+//! their implementation (queue producer, store).
 
 use crate::Batch;
 
-/// What a source has at this moment.
+/// The state of a source at this moment.
 #[derive(Debug)]
 pub enum Poll {
-    /// Rows, to be passed on now.
+    /// Rows, ready to be passed on.
     Ready(Batch),
-    /// Nothing before this time (nanoseconds UTC since 1970); ask again then.
+    /// Nothing before this time (nanoseconds UTC since 1970); poll again then.
     NotBefore(i64),
     /// Nothing more will come.
     End,
 }
 
-/// Where batches come from. Blocking: whoever drives it gives it a thread.
+/// A producer of batches. Blocking: its caller gives it a thread.
 pub trait Source: Send {
-    /// What can end the source for good. Bad rows do not: they are skipped, counted and reported.
+    /// An error that ends the source for good. Bad rows do not: they are skipped, counted and reported.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// The next batch that is due at `now_ns` (nanoseconds UTC since 1970).
     ///
     /// # Errors
-    /// When the source cannot go on: the file is gone, the device list cannot be read.
+    /// If the source cannot continue: the file is missing, the device list cannot be read.
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error>;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A text that is no duration or size.
+/// A text that is not a duration or size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {what}")]
 pub struct QuantityError {
@@ -13,7 +13,7 @@ pub struct QuantityError {
 /// A duration: `500ms`, `30s`, `5m`, `1h`, `7d`; a bare number is seconds.
 ///
 /// # Errors
-/// When the text is none, negative or beyond a century.
+/// If the text is not one, negative or beyond a century.
 pub fn duration(text: &str) -> Result<Duration, QuantityError> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0), ("", 1.0)];
     scaled(text, &units)
@@ -28,7 +28,7 @@ pub fn duration(text: &str) -> Result<Duration, QuantityError> {
 /// A size in bytes: `64KiB`, `256MiB`, `2GiB`, also `KB`, `MB`, `GB`; a bare number is bytes.
 ///
 /// # Errors
-/// When the text is none, or negative.
+/// If the text is not one, or negative.
 pub fn bytes(text: &str) -> Result<u64, QuantityError> {
     let units = [
         ("KiB", 1024.0),

@@ -3,7 +3,7 @@
 /// Nanoseconds in a second.
 pub const SECOND_NS: i64 = 1_000_000_000;
 
-/// How far ahead of the reader's clock a row may lie: hosts' clocks differ.
+/// How far ahead of the reader's clock a row may be: hosts' clocks differ.
 pub const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
 
 /// A text that is no time this program understands.
@@ -17,7 +17,7 @@ pub struct TimeError(String);
 /// seconds (with fraction), milliseconds from 10^11 on, microseconds from 10^14 on, nanoseconds from 10^17 on.
 ///
 /// # Errors
-/// When the text is none of these or lies outside the years 1970 to 2261.
+/// If the text is none of these or outside the years 1970 to 2261.
 pub fn parse(text: &str) -> Result<i64, TimeError> {
     let text = text.trim();
     fast_rfc3339(text.as_bytes())
@@ -31,11 +31,11 @@ pub fn parse(text: &str) -> Result<i64, TimeError> {
         .ok_or_else(|| TimeError(text.chars().take(64).collect()))
 }
 
-/// Parses a bound of a range as [`parse`] does. What lies before 1970 or after 2261 is the first or last instant there is,
-/// so that a range may begin or end beyond all data.
+/// Parses a bound of a range as [`parse`] does. A time before 1970 or after 2261 becomes the first or last
+/// representable instant, so that a range may begin or end beyond all data.
 ///
 /// # Errors
-/// When the text is no time.
+/// If the text is not a time.
 pub fn parse_bound(text: &str) -> Result<i64, TimeError> {
     parse(text).or_else(|error| {
         let text = text.trim();
@@ -59,7 +59,7 @@ fn to_ns(timestamp: jiff::Timestamp) -> Option<i64> {
     i64::try_from(timestamp.as_nanosecond()).ok()
 }
 
-/// `2025-07-18T20:42:34[.fraction]Z`, the spelling of nearly every row there is.
+/// `2025-07-18T20:42:34[.fraction]Z`, the spelling of nearly every row.
 fn fast_rfc3339(text: &[u8]) -> Option<i64> {
     let (head, tail) = text.split_at_checked(19)?;
     let number = |range: std::ops::Range<usize>| {
@@ -73,7 +73,7 @@ fn fast_rfc3339(text: &[u8]) -> Option<i64> {
     }
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
     let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    // Days 29 to 31 are left to the slow path, which knows the calendar.
+    // Days 29 to 31 take the slow path, which knows the calendar.
     if !(1970..=2261).contains(&year) || !(1..=12).contains(&month) || !(1..=28).contains(&day) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The binary form of a batch: how rows travel through queue and network, and how they lie in the log.
+//! The binary form of a batch, for queue, network and log.
 //!
 //! ```text
 //! frame   = "GVB1" | body_len u32 | zstd(body)                      integers little-endian
@@ -13,10 +13,11 @@
 //! str     = length varint | UTF-8
 //! ```
 //!
-//! Planes of integers hold zigzag differences to the row before, planes of floats the bits as they are: general
+//! Planes of integers hold zigzag differences to the row before, planes of floats the raw bits: general
 //! compression finds the zeros and the repeated exponents. Only columns with a value are sent. Limits:
-//! [`ROWS_MAX`] rows, [`COLUMNS_MAX`] columns, [`BODY_LEN_MAX`] bytes, [`VALUES_LEN_MAX`] bytes of values as they lie in
-//! memory, [`TEXT_LEN_MAX`] bytes a text, [`ABSENCES_MAX`] absences. What is written keeps them, so that it can be read.
+//! [`ROWS_MAX`] rows, [`COLUMNS_MAX`] columns, [`BODY_LEN_MAX`] bytes, [`VALUES_LEN_MAX`] bytes of values in
+//! memory, [`TEXT_LEN_MAX`] bytes a text, [`ABSENCES_MAX`] absences. The writer keeps them too, so that
+//! everything it writes can be read.
 //!
 //! Arrow IPC with the same columns was measured beside it (`examples/wire_size.rs`) and lost in bytes and time.
 
@@ -54,23 +55,23 @@ pub(crate) const KIND_TEXT: u8 = 4;
 pub(crate) const CONSTANT: u8 = 0;
 pub(crate) const PLANES: u8 = 1;
 
-/// Why a batch cannot be written or bytes are no batch.
+/// A batch that cannot be written, or bytes that are not a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The first bytes are not this format's.
     #[error("not a gpuvitals batch: it does not begin with GVB1")]
     Magic,
-    /// The bytes end early, or a length in them cannot be.
+    /// The bytes end early, or a length in them is impossible.
     #[error("damaged batch: {0}")]
     Damaged(&'static str),
     /// One of the limits of the format.
     #[error("batch has {found} {what}, more than {max}")]
     Limit {
-        /// Of what there is too much.
+        /// The exceeded quantity.
         what: &'static str,
-        /// How much there is.
+        /// Its value.
         found: usize,
-        /// How much there may be.
+        /// Its limit.
         max: usize,
     },
     /// The compressed body is damaged.
@@ -81,15 +82,15 @@ pub enum WireError {
     Range {
         /// Column.
         column: &'static str,
-        /// Smallest value that can be true.
+        /// Smallest possible value.
         min: f64,
-        /// Largest value that can be true.
+        /// Largest possible value.
         max: f64,
     },
-    /// An identity text that cannot be.
+    /// An impossible identity text.
     #[error("bad identity")]
     Identity(#[from] IdentityError),
-    /// The columns are no batch.
+    /// The columns do not form a batch.
     #[error("columns do not make a batch")]
     Batch(#[from] BatchError),
     /// The columns do not fit together.

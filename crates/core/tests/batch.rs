@@ -1,4 +1,4 @@
-//! Rows go in one by one and come out as columns; what cannot be true stays out and is counted.
+//! Rows go in one by one and come out as columns; impossible values stay out and are counted.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use gpuvitals_core::batch::{Value, ValueError};
@@ -142,7 +142,7 @@ fn a_message_names_one_gpu_and_has_values() {
     check(r#"{"gpu": 1, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 2147483632}"#, None);
     assert_eq!(parse(r#"{"gpu": 1, "power_w": "hot", "temperature": 40}"#).invalid.len(), 1);
     assert_eq!(parse(r#"{"gpu": 1, "power_w": "[N/A]", "temperature": 40}"#).invalid.len(), 0);
-    // What has no column is named, whatever it holds.
+    // A value without a column is reported, whatever it holds.
     for nested in ["{\"b\": 1}", "[1, 2]", "{}", "[]"] {
         let parsed = parse(&format!(r#"{{"gpu": 1, "a": {nested}, "power_w": 1}}"#));
         let words: Vec<String> = parsed.invalid.iter().map(|(_, error)| error.to_string()).collect();
@@ -261,7 +261,7 @@ fn batches_of_one_table_become_one() {
     let mut absences: Vec<_> = whole.absences.iter().map(|a| (a.gpu.as_ref(), a.count)).collect();
     absences.sort_unstable();
     assert_eq!(absences, [("GPU-1", 2), ("GPU-2", 1)]);
-    // What was made so travels as any other.
+    // The joined batch encodes like any other.
     let decoded = wire::decode(&wire::encode(&whole).unwrap()).unwrap();
     assert_eq!((0..3).map(|row| decoded.identity(row)).collect::<Vec<_>>(), originals);
 

@@ -1,4 +1,4 @@
-//! What must hold for every row of the catalogue, and for the documents made from it.
+//! Rules for every row of the catalogue, and for the documents made from it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -164,7 +164,7 @@ fn ranges_hold_values_and_refuse_blanks() {
         if metric.unit == Unit::Celsius {
             assert!(*low > -273.0, "{column}: amdgpu's unset limit must be refused");
         }
-        // The most that parts have, and what a blank or a wrong sign makes of the same column.
+        // The largest real values, and a blank or a wrong sign in the same column.
         let (real, blank) = match metric.unit {
             Unit::Watt if column.starts_with("module_") => (3_300.0, 42_949.7),
             Unit::Watt => (1_400.0, 4_294.97),
@@ -253,9 +253,10 @@ fn the_standard_set_stays_within_its_budget() {
     let count =
         |wanted: fn(&Metric) -> bool| catalogue::gpu_metrics().filter(|(_, metric)| wanted(metric)).count();
     let series = count(|metric| metric.series <= Series::Standard);
-    // Beside the catalogue a GPU has, in the exposition, what it is and how it does (info, attribution, up, state change,
-    // last sample, update interval, samples, absences by six reasons), totals (busy, throttled, unobserved), and
-    // windows: their end, and min, max, mean and p99 of five metrics. The exposition's own test counts them all.
+    // Besides the catalogue a GPU has these series in the exposition: info and state (info, attribution, up,
+    // state change, last sample, update interval, samples, absences by six reasons), totals (busy, throttled,
+    // unobserved), and windows: their end, and min, max, mean and p99 of five metrics. The exposition's own
+    // test counts them all.
     let (about, totals, windows) = (13, 3, 1 + 4 * 5);
     assert!(series + about + totals + windows <= 100, "{series} series");
     assert!(count(|metric| metric.series == Series::Basic) <= 12);
@@ -327,7 +328,8 @@ fn whole_numbers_survive_the_way_through_dcgm() {
     }
 }
 
-/// Where the shared fixtures lie beside the checkout, every field that dcgm-exporter publishes by default is known.
+/// If the shared fixtures are beside the checkout, every field that dcgm-exporter publishes by default is
+/// known.
 #[test]
 fn fields_of_dcgm_exporter_are_known() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/nvidia/dcgm-exporter");
@@ -467,7 +469,7 @@ fn json_has_every_fact() {
     assert_eq!(rows.iter().find(|row| row["column"] == "ras_deferred").unwrap()["instance_label"], "block");
 }
 
-/// `docs/metrics.md` is what the catalogue says; `UPDATE=1` writes it.
+/// `docs/metrics.md` matches the catalogue; `UPDATE=1` writes it.
 #[test]
 fn the_document_is_fresh() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");

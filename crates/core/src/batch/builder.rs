@@ -16,7 +16,7 @@ use crate::catalogue::{ColumnType, MetricId, Scope, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 use crate::wire::TEXT_LEN_MAX;
 
-/// Most columns a batch may have that the catalogue does not know.
+/// Most columns of a batch that the catalogue does not know.
 pub const EXTRA_COLUMNS_MAX: usize = 128;
 
 /// A number on its way into or out of a column.
@@ -54,7 +54,7 @@ impl Value {
     }
 }
 
-/// Why a value is not taken.
+/// A value that is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ValueError {
     /// NaN or infinite.
@@ -63,31 +63,31 @@ pub enum ValueError {
         /// Column.
         column: String,
     },
-    /// Outside what can be true.
+    /// Outside the possible range.
     #[error("{column} is {value}, outside {min} to {max}")]
     OutOfRange {
         /// Column.
         column: &'static str,
         /// Offered value, in the column unit.
         value: f64,
-        /// Smallest true value.
+        /// Smallest possible value.
         min: f64,
-        /// Largest true value.
+        /// Largest possible value.
         max: f64,
     },
     /// More foreign columns than [`EXTRA_COLUMNS_MAX`].
     #[error("column {0:?} is one more than the {EXTRA_COLUMNS_MAX} unknown columns a batch may have")]
     TooManyExtras(String),
-    /// A foreign column name no table can have.
+    /// A foreign column name that no table can have.
     #[error("column name {0:?} is empty, too long or has control characters")]
     ExtraName(String),
-    /// What should be a number is none.
+    /// Not a number where one is needed.
     #[error("{column} is no number")]
     NotNumber {
         /// Column.
         column: String,
     },
-    /// An object or array where a number or text should be.
+    /// An object or array instead of a number or text.
     #[error("{column} is neither a number nor a text")]
     Nested {
         /// Column.
@@ -101,7 +101,7 @@ pub enum ValueError {
         /// Its length in bytes.
         len: usize,
     },
-    /// A foreign column that held numbers comes with text, or the reverse.
+    /// Text for a foreign column that held numbers, or the reverse.
     #[error("column {0:?} holds numbers and text in one batch")]
     Mixed(String),
 }
@@ -274,7 +274,7 @@ impl BatchBuilder {
         self.timestamps.len()
     }
 
-    /// Makes an identity known; the same identity gives the same id. It must be resolved
+    /// Registers an identity; the same identity gives the same id. It must be resolved
     /// ([`Identity::resolve`]) for `gpu_events`.
     pub fn intern(&mut self, identity: &Identity) -> IdentityId {
         if let Some(&id) = self.identity_index.get(identity) {
@@ -286,8 +286,8 @@ impl BatchBuilder {
         id
     }
 
-    /// Makes an identity known that this batch has not met: [`BatchBuilder::intern`] without the search, for those
-    /// who remember which they have asked for. Asked twice, the batch is right, only larger.
+    /// Registers an identity that is new to this batch: [`BatchBuilder::intern`] without the search, for
+    /// callers that remember their identities. Registered twice, the batch is right, only larger.
     pub fn add_identity(&mut self, identity: &Arc<Identity>) -> IdentityId {
         let id = u32::try_from(self.identities.len()).unwrap_or(u32::MAX);
         self.identities.push(Arc::clone(identity));
@@ -302,15 +302,15 @@ impl BatchBuilder {
         RowId(row)
     }
 
-    /// Adds a row that carries the monotonic clock ([`MONOTONIC_COLUMN`]) as well. The column is there if every row of
+    /// Adds a row with the monotonic clock ([`MONOTONIC_COLUMN`]) as well. The column exists if every row of
     /// the batch was added in this way.
     pub fn row_at(&mut self, timestamp_ns: i64, monotonic_ns: i64, identity: IdentityId) -> RowId {
         self.monotonic.push(monotonic_ns);
         self.row(timestamp_ns, identity)
     }
 
-    /// Sets a metric of a row, in the column unit. A value that cannot be true is not taken and counted as an
-    /// absence with reason `Invalid`. Fractions are rounded to the nearest integer where the column is an integer.
+    /// Sets a metric of a row, in the column unit. An impossible value is not taken and counted as an absence
+    /// with reason `Invalid`. Fractions are rounded to the nearest integer if the column is an integer.
     ///
     /// # Errors
     /// When the value is not finite or out of the catalogue's range.
@@ -336,7 +336,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Notes that a row has no value of a metric, and why.
+    /// Notes that a row has no value of a metric, with the reason.
     pub fn absent(&mut self, row: RowId, metric: MetricId, reason: AbsenceReason) {
         if let Some(&identity) = self.row_identity.get(row.0 as usize) {
             *self.absences.entry((identity, metric, reason)).or_insert(0) += 1;
@@ -376,10 +376,10 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Says which instance of this scope a row is about.
+    /// Sets the instance of this scope that a row is about.
     ///
     /// # Errors
-    /// As [`BatchBuilder::set_extra_text`]; nothing is set where the scope has no instances.
+    /// As [`BatchBuilder::set_extra_text`]; nothing is set if the scope has no instances.
     pub fn set_instance(&mut self, row: RowId, scope: Scope, instance: &str) -> Result<(), ValueError> {
         scope.label().map_or(Ok(()), |label| self.set_extra_text(row, label, instance))
     }
@@ -412,8 +412,8 @@ impl BatchBuilder {
     /// The batch, or `None` if there is no row. The builder is empty afterwards and can be filled again.
     ///
     /// # Panics
-    /// When a row's identity has no uuid in `gpu_events`, or no node in `system_events`: a source that does not
-    /// resolve its identities would lose rows without a word otherwise.
+    /// If a row's identity has no uuid in `gpu_events`, or no node in `system_events`: a source that does not
+    /// resolve its identities would otherwise lose rows silently.
     #[expect(
         clippy::expect_used,
         reason = "documented; columns have one length and the catalogue's type by construction"

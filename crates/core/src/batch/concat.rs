@@ -1,4 +1,4 @@
-//! Several batches as one: small ones travel better together.
+//! Joins several batches into one: fewer, larger batches are cheaper to transfer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use crate::absence::{Absence, AbsenceReason};
 use crate::catalogue::MetricId;
 
 impl Batch {
-    /// The rows of several batches of one table, in their order, as one batch; none where there is no batch, or two are of
-    /// different tables or hold one column in different types. A column that only some have is null in the others' rows;
-    /// the monotonic clock is left out unless all have it. Origin and number are those of the last.
+    /// The rows of several batches of one table, in their order, as one batch; none if there is no batch, or
+    /// two have different tables or hold one column in different types. A column that only some have is null
+    /// in the others' rows; the monotonic clock is left out unless all have it. Origin and sequence are those
+    /// of the last.
     pub fn concat(batches: &[Self]) -> Option<Self> {
         let (last, others) = batches.split_last()?;
         if others.is_empty() {

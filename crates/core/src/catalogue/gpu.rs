@@ -1,5 +1,5 @@
-//! The columns of `gpu_events`. First those that every recording has, then group by group; the order here is
-//! the order in files and documents.
+//! The columns of `gpu_events`. First those of every recording, then group by group; files and documents use
+//! this order.
 
 mod board;
 mod clock;
@@ -24,7 +24,7 @@ pub(super) const PARTS: [&[Metric]; 8] = [
     reliability::ROWS,
 ];
 
-/// What every recording has, under the names and types that are promised.
+/// The columns of every recording, under their promised names and types.
 const RECORDED: &[Metric] = &[
     gauge(
         ("gpu_clock_mhz", ColumnType::I32, Unit::Megahertz),
@@ -107,8 +107,8 @@ const RECORDED: &[Metric] = &[
     )
     .fast()
     .basic()
-    // In a capture of DCGM field 155 is the only power as a rule. It is published as `power_average_w`, and understood
-    // so beside field 157, the instant.
+    // In a capture, DCGM field 155 is usually the only power. It is published as `power_average_w`, and also
+    // read as such if field 157, the instant, is there.
     .dcgm(&[
         old("DCGM_FI_DEV_POWER_USAGE_INSTANT", 1.0),
         old("DCGM_FI_DEV_POWER_USAGE", 1.0),

@@ -10,7 +10,7 @@ use super::{METRICS, Metric, MetricId, Table};
 
 type Index<V> = HashMap<Cow<'static, str>, V, RandomState>;
 
-/// Longest name that is looked at: no column, alias or DCGM name is longer, and foreign data is not trusted.
+/// Longest name that is looked up: no column, alias or DCGM name is longer, and foreign data is not trusted.
 const NAME_MAX: usize = 96;
 
 static COLUMNS: LazyLock<Index<MetricId>> =
@@ -35,7 +35,7 @@ static DCGM: LazyLock<Index<(MetricId, f64)>> = LazyLock::new(|| {
     names
 });
 
-/// Names of two metrics, with the second.
+/// Names shared by two metrics, with the second.
 static SHARED: LazyLock<Index<MetricId>> = LazyLock::new(|| {
     let named = all().flat_map(|(id, metric)| metric.dcgm.iter().map(move |name| (name.name, id)));
     let second = named.filter(|(name, id)| by_dcgm(name).is_some_and(|(first, _)| first != *id));
@@ -56,8 +56,9 @@ pub fn by_column(name: &str) -> Option<MetricId> {
     COLUMNS.get(name).copied()
 }
 
-/// The metric that a foreign name with the same unit means. Case and round brackets do not count, and `-`, `.`, `/` and
-/// blanks are as good as `_`. A unit in brackets at the end (`power.draw [W]`, `Temperature (C)`) must be the column's unit.
+/// The metric that a foreign name with the same unit means. Case and round brackets are ignored, and `-`,
+/// `.`, `/` and blanks equal `_`. A unit in brackets at the end (`power.draw [W]`, `Temperature (C)`) must be
+/// the column's unit.
 pub fn by_alias(name: &str) -> Option<MetricId> {
     if let Some(id) = ALIASES.get(name) {
         return Some(*id);
@@ -70,8 +71,8 @@ pub fn by_alias(name: &str) -> Option<MetricId> {
     unit.is_none_or(|unit| metric(id).unit.is_spelled(unit)).then_some(id)
 }
 
-/// The metric that a DCGM field name means, in either dialect, and the factor from DCGM's value to the column's.
-/// Values of integer columns are to be rounded after it.
+/// The metric that a DCGM field name means, in either dialect, and the factor from DCGM's value to the
+/// column's. Values of integer columns must be rounded after it.
 pub fn by_dcgm(name: &str) -> Option<(MetricId, f64)> {
     if let Some(found) = DCGM.get(name) {
         return Some(*found);
@@ -82,8 +83,8 @@ pub fn by_dcgm(name: &str) -> Option<(MetricId, f64)> {
     DCGM.get(name.to_ascii_uppercase().as_str()).copied()
 }
 
-/// The second metric of a DCGM name that two have. It means this one for a GPU that has the first under a name that is the
-/// first's alone: field 155 is the mean power of a GPU with field 157.
+/// The second metric of a DCGM name that two share. The name means this one for a GPU that has the first
+/// under a name of the first alone: field 155 is the mean power of a GPU with field 157.
 pub fn second_by_dcgm(name: &str) -> Option<MetricId> {
     by_dcgm(name)?;
     SHARED.get(name).or_else(|| SHARED.get(name.to_ascii_uppercase().as_str())).copied()
@@ -99,7 +100,7 @@ pub fn host_metrics() -> impl Iterator<Item = (MetricId, &'static Metric)> {
     all().filter(|(_, metric)| metric.table == Table::SystemEvents)
 }
 
-/// The column that was probably meant by a name nobody knows, for "did you mean"; looks at aliases as well.
+/// The column that an unknown name probably meant, for "did you mean"; searches aliases as well.
 pub fn suggest(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > NAME_MAX {
         return None;
@@ -130,7 +131,7 @@ fn split_unit(name: &str) -> (&str, Option<&str>) {
     (name, None)
 }
 
-/// Edits (one character put in, left out or changed) from one word to the other.
+/// Edits (one character inserted, deleted or changed) from one word to the other.
 fn distance(from: &str, to: &str) -> usize {
     let mut costs: Vec<usize> = (0..=to.chars().count()).collect();
     for (row, a) in from.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! How the catalogue's own words are spelled for people, JSON and files, and what units mean.
+//! Spellings of the catalogue's own words for people, JSON and files, and the meaning of units.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{ColumnType, Group, Instrument, Metric, Scope, Series, Table, Tier, U
 macro_rules! spelled {
     ($type:ident: $($variant:ident $word:literal),+ $(,)?) => {
         impl $type {
-            /// The word for it, the same in documents, JSON and files.
+            /// Its word, the same in documents, JSON and files.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -51,7 +51,7 @@ spelled!(
 );
 
 impl Scope {
-    /// Label that tells the instances of such a metric apart, if it has any.
+    /// Label that distinguishes the instances of such a metric, if it has any.
     pub const fn label(self) -> Option<&'static str> {
         match self {
             Self::Device | Self::Host => None,
@@ -65,8 +65,8 @@ impl Scope {
 }
 
 impl Metric {
-    /// The set bits of a mask by name, `bit 12` where one has none and `none` where none is set; empty for a metric that
-    /// is no mask.
+    /// The set bits of a mask by name, `bit 12` for one without a name and `none` if none is set; empty for a
+    /// metric that is not a mask.
     pub fn names_of(&self, mask: i64) -> String {
         if self.bits.is_empty() {
             return String::new();
@@ -102,7 +102,7 @@ impl Group {
 }
 
 impl Unit {
-    /// What a column of this unit ends in; empty for plain numbers.
+    /// Suffix of a column of this unit; empty for plain numbers.
     pub const fn column_suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -160,9 +160,10 @@ impl Unit {
         }
     }
 
-    /// What can be true where the metric does not know better. Wide enough for the next generation of parts,
-    /// narrow enough to refuse values in a unit a thousand times too small, and blanks: a part of 1,400 W, memory of 18,000 MHz
-    /// and a fan of 25,000 turns a minute exist; 4,295 W (32 bits of ones in milliwatts), 32,768 MHz and 65,535 turns do not.
+    /// Possible values when the metric does not know better. Wide enough for the next generation of parts,
+    /// narrow enough to refuse values in a unit a thousand times too small, and blanks: a part of 1,400 W,
+    /// memory of 18,000 MHz and a fan of 25,000 rpm exist; 4,295 W (32 bits of ones in milliwatts), 32,768
+    /// MHz and 65,535 rpm do not.
     pub(super) const fn range(self) -> (f64, f64) {
         match self {
             Self::None => (-1e15, 1e15),
@@ -181,7 +182,7 @@ impl Unit {
         }
     }
 
-    /// Whether a foreign header means this unit by `text`; the spelling of the sources, case for case aside.
+    /// Whether a foreign header means this unit by `text`; the sources' spellings, ignoring case.
     pub(super) fn is_spelled(self, text: &str) -> bool {
         let spellings: &[&str] = match self {
             Self::None => &["", "count"],

@@ -7,11 +7,11 @@ use serde_json::{Value, json as value};
 use super::lookup::{gpu_metrics, host_metrics};
 use super::{DcgmName, METRICS, Metric, Table};
 
-/// Width of the table that fits any terminal worth the name.
+/// Width of the table, to fit common terminals.
 const WIDTH: usize = 118;
 const GAP: &str = "  ";
 
-/// A column of the table for terminals: its head and where its text comes from.
+/// A column of the table for terminals: its head and its text.
 type Shown = (&'static str, fn(&Metric) -> &'static str);
 
 const SHOWN: [Shown; 5] = [
@@ -22,8 +22,8 @@ const SHOWN: [Shown; 5] = [
     ("SET", |metric| metric.series.as_str()),
 ];
 
-/// The table for terminals, at most 120 columns wide. `filter` keeps the metrics that have it in their column,
-/// group, aliases, foreign names or help, whatever the case; an empty one keeps all.
+/// The table for terminals, at most 120 columns wide. `filter` keeps the metrics that contain it in their
+/// column, group, aliases, foreign names or help, ignoring case; an empty one keeps all.
 pub fn table(filter: &str) -> String {
     let filter = filter.trim().to_lowercase();
     let rows: Vec<&Metric> = METRICS.iter().filter(|metric| matches(metric, &filter)).collect();
@@ -205,7 +205,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Lines as a text that ends with one.
+/// Joins lines into a text that ends with a line break.
 fn ended(lines: &[String]) -> String {
     lines.join("\n") + "\n"
 }

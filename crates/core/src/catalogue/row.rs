@@ -1,8 +1,8 @@
-//! How a row of the table is written: a constructor per instrument, then what differs from the usual.
+//! The syntax of a row: a constructor per instrument, then its deviations from the usual.
 
 use super::{ColumnType, DcgmName, Group, Instrument, Metric, OtelName, Scope, Series, Table, Tier, Unit};
 
-/// Largest count that is one: DCGM's blanks (from 0x7fff_ffff_ffff_fff0) and all-ones lie above or below zero.
+/// Largest plausible count: DCGM's blanks (from 0x7fff_ffff_ffff_fff0) and all-ones are above or below zero.
 pub(super) const COUNT: (f64, f64) = (0.0, 9.0e18);
 /// Off or on.
 pub(super) const FLAG: (f64, f64) = (0.0, 1.0);
@@ -87,7 +87,7 @@ pub(super) const fn state(
     row(Instrument::State, (column, ColumnType::I32, Unit::None), group, prometheus, help).range(0.0, max)
 }
 
-/// A mask of bits, as raw as the driver gave it.
+/// A mask of bits, raw from the driver.
 pub(super) const fn mask(
     column: &'static str,
     group: Group,
@@ -98,7 +98,7 @@ pub(super) const fn mask(
     row(Instrument::State, cell, group, prometheus, help).range(COUNT.0, COUNT.1)
 }
 
-/// What changes only with the configuration.
+/// A value that changes only with the configuration.
 pub(super) const fn info(
     column: (&'static str, ColumnType, Unit),
     group: Group,
@@ -109,7 +109,7 @@ pub(super) const fn info(
 }
 
 impl Metric {
-    /// Whether a value in the column unit can be true.
+    /// Whether a value in the column unit is possible.
     pub fn admits(&self, value: f64) -> bool {
         let (min, max) = self.range;
         (min..=max).contains(&value)
@@ -171,7 +171,7 @@ impl Metric {
         self
     }
 
-    /// As [`Metric::otel`], with an attribute that tells the family from others of the name.
+    /// As [`Metric::otel`], with an attribute that distinguishes the family from others of the name.
     pub(super) const fn otel_as(
         mut self,
         name: &'static str,

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets in microseconds, each inclusive; one more bucket takes what is longer. From a publish in
-/// memory to a request that was given up, two or three a decade, with one at each limit that is promised somewhere (1 ms,
+/// Upper bounds of the buckets in microseconds, each inclusive; one more bucket takes longer durations. From
+/// a publish in memory to an abandoned request, two or three a decade, with one at each promised limit (1 ms,
 /// 5 ms, 10 ms, 50 ms).
 pub const BUCKET_BOUNDS: [u64; 15] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
@@ -12,15 +12,15 @@ pub const BUCKET_BOUNDS: [u64; 15] = [
 ];
 const BUCKETS: usize = BUCKET_BOUNDS.len() + 1;
 
-/// Counts durations. All histograms have the same bounds, so that the latencies of two services can be compared. Counted
-/// without a lock.
+/// Counts durations, without a lock. All histograms have the same bounds, so that the latencies of two
+/// services can be compared.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     micros: AtomicU64,
 }
 
-/// What a histogram has counted so far.
+/// Counts of a histogram so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buckets {
     /// Durations in each bucket, by [`BUCKET_BOUNDS`]; not cumulative.

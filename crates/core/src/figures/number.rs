@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Number {
     /// A whole number.
     Int(i64),
-    /// A value that was measured as a 32-bit float.
+    /// A value measured as a 32-bit float.
     F32(f32),
     /// Any other value.
     F64(f64),
@@ -38,7 +38,7 @@ impl Number {
         true
     }
 
-    /// Whether it has a spelling.
+    /// Whether it is finite, and so has a spelling.
     pub fn is_finite(self) -> bool {
         match self {
             Self::F32(v) => v.is_finite(),
@@ -104,7 +104,7 @@ impl From<Duration> for Number {
     }
 }
 
-/// The integer that a float is, if it is one below 9e15.
+/// The integer equal to a float, if there is one below 9e15.
 #[expect(clippy::cast_possible_truncation, reason = "within 2^53")]
 pub fn whole(value: f64) -> Option<i64> {
     (value.abs() < 9e15 && value.fract() == 0.0).then_some(value as i64)

@@ -1,7 +1,7 @@
 //! Families as text.
 //!
-//! Formats: Prometheus text exposition 0.0.4; OpenMetrics 1.0.0, which differs in that counters and infos are named
-//! without their suffix in the head, units have a line, and the text ends in `# EOF`.
+//! Formats: Prometheus text exposition 0.0.4; OpenMetrics 1.0.0, which omits the suffix of counters and infos
+//! in the head, has a line for units, and ends in `# EOF`.
 
 use super::{BUCKET_BOUNDS, Buckets, Family, Kind, Labels, Number, Value};
 
@@ -23,8 +23,8 @@ impl Format {
         }
     }
 
-    /// What an `Accept` header asks for: OpenMetrics if it is named and nothing named is liked better, else Prometheus
-    /// text.
+    /// The format that an `Accept` header prefers: OpenMetrics if it is named and nothing named has a higher
+    /// weight, else Prometheus text.
     pub fn accepted(header: &str) -> Self {
         let (mut open_metrics, mut plain) = (0.0_f32, 0.0_f32);
         for range in header.split(',') {
@@ -76,7 +76,7 @@ impl Family {
             (Format::Prometheus, Kind::Counter) => (own, "counter", ""),
             (Format::Prometheus, Kind::Gauge | Kind::Info) => (own, "gauge", ""),
             (Format::OpenMetrics, Kind::Gauge) => (own, "gauge", self.unit),
-            // A counter of another naming (DCGM's) cannot be called one here.
+            // A counter under another naming scheme (DCGM's) cannot be called one here.
             (Format::OpenMetrics, Kind::Counter) => match own.strip_suffix("_total") {
                 Some(stem) => (stem, "counter", self.unit),
                 None => (own, "unknown", self.unit),

@@ -1,4 +1,4 @@
-//! Byte planes: value bytes transposed, so that bytes of equal meaning lie side by side.
+//! Byte planes: value bytes transposed, so that bytes of equal meaning are adjacent.
 
 /// Appends the planes of `values`, each `W` bytes little-endian.
 pub(super) fn split<const W: usize>(values: impl ExactSizeIterator<Item = [u8; W]>, out: &mut Vec<u8>) {
@@ -15,7 +15,7 @@ pub(super) fn split<const W: usize>(values: impl ExactSizeIterator<Item = [u8; W
     }
 }
 
-/// The values whose planes `area` holds; `area` is `rows * W` bytes.
+/// The values in the planes of `area`, which is `rows * W` bytes.
 pub(super) fn join<const W: usize>(area: &[u8], rows: usize) -> impl Iterator<Item = [u8; W]> {
     (0..rows).map(move |row| {
         let mut value = [0_u8; W];

@@ -1,4 +1,4 @@
-//! Bytes → batch. The bytes may come from anyone: every length is checked before it is believed.
+//! Bytes → batch. The bytes may come from anyone: every length is checked before it is used.
 
 use std::cell::RefCell;
 use std::io::Read as _;
@@ -26,11 +26,11 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Reads a batch from its binary form. Nothing in the bytes is trusted: texts, types, ranges and identities are
-/// checked as if they came from a stranger.
+/// Reads a batch from its binary form. Nothing in the bytes is trusted: texts, types, ranges and identities
+/// are checked as untrusted input.
 ///
 /// # Errors
-/// When the bytes are not a batch, are damaged, over a limit, or hold values that cannot be true.
+/// If the bytes are not a batch, are damaged, over a limit, or hold impossible values.
 pub fn decode(frame: &[u8]) -> Result<Batch, WireError> {
     let rest = frame.strip_prefix(MAGIC.as_slice()).ok_or(WireError::Magic)?;
     let (len, packed) = rest.split_first_chunk::<4>().ok_or(WireError::Damaged("no length"))?;
@@ -50,11 +50,11 @@ pub fn decode(frame: &[u8]) -> Result<Batch, WireError> {
     if cursor.rest.is_empty() { Ok(batch) } else { Err(WireError::Damaged("bytes after the end")) }
 }
 
-/// Number of rows of a batch in its binary form, from the first bytes of its body: who forwards a batch needs no more.
-/// What follows is not looked at.
+/// Number of rows of a batch in its binary form, from the first bytes of its body: all that a forwarder
+/// needs. The rest is not checked.
 ///
 /// # Errors
-/// When the bytes do not begin as a batch does.
+/// If the bytes do not begin as a batch does.
 pub fn row_count(frame: &[u8]) -> Result<u32, WireError> {
     let rest = frame.strip_prefix(MAGIC.as_slice()).ok_or(WireError::Magic)?;
     let (len, packed) = rest.split_first_chunk::<4>().ok_or(WireError::Damaged("no length"))?;
@@ -70,7 +70,7 @@ pub fn row_count(frame: &[u8]) -> Result<u32, WireError> {
     u32::try_from(head.rows).map_err(|_| WireError::Damaged("rows"))
 }
 
-/// What stands before the columns.
+/// The fields before the columns.
 struct Head {
     table: Table,
     origin: Origin,
@@ -78,7 +78,7 @@ struct Head {
     rows: usize,
 }
 
-/// More than the longest [`Head`] has: the text and 25 bytes.
+/// More than the length of the longest [`Head`]: the text and 25 bytes.
 const HEAD_LEN_MAX: u64 = TEXT_LEN_MAX as u64 + 32;
 
 fn parse_head(cursor: &mut Cursor<'_>) -> Result<Head, WireError> {
@@ -127,7 +127,7 @@ fn absences(cursor: &mut Cursor<'_>) -> Result<Vec<Absence>, WireError> {
         let reason = AbsenceReason::ALL.get(usize::from(cursor.byte()?)).copied();
         let count = u32::try_from(cursor.varint()?).unwrap_or(u32::MAX);
         let reason = reason.ok_or(WireError::Damaged("unknown absence reason"))?;
-        // A metric that only the sender knows cannot be named here; its absence says nothing to us.
+        // A metric that only the sender knows has no name here; its absence is dropped.
         absences.extend(metric.map(|metric| Absence { gpu, metric, reason, count }));
     }
     Ok(absences)
@@ -181,8 +181,8 @@ fn column(cursor: &mut Cursor<'_>, name: &str, rows: usize) -> Result<ArrayRef, 
     })
 }
 
-/// Numbers of a catalogue column lie in its range, times and indices are not negative, numbers of a foreign column are
-/// finite.
+/// Numbers of a catalogue column are in its range, times and indices are not negative, numbers of a foreign
+/// column are finite.
 fn in_range<T: arrow_array::ArrowPrimitiveType>(
     array: arrow_array::PrimitiveArray<T>,
     name: &str,
@@ -247,7 +247,7 @@ fn texts(
 
 struct Cursor<'a> {
     rest: &'a [u8],
-    /// Bytes of values so far, as they lie in memory.
+    /// Bytes of values so far, in memory.
     values_len: usize,
 }
 
@@ -258,7 +258,7 @@ impl<'a> Cursor<'a> {
         Ok(head)
     }
 
-    /// Counts values before there is memory for them.
+    /// Counts values before memory is allocated for them.
     fn charge(&mut self, len: usize) -> Result<(), WireError> {
         self.values_len += len;
         let found = self.values_len;

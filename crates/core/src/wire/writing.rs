@@ -17,7 +17,7 @@ use super::{
 use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN};
 use crate::catalogue::Table;
 
-/// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
+/// Level 1: higher levels cost more time than the saved bytes are worth on this path.
 const LEVEL: i32 = 1;
 
 thread_local! {
@@ -27,7 +27,7 @@ thread_local! {
 /// Writes a batch in binary form.
 ///
 /// # Errors
-/// When the batch is over one of the format's limits or has a column of a type the format lacks.
+/// If the batch exceeds a limit of the format or has a column of a type the format lacks.
 pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
     let records = batch.records();
     limit("rows", batch.rows(), ROWS_MAX)?;
@@ -144,7 +144,7 @@ fn texts(body: &mut Vec<u8>, name: &str, array: &ArrayRef) -> Result<(), WireErr
     let wrong = || BatchError::Type { column: name.to_owned(), found: array.data_type().clone() };
     let dictionary = array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
     let values = dictionary.values().as_string_opt::<i32>().ok_or_else(wrong)?;
-    // Nulls stand in the bitmap; the key below them is whatever the array has, brought into range.
+    // The bitmap holds the nulls; the key below them is whatever the array has, brought into range.
     nulls(body, KIND_TEXT, array);
     varint(body, values.len());
     for value in values {

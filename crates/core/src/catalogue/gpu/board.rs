@@ -1,4 +1,4 @@
-//! Fans, voltages and modes of the board, and the clocks that date its readings.
+//! Fans, voltages and modes of the board, and the clocks that time its readings.
 
 use crate::catalogue::row::{FLAG, counter, gauge, new, old, state};
 use crate::catalogue::{ColumnType, Group, Metric, Unit};

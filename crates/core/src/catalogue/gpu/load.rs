@@ -1,4 +1,4 @@
-//! How busy the engines are, how full the memory is, what the profiling counters say.
+//! Load of the engines, use of the memory, profiling counters.
 
 use crate::catalogue::row::{count, gauge, info, new, old};
 use crate::catalogue::{ColumnType, Group, Metric, Unit};

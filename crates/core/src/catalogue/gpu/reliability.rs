@@ -1,4 +1,4 @@
-//! What broke or is about to: ECC, RAS, pages and rows taken out of use, XIDs.
+//! Failures and their signs: ECC, RAS, pages and rows taken out of use, XIDs.
 
 use crate::catalogue::row::{FLAG, count, gauge, new, old, state};
 use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Scope, Unit};

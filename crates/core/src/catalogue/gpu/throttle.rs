@@ -1,4 +1,4 @@
-//! What holds the clocks down, and for how long it did.
+//! Reasons that hold the clocks down, and their durations.
 
 use crate::catalogue::row::{FLAG, count, counter, mask, new, old, state};
 use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Unit};
