@@ -80,6 +80,11 @@ impl Values {
         }
     }
 
+    /// Whether the metric has ever had a value.
+    pub(crate) fn has_had(&self, metric: MetricId) -> bool {
+        self.0.get(usize::from(metric.0)).is_some_and(Option::is_some)
+    }
+
     /// The latest value of a metric, if it is fresh.
     pub(crate) fn fresh(&self, metric: MetricId, now_ns: i64) -> Option<Value> {
         self.0.get(usize::from(metric.0))?.as_ref()?.fresh(now_ns)

@@ -237,7 +237,7 @@ impl Ownership {
         stop: &Receiver<()>,
     ) {
         loop {
-            let answer = table.read().map(|processes| slurm.owners(&processes));
+            let answer = table.read().map(|list| slurm.owners(&list.processes));
             self.tell(teller, Moment::now(), answer.map_err(|error| causes(&error)));
             if stop.recv_timeout(JOBS_PAUSE) == Err(RecvTimeoutError::Disconnected) {
                 return;
@@ -344,7 +344,7 @@ impl Attribution {
 #[cfg(test)]
 mod tests {
     use gpuvitals_sources::probe::ProbeError;
-    use gpuvitals_sources::processes::GpuProcess;
+    use gpuvitals_sources::processes::ProcessList;
 
     use super::*;
 
@@ -356,12 +356,12 @@ mod tests {
             self.0
         }
 
-        fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+        fn read(&mut self) -> Result<ProcessList, ProbeError> {
             self.1.send(()).unwrap();
             if let Some(hangs) = &self.2 {
                 let _let_go = hangs.recv();
             }
-            Ok(Vec::new())
+            Ok(ProcessList::default())
         }
     }
 

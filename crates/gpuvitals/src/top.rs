@@ -17,7 +17,7 @@ use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_sources::attribution::Owners;
-use gpuvitals_sources::processes::{GpuProcess, ProcessTable};
+use gpuvitals_sources::processes::{ProcessGap, ProcessList, ProcessTable};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use ratatui::Terminal;
 use ratatui::backend::{CrosstermBackend, TestBackend};
@@ -182,20 +182,28 @@ impl Drop for Screen {
 
 /// Lists processes on a thread of its own.
 struct Listing {
-    latest: Arc<std::sync::Mutex<Vec<GpuProcess>>>,
+    latest: Arc<std::sync::Mutex<ProcessList>>,
 }
 
 impl Listing {
     fn start(mut tables: Vec<Box<dyn ProcessTable>>, stop: CancellationToken) -> Result<Self, Failure> {
-        let latest = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let latest = Arc::default();
         let listing = Self { latest: Arc::clone(&latest) };
         let work = move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
                 return;
             };
             while !stop.is_cancelled() {
-                // A table that cannot be listed now leaves the others.
-                let all = tables.iter_mut().filter_map(|table| table.read().ok()).flatten().collect();
+                let mut all = ProcessList::default();
+                for table in &mut tables {
+                    match table.read() {
+                        Ok(list) => {
+                            all.processes.extend(list.processes);
+                            all.gaps.extend(list.gaps);
+                        }
+                        Err(error) => all.gaps.push(ProcessGap { gpu: None, part: "processes", error }),
+                    }
+                }
                 *latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = all;
                 // Ended by the stop or by the time: both go on with the loop.
                 let _either = runtime
@@ -209,7 +217,7 @@ impl Listing {
         Ok(listing)
     }
 
-    fn latest(&self) -> Vec<GpuProcess> {
+    fn latest(&self) -> ProcessList {
         self.latest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }

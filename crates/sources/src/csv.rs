@@ -37,7 +37,7 @@ pub use input::CsvInput;
 pub use report::{Cause, Counts, REPORTS_MAX, Report};
 pub use timeline::{Pace, Replay};
 
-use header::{Plan, Role, Unfit};
+use header::{Plan, Unfit};
 use report::Ledger;
 use rows::Rows;
 use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, Splitter, Step};
@@ -154,12 +154,6 @@ impl CsvSource {
     /// Wide or long.
     pub fn form(&self) -> Form {
         self.rows.plan().form
-    }
-
-    /// Columns that the catalogue does not know, as the file calls them; they are kept.
-    pub fn unknown_columns(&self) -> Vec<&str> {
-        let columns = &self.rows.plan().columns;
-        columns.iter().filter(|c| matches!(c.role, Role::Extra(_))).map(|c| c.name.as_str()).collect()
     }
 
     /// What became of the rows so far.

@@ -5,6 +5,7 @@ mod fdinfo;
 mod kfd;
 mod listing;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::probe::ProbeError;
@@ -59,14 +60,44 @@ pub struct GpuProcess {
     pub decoder_utilization_pct: Option<f32>,
 }
 
-/// Lists the processes on the GPUs of a vendor. Dear: once a second at most, never on a sampling thread.
+/// The processes that could be listed, and the gaps of the list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProcessList {
+    /// The processes.
+    pub processes: Vec<GpuProcess>,
+    /// Parts of the list that could not be read.
+    pub gaps: Vec<ProcessGap>,
+}
+
+/// A part of a process list that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessGap {
+    /// Key of the GPU; none: all GPUs of the table.
+    pub gpu: Option<Arc<str>>,
+    /// The missing part: `processes`, `shares of processes`.
+    pub part: &'static str,
+    /// Why.
+    pub error: ProbeError,
+}
+
+impl fmt::Display for ProcessGap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read {}", self.part)?;
+        if let Some(gpu) = &self.gpu {
+            write!(f, " of {gpu}")?;
+        }
+        write!(f, ": {}", self.error)
+    }
+}
+
+/// Lists the processes on the GPUs of a vendor. Expensive: once a second at most, never on a sampling thread.
 pub trait ProcessTable: Send {
-    /// Whose GPUs these are, as in the `vendor` of their rows. A table that is found later knows all of that vendor's.
+    /// Vendor of the GPUs, as in the `vendor` of their rows. A table that is found later covers all GPUs of that vendor.
     fn vendor(&self) -> &'static str;
 
-    /// The processes now; shares are over the time since the listing before.
+    /// The processes now; shares cover the time since the listing before. A process that ends meanwhile is left out.
     ///
     /// # Errors
-    /// When nothing can be listed; a process that ends meanwhile is merely not there.
-    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError>;
+    /// When nothing can be listed.
+    fn read(&mut self) -> Result<ProcessList, ProbeError>;
 }

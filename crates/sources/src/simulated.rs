@@ -7,11 +7,11 @@
 //! - **Load.** Jobs of 1 to 8 GPUs come and go: training, inference, loaded but idle, debugging, each with its own
 //!   rhythm. Clock and power follow the load at once, temperature later, memory fills at the start of a job and stays,
 //!   counters are sums over ticks.
-//! - **Special cases** ([`Special`]), one each, on the first host; with fewer than eight GPUs there some are not
-//!   in the fleet. [`Simulated::specials`] names them.
+//! - **Special cases**, one each, at fixed places of the first host: GPU 1 straggles, 3 idles while a job holds it, 4 throttles,
+//!   5 vanishes, the memory of 6 fails. With fewer than seven GPUs there some are not in the fleet.
 //! - **Same seed, same data**, bit for bit, on every machine: only exact arithmetic is used, and a GPU's series
 //!   depends on seed, interval, host number and index, not on the fleet's size, on the time of day, on when or how
-//!   often the source is polled, nor on how rows are cut into batches.
+//!   often the source is polled, nor on how rows are cut into batches. Slow columns of a skipped tick come with the next row.
 //!
 //! Tick `k` lies at `start + k * interval`. A tick that was not polled in time is computed but not handed over:
 //! skipped and counted, never bunched. After a gap of more than 10,000 ticks (the machine slept) the fleet counts
@@ -49,7 +49,7 @@ const RARE_NS: i64 = 30 * SECOND_NS;
 
 /// The cases that a dashboard is shown with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Special {
+enum Special {
     /// Member of a training job of three whose application clocks were left at 78 %: lower clock (reason 0x2), all
     /// of every step busy; the others wait for it at full utilisation and low power.
     Straggler,
@@ -164,7 +164,6 @@ pub struct Simulated {
     due: Tier,
     sequence: u64,
     skipped: u64,
-    refused: u64,
 }
 
 impl Simulated {
@@ -196,10 +195,9 @@ impl Simulated {
             interval_ns: i64::try_from(config.interval.as_nanos()).unwrap_or(i64::MAX),
             ticks: 0,
             timestamp_ns: start_ns,
-            due: Tier::Rare,
+            due: Tier::Fast,
             sequence: 0,
             skipped: 0,
-            refused: 0,
         })
     }
 
@@ -216,16 +214,6 @@ impl Simulated {
     /// Ticks that were not handed over because nobody asked in time.
     pub fn skipped_ticks(&self) -> u64 {
         self.skipped
-    }
-
-    /// Values that the catalogue's ranges refused; anything but 0 is a fault of the simulation.
-    pub fn refused_values(&self) -> u64 {
-        self.refused
-    }
-
-    /// The special cases in this fleet and the keys of their GPUs.
-    pub fn specials(&self) -> impl Iterator<Item = (Special, Arc<str>)> {
-        self.gpus.iter().filter_map(|gpu| Some((gpu.special?, gpu.identity.key()?)))
     }
 
     /// All columns that simulated GPUs may have.
@@ -247,11 +235,12 @@ impl Simulated {
         let crosses = |period: i64| {
             now_ns < self.interval_ns || now_ns / period != (now_ns - self.interval_ns) / period
         };
-        self.due = match (crosses(SECOND_NS), crosses(RARE_NS)) {
+        // The columns of a tick that is skipped come with the next one that is handed over.
+        self.due = self.due.max(match (crosses(SECOND_NS), crosses(RARE_NS)) {
             (_, true) => Tier::Rare,
             (true, false) => Tier::Slow,
             (false, false) => Tier::Fast,
-        };
+        });
         self.timestamp_ns = self.time_of(self.ticks);
         self.ticks += 1;
     }
@@ -295,8 +284,9 @@ impl Simulated {
             }
             let identity = self.builder.intern(&gpu.identity);
             let row = self.builder.row(self.timestamp_ns, identity);
-            self.refused += columns::write(gpu, self.due, &mut self.builder, row);
+            columns::write(gpu, self.due, &mut self.builder, row);
         }
+        self.due = Tier::Fast;
     }
 
     fn finish(&mut self) -> Option<Batch> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, ProbeError};
 use gpuvitals_sources::processes::amd::AmdProcesses;
-use gpuvitals_sources::processes::{Engine, GpuProcess, ProcessKind, parse_fdinfo};
+use gpuvitals_sources::processes::{Engine, GpuProcess, ProcessKind, ProcessList, parse_fdinfo};
 use gpuvitals_sources::registry::discover;
 use proptest::prelude::*;
 
@@ -94,9 +94,9 @@ fn record(pci: &str, client: u64, vram: &str, engines: &[(&str, u64)]) -> String
     )
 }
 
-fn only(mut processes: Vec<GpuProcess>) -> GpuProcess {
-    assert_eq!(processes.len(), 1, "{processes:?}");
-    processes.remove(0)
+fn only(mut list: ProcessList) -> GpuProcess {
+    assert_eq!((list.processes.len(), list.gaps.len()), (1, 0), "{list:?}");
+    list.processes.remove(0)
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_client_counts_once_however_often_its_file_is_open() {
     tree.process(44, "idle", &[(3, "/dev/dri/renderD128", &record("0000:04:00.0", 9, "0", &[]))]);
     tree.process(45, "log", &[(3, "/var/log/dri/renderD128", &one), (5, "socket:[7]", &one)]);
     let mut table = tree.table(&["0000:04:00.0"]);
-    let seen = table.read_at(SECOND).unwrap();
+    let seen = table.read_at(SECOND).unwrap().processes;
     let short: Vec<_> = seen.iter().map(|p| (p.pid, &*p.name, p.memory_mb)).collect();
     assert_eq!(short, [(42, "parent", Some(2)), (43, "child", Some(3))]);
 }
@@ -182,6 +182,36 @@ fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unk
 }
 
 #[test]
+fn memory_that_the_kernel_does_not_give_is_not_zero() {
+    let tree = Tree::new();
+    let known = record("0000:04:00.0", 7, "2 MiB", &[("gfx", 5)]);
+    let unknown = record("0000:04:00.0", 8, "0", &[("gfx", 5)]).replace("drm-memory-vram:\t0\n", "");
+    tree.process(42, "one", &[(3, "/dev/dri/renderD128", &known), (4, "/dev/dri/renderD128", &unknown)]);
+    let other = unknown.replace("client-id:\t8", "client-id:\t9");
+    tree.process(43, "other", &[(3, "/dev/dri/renderD128", &other)]);
+    let mut table = tree.table(&["0000:04:00.0"]);
+    let seen = table.read_at(SECOND).unwrap().processes;
+    let short: Vec<_> = seen.iter().map(|p| (p.pid, p.memory_mb)).collect();
+    assert_eq!(short, [(42, None), (43, None)], "a part of the memory is not the memory");
+}
+
+#[test]
+fn a_list_of_compute_processes_that_cannot_be_read_is_a_gap() {
+    let tree = Tree::new();
+    tree.kfd_gpu(1, 51_000, 0x0500, 128);
+    tree.process(42, "render", &[(3, "/dev/dri/renderD128", &record("0000:05:00.0", 7, "2 MiB", &[]))]);
+    let mut table = tree.table(&["0000:05:00.0"]);
+    let list = table.read_at(SECOND).unwrap();
+    assert_eq!(list.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [42], "the others are still seen");
+    assert_eq!(list.gaps.len(), 1);
+    assert!(list.gaps[0].to_string().contains("kfd/proc"), "{}", list.gaps[0]);
+    fs::create_dir_all(tree.root.path().join("sys/class/kfd/kfd/proc/42")).unwrap();
+    assert_eq!(table.read_at(2 * SECOND).unwrap().gaps, [], "a process that has ended is no gap");
+    tree.write("sys/class/kfd/kfd/proc/42/vram_51000", "?\n");
+    assert_eq!(table.read_at(3 * SECOND).unwrap().gaps.len(), 1);
+}
+
+#[test]
 fn partitions_of_one_device_are_told_apart_as_soon_as_there_are_some() {
     let tree = Tree::new();
     tree.kfd_gpu(2, 60, 0x0500, 128);
@@ -189,7 +219,7 @@ fn partitions_of_one_device_are_told_apart_as_soon_as_there_are_some() {
     tree.process(42, "train", &[]);
     let mut table = tree.table(&["0000:05:00.0"]);
     let mut seen = |at| {
-        let seen = table.read_at(at * SECOND).unwrap();
+        let seen = table.read_at(at * SECOND).unwrap().processes;
         seen.into_iter().map(|p| (p.gpu.to_string(), p.memory_mb)).collect::<Vec<_>>()
     };
     let held = |gpu: &str, mib| (gpu.to_owned(), Some(mib));
@@ -225,7 +255,7 @@ fn a_process_that_ends_and_a_gpu_that_is_not_ours_are_not_there() {
     fs::create_dir_all(tree.root.path().join("proc/44/fd")).unwrap();
     symlink("/dev/dri/renderD128", tree.root.path().join("proc/44/fd/3")).unwrap();
     let mut table = tree.table(&["0000:04:00.0"]);
-    assert_eq!(table.read_at(SECOND).unwrap(), []);
+    assert_eq!(table.read_at(SECOND).unwrap(), ProcessList::default());
     fs::remove_dir_all(tree.root.path().join("proc")).unwrap();
     assert!(matches!(table.read_at(SECOND), Err(ProbeError::Failed(text)) if text.contains("proc")));
 }
@@ -241,7 +271,7 @@ fn on_a_large_machine_all_are_looked_at_in_turn_and_those_found_each_time() {
         tree.process(pid, "render", &[(3, "/dev/dri/renderD128", &record)]);
     }
     let mut table = tree.table(&["0000:04:00.0"]);
-    let mut seen = |at| table.read_at(at).unwrap().iter().map(|p| p.pid).collect::<Vec<_>>();
+    let mut seen = |at| table.read_at(at).unwrap().processes.iter().map(|p| p.pid).collect::<Vec<_>>();
     assert_eq!(seen(SECOND), [7]);
     assert_eq!(seen(2 * SECOND), [7, 1090]);
     assert_eq!(seen(3 * SECOND), [7, 1090]);
@@ -285,7 +315,7 @@ proptest! {
             now_ns += seconds * SECOND;
             let record = record("0000:04:00.0", 7, "1 MiB", &[("gfx", busy_ns)]);
             tree.process(42, "x", &[(3, "/dev/dri/renderD128", &record)]);
-            for process in table.read_at(now_ns).unwrap() {
+            for process in table.read_at(now_ns).unwrap().processes {
                 prop_assert!(process.utilization_pct.is_none_or(|share| (0.0..=100.0).contains(&share)));
             }
         }

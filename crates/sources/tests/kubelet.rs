@@ -180,7 +180,7 @@ async fn the_address_of_a_divided_gpu_is_its_first_partition() {
         for function in 0..nodes {
             let folder = format!("class/kfd/kfd/topology/nodes/{}", 1 + 2 * card + function);
             let location = (bus << 8) + function;
-            let properties = format!("simd_count 304\nvendor_id 4098\nlocation_id {location}\n");
+            let properties = format!("simd_count 304\nvendor_id 4098\ndomain 0\nlocation_id {location}\n");
             write(&format!("{folder}/properties"), &properties);
         }
     }

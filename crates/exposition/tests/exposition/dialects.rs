@@ -136,6 +136,24 @@ fn power_and_used_memory_are_what_dcgm_means_by_them() {
 }
 
 #[test]
+fn reserved_memory_that_is_missing_only_now_does_not_count_as_zero() {
+    let mut exposition = exposition(Series::Standard, Compat::DcgmLegacy);
+    let memory = [("memory_used_mb", 5_000.0), ("memory_total_mb", 11_000.0), ("memory_used_pct", 45.45)];
+    let reserved = [memory.as_slice(), &[("memory_reserved_mb", 1_000.0)]].concat();
+    let mut shown = |at: i64, columns: &[(&str, f64)]| {
+        exposition.observe(&batch(&nvidia(), &[(at, columns)]));
+        let text = text(&mut exposition, Format::Prometheus, at, &[up(&nvidia())], &[]);
+        let samples = read(Format::Prometheus, text.as_bytes());
+        let value = |name: &str| samples.iter().find(|sample| sample.name == name).map(|sample| sample.value);
+        (value("DCGM_FI_DEV_FB_FREE"), value("DCGM_FI_DEV_FB_USED_PERCENT"))
+    };
+    assert_eq!(shown(NOON, &reserved), (Some(5_000.0), Some(0.5)));
+    let much_later = NOON + 3_600_000_000_000;
+    assert_eq!(shown(much_later, &memory), (None, None));
+    assert_eq!(shown(much_later + 1_000_000_000, &reserved), (Some(5_000.0), Some(0.5)));
+}
+
+#[test]
 fn an_amd_gpu_has_what_means_the_same() {
     let mi = identity(
         4,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
-use gpuvitals_sources::processes::GpuProcess;
+use gpuvitals_sources::processes::ProcessList;
 use gpuvitals_sources::sampler::{Condition, TargetState};
 
 use super::keys::Action;
@@ -97,7 +97,7 @@ pub(super) struct Model {
     pub(super) ascii: bool,
     pub(super) host: Option<Device>,
     gpus: Vec<Device>,
-    pub(super) listed: Vec<GpuProcess>,
+    pub(super) listed: ProcessList,
     pub(super) order: Order,
     reverse: bool,
     pub(super) filter: String,
@@ -118,7 +118,7 @@ impl Model {
             ascii,
             host: None,
             gpus: Vec::new(),
-            listed: Vec::new(),
+            listed: ProcessList::default(),
             order: Order::Index,
             reverse: false,
             filter: String::new(),
@@ -189,7 +189,7 @@ impl Model {
     }
 
     /// Takes the processes.
-    pub(super) fn processes(&mut self, listed: Vec<GpuProcess>) {
+    pub(super) fn processes(&mut self, listed: ProcessList) {
         self.listed = listed;
     }
 

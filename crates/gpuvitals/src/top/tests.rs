@@ -7,7 +7,8 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::processes::{GpuProcess, ProcessKind};
+use gpuvitals_sources::probe::ProbeError;
+use gpuvitals_sources::processes::{GpuProcess, ProcessGap, ProcessKind, ProcessList};
 use gpuvitals_sources::sampler::{Condition, TargetState};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -82,7 +83,7 @@ fn model(ascii: bool) -> Model {
         state(gpu(2, "NVIDIA H100 80GB HBM3"), Condition::Down { reason: AbsenceReason::Gone, detail }),
         state(gpu(3, "AMD Instinct MI300X OAM"), Condition::Stuck { for_ns: 12_000_000_000 }),
     ]);
-    model.processes(vec![GpuProcess {
+    let process = GpuProcess {
         gpu: "GPU-0".into(),
         pid: 4711,
         name: "python3".into(),
@@ -92,7 +93,8 @@ fn model(ascii: bool) -> Model {
         memory_utilization_pct: None,
         encoder_utilization_pct: None,
         decoder_utilization_pct: None,
-    }]);
+    };
+    model.processes(ProcessList { processes: vec![process], gaps: Vec::new() });
     model
 }
 
@@ -140,6 +142,24 @@ fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
     assert!(drawn.contains("1 GPU ") && !drawn.contains("nvidia-smi"), "{drawn}");
     let visible = model.visible();
     assert_eq!(visible.get(model.selected(&visible)).unwrap().identity.index, Some(0));
+}
+
+#[test]
+fn a_list_of_processes_with_a_gap_says_so() {
+    let mut model = model(false);
+    let gap = |gpu: &str| ProcessGap {
+        gpu: Some(gpu.into()),
+        part: "processes",
+        error: ProbeError::Denied("no permission".to_owned()),
+    };
+    let mut list = model.listed.clone();
+    list.gaps = vec![gap("GPU-1")];
+    model.processes(list);
+    assert!(!text(&model, 80, 24).contains("cannot read"), "it is about another GPU");
+    model.processes(ProcessList { processes: Vec::new(), gaps: vec![gap("GPU-0")] });
+    let drawn = text(&model, 80, 24);
+    assert!(drawn.contains("cannot read processes of GPU-0: denied: no permission"), "{drawn}");
+    assert!(!drawn.contains("no processes seen"), "{drawn}");
 }
 
 #[test]

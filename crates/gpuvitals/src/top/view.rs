@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{IdentityColumn, time};
-use gpuvitals_sources::processes::GpuProcess;
+use gpuvitals_sources::processes::{GpuProcess, ProcessGap};
 use gpuvitals_sources::sampler::Condition;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -32,7 +32,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let of_selected = visible.get(selected).copied();
     let processes = processes_of(model, of_selected);
     let shown = u16::try_from(processes.len()).unwrap_or(PROCESS_ROWS).min(PROCESS_ROWS);
-    let want_processes = if model.show_processes { shown.max(1) + 1 } else { 0 };
+    let gap = gap_of(model, of_selected);
+    let want_processes = if model.show_processes { shown.max(1) + 1 + u16::from(gap.is_some()) } else { 0 };
     let [head, list, history, list_processes, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Min(rows.min(area.height / 2)),
@@ -46,7 +47,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     if let Some(gpu) = of_selected {
         draw_history(frame, history, model, gpu);
     }
-    draw_processes(frame, list_processes, &processes);
+    draw_processes(frame, list_processes, &processes, gap);
     draw_foot(frame, foot, model);
     if model.show_help {
         draw_help(frame, area);
@@ -197,15 +198,38 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, values: &VecDeque<
 /// The selected GPU's processes, the largest first; all of them where none is selected.
 fn processes_of<'a>(model: &'a Model, gpu: Option<&Device>) -> Vec<&'a GpuProcess> {
     let key = gpu.and_then(|gpu| gpu.identity.key());
-    let mut of: Vec<&GpuProcess> =
-        model.listed.iter().filter(|process| key.is_none() || key.as_ref() == Some(&process.gpu)).collect();
+    let mut of: Vec<&GpuProcess> = model
+        .listed
+        .processes
+        .iter()
+        .filter(|process| key.is_none() || key.as_ref() == Some(&process.gpu))
+        .collect();
     of.sort_by_key(|process| (std::cmp::Reverse(process.memory_mb), process.pid));
     of
 }
 
-fn draw_processes(frame: &mut Frame<'_>, area: Rect, processes: &[&GpuProcess]) {
+/// The first gap in the list that concerns the selected GPU.
+fn gap_of<'a>(model: &'a Model, gpu: Option<&Device>) -> Option<&'a ProcessGap> {
+    let key = gpu.and_then(|gpu| gpu.identity.key());
+    model.listed.gaps.iter().find(|gap| gap.gpu.is_none() || key.is_none() || gap.gpu == key)
+}
+
+fn draw_processes(
+    frame: &mut Frame<'_>,
+    mut area: Rect,
+    processes: &[&GpuProcess],
+    gap: Option<&ProcessGap>,
+) {
     if area.height == 0 {
         return;
+    }
+    if let Some(gap) = gap {
+        let [line, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        frame.render_widget(Paragraph::new(gap.to_string()).style(Style::new().fg(Color::Yellow)), line);
+        area = rest;
+        if processes.is_empty() {
+            return;
+        }
     }
     if processes.is_empty() {
         let text = "no processes seen (those of other users need root)";

@@ -7,7 +7,6 @@
 
 mod board;
 mod code;
-mod cost;
 mod events;
 mod fields;
 mod gpm;
@@ -53,22 +52,6 @@ pub fn find(machine: &Machine) -> Found {
 /// Finds the GPUs that a certain library names; waits so long at most for it to start and for each GPU to answer.
 pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Found {
     probes(machine, vec![library.to_owned()], patience)
-}
-
-/// Times every call on every GPU, some twenty times each: a finding for each call. Takes a second or so, and waits for a GPU
-/// that hangs as long as that does.
-pub fn measure(machine: &Machine) -> Vec<Finding> {
-    libraries(machine).map_or_else(Vec::new, |libraries| measured(machine, libraries))
-}
-
-/// [`measure`] by a certain library.
-pub fn measure_by(machine: &Machine, library: &Path) -> Vec<Finding> {
-    measured(machine, vec![library.to_owned()])
-}
-
-fn measured(machine: &Machine, libraries: Vec<PathBuf>) -> Vec<Finding> {
-    let (gpus, _) = gpus(machine, libraries, PATIENCE);
-    gpus.iter().flatten().flat_map(cost::measure).collect()
 }
 
 /// The libraries to try, in order; none where the machine is a captured tree.

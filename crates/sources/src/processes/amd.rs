@@ -9,6 +9,7 @@
 //! need the host's procfs in a container.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use gpuvitals_core::clock::Moment;
 
 use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
 use super::listing::numbers;
-use super::{GpuProcess, ProcessKind, ProcessTable, kfd};
+use super::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable, kfd};
 use crate::dialect::amd_sysfs::{Card, cards};
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Probe, ProbeError};
@@ -79,7 +80,10 @@ struct Place {
 struct Use {
     /// Device memory in the table of KFD.
     kfd_bytes: Option<u64>,
+    /// Device memory of its clients.
     drm_bytes: u64,
+    /// Whether the kernel gives no memory for one of them.
+    is_memory_partial: bool,
     /// Engines used since the client was opened.
     engines: BTreeSet<String>,
     /// Share of each engine since the reading before, %; none while no client of the process was there before.
@@ -103,13 +107,23 @@ impl AmdProcesses {
     ///
     /// # Errors
     /// When processes cannot be listed.
-    pub fn read_at(&mut self, mono_ns: i64) -> Result<Vec<GpuProcess>, ProbeError> {
+    pub fn read_at(&mut self, mono_ns: i64) -> Result<ProcessList, ProbeError> {
         let failed = |error| ProbeError::Failed(format!("{}: {error}", self.machine.procfs.display()));
         let pids = numbers(&self.machine.procfs, PIDS_MAX).map_err(failed)?;
         self.places = cards(&self.machine).iter().flat_map(|card| places(card, &self.machine)).collect();
         let kfd_gpus = kfd::gpus(&self.machine.sysfs);
         let mut uses: BTreeMap<(u32, usize), Use> = BTreeMap::new();
-        for (pid, gpu_id, bytes) in kfd::memory(&self.machine.sysfs, &kfd_gpus) {
+        let mut gaps = Vec::new();
+        let held = kfd::memory(&self.machine.sysfs, &kfd_gpus).unwrap_or_else(|error| {
+            let error = if error.kind() == io::ErrorKind::PermissionDenied {
+                ProbeError::Denied(error.to_string())
+            } else {
+                ProbeError::Failed(error.to_string())
+            };
+            gaps.push(ProcessGap { gpu: None, part: "compute processes (kfd/proc)", error });
+            Vec::new()
+        });
+        for (pid, gpu_id, bytes) in held {
             let gpu =
                 kfd_gpus.iter().find(|gpu| gpu.id == gpu_id).and_then(|gpu| self.gpu_of(&gpu.node.address));
             if let Some(gpu) = gpu {
@@ -136,7 +150,8 @@ impl AmdProcesses {
         self.before = seen;
         self.before_ns = mono_ns;
         self.known = uses.keys().map(|(pid, _)| *pid).collect();
-        Ok(uses.iter().filter_map(|((pid, gpu), used)| self.process(*pid, *gpu, used)).collect())
+        let processes = uses.iter().filter_map(|((pid, gpu), used)| self.process(*pid, *gpu, used)).collect();
+        Ok(ProcessList { processes, gaps })
     }
 
     /// Who is looked at: all who are known to use a GPU, and the next of all others.
@@ -185,7 +200,8 @@ impl AmdProcesses {
             // It has opened the device and done nothing with it.
             return None;
         }
-        let bytes = used.drm_bytes.max(used.kfd_bytes.unwrap_or(0));
+        let drm_bytes = (!used.is_memory_partial).then_some(used.drm_bytes);
+        let bytes = drm_bytes.max(used.kfd_bytes);
         let busiest = |is_one: fn(&str) -> bool| {
             let shares = used.shares.as_ref()?.iter().filter(|(name, _)| is_one(name));
             shares.map(|(_, share)| share.min(100.0)).max_by(f32::total_cmp)
@@ -206,7 +222,7 @@ impl AmdProcesses {
                 (false, true) => ProcessKind::Graphics,
                 (false, false) => ProcessKind::Unknown,
             },
-            memory_mb: i64::try_from(bytes.saturating_add(1 << 19) >> 20).ok(),
+            memory_mb: bytes.and_then(|bytes| i64::try_from(bytes.saturating_add(1 << 19) >> 20).ok()),
             utilization_pct,
             memory_utilization_pct: None,
             encoder_utilization_pct: busiest(|name| name.starts_with("enc")),
@@ -220,14 +236,17 @@ impl ProcessTable for AmdProcesses {
         "amd"
     }
 
-    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+    fn read(&mut self) -> Result<ProcessList, ProbeError> {
         self.read_at(Moment::now().mono_ns)
     }
 }
 
 impl Use {
     fn add(&mut self, client: &DrmClient, shares: Option<&BTreeMap<String, f32>>) {
-        self.drm_bytes = self.drm_bytes.saturating_add(client.vram_bytes.unwrap_or(0));
+        match client.vram_bytes {
+            Some(bytes) => self.drm_bytes = self.drm_bytes.saturating_add(bytes),
+            None => self.is_memory_partial = true,
+        }
         let used = client.engines.iter().filter(|(_, engine)| engine.busy_ns > 0);
         self.engines.extend(used.map(|(name, _)| name.clone()));
         if let Some(shares) = shares {

@@ -1,5 +1,6 @@
 //! What the compute driver tells of its processes: `class/kfd/kfd/proc/<pid>/`.
 
+use std::io;
 use std::path::Path;
 
 use super::listing::numbers;
@@ -23,25 +24,35 @@ pub(super) fn gpus(sysfs: &Path) -> Vec<Gpu> {
     nodes
         .filter_map(|node| {
             let path = sysfs.join(format!("class/kfd/kfd/topology/nodes/{}/gpu_id", node.node));
-            Some(Gpu { id: number(&path)?, node })
+            Some(Gpu { id: number(&path).ok()?, node })
         })
         .collect()
 }
 
-/// Device memory of each compute process on each GPU, bytes. A process has a file for every GPU there is; 0 means that it
-/// does not use it. Who ends meanwhile is not there.
-pub(super) fn memory(sysfs: &Path, gpus: &[Gpu]) -> Vec<(u32, u64, u64)> {
+/// Device memory of each compute process on each GPU, bytes. A process has a file for every GPU; 0 means that it does not
+/// use that GPU. A process that ends meanwhile is left out.
+///
+/// # Errors
+/// When the list or a file of a process that runs cannot be read. Without GPUs of the compute driver nothing is read.
+pub(super) fn memory(sysfs: &Path, gpus: &[Gpu]) -> io::Result<Vec<(u32, u64, u64)>> {
     let folder = sysfs.join("class/kfd/kfd/proc");
     let mut held = Vec::new();
-    for pid in numbers(&folder, PIDS_MAX).unwrap_or_default() {
+    if gpus.is_empty() {
+        return Ok(held);
+    }
+    for pid in numbers(&folder, PIDS_MAX)? {
         for gpu in gpus {
-            let vram = number(&folder.join(format!("{pid}/vram_{}", gpu.id)));
-            held.extend(vram.filter(|bytes| *bytes > 0).map(|bytes| (pid, gpu.id, bytes)));
+            match number(&folder.join(format!("{pid}/vram_{}", gpu.id))) {
+                Ok(bytes) if bytes > 0 => held.push((pid, gpu.id, bytes)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
     }
-    held
+    Ok(held)
 }
 
-fn number(path: &Path) -> Option<u64> {
-    PinnedFile::open(path).ok()?.read_text().ok()?.parse().ok()
+fn number(path: &Path) -> io::Result<u64> {
+    PinnedFile::open(path)?.read_text()?.parse().map_err(io::Error::other)
 }

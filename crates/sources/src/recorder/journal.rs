@@ -3,7 +3,7 @@
 //! ```text
 //! journal = record …
 //! record  = payload_len u32 | crc32(payload) u32 | payload                      integers little-endian
-//! payload = monotonic_count u32 | monotonic_ns i64 … | frame of `gpuvitals_core::wire`
+//! payload = monotonic_count u64 | monotonic_ns i64 … | frame of `gpuvitals_core::wire`
 //! ```
 //!
 //! A record is written by one call, so a killed process leaves whole records and at most one torn one at the end.
@@ -81,8 +81,8 @@ impl Journal {
     pub(super) fn append_batch(&mut self, batch: &Batch) -> Result<(), RecordError> {
         let frame = wire::encode(batch).map_err(RecordError::Batch)?;
         let monotonic = batch.monotonic().unwrap_or_default();
-        let mut clock = Vec::with_capacity(4 + 8 * monotonic.len());
-        clock.extend_from_slice(&u32::try_from(monotonic.len()).unwrap_or(0).to_le_bytes());
+        let mut clock = Vec::with_capacity(8 + 8 * monotonic.len());
+        clock.extend_from_slice(&(monotonic.len() as u64).to_le_bytes());
         for ns in monotonic {
             clock.extend_from_slice(&ns.to_le_bytes());
         }
@@ -165,9 +165,9 @@ impl Batches {
 
 fn batch(payload: &[u8]) -> Result<Batch, WireError> {
     let short = || WireError::Damaged("no monotonic clock");
-    let (count, rest) = payload.split_first_chunk::<4>().ok_or_else(short)?;
-    let (clock, frame) =
-        rest.split_at_checked((u32::from_le_bytes(*count) as usize).saturating_mul(8)).ok_or_else(short)?;
+    let (count, rest) = payload.split_first_chunk::<8>().ok_or_else(short)?;
+    let clock_len = usize::try_from(u64::from_le_bytes(*count)).ok().and_then(|count| count.checked_mul(8));
+    let (clock, frame) = clock_len.and_then(|len| rest.split_at_checked(len)).ok_or_else(short)?;
     let batch = wire::decode(frame)?;
     if clock.is_empty() {
         return Ok(batch);

@@ -196,7 +196,8 @@ fn copy(
     schema: &Schema,
     into: &mut SerializedRowGroupWriter<'_, File>,
 ) -> Result<(), ParquetError> {
-    let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+    let rows = usize::try_from(group.num_rows())
+        .map_err(|_| ParquetError::General(format!("a row group of {} rows", group.num_rows())))?;
     for field in schema.fields() {
         let Some(column) = group.columns().iter().find(|c| c.column_descr().name() == field.name()) else {
             nulls(into, rows)?;

@@ -155,14 +155,13 @@ pub(super) fn metrics() -> impl Iterator<Item = MetricId> {
     COLUMNS.iter().map(|column| column.metric)
 }
 
-/// Writes a GPU into a row: the columns up to the tier that is due. Returns how many values the builder refused.
-pub(super) fn write(gpu: &Gpu, due: Tier, builder: &mut BatchBuilder, row: RowId) -> u64 {
-    let mut refused = 0;
+/// Writes a GPU into a row: the columns up to the tier that is due.
+pub(super) fn write(gpu: &Gpu, due: Tier, builder: &mut BatchBuilder, row: RowId) {
     for column in COLUMNS.iter().filter(|column| column.tier <= due && column.parts.include(gpu.model)) {
         let value = Value::Float((column.value)(gpu));
-        refused += u64::from(builder.set(row, column.metric, value).is_err());
+        let set = builder.set(row, column.metric, value);
+        debug_assert!(set.is_ok(), "{set:?}");
     }
-    refused
 }
 
 fn is_asleep(gpu: &Gpu) -> bool {

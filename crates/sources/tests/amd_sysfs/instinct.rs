@@ -105,7 +105,7 @@ fn the_nodes_of_the_compute_driver_belong_to_their_packages() {
     let mut nodes: Vec<usize> = cards.iter().map(|card| card.kfd.len()).collect();
     nodes.sort_unstable();
     assert_eq!(nodes, [7, 8, 8, 8, 8, 8, 8, 8]);
-    assert_eq!(cards[0].kfd[0].gfx_version, 90_402);
+    assert_eq!(cards[0].kfd[0].gfx_version, Some(90_402));
     assert_eq!(cards[0].render_nodes(&machine).len(), 8);
     assert!(cards[0].render_nodes(&machine)[0].ends_with("dri/renderD128"));
 }
@@ -143,6 +143,20 @@ fn a_divided_package_gives_its_own_row_and_one_a_partition() {
 }
 
 #[test]
+fn a_node_without_its_pci_domain_belongs_to_no_card() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = |at: u32, domain: &str| {
+        let properties = format!("simd_count 304\nvendor_id 4098\n{domain}location_id 3072\n");
+        write(dir.path(), &format!("class/kfd/kfd/topology/nodes/{at}/properties"), properties);
+    };
+    node(1, "");
+    node(2, "domain 1\n");
+    let nodes = read_topology(dir.path());
+    assert_eq!(nodes.len(), 1, "domain 0 is not guessed: {nodes:?}");
+    assert_eq!((nodes[0].address.as_str(), nodes[0].gfx_version), ("0001:0c:00.0", None));
+}
+
+#[test]
 fn a_process_is_on_the_partition_that_has_a_row() {
     let dir = node("CPX", &metrics(8, 0, 0));
     let machine = machine(dir.path());
@@ -160,7 +174,7 @@ fn a_process_is_on_the_partition_that_has_a_row() {
         probe.read(Due::ALL, &mut reading).unwrap();
     }
     let keys: BTreeSet<_> = reading.rows().iter().filter_map(|row| row.identity().key()).collect();
-    let processes = found.processes.remove(0).read().unwrap();
+    let processes = found.processes.remove(0).read().unwrap().processes;
     let on: BTreeSet<_> = processes.into_iter().map(|process| process.gpu).collect();
     assert_eq!(on.len(), nodes.len(), "each on a partition of its own");
     assert!(on.is_subset(&keys) && on.iter().all(|key| key.contains(":cpx")), "{on:?}");

@@ -82,7 +82,13 @@ fn a_gpu_that_could_not_be_named_is_gone_until_it_has_its_name() {
         assert!(error.to_string().contains("lost"), "{error}");
     }
     let gpus = |found: &mut Found| -> BTreeSet<_> {
-        found.processes[0].read().unwrap().into_iter().map(|process| process.gpu.to_string()).collect()
+        found.processes[0]
+            .read()
+            .unwrap()
+            .processes
+            .into_iter()
+            .map(|process| process.gpu.to_string())
+            .collect()
     };
     let named = target(found.probes[0].as_ref()).key().unwrap().to_string();
     assert_eq!(gpus(&mut found), BTreeSet::from([named.clone()]));

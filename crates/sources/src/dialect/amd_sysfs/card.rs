@@ -79,10 +79,13 @@ impl Card {
         mode.unwrap_or_else(|| "xcp".to_owned())
     }
 
+    fn gfx_version(&self) -> Option<u32> {
+        self.kfd.first()?.gfx_version
+    }
+
     /// Whether it is an MI100 or later, by its instruction set, else by its device id.
     pub(super) fn is_instinct(&self) -> bool {
-        let by_set =
-            self.kfd.first().map(|node| matches!(node.gfx_version, 90_008 | 90_010 | 90_400..100_000));
+        let by_set = self.gfx_version().map(|version| matches!(version, 90_008 | 90_010 | 90_400..100_000));
         by_set.unwrap_or_else(|| {
             self.device_id.is_some_and(
                 |id| matches!(id, 0x7388..=0x738f | 0x7400..=0x741f | 0x74a0..=0x74bf | 0x75a0..=0x75bf),
@@ -96,7 +99,7 @@ impl Card {
     /// out below 90 °C; `MangoHud` (pull request 1690) leaves it out too.
     pub(super) fn is_always_hot(&self) -> bool {
         let by_set =
-            self.kfd.first().map(|node| matches!(node.gfx_version, 110_000..=110_002 | 120_000..=120_001));
+            self.gfx_version().map(|version| matches!(version, 110_000..=110_002 | 120_000..=120_001));
         by_set.unwrap_or_else(|| {
             self.device_id.is_some_and(|id| matches!(id, 0x7440..=0x749f | 0x7550..=0x759f))
         })

@@ -21,8 +21,9 @@ pub struct KfdNode {
     pub address: String,
     /// Minor number of its render node, from 128 on.
     pub render_minor: Option<u32>,
-    /// Instruction set, as major, minor, stepping in decimal pairs: 90402 is gfx942, 90010 is gfx90a.
-    pub gfx_version: u32,
+    /// Instruction set, as major, minor, stepping in decimal pairs: 90402 is gfx942, 90010 is gfx90a; none if the kernel
+    /// gives none.
+    pub gfx_version: Option<u32>,
 }
 
 impl KfdNode {
@@ -55,12 +56,14 @@ fn read_node(node: u32, folder: &Path) -> Option<KfdNode> {
         |wanted: &str| parse::properties(text).find(|(key, _)| *key == wanted).map(|(_, value)| value);
     let is_gpu = value("simd_count").is_some_and(|count| count > 0) && value("vendor_id") == Some(VENDOR);
     let location = value("location_id").filter(|_| is_gpu)?;
+    // A node without its PCI domain could be any of several cards.
+    let domain = value("domain")?;
     let (bus, device, function) = ((location >> 8) & 0xff, (location >> 3) & 0x1f, location & 7);
     let number = |wanted: &str| value(wanted).and_then(|value| u32::try_from(value).ok());
     Some(KfdNode {
         node,
-        address: format!("{:04x}:{bus:02x}:{device:02x}.{function}", value("domain").unwrap_or(0)),
+        address: format!("{domain:04x}:{bus:02x}:{device:02x}.{function}"),
         render_minor: number("drm_render_minor").filter(|&minor| minor >= 128),
-        gfx_version: number("gfx_target_version").unwrap_or(0),
+        gfx_version: number("gfx_target_version").filter(|&version| version > 0),
     })
 }

@@ -12,7 +12,7 @@ use super::query::{Table, parse_query_csv};
 use super::{OUTPUT_LEN_MAX, identity_of, said};
 use crate::machine::run_tool;
 use crate::probe::ProbeError;
-use crate::processes::{GpuProcess, ProcessKind, ProcessTable};
+use crate::processes::{GpuProcess, ProcessKind, ProcessList, ProcessTable};
 
 /// How long a run of the tool may take; `pmon` watches for a second.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl ProcessTable for SmiProcesses {
         "nvidia"
     }
 
-    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
+    fn read(&mut self) -> Result<ProcessList, ProbeError> {
         if self.gpus.is_empty() {
             self.learn()?;
         }
@@ -117,7 +117,7 @@ impl ProcessTable for SmiProcesses {
                 decoder_utilization_pct: row.decoder_pct,
             });
         }
-        Ok(found)
+        Ok(ProcessList { processes: found, gaps: Vec::new() })
     }
 }
 

@@ -136,16 +136,23 @@ pub(super) struct FieldGroup {
     metrics: Vec<MetricId>,
     scales: Vec<Scale>,
     request: Vec<FieldValue>,
+    /// Fields whose id this driver version does not tell.
+    unasked: Vec<MetricId>,
     gate: Gate,
 }
 
 impl FieldGroup {
     /// All fields of a tier, by the ids of this driver version.
     pub(super) fn new(tier: Tier, driver: &str) -> Self {
-        let moved = if is_renumbered(driver) { RENUMBERED_BY } else { 0 };
-        let all = FIELDS.iter().map(|field| (field, 0)).chain(RENUMBERED.iter().map(|field| (field, moved)));
+        let moved = is_renumbered(driver).map(|is| if is { RENUMBERED_BY } else { 0 });
+        let renumbered = RENUMBERED.iter().map(|field| (field, moved));
+        let all = FIELDS.iter().map(|field| (field, Some(0))).chain(renumbered);
         let mut group = Self::default();
         for (field, moved) in all.filter(|(field, _)| field.metric.metric().tier == tier) {
+            let Some(moved) = moved else {
+                group.unasked.push(field.metric);
+                continue;
+            };
             group.metrics.push(field.metric);
             group.scales.push(field.scale);
             group.request.push(field_value(field.id + moved, field.scope));
@@ -158,16 +165,6 @@ impl FieldGroup {
         self.gate != Gate::Shut && self.metrics.contains(&metric)
     }
 
-    /// How many.
-    pub(super) fn len(&self) -> usize {
-        self.request.len()
-    }
-
-    /// Asks for all of them.
-    pub(super) fn ask(&mut self, raw: &Raw, gpu: Gpu) -> Answer<()> {
-        raw.field_values(gpu, &mut self.request)
-    }
-
     /// Reads them into the row. What the device will never give is asked no more.
     pub(super) fn read(
         &mut self,
@@ -176,10 +173,11 @@ impl FieldGroup {
         ledger: &mut Ledger,
         row: &mut Row,
     ) -> Result<(), ProbeError> {
+        ledger.never(&self.unasked, AbsenceReason::NotSupported);
         if self.gate == Gate::Shut || self.request.is_empty() {
             return Ok(());
         }
-        if let Err(code) = self.ask(raw, gpu) {
+        if let Err(code) = raw.field_values(gpu, &mut self.request) {
             return ledger.refused(&mut self.gate, &self.metrics, code);
         }
         self.gate = Gate::Open;
@@ -386,10 +384,12 @@ fn sum(values: &[FieldValue], id: u32, answered: &mut u64) -> Result<Sum, ProbeE
     })
 }
 
-/// Whether a driver version (`580.82.07`) has the field ids of CUDA 13.0 Update 1.
-fn is_renumbered(driver: &str) -> bool {
-    let mut parts = driver.split('.').map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= RENUMBERED_SINCE
+/// Whether a driver version (`580.82.07`) has the field ids of CUDA 13.0 Update 1; none if it cannot be told.
+fn is_renumbered(driver: &str) -> Option<bool> {
+    let mut parts = driver.split('.');
+    let major: u32 = parts.next()?.parse().ok()?;
+    let minor: u32 = parts.next()?.parse().ok()?;
+    Some((major, minor) >= RENUMBERED_SINCE)
 }
 
 #[cfg(test)]
@@ -398,14 +398,22 @@ mod tests {
 
     #[test]
     fn field_ids_follow_the_driver_version() {
-        for (driver, is) in
-            [("575.51.03", false), ("580.65.06", false), ("580.82.07", true), ("590.10", true), ("", false)]
-        {
+        for (driver, is) in [
+            ("575.51.03", Some(false)),
+            ("580.65.06", Some(false)),
+            ("580.82.07", Some(true)),
+            ("590.10", Some(true)),
+            ("", None),
+            ("580", None),
+            ("r580.82", None),
+        ] {
             assert_eq!(is_renumbered(driver), is, "{driver}");
             let group = FieldGroup::new(Tier::Slow, driver);
             let ids: Vec<u32> = group.request.iter().map(|value| value.fieldId).collect();
-            assert_eq!(ids.contains(&251), !is, "{driver}");
-            assert_eq!(ids.contains(&269), is, "{driver}");
+            assert_eq!(ids.contains(&251), is == Some(false), "{driver}");
+            assert_eq!(ids.contains(&269), is == Some(true), "{driver}");
+            let is_unasked = group.unasked.contains(&MetricId::of("throttled_sw_thermal_ns"));
+            assert_eq!(is_unasked, is.is_none(), "{driver}: neither id is guessed");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gpuvitals_core::Identity;
+use gpuvitals_core::{AbsenceReason, Identity};
 
 use super::code::{Answer, Code, Meaning};
 use super::mig::{self, Instance};
@@ -12,7 +12,7 @@ use super::naming::Name;
 use super::raw::{ContextEntry, Contexts, Gpu, ProcessShare, Raw, context_memory};
 use crate::machine::Machine;
 use crate::probe::ProbeError;
-use crate::processes::{GpuProcess, ProcessKind, ProcessTable};
+use crate::processes::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable};
 
 /// What stands for a name that cannot be read: the process ended just now, or is in another namespace of pids.
 const NAMELESS: &str = "-";
@@ -48,8 +48,9 @@ impl Processes {
         &mut self,
         at: usize,
         identity: &Arc<Identity>,
-        into: &mut Vec<GpuProcess>,
+        list: &mut ProcessList,
     ) -> Result<(), ProbeError> {
+        let into = &mut list.processes;
         let Some(watched) = self.gpus.get_mut(at) else { return Ok(()) };
         let gpu = self.raw.by_uuid(identity.uuid().unwrap_or_default()).map_err(failed)?;
         let is_divided = self.raw.mig_modes(gpu).is_ok_and(|(mode, _)| mode == 1);
@@ -69,7 +70,9 @@ impl Processes {
         let Some(key) = identity.key() else { return Ok(()) };
         let first = into.len();
         self.read_contexts(gpu, &key, into).map_err(failed)?;
-        self.read_shares(at, gpu, into.get_mut(first..).unwrap_or_default());
+        if let Err(code) = self.read_shares(at, gpu, into.get_mut(first..).unwrap_or_default()) {
+            list.gaps.push(ProcessGap { gpu: Some(key), part: "shares of processes", error: failed(code) });
+        }
         Ok(())
     }
 
@@ -107,11 +110,14 @@ impl Processes {
         Ok(())
     }
 
-    /// Adds what processes used since the listing before; one that used nothing has no share.
-    fn read_shares(&mut self, at: usize, gpu: Gpu, processes: &mut [GpuProcess]) {
-        let Some(watched) = self.gpus.get_mut(at) else { return };
-        if self.raw.process_utilization(gpu, watched.since_us, &mut self.shares).is_err() {
-            return;
+    /// Adds the shares since the listing before. A process that used nothing has none, nor has any where the part does not
+    /// count them.
+    fn read_shares(&mut self, at: usize, gpu: Gpu, processes: &mut [GpuProcess]) -> Answer<()> {
+        let Some(watched) = self.gpus.get_mut(at) else { return Ok(()) };
+        match self.raw.process_utilization(gpu, watched.since_us, &mut self.shares) {
+            Ok(()) => {}
+            Err(code) if code.meaning() == Meaning::Never(AbsenceReason::NotSupported) => return Ok(()),
+            Err(code) => return Err(code),
         }
         self.shares.sort_by_key(|share| share.timeStamp);
         for share in &self.shares {
@@ -123,6 +129,7 @@ impl Processes {
                 process.decoder_utilization_pct = percent(share.decUtil);
             }
         }
+        Ok(())
     }
 }
 
@@ -131,21 +138,22 @@ impl ProcessTable for Processes {
         "nvidia"
     }
 
-    fn read(&mut self) -> Result<Vec<GpuProcess>, ProbeError> {
-        let mut processes = Vec::new();
-        let mut failure = None;
+    fn read(&mut self) -> Result<ProcessList, ProbeError> {
+        let mut list = ProcessList::default();
         let mut is_listed = false;
         for at in 0..self.gpus.len() {
             let name = self.gpus.get(at).and_then(|watched| watched.name.get().cloned());
             let Some(identity) = name else { continue };
-            match self.read_gpu(at, &identity, &mut processes) {
+            match self.read_gpu(at, &identity, &mut list) {
                 Ok(()) => is_listed = true,
-                Err(error) => failure = Some(error),
+                Err(error) => {
+                    list.gaps.push(ProcessGap { gpu: identity.key(), part: "processes", error });
+                }
             }
         }
-        match failure {
-            Some(error) if !is_listed => Err(error),
-            _ => Ok(processes),
+        match list.gaps.pop_if(|_| !is_listed) {
+            Some(gap) => Err(gap.error),
+            None => Ok(list),
         }
     }
 }
