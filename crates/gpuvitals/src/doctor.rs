@@ -14,6 +14,7 @@ use clap::Args;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table};
 use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
 use serde_json::{Value, json};
@@ -38,6 +39,9 @@ pub(crate) struct Doctor {
     /// Name every value that a device does not give, with the reason
     #[arg(long)]
     absent: bool,
+    /// Time each call of NVML on every NVIDIA GPU, twenty times
+    #[arg(long)]
+    measure: bool,
     #[command(flatten)]
     machine: MachineFlags,
 }
@@ -71,6 +75,9 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     let found = config.sampling.discover()?;
     let mut findings = found.findings;
     findings.extend(surroundings::look(config));
+    if flags.measure {
+        findings.extend(nvml::measure(&config.sampling.machine()?));
+    }
     let mut examined = Vec::new();
     if !found.probes.is_empty() {
         let sampler = Sampler::start(Vec::new(), terms(), Owners::new()).map_err(crate::sampling::refused)?;

@@ -40,8 +40,11 @@ fn sample_gives_rows_of_the_library_that_the_environment_names() {
 }
 
 #[test]
-fn doctor_says_what_keeps_the_library_from_starting() {
+fn doctor_times_the_calls_and_says_what_keeps_the_library_from_starting() {
     let library = Library::new();
+    library.says(&["count 1"]);
+    let measured = text(&run(&library, &["doctor", "--measure", "--driver", "nvml"]).stdout);
+    assert!(measured.contains("compute contexts: "), "{measured}");
     library.says(&["ret.nvmlInit_v2 18"]);
     let refused = run(&library, &["doctor", "--driver", "nvml"]);
     assert_eq!(refused.status.code(), Some(69));

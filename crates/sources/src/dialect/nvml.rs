@@ -7,6 +7,7 @@
 
 mod board;
 mod code;
+mod cost;
 mod events;
 mod fields;
 mod gpm;
@@ -52,6 +53,14 @@ pub fn find(machine: &Machine) -> Found {
 /// Finds the GPUs that a certain library names; waits so long at most for it to start and for each GPU to answer.
 pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Found {
     probes(machine, vec![library.to_owned()], patience)
+}
+
+/// Times every call on every GPU some twenty times and returns a finding for each call. Takes about a second, and waits
+/// for a hung GPU as long as its calls do.
+pub fn measure(machine: &Machine) -> Vec<Finding> {
+    let Some(libraries) = libraries(machine) else { return Vec::new() };
+    let (gpus, _) = gpus(machine, libraries, PATIENCE);
+    gpus.iter().flatten().flat_map(cost::measure).collect()
 }
 
 /// The libraries to try, in order; none where the machine is a captured tree.

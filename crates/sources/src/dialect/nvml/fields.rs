@@ -165,6 +165,16 @@ impl FieldGroup {
         self.gate != Gate::Shut && self.metrics.contains(&metric)
     }
 
+    /// The number of fields.
+    pub(super) fn len(&self) -> usize {
+        self.request.len()
+    }
+
+    /// Asks for all fields in one call.
+    pub(super) fn ask(&mut self, raw: &Raw, gpu: Gpu) -> Answer<()> {
+        raw.field_values(gpu, &mut self.request)
+    }
+
     /// Reads them into the row. What the device will never give is asked no more.
     pub(super) fn read(
         &mut self,
@@ -177,7 +187,7 @@ impl FieldGroup {
         if self.gate == Gate::Shut || self.request.is_empty() {
             return Ok(());
         }
-        if let Err(code) = raw.field_values(gpu, &mut self.request) {
+        if let Err(code) = self.ask(raw, gpu) {
             return ledger.refused(&mut self.gate, &self.metrics, code);
         }
         self.gate = Gate::Open;

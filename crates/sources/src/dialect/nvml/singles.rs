@@ -127,6 +127,11 @@ fn thousandth_wide(value: u64) -> Value {
     Value::Float(value as f64 / 1000.0)
 }
 
+/// All of the calls, by the column they fill.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, Get)> {
+    SINGLES.iter().map(|single| (single.metric.metric().column, single.get))
+}
+
 /// The calls with what is known about each.
 pub(super) struct Singles(Vec<(&'static Single, Tier, Gate)>);
 
