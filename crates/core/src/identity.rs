@@ -115,6 +115,12 @@ pub enum IdentityError {
         /// Column.
         column: &'static str,
     },
+    /// An object, an array or a truth value where a name should be.
+    #[error("{field} is neither a text nor a number")]
+    NotText {
+        /// The field of the message.
+        field: String,
+    },
     /// An index below 0.
     #[error("the GPU index {0} is negative")]
     Index(i32),

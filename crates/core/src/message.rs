@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, text_at};
-use crate::catalogue::{MetricId, Table, second_by_dcgm};
+use crate::catalogue::{Instrument, MetricId, Table, second_by_dcgm};
 use crate::foreign::{Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, vendor_of};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
@@ -141,7 +141,7 @@ fn add(
                 builder.absent(row, id, reason);
                 cell.refusal(name).map_or(Ok(()), Err)
             }
-            Cell::Nested => cell.refusal(name).map_or(Ok(()), Err),
+            Cell::Nested | Cell::Reserved => cell.refusal(name).map_or(Ok(()), Err),
         };
         if let Err(error) = outcome {
             invalid.push((index, error));
@@ -168,6 +168,8 @@ enum Cell<'a> {
     Text(&'a str),
     /// An object or array under an unknown name: no table has a column for it.
     Nested,
+    /// A value under a name that means something in other formats alone.
+    Reserved,
 }
 
 impl Cell<'_> {
@@ -176,7 +178,7 @@ impl Cell<'_> {
             Self::Metric(id, value) => id.metric().admits(value.as_f64()),
             Self::Number(number) => number.is_finite(),
             Self::Text(_) => true,
-            Self::Absent(..) | Self::Nested => false,
+            Self::Absent(..) | Self::Nested | Self::Reserved => false,
         }
     }
 
@@ -195,6 +197,7 @@ impl Cell<'_> {
                 Some(ValueError::NotNumber { column: name.to_owned() })
             }
             Self::Nested => Some(ValueError::Nested { column: name.to_owned() }),
+            Self::Reserved => Some(ValueError::ExtraName(name.to_owned())),
             _ => None,
         }
     }
@@ -208,7 +211,7 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
             let reason = text.and_then(absence).unwrap_or(AbsenceReason::NotSupported);
             Some(Cell::Absent(id, reason))
         }
-        Meaning::Metric(id, factor) => Some(match number_of(value) {
+        Meaning::Metric(id, factor) => Some(match number_of(id, value) {
             None => Cell::Absent(id, AbsenceReason::Invalid),
             Some(number) => match blank(number, name) {
                 Some(reason) => Cell::Absent(id, reason),
@@ -218,10 +221,16 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
         Meaning::Unknown => match text {
             Some(text) if absence(text).is_some() => None,
             Some(text) => Some(text.parse::<f64>().map_or(Cell::Text(text), Cell::Number)),
-            None if value.is_object() || value.is_array() => Some(Cell::Nested),
-            None => number_of(value).map(|number| Cell::Number(number.as_f64())),
+            None => match value {
+                Json::Bool(flag) => Some(Cell::Text(if *flag { "true" } else { "false" })),
+                Json::Object(_) | Json::Array(_) => Some(Cell::Nested),
+                _ => value.as_f64().map(Cell::Number),
+            },
         },
-        _ => None,
+        Meaning::Gpu | Meaning::Identity(_) => None,
+        Meaning::Time | Meaning::MetricName | Meaning::MetricValue | Meaning::Labels => {
+            (!value.is_null()).then_some(Cell::Reserved)
+        }
     }
 }
 
@@ -239,14 +248,18 @@ fn scaled(value: Value, factor: f64) -> Value {
     if factor == 1.0 { value } else { Value::Float(value.as_f64() * factor) }
 }
 
-fn number_of(value: &Json) -> Option<Value> {
+/// A number, also as text; `true` and `false` are 1 and 0 for a metric of two states and no number for any other.
+fn number_of(id: MetricId, value: &Json) -> Option<Value> {
+    let metric = id.metric();
     match value {
         Json::Number(number) => number.as_i64().map(Value::Int).or_else(|| number.as_f64().map(Value::Float)),
         Json::String(text) => {
             let text = text.trim();
             text.parse().ok().map(Value::Int).or_else(|| text.parse().ok().map(Value::Float))
         }
-        Json::Bool(flag) => Some(Value::Int(i64::from(*flag))),
+        Json::Bool(flag) if metric.instrument == Instrument::State && metric.range.1 <= 1.0 => {
+            Some(Value::Int(i64::from(*flag)))
+        }
         _ => None,
     }
 }
@@ -255,20 +268,24 @@ fn identity_of(fields: &Map<String, Json>) -> Result<Identity, MessageError> {
     let mut identity = Identity::default();
     let mut gpu: Option<(usize, String)> = None;
     for (name, value) in fields {
+        let (rank, meaning) = (gpu_rank(name), meaning(name));
+        if rank.is_none() && !matches!(meaning, Meaning::Identity(_)) {
+            continue;
+        }
         let text = match value {
             Json::String(text) => text.trim().to_owned(),
             Json::Number(number) => number.to_string(),
-            _ => continue,
+            Json::Null => continue,
+            // Without it the row would be filed under another GPU.
+            _ => return Err(IdentityError::NotText { field: name.clone() }.into()),
         };
         if absence(&text).is_some() {
             continue;
         }
-        if let Some(rank) = gpu_rank(name) {
-            if gpu.as_ref().is_none_or(|(best, _)| rank < *best) {
-                gpu = Some((rank, text));
-            }
-        } else if let Meaning::Identity(column) = meaning(name) {
-            identity.set(column, &text)?;
+        match (rank, meaning) {
+            (Some(rank), _) if gpu.as_ref().is_none_or(|(best, _)| rank < *best) => gpu = Some((rank, text)),
+            (None, Meaning::Identity(column)) => identity.set(column, &text)?,
+            _ => {}
         }
     }
     if let Some((_, text)) = gpu {

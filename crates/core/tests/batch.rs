@@ -102,6 +102,40 @@ fn json_messages_from_anyone() {
 }
 
 #[test]
+fn a_value_of_another_kind_is_counted_and_never_becomes_a_number() {
+    let parse = |fields: &str| {
+        let document = format!(r#"{{"timestamp": "2026-01-01T00:00:00Z", "fields": {fields}}}"#);
+        message::parse(document.as_bytes(), Origin::default(), 1).unwrap()
+    };
+    let parsed = parse(
+        r#"{"uuid": "GPU-1", "power_w": true, "memory_used": [1], "persistence_mode": true, "idle": false, "tags": {}, "labels": {}}"#,
+    );
+    let mut wrong: Vec<String> = parsed.invalid.iter().map(|(_, error)| error.to_string()).collect();
+    wrong.sort();
+    let expected = [
+        "\"labels\" cannot be the name of an unknown column",
+        "memory_used is no number",
+        "power_w is no number",
+        "tags is neither a number nor a text",
+    ];
+    assert_eq!(wrong, expected);
+    let batch = parsed.batch.unwrap();
+    let fields = &message::render(&batch, 0).unwrap()["fields"];
+    assert_eq!((&fields["persistence_mode"], &fields["idle"]), (&1.into(), &"false".into()));
+    assert_eq!((fields.get("power_w"), fields.get("memory_used_mb")), (None, None));
+    for fields in [
+        r#"{"uuid": {"id": "GPU-1"}, "gpu_id": 3, "hostname": "n1", "power_w": 5}"#,
+        r#"{"gpu_id": true, "index": 3, "hostname": "n1", "power_w": 5}"#,
+        r#"{"uuid": "GPU-1", "hostname": ["n1"], "power_w": 5}"#,
+    ] {
+        let parsed = parse(fields);
+        assert!(parsed.batch.is_none(), "the row would be that of another GPU: {fields}");
+        let reason = parsed.refused[0].1.to_string();
+        assert!(reason.ends_with("is neither a text nor a number"), "{reason}");
+    }
+}
+
+#[test]
 fn a_row_is_written_as_the_message_it_is_read_from() {
     let document = br#"[
       {"timestamp": "2026-01-01T00:00:00.5Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "power_draw": 402.25, "note": "x", "noise": 31.5}},

@@ -17,6 +17,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
 use gpuvitals_queue::link::{Access, QueueUrl};
+use serde_json::Value;
 
 use crate::config::{Config, Override, overrides};
 use crate::failure::{Exit, Failure};
@@ -162,6 +163,16 @@ fn confirm(question: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(Exit::Usage, "nothing was done"))
+}
+
+/// A number of an answer, for a question that a person decides by it.
+///
+/// # Errors
+/// When the answer lacks it.
+fn number(answer: &Value, key: &str) -> Result<u64, Failure> {
+    answer.get(key).and_then(Value::as_u64).ok_or_else(|| {
+        Failure::new(Exit::Data, format!("the queue's answer has no number {key}; nothing was done"))
+    })
 }
 
 /// A number with what it counts.

@@ -65,6 +65,7 @@ pub struct GroupStats {
     /// Failed and waiting to be delivered again.
     pub waiting: u64,
     /// Total delivered again.
+    #[serde(rename = "redelivered")]
     pub redeliveries: u64,
     /// Total acknowledged.
     pub acked: u64,

@@ -79,7 +79,7 @@ pub enum ValueError {
     #[error("column {0:?} is one more than the {EXTRA_COLUMNS_MAX} unknown columns a batch may have")]
     TooManyExtras(String),
     /// A foreign column name that no table can have.
-    #[error("column name {0:?} is empty, too long or has control characters")]
+    #[error("{0:?} cannot be the name of an unknown column")]
     ExtraName(String),
     /// Not a number where one is needed.
     #[error("{column} is no number")]

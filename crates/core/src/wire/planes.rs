@@ -15,14 +15,14 @@ pub(super) fn split<const W: usize>(values: impl ExactSizeIterator<Item = [u8; W
     }
 }
 
-/// The values in the planes of `area`, which is `rows * W` bytes.
-pub(super) fn join<const W: usize>(area: &[u8], rows: usize) -> impl Iterator<Item = [u8; W]> {
+/// The values in the planes of `area`; all are there if it is `rows * W` bytes.
+pub(super) fn join<const W: usize>(area: &[u8], rows: usize) -> impl Iterator<Item = Option<[u8; W]>> {
     (0..rows).map(move |row| {
         let mut value = [0_u8; W];
         for (plane, byte) in value.iter_mut().enumerate() {
-            *byte = area.get(plane * rows + row).copied().unwrap_or(0);
+            *byte = *area.get(plane * rows + row)?;
         }
-        value
+        Some(value)
     })
 }
 

@@ -211,7 +211,8 @@ fn values<T: Clone, const W: usize>(
         CONSTANT => Ok(vec![value(cursor.array()?, true); rows]),
         PLANES => {
             let area = cursor.take(rows * W)?;
-            Ok(join(area, rows).map(|bytes| value(bytes, false)).collect())
+            let values = join(area, rows).map(|bytes| Some(value(bytes?, false)));
+            values.collect::<Option<_>>().ok_or(WireError::Damaged("a plane is short"))
         }
         _ => Err(WireError::Damaged("unknown encoding")),
     }

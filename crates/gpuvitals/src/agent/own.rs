@@ -87,7 +87,6 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
 }
 
 fn of_process(counts: &Counts) -> Vec<Family> {
-    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
     let mut resident =
@@ -100,22 +99,22 @@ fn of_process(counts: &Counts) -> Vec<Family> {
             .by("version", [(env!("CARGO_PKG_VERSION"), true)]),
         Family::new("gpuvitals_node_info", Kind::Info, "The node, and the pod of this agent on it.")
             .with(counts.place.clone(), Number::Int(1)),
-        Family::counter("gpuvitals_scrapes_total", "Scrapes answered.", count(&counts.scrapes)),
+        Family::counter("gpuvitals_scrapes_total", "Scrapes answered.", &counts.scrapes),
         Family::counter(
             "gpuvitals_scrape_seconds_total",
             "Time spent answering scrapes.",
-            Duration::from_nanos(count(&counts.scrape_ns)),
+            Duration::from_nanos(counts.scrape_ns.load(Ordering::Relaxed)),
         ),
-        Family::gauge("gpuvitals_connections", "Connections that are open.", count(&counts.connections)),
+        Family::gauge("gpuvitals_connections", "Connections that are open.", &counts.connections),
         Family::counter(
             "gpuvitals_requests_refused_total",
             "Requests without the certificate or login that is asked for.",
-            count(&counts.refused),
+            &counts.refused,
         ),
         Family::gauge(
             "gpuvitals_config_last_reload_successful",
             "Whether the last reload of the configuration worked.",
-            count(&counts.reload_worked),
+            &counts.reload_worked,
         ),
         Family::gauge(
             "gpuvitals_config_last_reload_success_timestamp_seconds",

@@ -1,37 +1,21 @@
 //! Figures of the collector.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use gpuvitals_core::Status;
-use gpuvitals_core::figures::{Family, Kind, Labels};
+use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_store::StoreStats;
 
 use super::Progress;
 
-/// Figures of the collector and its store.
+/// Figures of the collector and its store. Every count is there from the start.
 pub(crate) fn families(progress: &Progress, store: &StoreStats, workers: usize) -> Vec<Family> {
-    let mut families = of_rows(progress);
-    families.push(Family::gauge("gpuvitals_collector_workers", "Workers.", workers));
-    families.extend(of_store(store));
-    families.push(
-        Family::new(
-            "gpuvitals_collector_store_duration_seconds",
-            Kind::Histogram,
-            "Time until rows that came together were durable.",
-        )
-        .with(Labels::new(), progress.latency.read()),
-    );
-    families
-}
-
-fn of_rows(progress: &Progress) -> Vec<Family> {
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let refused = [("future", count(&progress.rows_future)), ("invalid", count(&progress.messages_refused))];
+    let refused = [("future", &progress.rows_future), ("invalid", &progress.messages_refused)];
+    let (hits, asked) = (store.ends_from_memory, store.ends_asked);
+    let answers = [("memory", hits), ("files", asked.saturating_sub(hits))];
     vec![
         Family::counter(
             "gpuvitals_collector_rows_stored_total",
             "Rows made durable, repeats among them.",
-            count(&progress.rows_stored),
+            &progress.rows_stored,
         ),
         Family::new(
             "gpuvitals_collector_refused_total",
@@ -40,21 +24,21 @@ fn of_rows(progress: &Progress) -> Vec<Family> {
         )
         .by("reason", refused),
         Family::counter(
+            "gpuvitals_collector_values_invalid_total",
+            "Values left out of rows that were taken: they cannot be true, or no column takes them.",
+            &progress.values_invalid,
+        ),
+        Family::counter(
             "gpuvitals_collector_store_failures_total",
             "Tries to store that failed; they are repeated.",
-            count(&progress.store_failures),
+            &progress.store_failures,
         ),
         Family::gauge(
             "gpuvitals_collector_healthy",
             "1 where rows can be stored.",
             progress.health().status == Status::Healthy,
         ),
-    ]
-}
-
-fn of_store(store: &StoreStats) -> Vec<Family> {
-    let (hits, asked) = (store.ends_from_memory, store.ends_asked);
-    vec![
+        Family::gauge("gpuvitals_collector_workers", "Workers.", workers),
         Family::gauge("gpuvitals_collector_gpus", "GPUs that are known.", store.gpus),
         Family::gauge(
             "gpuvitals_collector_memory_rows",
@@ -72,7 +56,7 @@ fn of_store(store: &StoreStats) -> Vec<Family> {
             Kind::Counter,
             "Questions for the rows of a GPU, by where the answer came from.",
         )
-        .by("from", [("memory", hits), ("files", asked.saturating_sub(hits))]),
+        .by("from", answers),
         Family::gauge(
             "gpuvitals_collector_file_rows",
             "Rows in files.",
@@ -83,11 +67,17 @@ fn of_store(store: &StoreStats) -> Vec<Family> {
             "Bytes of files.",
             store.flushed.bytes + store.merged.bytes,
         ),
+        Family::histogram(
+            "gpuvitals_collector_store_duration_seconds",
+            "Time until rows that came together were durable.",
+            &progress.latency,
+        ),
     ]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use gpuvitals_core::figures::render;
@@ -115,6 +105,7 @@ mod tests {
             "gpuvitals_collector_rows_stored_total 9",
             "gpuvitals_collector_refused_total{reason=\"future\"} 3",
             "gpuvitals_collector_refused_total{reason=\"invalid\"} 0",
+            "gpuvitals_collector_values_invalid_total 0",
             "gpuvitals_collector_store_failures_total 1",
             "gpuvitals_collector_healthy 0",
             "gpuvitals_collector_gpus 5",

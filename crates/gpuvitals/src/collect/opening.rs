@@ -48,6 +48,10 @@ pub(super) fn open(
                 tracing::warn!(offset = delivery.id.offset, index, %error, "message refused");
             }
             progress.messages_refused.fetch_add(parsed.refused.len() as u64, Ordering::Relaxed);
+            for (index, error) in &parsed.invalid {
+                tracing::debug!(offset = delivery.id.offset, index, %error, "value left out");
+            }
+            progress.values_invalid.fetch_add(parsed.invalid.len() as u64, Ordering::Relaxed);
             let Some(batch) = parsed.batch else { return Err("no message in it can be stored".to_owned()) };
             letters.extend(bad::messages(delivery, group, &payload, &parsed.refused)?);
             (batch, None)

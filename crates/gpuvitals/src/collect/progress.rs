@@ -20,6 +20,8 @@ pub(crate) struct Progress {
     pub rows_future: AtomicU64,
     /// Messages refused because they are no rows.
     pub messages_refused: AtomicU64,
+    /// Values left out of rows that were taken: they cannot be true, or no column takes them.
+    pub values_invalid: AtomicU64,
     /// Tries to store that failed.
     pub store_failures: AtomicU64,
     /// Time until rows that came together were durable.
@@ -41,6 +43,7 @@ impl Progress {
             rows_stored: AtomicU64::new(0),
             rows_future: AtomicU64::new(0),
             messages_refused: AtomicU64::new(0),
+            values_invalid: AtomicU64::new(0),
             store_failures: AtomicU64::new(0),
             latency: Histogram::default(),
             health: Mutex::new(Health::healthy(clock::now_ns())),

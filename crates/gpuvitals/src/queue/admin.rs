@@ -1,7 +1,8 @@
 //! What a person asks of a queue, whichever it is.
 
 use gpuvitals_queue::link::Scheme;
-use serde::Serialize;
+use gpuvitals_queue::nats::NatsRedriven;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Place;
@@ -19,7 +20,7 @@ pub(super) enum Admin {
 }
 
 /// What became of dead letters that were to be given back.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Given {
     /// Given back.
     pub letters: u64,
@@ -60,7 +61,7 @@ impl Admin {
     pub(super) fn topics(&self) -> Result<Value, Failure> {
         match self {
             Self::Broker(http) => http.get("/topics"),
-            Self::Nats(nats) => Ok(json!({ "topics": nats.topics()? })),
+            Self::Nats(nats) => Ok(json!({ "topics": nats.ask(nats.admin.topics())? })),
         }
     }
 
@@ -72,7 +73,7 @@ impl Admin {
         match self {
             Self::Broker(http) => http.stats(),
             Self::Nats(nats) => {
-                let names = nats.topics()?.into_iter();
+                let names = nats.ask(nats.admin.topics())?.into_iter();
                 let topics: Result<serde_json::Map<_, _>, Failure> =
                     names.map(|name| Ok((name.clone(), nats.topic(&name)?))).collect();
                 Ok(json!({ "topics": topics? }))
@@ -111,7 +112,10 @@ impl Admin {
     pub(super) fn replay(&self, topic: &str, ids: &[u64], rate: Option<f64>) -> Result<Given, Failure> {
         match self {
             Self::Broker(http) => http.replay(topic, ids, rate),
-            Self::Nats(nats) if rate.is_none() => nats.replay(topic, ids),
+            Self::Nats(nats) if rate.is_none() => {
+                let NatsRedriven { letters, without_room } = nats.ask(nats.admin.redrive(topic, ids))?;
+                Ok(Given { letters, without_room, ..Given::default() })
+            }
             Self::Nats(_) => {
                 Err(Failure::new(Exit::Usage, "--rate is not for NATS: letters go back at once there"))
             }
@@ -125,9 +129,10 @@ impl Admin {
     pub(super) fn purge(&self, topic: &str, ids: &[u64]) -> Result<u64, Failure> {
         match self {
             Self::Broker(http) => http.purge(topic, ids),
-            Self::Nats(nats) => nats.purge(topic, ids),
+            Self::Nats(nats) => nats.ask(nats.admin.purge_dead(topic, ids)),
         }
     }
+
     /// Ends a group of a topic.
     ///
     /// # Errors
@@ -135,7 +140,7 @@ impl Admin {
     pub(super) fn remove_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
         match self {
             Self::Broker(http) => http.remove_group(topic, group),
-            Self::Nats(nats) => nats.remove_group(topic, group),
+            Self::Nats(nats) => nats.ask(nats.admin.remove_group(topic, group)),
         }
     }
 }

@@ -7,7 +7,7 @@ use gpuvitals_queue::{ContentType, Encoding, Frame};
 use serde_json::Value;
 
 use super::admin::{Admin, Given};
-use super::{confirm, count, messages, print};
+use super::{confirm, count, messages, number, print};
 use crate::failure::{Exit, Failure};
 
 /// Letters asked for at a time.
@@ -102,8 +102,8 @@ fn opened(letter: &Value) -> Result<Vec<String>, String> {
     let payload = BASE64_STANDARD.decode(payload).map_err(|e| e.to_string())?;
     let content_type = if letter["content_type"] == "json" { ContentType::Json } else { ContentType::Batch };
     let encoding = if letter["encoding"] == "zstd" { Encoding::Zstd } else { Encoding::Identity };
-    let count = letter["messages_count"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-    messages::of(&Frame::new(content_type, count, payload).encoded(encoding))
+    // The number of messages is not needed to read them.
+    messages::of(&Frame::new(content_type, 0, payload).encoded(encoding))
 }
 
 /// Gives them back.
@@ -146,7 +146,7 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bo
         let held = admin.topic(topic)?;
         let what = match ids.len() {
             0 => {
-                let messages = count(held["dead_letters"].as_u64().unwrap_or(0), "message");
+                let messages = count(number(&held, "dead_letters")?, "message");
                 format!("all dead letters of {topic} ({messages})")
             }
             1 => format!("1 dead letter of {topic}"),

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::admin::Admin;
-use super::{confirm, count};
+use super::{confirm, count, number};
 use crate::failure::{Exit, Failure};
 
 /// Ends it, after asking.
@@ -19,11 +19,11 @@ pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: b
         return Err(Failure::new(Exit::Data, text));
     }
     if !yes {
+        let lag = count(number(numbers, "lag")?, "message");
         // NATS does not know the members of a group.
-        let number = |key: &str, one: &str| numbers[key].as_u64().map(|number| count(number, one));
-        let known = [number("members", "member"), number("lag", "message")];
-        let known: Vec<String> = known.into_iter().flatten().collect();
-        confirm(&format!("end group {group} of {topic}, which has {} to acknowledge?", known.join(" and ")))?;
+        let members = numbers["members"].as_u64().map(|members| count(members, "member") + " and ");
+        let members = members.unwrap_or_default();
+        confirm(&format!("end group {group} of {topic}, which has {members}{lag} to acknowledge?"))?;
     }
     admin.remove_group(topic, group)?;
     crate::print(&if json {

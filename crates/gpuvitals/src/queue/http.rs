@@ -9,6 +9,8 @@ use gpuvitals_core::causes;
 use gpuvitals_queue::link::Access;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
@@ -87,17 +89,14 @@ impl Http {
         if let Some(rate) = rate {
             which["messages_per_second"] = rate.into();
         }
-        let mut given = Given::default();
+        let mut letters = 0;
         loop {
             let request = self.with_token(self.agent.post(&path)).header("content-type", "application/json");
-            let answer = self.answer(request.send(which.to_string()))?;
-            let count = |key: &str| answer[key].as_u64().unwrap_or(0);
-            given.letters += count("letters");
-            (given.without_room, given.unreadable) = (count("without_room"), count("unreadable"));
-            given.left = count("left");
+            let given: Given = self.parsed(self.answer(request.send(which.to_string()))?)?;
+            letters += given.letters;
             // The broker answers after a while before it is done, and has to be asked again.
-            if given.left == 0 || count("letters") == 0 {
-                return Ok(given);
+            if given.left == 0 || given.letters == 0 {
+                return Ok(Given { letters, ..given });
             }
         }
     }
@@ -107,11 +106,15 @@ impl Http {
     /// # Errors
     /// When the broker does not answer, or refuses.
     pub(super) fn purge(&self, topic: &str, ids: &[u64]) -> Result<u64, Failure> {
+        #[derive(Deserialize)]
+        struct Purged {
+            letters: u64,
+        }
         let list: Vec<String> = ids.iter().map(u64::to_string).collect();
         let which = if ids.is_empty() { String::new() } else { format!("?ids={}", list.join(",")) };
         let path = self.at(&format!("/topics/{}/dead{which}", escaped(topic)));
-        let answer = self.answer(self.with_token(self.agent.delete(path)).call())?;
-        Ok(answer["letters"].as_u64().unwrap_or(0))
+        let purged: Purged = self.parsed(self.answer(self.with_token(self.agent.delete(path)).call())?)?;
+        Ok(purged.letters)
     }
 
     /// Ends a group of a topic.
@@ -132,6 +135,17 @@ impl Http {
             Some(authorization) => request.header("authorization", authorization),
             None => request,
         }
+    }
+
+    /// An answer in the form that a broker gives it.
+    ///
+    /// # Errors
+    /// When something of it is missing: then what the broker did is not known.
+    fn parsed<T: DeserializeOwned>(&self, answer: Value) -> Result<T, Failure> {
+        serde_json::from_value(answer).map_err(|error| {
+            let text = format!("{} does not say what it did; is it a gpuvitals broker?", self.place.url);
+            Failure::caused(Exit::Data, text, error)
+        })
     }
 
     fn answer(

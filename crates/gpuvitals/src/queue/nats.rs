@@ -5,17 +5,17 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gpuvitals_core::{causes, time};
 use gpuvitals_queue::Millis;
-use gpuvitals_queue::nats::{NatsAdmin, NatsDeadLetter, NatsError, NatsRedriven};
+use gpuvitals_queue::nats::{NatsAdmin, NatsDeadLetter, NatsError};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::admin::Given;
 use super::{Place, messages};
 use crate::failure::{Exit, Failure};
 
 /// NATS that is asked.
 pub(super) struct Nats {
-    admin: NatsAdmin,
+    /// Its client.
+    pub admin: NatsAdmin,
     runtime: Runtime,
     place: Place,
 }
@@ -34,12 +34,12 @@ impl Nats {
         Ok(Self { admin: NatsAdmin::new(&place.url, &place.access), runtime, place: place.clone() })
     }
 
-    /// Names of all topics.
+    /// Waits for an answer.
     ///
     /// # Errors
     /// When NATS does not answer, or refuses.
-    pub(super) fn topics(&self) -> Result<Vec<String>, Failure> {
-        self.runtime.block_on(self.admin.topics()).map_err(|error| self.refused(&error))
+    pub(super) fn ask<T>(&self, asked: impl Future<Output = Result<T, NatsError>>) -> Result<T, Failure> {
+        self.runtime.block_on(asked).map_err(|error| self.refused(&error))
     }
 
     /// Numbers of a topic.
@@ -47,8 +47,7 @@ impl Nats {
     /// # Errors
     /// When there is none; when NATS does not answer, or refuses.
     pub(super) fn topic(&self, topic: &str) -> Result<Value, Failure> {
-        let stats = self.runtime.block_on(self.admin.stats(topic)).map_err(|error| self.refused(&error))?;
-        Ok(serde_json::to_value(stats).unwrap_or_default())
+        Ok(json!(self.ask(self.admin.stats(topic))?))
     }
 
     /// Dead letters as a broker gives them.
@@ -57,37 +56,10 @@ impl Nats {
     /// When NATS does not answer, or refuses.
     pub(super) fn dead(&self, topic: &str, from: u64, limit: usize) -> Result<Value, Failure> {
         // One more than is asked for: is there a next page?
-        let asked = self.admin.dead_letters(topic, from, limit.saturating_add(1));
-        let letters = self.runtime.block_on(asked).map_err(|error| self.refused(&error))?;
+        let letters = self.ask(self.admin.dead_letters(topic, from, limit.saturating_add(1)))?;
         let next = letters.get(limit).map(|letter| letter.id);
         let shown: Vec<Value> = letters.iter().take(limit).map(shown).collect();
         Ok(json!({ "dead": shown, "next": next }))
-    }
-
-    /// Publishes dead letters to their topic again.
-    ///
-    /// # Errors
-    /// When NATS does not answer, or refuses.
-    pub(super) fn replay(&self, topic: &str, ids: &[u64]) -> Result<Given, Failure> {
-        let redriven = self.runtime.block_on(self.admin.redrive(topic, ids));
-        let NatsRedriven { letters, without_room } = redriven.map_err(|error| self.refused(&error))?;
-        Ok(Given { letters, without_room, ..Given::default() })
-    }
-
-    /// Deletes dead letters.
-    ///
-    /// # Errors
-    /// When NATS does not answer, or refuses.
-    pub(super) fn purge(&self, topic: &str, ids: &[u64]) -> Result<u64, Failure> {
-        self.runtime.block_on(self.admin.purge_dead(topic, ids)).map_err(|error| self.refused(&error))
-    }
-
-    /// Ends a group of a topic.
-    ///
-    /// # Errors
-    /// When there is no such group; when NATS does not answer, or refuses.
-    pub(super) fn remove_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
-        self.runtime.block_on(self.admin.remove_group(topic, group)).map_err(|error| self.refused(&error))
     }
 
     fn refused(&self, error: &NatsError) -> Failure {

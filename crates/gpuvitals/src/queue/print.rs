@@ -23,7 +23,7 @@ const GROUP: [(&str, &str); 6] = [
     ("LAG", "lag"),
     ("IN FLIGHT", "in_flight"),
     ("WAITING", "waiting"),
-    ("REDELIVERED", "redeliveries"),
+    ("REDELIVERED", "redelivered"),
     ("ACKED", "acked"),
 ];
 
@@ -58,7 +58,7 @@ fn tables(topics: &[(&String, &Value)]) -> String {
     for (name, topic) in topics {
         let mut row = vec![plain(name)];
         row.extend(TOPIC.map(|(_, key)| match key {
-            "bytes" => size(topic[key].as_u64().unwrap_or(0)),
+            "bytes" => topic[key].as_u64().map_or_else(|| text(&topic[key]), size),
             _ => topic[key].as_f64().filter(|_| !topic[key].is_u64()).map_or_else(|| text(&topic[key]), rate),
         }));
         rows.push(row);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn statistics_are_aligned_tables() {
         let group =
-            json!({"members": 2, "lag": 120, "in_flight": 20, "waiting": 1, "redeliveries": 3, "acked": 880});
+            json!({"members": 2, "lag": 120, "in_flight": 20, "waiting": 1, "redelivered": 3, "acked": 880});
         let topic = json!({
             "messages": 120, "frames": 12, "bytes": 13_212, "throughput_msg_per_sec": 1234.56, "acked_msg_per_sec": 0.0,
             "subscribers": 2, "redelivered": 3, "refused": 0, "dropped": 0, "dead_letters": 4,

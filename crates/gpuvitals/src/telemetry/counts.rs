@@ -26,13 +26,12 @@ pub(super) struct Counts {
 impl Counts {
     /// As families.
     pub(super) fn families(&self) -> Vec<Family> {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let dropped = [("no_room", read(&self.spans_no_room)), ("not_taken", read(&self.spans_not_taken))];
+        let dropped = [("no_room", &self.spans_no_room), ("not_taken", &self.spans_not_taken)];
         vec![
             Family::counter(
                 "gpuvitals_otlp_spans_sent_total",
                 "Spans in batches that the receiver of OTLP took, with those that it refused within one.",
-                read(&self.spans_sent),
+                &self.spans_sent,
             ),
             Family::new(
                 "gpuvitals_otlp_spans_dropped_total",
@@ -40,26 +39,18 @@ impl Counts {
                 "Spans that were not sent: too many waited, or the receiver did not take them.",
             )
             .by("reason", dropped),
-            Family::gauge(
-                "gpuvitals_otlp_spans_waiting",
-                "Spans that wait to be sent.",
-                read(&self.spans_waiting),
-            ),
+            Family::gauge("gpuvitals_otlp_spans_waiting", "Spans that wait to be sent.", &self.spans_waiting),
             Family::counter(
                 "gpuvitals_otlp_metrics_sent_total",
                 "Times that the receiver of OTLP took all metrics.",
-                read(&self.metrics_sent),
+                &self.metrics_sent,
             ),
             Family::counter(
                 "gpuvitals_otlp_points_refused_total",
                 "Data points of metrics that the receiver of OTLP refused.",
-                read(&self.points_refused),
+                &self.points_refused,
             ),
-            Family::counter(
-                "gpuvitals_otlp_failures_total",
-                "Sendings by OTLP that failed.",
-                read(&self.failures),
-            ),
+            Family::counter("gpuvitals_otlp_failures_total", "Sendings by OTLP that failed.", &self.failures),
         ]
     }
 }

@@ -1,6 +1,7 @@
 //! `gpuvitals queue`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -60,6 +61,41 @@ async fn statistics_and_topics_are_tables_or_json() {
     let unknown = broker.queue(&["stats", "none"]);
     let (code, _, errors) = outcome(&unknown);
     assert!(code == Some(65) && errors.contains("gpuvitals queue topics"), "{errors}");
+}
+
+/// A server that answers each of so many requests with this JSON.
+fn answering(body: &'static str, requests: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for connection in listener.incoming().take(requests) {
+            let mut connection = connection.unwrap();
+            let mut lines = BufReader::new(connection.try_clone().unwrap()).lines().map_while(Result::ok);
+            let _head = lines.by_ref().take_while(|line| !line.is_empty()).count();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            connection.write_all((head + body).as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_it() {
+    for (body, arguments, words) in [
+        ("{}", &["redrive", "t"][..], "missing field `letters`"),
+        (r#"{"letters": 1}"#, &["redrive", "t"], "missing field `without_room`"),
+        ("[]", &["purge", "t", "--yes"], "does not say what it did"),
+        (r#"{"letters": "all"}"#, &["purge", "t", "--yes"], "does not say what it did"),
+        (r#"{"messages": 3}"#, &["purge", "t"], "has no number dead_letters; nothing was done"),
+        (r#"{"groups": {"g": {}}}"#, &["remove-group", "t", "g"], "has no number lag; nothing was done"),
+    ] {
+        let url = answering(body, 1);
+        let output = gpuvitals().arg("queue").args(arguments).args(["--url", &url]).output().unwrap();
+        let (code, told, errors) = outcome(&output);
+        assert_eq!((code, told), (Some(65), ""), "{arguments:?}: {errors}");
+        assert!(errors.contains(words), "{arguments:?}: {errors}");
+    }
 }
 
 #[test]

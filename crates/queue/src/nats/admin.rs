@@ -270,7 +270,9 @@ impl<'a> Dead<'a> {
         let stored: Option<Stored> = self.session.request("a dead letter", subject, &query).await?;
         let Some(Stored { message }) = stored else { return Ok(None) };
         let message = StreamMessage::try_from(message).map_err(NatsError::unavailable)?;
-        let stored_ms = u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+        let stored_ms = u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000);
+        let stored_ms =
+            stored_ms.map_err(|_| NatsError::unusable("a dead letter", "its time is before 1970"))?;
         // Anybody may have published anything.
         let frame = headers::frame(Some(&message.headers), &message.payload)
             .unwrap_or_else(|_| Frame::new(ContentType::Json, 1, message.payload));
