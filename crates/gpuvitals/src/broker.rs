@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Config};
+use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 use crate::queue::TAIL_PREFIX;
@@ -85,24 +86,13 @@ async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<
             signal = &mut terminated => { tracing::info!(signal, "stopping"); break None }
             Some(()) = hangups.recv() => access::renew(tokens.as_ref(), settings),
             failure = serving.failed() => break Some(failure),
-            reason = queue.failed() => break Some(cannot_store(&reason, settings.directory())),
+            reason = queue.failed() => break Some(disk::failed("queue", settings.directory(), &reason)),
         }
     };
     end(&queue, config).await;
     serving.stop().await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
-}
-
-/// What a supervisor is told, who starts the queue again.
-fn cannot_store(reason: &str, directory: Option<&std::path::Path>) -> Failure {
-    let place = directory.map(|path| format!(" in {}", path.display())).unwrap_or_default();
-    Failure::new(
-        Exit::Io,
-        format!(
-            "the queue can store nothing more{place}: {reason}; what was acknowledged is there at the next start"
-        ),
-    )
 }
 
 /// Lets consumers have what the queue holds, and names what is left. A disk that hangs does not hold it up for ever.

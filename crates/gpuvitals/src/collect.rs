@@ -2,7 +2,8 @@
 //!
 //! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
 //! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
-//! fills and the source slows down; after some minutes it gives back what it has. A frame that can never be opened or stored
+//! fills and the source slows down; after some minutes it gives back what it has. When the store's log has failed (a sync that
+//! did not succeed) the process ends, and the next start recovers. A frame that can never be opened or stored
 //! goes to the dead letters with its reason, and so does one that makes decoding or storing panic. Of a frame with good and
 //! bad rows the good ones are stored and the bad ones published as a dead letter; then it is acknowledged.
 //!
@@ -18,6 +19,7 @@ mod serving;
 mod settings;
 mod worker;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -35,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::bad::BadRows;
 use crate::config::{Config, MessageQueue};
+use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 
@@ -91,7 +94,7 @@ async fn serve(
 
     let mut failure = tokio::select! {
         signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); None }
-        Some(ended) = workers.join_next() => Some(ended_early(ended, queue)),
+        Some(ended) = workers.join_next() => Some(ended_early(ended, queue, &config.store.dir)),
         ended = &mut server => Some(match ended {
             Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),
             Err(error) => Failure::caused(Exit::Bug, "the API ended by a panic", error),
@@ -182,8 +185,13 @@ pub(crate) async fn close(store: &Store, deadline: Instant, failure: &mut Option
 }
 
 /// What it means that a worker ended although nobody told it to.
-pub(crate) fn ended_early(ended: Result<Ended, JoinError>, queue: &MessageQueue) -> Failure {
+pub(crate) fn ended_early(
+    ended: Result<Ended, JoinError>,
+    queue: &MessageQueue,
+    store_dir: &Path,
+) -> Failure {
     match ended {
+        Ok(Ended::StoreFailed(error)) => disk::failed("store", Some(store_dir), &causes(&error)),
         Ok(Ended::Queue(error)) => {
             let (exit, advice) = match error {
                 ReceiveError::Denied { .. } => (Exit::Permission, format!("; {}", queue.way_in())),

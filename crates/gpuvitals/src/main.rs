@@ -7,6 +7,7 @@ mod cli;
 mod clocks;
 mod collect;
 mod config;
+mod disk;
 mod doctor;
 mod failure;
 #[cfg(test)]

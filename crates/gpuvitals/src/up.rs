@@ -1,7 +1,8 @@
 //! `gpuvitals up`: source → queue → store → API, in one process; the queue may be elsewhere.
 //!
 //! It ends in order: the source stops, the queue drains into the store, the store flushes and closes, the API
-//! closes its streams last, so that a watcher sees the end. What does not end within the grace is named.
+//! closes its streams last, so that a watcher sees the end. What does not end within the grace is named. It also ends when a
+//! sync of the store's log fails; its last line names the disk, and the next start recovers.
 
 mod source;
 mod status;
@@ -20,7 +21,7 @@ use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 use crate::pipe::{Counts, PipeError};
-use crate::{broker, collect};
+use crate::{broker, collect, disk};
 use status::Status;
 
 /// Between two looks at the health of the parts: `since` is late by this at most.
@@ -92,8 +93,9 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
             _ = looks.tick() => status.look(),
             ended = &mut server => break Some(server_ended(ended)),
             Some(ended) = collectors.join_next() => {
-                break Some(collect::ended_early(ended, &config.message_queue));
+                break Some(collect::ended_early(ended, &config.message_queue, &config.store.dir));
             }
+            failure = queue_failed(here.as_ref().map(|(queue, _)| queue), config) => break Some(failure),
         }
     };
 
@@ -119,6 +121,14 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     }
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+/// Waits until the queue of this process, if it has one, can store nothing more.
+async fn queue_failed(queue: Option<&Queue>, config: &Config) -> Failure {
+    match queue {
+        Some(queue) => disk::failed("queue", config.broker.directory(), &queue.failed().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Figures of the gateway, of what runs beside it, and of the queue of this process.

@@ -19,7 +19,7 @@ use crate::flush::{pieces, row_groups};
 use crate::manifest::{FileEntry, FileRecord, HOUR_NS};
 use crate::merge::{Merge, MergeError, Order, RowKeys};
 use crate::shared::Shared;
-use crate::step::Steps;
+use crate::step::FileSteps;
 
 /// After this much newer data an hour is taken for complete.
 const GRACE_NS: i64 = HOUR_NS / 12;
@@ -30,12 +30,7 @@ const WORTH: u64 = 4;
 #[derive(Debug)]
 pub(crate) enum Merged {
     /// One file instead of the inputs.
-    Done {
-        /// The file.
-        record: FileRecord,
-        /// Rows that were joined into others with the same key.
-        joined: u64,
-    },
+    Done(FileRecord),
     /// The store is closing.
     Stopped,
     /// An input is damaged and has been condemned.
@@ -81,10 +76,10 @@ pub(crate) fn merge(
     root: &Path,
     number: u64,
     shared: &Shared,
-    steps: &Steps,
+    steps: &FileSteps,
 ) -> Merged {
     match try_merge(inputs, root, number, shared, steps) {
-        Ok(Some((record, joined))) => Merged::Done { record, joined },
+        Ok(Some(record)) => Merged::Done(record),
         Ok(None) => Merged::Stopped,
         Err(StoreError::File(_)) if inputs.iter().any(|input| input.damage().is_some()) => Merged::Damaged,
         Err(error) => Merged::Failed(error),
@@ -96,8 +91,8 @@ fn try_merge(
     root: &Path,
     number: u64,
     shared: &Shared,
-    steps: &Steps,
-) -> Result<Option<(FileRecord, u64)>, StoreError> {
+    steps: &FileSteps,
+) -> Result<Option<FileRecord>, StoreError> {
     let config = &shared.config;
     let mut cursors: Vec<Cursor> = inputs.iter().map(Cursor::open).collect::<Result<_, _>>()?;
     // Empty parts with every input's columns: so all row groups have the columns of the whole.
@@ -110,7 +105,6 @@ fn try_merge(
     let place = Place { root: root.to_owned(), level: 1, number, hour };
     let properties = file::properties(&schema, place.level, config.page_rows);
     let mut writer = TableWriter::create(place, schema, properties, steps)?;
-    let mut joined = 0;
     while let Some(bound) = advance(&mut cursors)? {
         if shared.ending.load(Ordering::Relaxed) {
             return Ok(None);
@@ -120,12 +114,11 @@ fn try_merge(
             cursor.take_below(&bound, &mut parts)?;
         }
         let plan = Merge::plan(&parts, Order::GpuTime)?;
-        joined += plan.joined() as u64;
         for rows in row_groups(&plan, config) {
             writer.row_group(pieces(&plan, rows))?;
         }
     }
-    Ok(Some((writer.finish()?, joined)))
+    Ok(Some(writer.finish()?))
 }
 
 /// Reads on until some rows are whole; up to which key they are, or none at the end.

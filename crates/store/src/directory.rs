@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
-use crate::step::{Step, Steps};
+use crate::step::{FileStep, FileSteps};
 
 /// Folder of files that were set aside.
 pub(crate) const QUARANTINE: &str = "quarantine";
@@ -123,13 +123,13 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says; unless the last sync failed, the file is as it was.
-pub(crate) fn write(path: &Path, bytes: &[u8], steps: &Steps, last: Step) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8], steps: &FileSteps, last: FileStep) -> io::Result<()> {
     let fresh = path.with_extension("tmp");
     let written = (|| {
-        steps.take(Step::Create, &fresh)?;
+        steps.take(FileStep::Create, &fresh)?;
         let mut file = File::create(&fresh)?;
         file.write_all(bytes)?;
-        steps.take(Step::Sync, &fresh)?;
+        steps.take(FileStep::Sync, &fresh)?;
         file.sync_all()?;
         steps.take(last, path)?;
         fs::rename(&fresh, path)

@@ -87,14 +87,18 @@ impl StoreError {
 /// rows sent again change nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The log does not take them now: the disk is full or fails.
+    /// The log does not take them now: the disk is full.
     #[error("writing to the log")]
     Log(#[source] LogError),
+    /// A sync of the log failed, and nobody knows what is on the disk. Nothing is taken until the store is opened anew:
+    /// then what was acknowledged is there.
+    #[error("the log failed")]
+    Failed(#[source] LogError),
     /// Memory is full of rows that cannot be written to files, for this reason.
     #[error("memory is full and files cannot be written: {0}")]
     MemoryFull(Arc<str>),
     /// The encoded rows are longer than a log record.
-    #[error("a batch of {len} encoded bytes is longer than a log record of {max}")]
+    #[error("rows of {len} encoded bytes are longer than a log record of {max}")]
     TooLarge {
         /// Encoded bytes.
         len: usize,
@@ -127,5 +131,16 @@ impl AppendError {
     /// Whether the same rows may be taken later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Log(_) | Self::MemoryFull(_))
+    }
+}
+
+impl From<LogError> for AppendError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::TooLarge { len, max } => Self::TooLarge { len, max },
+            LogError::Closed => Self::Closed,
+            LogError::Poisoned { .. } => Self::Failed(error),
+            error => Self::Log(error),
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::file::{self, Place, TableWriter};
 use crate::manifest::{FileRecord, HOUR_NS};
 use crate::merge::{Merge, MergeError, Order};
-use crate::step::Steps;
+use crate::step::FileSteps;
 use crate::tail::{Tail, timestamps};
 
 /// Rows that are gathered before they are encoded: a megabyte or two.
@@ -27,7 +27,7 @@ pub(crate) fn write(
     root: &Path,
     order: u64,
     config: &StoreConfig,
-    steps: &Steps,
+    steps: &FileSteps,
 ) -> Result<Vec<FileRecord>, StoreError> {
     let mut written = Vec::new();
     for (hour, parts) in by_hour(tail).map_err(MergeError::from)? {
@@ -70,7 +70,7 @@ fn write_hour(
     parts: &[RecordBatch],
     place: Place,
     config: &StoreConfig,
-    steps: &Steps,
+    steps: &FileSteps,
 ) -> Result<Option<FileRecord>, StoreError> {
     let plan = Merge::plan(parts, Order::GpuTime)?;
     if plan.rows() == 0 {

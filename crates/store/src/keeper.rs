@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gpuvitals_log::Log;
 use tokio::sync::oneshot;
 use tracing::field::Empty;
 
@@ -23,12 +24,11 @@ use crate::file;
 use crate::fleet::checkpoint;
 use crate::flush;
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest};
-use crate::port::Port;
 use crate::query;
 use crate::recent::{Fill, Limits, Recent};
 use crate::shared::{Shared, count};
 use crate::snapshot::Snapshot;
-use crate::step::{Step, Steps};
+use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::{Event, Flushed};
 use gpuvitals_core::causes;
@@ -71,9 +71,9 @@ struct Pending {
 pub(crate) struct Keeper {
     pub(crate) shared: Arc<Shared>,
     pub(crate) directory: Arc<Directory>,
-    pub(crate) steps: Steps,
+    pub(crate) steps: FileSteps,
     pub(crate) manifest: Manifest,
-    pub(crate) port: Arc<Port>,
+    pub(crate) log: Arc<Log>,
     pub(crate) events: SyncSender<Event>,
     /// The keeper's own queue, for merges to report to.
     pub(crate) jobs: SyncSender<Job>,
@@ -106,9 +106,9 @@ impl Keeper {
     pub(crate) fn new(
         shared: Arc<Shared>,
         directory: Arc<Directory>,
-        steps: Steps,
+        steps: FileSteps,
         manifest: Manifest,
-        port: Arc<Port>,
+        log: Arc<Log>,
         events: SyncSender<Event>,
         jobs: SyncSender<Job>,
     ) -> Self {
@@ -118,7 +118,7 @@ impl Keeper {
             directory,
             steps,
             manifest,
-            port,
+            log,
             events,
             jobs,
             orphans,
@@ -183,7 +183,6 @@ impl Keeper {
                 }
             }
             Err(error) => {
-                count(&self.shared.counters.failed_flushes, 1);
                 span.record("otel.status_code", "ERROR");
                 let reason = causes(&error);
                 self.shared.stuck.send_replace(Some(Arc::from(reason.as_str())));
@@ -260,7 +259,7 @@ impl Keeper {
             Ok(bytes) => bytes,
             Err(source) => return Err(StoreError::Fleet { path, source }),
         };
-        directory::write(&path, &bytes, &self.steps, Step::Rename)
+        directory::write(&path, &bytes, &self.steps, FileStep::Rename)
             .map_err(|e| StoreError::io("writing", &path, e))?;
         next.fleet = Some(FleetRecord { name, crc32c: crc32c::crc32c(&bytes) });
         Ok(())
@@ -291,7 +290,7 @@ impl Keeper {
     /// Whether a file that no list names any more is gone.
     fn remove(&self, name: &str) -> bool {
         let path = self.directory.root().join(name);
-        match self.steps.take(Step::Remove, &path).and_then(|()| fs::remove_file(&path)) {
+        match self.steps.take(FileStep::Remove, &path).and_then(|()| fs::remove_file(&path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::debug!(name, %error, "a file that is no longer of use stays until the next flush or start");
                 false
@@ -303,9 +302,9 @@ impl Keeper {
     /// Lets go of log records that are in files. What stays is skipped at the next start and goes with a later flush.
     fn truncate_log(&self) {
         let through = self.manifest.flushed_through.unwrap_or(0);
-        let asked = self.steps.take(Step::Truncate, &self.directory.wal());
+        let asked = self.steps.take(FileStep::Truncate, &self.directory.wal());
         if asked.is_ok()
-            && let Err(error) = self.port.truncate_before(through.saturating_add(1))
+            && let Err(error) = self.log.truncate_before(through.saturating_add(1))
         {
             tracing::warn!(error = causes(&error), "the log keeps records that are in files");
         }
@@ -382,7 +381,7 @@ impl Keeper {
             tracing::error!("merging files ended with a panic");
         }
         match outcome {
-            Merged::Done { record, joined } => self.replace_merged(inputs, record, joined),
+            Merged::Done(record) => self.replace_merged(inputs, record),
             Merged::Stopped => {}
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
@@ -393,7 +392,7 @@ impl Keeper {
         }
     }
 
-    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord, joined: u64) {
+    fn replace_merged(&mut self, inputs: &[Arc<FileEntry>], record: FileRecord) {
         let root = self.directory.root();
         let is_input = |file: &Arc<FileEntry>| inputs.iter().any(|input| Arc::ptr_eq(input, file));
         let listed = self.manifest.files.iter().filter(|file| is_input(file)).count();
@@ -412,7 +411,6 @@ impl Keeper {
                     input.doom();
                 }
                 count(&self.shared.counters.merges, 1);
-                count(&self.shared.counters.joined_rows, joined);
                 self.shared.board.set(Part::Merge, None);
             }
             Err(error) => {

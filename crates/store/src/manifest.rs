@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::inventory::{Inventory, Kind};
-use crate::step::{Step, Steps};
+use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
 const FORMAT: u32 = 2;
@@ -225,7 +225,7 @@ impl Manifest {
     pub(crate) fn load(
         directory: &Directory,
         inventory: &Inventory,
-        steps: &Steps,
+        steps: &FileSteps,
         damaged: &mut Vec<String>,
     ) -> Result<Self, StoreError> {
         for (number, name) in inventory.manifests() {
@@ -316,7 +316,7 @@ impl Manifest {
     ///
     /// # Errors
     /// What the system says; then the list before it may still be in force, or already this one.
-    pub(crate) fn store(&self, directory: &Directory, steps: &Steps) -> Result<(), StoreError> {
+    pub(crate) fn store(&self, directory: &Directory, steps: &FileSteps) -> Result<(), StoreError> {
         let path = directory.root().join(self.name());
         let io = |e| StoreError::io("writing", &path, e);
         let spelled = Spelled {
@@ -331,6 +331,6 @@ impl Manifest {
         };
         let json = serde_json::to_string(&spelled).map_err(io::Error::other).map_err(io)?;
         let text = format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes()));
-        directory::write(&path, text.as_bytes(), steps, Step::Switch).map_err(io)
+        directory::write(&path, text.as_bytes(), steps, FileStep::Switch).map_err(io)
     }
 }

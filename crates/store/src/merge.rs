@@ -115,11 +115,6 @@ impl Merge {
         self.sorted.picks.len()
     }
 
-    /// How many rows of the parts were joined into another.
-    pub(crate) fn joined(&self) -> usize {
-        self.sorted.joined_rows.len() - self.sorted.joins.len()
-    }
-
     /// Ranges of result rows that hold `gpus` whole GPUs each (the last one may hold fewer). Only of use in
     /// [`Order::GpuTime`], where a GPU's rows stand together.
     pub(crate) fn gpu_ranges(&self, gpus: usize) -> Vec<Range<usize>> {

@@ -7,21 +7,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpuvitals_core::{Batch, Origin, Table};
-use gpuvitals_log::Recovery;
+use gpuvitals_log::{Record, Recovery};
 
-use crate::directory::Directory;
+use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 use crate::file;
 use crate::fleet::{LiveFleet, checkpoint};
+use crate::frames;
 use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileEntry, LostFile, Manifest};
 use crate::merge::RowKeys;
-use crate::port;
 use crate::shared::PERMIT_BYTES;
-use crate::step::Steps;
+use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
+use crate::writer::Arrival;
 use gpuvitals_core::causes;
 
+/// Kind of a log record that holds rows of `gpu_events`, as [`frames`] has them.
+pub(crate) const KIND_GPU_EVENTS: u8 = 2;
 /// Newest files whose footers are read when the store is opened; the others are checked when they are first read.
 const FOOTERS: usize = 64;
 
@@ -62,7 +65,7 @@ pub struct Recovered {
 /// As [`Manifest::load`], and when a file cannot be inspected or removed.
 pub(crate) fn files(
     directory: &Directory,
-    steps: &Steps,
+    steps: &FileSteps,
     found: &mut Recovered,
 ) -> Result<(Manifest, bool), StoreError> {
     let inventory = Inventory::take(directory)?;
@@ -213,7 +216,7 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
 pub(crate) fn align(
     recovery: &Recovery,
     directory: &Directory,
-    steps: &Steps,
+    steps: &FileSteps,
     manifest: &mut Manifest,
     is_whole: bool,
     found: &mut Recovered,
@@ -263,19 +266,43 @@ pub(crate) fn log(
             continue;
         }
         tail.last_sequence = record.sequence;
-        match port::replay(&record, directory) {
-            Ok((_, arrival)) => {
-                found.records += 1;
-                found.log_rows += arrival.batch.rows() as u64;
-                fleet.apply(&arrival.batch, &arrival.keys);
-                if let Err(error) = tail.push(arrival.chunk) {
-                    // As when they came: they stay apart.
-                    tracing::warn!(error = causes(&error), "rows of the log do not fold");
-                }
+        let arrivals = match rows(&record) {
+            Ok(arrivals) => arrivals,
+            Err(reason) => {
+                found.damage.push(set_aside(&record, &reason, directory));
+                continue;
             }
-            Err(reason) => found.damage.push(reason),
+        };
+        found.records += 1;
+        for Arrival { batch, keys, chunk } in arrivals {
+            found.log_rows += batch.rows() as u64;
+            fleet.apply(&batch, &keys);
+            if let Err(error) = tail.push(chunk) {
+                // As when they came: they stay apart.
+                tracing::warn!(error = causes(&error), "rows of the log do not fold");
+            }
         }
     }
     tail.permits = tail.bytes / PERMIT_BYTES;
     Ok(tail)
+}
+
+/// The rows of a log record: of one append.
+///
+/// # Errors
+/// Why it holds no rows, in words.
+fn rows(record: &Record) -> Result<Vec<Arrival>, String> {
+    if record.kind != KIND_GPU_EVENTS {
+        return Err(format!("kind {} is not known", record.kind));
+    }
+    let arrival = |batch| Arrival::new(batch).map_err(|row| format!("row {row} names no GPU"));
+    frames::batches(&record.payload).map(|batch| arrival(batch.map_err(|error| causes(&error))?)).collect()
+}
+
+/// Keeps a record that holds no rows, and says where.
+fn set_aside(record: &Record, reason: &str, directory: &Directory) -> String {
+    let path = directory.root().join(QUARANTINE).join(format!("record-{}.bin", record.sequence));
+    let kept = directory::write(&path, &record.payload, &FileSteps::default(), FileStep::Rename);
+    let place = kept.map_or_else(|error| error.to_string(), |()| path.display().to_string());
+    format!("log record {} holds no rows ({reason}), kept in {place}", record.sequence)
 }

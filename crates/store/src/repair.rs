@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::file::{self, FileError};
 use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileEntry, FileRecord, Manifest};
-use crate::step::Steps;
+use crate::step::FileSteps;
 
 /// How far a repair has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
         files: records.into_iter().map(|record| Arc::new(FileEntry::new(dir, record))).collect(),
         ..Manifest::default()
     };
-    manifest.store(&directory, &Steps::default())?;
+    manifest.store(&directory, &FileSteps::default())?;
     for (name, kind) in &inventory.files {
         if matches!(kind, Kind::Manifest(_) | Kind::Fleet(_))
             && let Err(error) = directory.quarantine(name)

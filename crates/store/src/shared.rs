@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use gpuvitals_core::Batch;
-use tokio::sync::{Semaphore, broadcast, watch};
+use gpuvitals_core::{Batch, Table};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
 use crate::board::Board;
 use crate::config::StoreConfig;
+use crate::error::AppendError;
 use crate::fleet::{Fleet, LiveFleet};
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
@@ -24,12 +25,7 @@ pub(crate) const UNKNOWN_COLUMNS_MAX: usize = 512;
 /// How often, how much; all since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) appended_rows: AtomicU64,
-    pub(crate) appended_batches: AtomicU64,
-    pub(crate) refused_batches: AtomicU64,
-    pub(crate) joined_rows: AtomicU64,
     pub(crate) flushes: AtomicU64,
-    pub(crate) failed_flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) quarantined: AtomicU64,
     pub(crate) tail_rows: AtomicU64,
@@ -59,8 +55,6 @@ pub(crate) struct Shared {
     pub(crate) stuck: watch::Sender<Option<Arc<str>>>,
     pub(crate) board: Board,
     pub(crate) counters: Counters,
-    /// Newest log record that is visible.
-    pub(crate) last_applied: AtomicU64,
     /// Reads files for queries.
     pub(crate) reader: Reader,
     /// Names of columns that the catalogue does not know.
@@ -86,7 +80,6 @@ impl Shared {
             stuck: watch::Sender::new(None),
             board: Board::new(),
             counters: Counters::default(),
-            last_applied: AtomicU64::new(0),
             reader: Reader::default(),
             unknown: Mutex::default(),
             inspecting: AtomicBool::new(false),
@@ -99,6 +92,37 @@ impl Shared {
     pub(crate) fn takes_column(&self, name: &str) -> bool {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         unknown.contains(name) || (unknown.len() < UNKNOWN_COLUMNS_MAX && unknown.insert(Arc::from(name)))
+    }
+
+    /// Refuses rows of other tables, and columns under ever new names.
+    pub(crate) fn check(&self, batch: &Batch) -> Result<(), AppendError> {
+        if batch.table() != Table::GpuEvents {
+            return Err(AppendError::Table(batch.table()));
+        }
+        match batch.extras().find(|(name, _)| !self.takes_column(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(AppendError::TooManyColumns { name: name.to_owned(), max: UNKNOWN_COLUMNS_MAX })
+            }
+        }
+    }
+
+    /// Room in memory for so many bytes of columns: waits for it, unless files cannot be written, for then it may never
+    /// come.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, AppendError> {
+        let wanted = (bytes / PERMIT_BYTES + 1).min(self.room_permits / 3);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let room = &self.room;
+        if let Ok(permit) = Arc::clone(room).try_acquire_many_owned(wanted) {
+            return Ok(permit);
+        }
+        let mut stuck = self.stuck.subscribe();
+        let reason = tokio::select! {
+            biased;
+            stuck = stuck.wait_for(Option::is_some) => stuck.map_or(None, |reason| reason.clone()),
+            permit = Arc::clone(room).acquire_many_owned(wanted) => return permit.map_err(|_| AppendError::Closed),
+        };
+        Err(reason.map_or(AppendError::Closed, AppendError::MemoryFull))
     }
 
     /// The fleet as of now; made anew only when it changed since it was last asked for.

@@ -1,8 +1,8 @@
 //! Counts and sizes of the store.
 
+use gpuvitals_log::Log;
 use serde::Serialize;
 
-use crate::port::Port;
 use crate::shared::Shared;
 use crate::store::read;
 
@@ -20,8 +20,6 @@ pub struct LevelStats {
 /// Counts and sizes. Counts are since the store was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct StoreStats {
-    /// Version of what is visible.
-    pub version: u64,
     /// GPUs known.
     pub gpus: u64,
     /// Files as flushed.
@@ -40,24 +38,10 @@ pub struct StoreStats {
     pub ends_asked: u64,
     /// Those of them that no file was read for.
     pub ends_from_memory: u64,
-    /// Bytes of the log.
-    pub log_bytes: u64,
-    /// Syncs of the log since it was last opened.
+    /// Syncs of the log.
     pub log_syncs: u64,
-    /// Whether the log takes records.
-    pub log_open: bool,
-    /// Rows taken.
-    pub appended_rows: u64,
-    /// Batches taken.
-    pub appended_batches: u64,
-    /// Batches not taken.
-    pub refused_batches: u64,
-    /// Rows that were found to be parts or repeats of others when they were folded or merged.
-    pub joined_rows: u64,
     /// Tails written to files.
     pub flushes: u64,
-    /// Tries that failed.
-    pub failed_flushes: u64,
     /// Merges of small files.
     pub merges: u64,
     /// Files set aside: found damaged by a query, or not listed by the manifest at the start.
@@ -65,7 +49,7 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    pub(crate) fn of(shared: &Shared, port: &Port) -> Self {
+    pub(crate) fn of(shared: &Shared, log: &Log) -> Self {
         let snapshot = shared.snapshot.load();
         let level = |wanted: bool| {
             let files = snapshot.files.iter().filter(|file| (file.level > 0) == wanted);
@@ -77,9 +61,7 @@ impl StoreStats {
         };
         let counters = &shared.counters;
         let recent = snapshot.recent.as_deref();
-        let log = port.stats();
         Self {
-            version: shared.version.load(std::sync::atomic::Ordering::Acquire),
             gpus: shared.fleet().gpus.len() as u64,
             flushed: level(false),
             merged: level(true),
@@ -89,15 +71,8 @@ impl StoreStats {
             recent_bytes: recent.map_or(0, |recent| recent.bytes as u64),
             ends_asked: read(&counters.asked),
             ends_from_memory: read(&counters.from_memory),
-            log_bytes: log.as_ref().map_or(0, |log| log.bytes),
-            log_syncs: log.as_ref().map_or(0, |log| log.syncs),
-            log_open: log.is_some_and(|log| !log.poisoned),
-            appended_rows: read(&counters.appended_rows),
-            appended_batches: read(&counters.appended_batches),
-            refused_batches: read(&counters.refused_batches),
-            joined_rows: read(&counters.joined_rows),
+            log_syncs: log.stats().syncs,
             flushes: read(&counters.flushes),
-            failed_flushes: read(&counters.failed_flushes),
             merges: read(&counters.merges),
             quarantined: read(&counters.quarantined),
         }

@@ -1,12 +1,13 @@
 //! The steps by which files come and go: the seam at which a test cuts the power or fills the disk.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What is about to be done to a file of the store (the log has its own seam, `gpuvitals_log::Disk`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum FileStep {
     /// Made and written, under a name that is not its final one or that nothing names yet.
     Create,
     /// Synced.
@@ -21,29 +22,29 @@ pub enum Step {
     Remove,
 }
 
-/// Asked before each step; an error is taken for the system's.
-pub type StepHook = dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync;
+type Hook = dyn Fn(FileStep, &Path) -> io::Result<()> + Send + Sync;
 
-/// The hook, if there is one.
+/// Who is asked before each step; nobody by default.
 #[derive(Clone, Default)]
-pub(crate) struct Steps(Option<Arc<StepHook>>);
+pub struct FileSteps(Option<Arc<Hook>>);
 
-impl std::fmt::Debug for Steps {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Steps").field(&self.0.is_some()).finish()
+impl fmt::Debug for FileSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FileSteps").field(&self.0.is_some()).finish()
     }
 }
 
-impl Steps {
-    pub(crate) fn new(hook: Option<Arc<StepHook>>) -> Self {
-        Self(hook)
+impl FileSteps {
+    /// Asks the hook before each step; its error is taken for the system's.
+    pub fn asking(hook: impl Fn(FileStep, &Path) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hook)))
     }
 
     /// About to take a step.
     ///
     /// # Errors
     /// What the hook says.
-    pub(crate) fn take(&self, step: Step, path: &Path) -> io::Result<()> {
+    pub(crate) fn take(&self, step: FileStep, path: &Path) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |hook| hook(step, path))
     }
 }

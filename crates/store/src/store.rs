@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::{Batch, Health, Table};
-use gpuvitals_log::LogConfig;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+use gpuvitals_core::{Batch, Health, causes};
+use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
+use tokio::sync::{broadcast, oneshot};
 
 use crate::ask::{BucketQuery, Buckets, EndRows, QueryError, RangeQuery, Rows};
 use crate::board::{Part, first_and_more};
@@ -18,25 +18,18 @@ use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
 use crate::fleet::Fleet;
+use crate::frames;
 use crate::keeper::{JOBS, Job, Keeper};
-use crate::machine::Machine;
 use crate::manifest::FileEntry;
-use crate::port::Port;
 use crate::query;
 use crate::recent::Recent;
-use crate::recover::{self, Recovered};
-use crate::shared::{PERMIT_BYTES, Shared, UNKNOWN_COLUMNS_MAX, count};
+use crate::recover::{self, KIND_GPU_EVENTS, Recovered};
+use crate::shared::{Shared, count};
 use crate::snapshot::Snapshot;
 use crate::stats::StoreStats;
+use crate::step::FileSteps;
 use crate::tail::weight;
 use crate::writer::{Arrival, EVENTS, Event, Writer};
-use gpuvitals_core::causes;
-
-/// Encoded bytes that are on their way into the log at most. The log's own queue takes twice as much, so that it never
-/// has to refuse.
-const IN_FLIGHT_BYTES: usize = 8 << 20;
-/// Bytes that one permit of the flight stands for: also what a record costs at least.
-const FLIGHT_PERMIT_BYTES: usize = 1024;
 
 /// Rows and how they stand in the log.
 #[derive(Debug, Clone)]
@@ -47,17 +40,6 @@ pub struct Ingest {
     pub encoded: Bytes,
 }
 
-/// Rows that are durable and visible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
-    /// How many came. Those that were there already changed nothing.
-    pub rows: usize,
-    /// Number of their last log record.
-    pub sequence: u64,
-    /// The version that shows them.
-    pub version: u64,
-}
-
 /// An open store. Clones are handles of the same one; when the last is dropped without [`Store::close`], rows that are
 /// not in files stay in the log.
 #[derive(Debug, Clone)]
@@ -66,8 +48,7 @@ pub struct Store(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    port: Arc<Port>,
-    flight: Arc<Semaphore>,
+    log: Arc<Log>,
     events: SyncSender<Event>,
     jobs: SyncSender<Job>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -81,17 +62,22 @@ impl Store {
     /// When the directory is in use, cannot be read or written, or has a format this program does not know. Damaged
     /// files and log records are no error: [`Recovered::damage`] names them.
     pub fn open(config: StoreConfig) -> Result<(Self, Recovered), StoreError> {
-        let machine = Machine::new(config.dir.join("wal"));
-        Self::open_on(config, machine)
+        let wal = config.dir.join("wal");
+        let disk = FsDisk::open(&wal).map_err(|e| StoreError::io("opening", &wal, e))?;
+        Self::open_on(config, disk, FileSteps::default())
     }
 
-    /// [`Store::open`] on a disk of the caller's choice.
+    /// [`Store::open`] with the log on a disk of the caller's choice, and a caller that is asked before each step on a
+    /// file.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_on(config: StoreConfig, machine: Machine) -> Result<(Self, Recovered), StoreError> {
+    pub fn open_on(
+        config: StoreConfig,
+        disk: impl Disk,
+        steps: FileSteps,
+    ) -> Result<(Self, Recovered), StoreError> {
         let directory = Arc::new(Directory::open(&config.dir)?);
-        let steps = machine.steps();
         let mut found = Recovered::default();
         let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
         let damaged = found.damage.len();
@@ -100,14 +86,11 @@ impl Store {
         let recalls = config.recent_rows > 0 && found.damage.len() == damaged;
         let recent = recalls.then(|| Arc::new(Recent::of(&fleet.snapshot())));
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
-        let (log, recovery) = machine.open_log(log_config.clone())?;
+        let (log, recovery) = Log::open(disk, log_config)?;
         recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
         found.gpus = fleet.len();
         let shared = Arc::new(Shared::new(config, fleet));
-        shared
-            .last_applied
-            .store(tail.last_sequence.max(manifest.flushed_through.unwrap_or(0)), Ordering::Release);
         for chunk in tail.chunks() {
             for field in chunk.records.schema_ref().fields().iter().filter(|field| is_unknown(field.name())) {
                 // It was taken once.
@@ -121,14 +104,7 @@ impl Store {
 
         let (events, event_queue) = sync_channel(EVENTS);
         let (jobs, job_queue) = sync_channel(JOBS);
-        let port = Arc::new(Port::new(
-            Arc::clone(&shared),
-            Arc::clone(&directory),
-            machine,
-            log_config,
-            log,
-            events.clone(),
-        ));
+        let log = Arc::new(log);
         let files: Arc<[Arc<FileEntry>]> = Arc::from(manifest.files.as_slice());
         let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, recent, tail);
         let keeper = Keeper::new(
@@ -136,7 +112,7 @@ impl Store {
             Arc::clone(&directory),
             steps,
             manifest,
-            Arc::clone(&port),
+            Arc::clone(&log),
             events.clone(),
             jobs.clone(),
         );
@@ -144,25 +120,48 @@ impl Store {
             spawn("store-writer", move || writer.run(&event_queue))?,
             spawn("store-keeper", move || keeper.run(&job_queue))?,
         ];
-        let flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES / FLIGHT_PERMIT_BYTES));
         let threads = Mutex::new(threads);
-        let inner = Inner { shared, port, flight, events, jobs, threads, directory };
+        let inner = Inner { shared, log, events, jobs, threads, directory };
         Ok((Self(Arc::new(inner)), found))
     }
 
-    /// Takes rows; returns when they are synced in the log and visible. Appends that come at the same time share a
-    /// sync. Waits while memory is full of rows that are not in files yet; is refused while files cannot be written
-    /// and memory is full. Rows that were appended before change nothing.
+    /// Takes rows; returns when they are synced in the log and visible, with the version that shows them. Appends that
+    /// come at the same time share a sync. Waits while memory is full of rows that are not in files yet; is refused while
+    /// files cannot be written and memory is full. Rows that were appended before change nothing.
     ///
     /// # Errors
-    /// When the rows are not durable. If [`AppendError::is_retryable`], the same append may succeed later.
-    pub async fn append(&self, items: Vec<Ingest>) -> Result<Appended, AppendError> {
-        let batches = items.len() as u64;
-        let appended = self.0.append(items).await;
-        if appended.is_err() {
-            count(&self.0.shared.counters.refused_batches, batches);
+    /// When the rows are not durable. If [`AppendError::is_retryable`], the same append may succeed later. After
+    /// [`AppendError::Failed`] nothing is taken until the store is opened anew, best by another process.
+    pub async fn append(&self, items: Vec<Ingest>) -> Result<u64, AppendError> {
+        let shared = &self.0.shared;
+        let (mut payload, mut arrivals, mut bytes) = (Vec::new(), Vec::with_capacity(items.len()), 0);
+        for Ingest { batch, encoded } in items {
+            shared.check(&batch)?;
+            bytes += weight(batch.records());
+            frames::push(&mut payload, &encoded);
+            arrivals.push(Arrival::new(batch).map_err(|row| AppendError::Nobody { row })?);
         }
-        appended
+        if arrivals.is_empty() {
+            return Ok(self.version());
+        }
+        let room = shared.room(bytes).await?;
+        let (answer, outcome) = oneshot::channel();
+        let events = self.0.events.clone();
+        // Called in the order of records. A writer that has ended drops `answer`, which is then `Closed`.
+        let done = move |written: Result<Appended, LogError>| match written {
+            Ok(written) => {
+                let sequence = written.sequence;
+                drop(events.send(Event::Durable { sequence, arrivals, room, answer }));
+            }
+            Err(error) => drop(answer.send(Err(error))),
+        };
+        // The room bounds what waits for the log.
+        let durability = Durability::Synced;
+        self.0.log.append_exceeding_with(KIND_GPU_EVENTS, payload.into(), durability, Box::new(done));
+        let visible = outcome.await.map_err(|_| AppendError::Closed)?.map_err(AppendError::from);
+        let refused = visible.as_ref().err().map(|error| format!("rows are not taken: {}", causes(error)));
+        shared.board.set(Part::Log, refused);
+        visible
     }
 
     /// Latest state of all GPUs.
@@ -227,7 +226,7 @@ impl Store {
 
     /// Counts and sizes.
     pub fn stats(&self) -> StoreStats {
-        StoreStats::of(&self.0.shared, &self.0.port)
+        StoreStats::of(&self.0.shared, &self.0.log)
     }
 
     /// How it does.
@@ -261,7 +260,7 @@ impl Store {
         drop(self.flush().await);
         let inner = Arc::clone(&self.0);
         let closed =
-            tokio::task::spawn_blocking(move || inner.port.close()).await.map_err(|_| StoreError::Closed)?;
+            tokio::task::spawn_blocking(move || inner.log.close()).await.map_err(|_| StoreError::Closed)?;
         let flushed = self.flush().await;
         let inner = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || inner.end()).await.map_err(|_| StoreError::Closed)?;
@@ -293,61 +292,11 @@ impl Inner {
         }
     }
 
-    async fn append(self: &Arc<Self>, items: Vec<Ingest>) -> Result<Appended, AppendError> {
-        let mut appended =
-            Appended { rows: 0, sequence: 0, version: self.shared.version.load(Ordering::Acquire) };
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            let mut load = Load::default();
-            while let Some(item) = items.next_if(|item| load.takes(item)) {
-                self.check_columns(&item.batch)?;
-                load.add(item)?;
-            }
-            let rows = load.rows;
-            let (sequence, version) = self.send(load).await?;
-            appended = Appended { rows: appended.rows + rows, sequence, version };
-        }
-        Ok(appended)
-    }
-
-    fn check_columns(&self, batch: &Batch) -> Result<(), AppendError> {
-        match batch.extras().find(|(name, _)| !self.shared.takes_column(name)) {
-            None => Ok(()),
-            Some((name, _)) => {
-                Err(AppendError::TooManyColumns { name: name.to_owned(), max: UNKNOWN_COLUMNS_MAX })
-            }
-        }
-    }
-
-    async fn send(self: &Arc<Self>, load: Load) -> Result<(u64, u64), AppendError> {
-        let room = self.room(load.weight).await?;
-        let flight = permits(load.flight, FLIGHT_PERMIT_BYTES, IN_FLIGHT_BYTES / FLIGHT_PERMIT_BYTES);
-        let _flight =
-            Arc::clone(&self.flight).acquire_many_owned(flight).await.map_err(|_| AppendError::Closed)?;
-        self.port.write(load.records, load.arrivals, room).await
-    }
-
-    /// Room in memory: waits for it, unless files cannot be written, for then it may never come.
-    async fn room(&self, weight: usize) -> Result<OwnedSemaphorePermit, AppendError> {
-        let wanted = permits(weight, PERMIT_BYTES, self.shared.room_permits / 3);
-        let room = &self.shared.room;
-        if let Ok(permit) = Arc::clone(room).try_acquire_many_owned(wanted) {
-            return Ok(permit);
-        }
-        let mut stuck = self.shared.stuck.subscribe();
-        let reason = tokio::select! {
-            biased;
-            stuck = stuck.wait_for(Option::is_some) => stuck.map_or(None, |reason| reason.clone()),
-            permit = Arc::clone(room).acquire_many_owned(wanted) => return permit.map_err(|_| AppendError::Closed),
-        };
-        Err(reason.map_or(AppendError::Closed, AppendError::MemoryFull))
-    }
-
     /// Ends the threads; what is in memory stays in the log.
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.room.close();
-        if let Err(error) = self.port.close() {
+        if let Err(error) = self.log.close() {
             tracing::warn!(error = causes(&error), "closing the log");
         }
         // A writer that has ended already needs no word.
@@ -365,39 +314,6 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-fn permits(bytes: usize, unit: usize, max: usize) -> u32 {
-    u32::try_from((bytes / unit + 1).min(max)).unwrap_or(u32::MAX)
-}
-
-/// Items that go into the log together.
-#[derive(Default)]
-struct Load {
-    records: Vec<Bytes>,
-    arrivals: Vec<Arrival>,
-    rows: usize,
-    weight: usize,
-    flight: usize,
-}
-
-impl Load {
-    /// Whether one more fits; an empty load takes anything.
-    fn takes(&self, item: &Ingest) -> bool {
-        self.records.is_empty() || self.flight + item.encoded.len() + FLIGHT_PERMIT_BYTES <= IN_FLIGHT_BYTES
-    }
-
-    fn add(&mut self, item: Ingest) -> Result<(), AppendError> {
-        if item.batch.table() != Table::GpuEvents {
-            return Err(AppendError::Table(item.batch.table()));
-        }
-        self.rows += item.batch.rows();
-        self.weight += weight(item.batch.records());
-        self.flight += item.encoded.len() + FLIGHT_PERMIT_BYTES;
-        self.arrivals.push(Arrival::new(item.batch).map_err(|row| AppendError::Nobody { row })?);
-        self.records.push(item.encoded);
-        Ok(())
     }
 }
 

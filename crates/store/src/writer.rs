@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use gpuvitals_core::Batch;
 use gpuvitals_core::causes;
 use gpuvitals_core::clock;
+use gpuvitals_log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::board::Part;
@@ -23,7 +24,7 @@ use crate::keeper::{Job, Reply};
 use crate::manifest::FileEntry;
 use crate::merge::RowKeys;
 use crate::recent::Recent;
-use crate::shared::{Shared, count};
+use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::tail::{Chunk, Tail, TailSnapshot};
 
@@ -52,6 +53,9 @@ impl Arrival {
     }
 }
 
+/// Where the outcome of an append goes: the version that shows its rows, or why they are not in the log.
+pub(crate) type Answer = oneshot::Sender<Result<u64, LogError>>;
+
 /// The frozen tail is in files.
 #[derive(Debug)]
 pub(crate) struct Flushed {
@@ -63,12 +67,7 @@ pub(crate) struct Flushed {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The log has made these durable.
-    Durable {
-        sequence: u64,
-        arrivals: Vec<Arrival>,
-        room: Option<OwnedSemaphorePermit>,
-        answer: Option<oneshot::Sender<u64>>,
-    },
+    Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: Answer },
     /// The list of files is now this; the frozen tail is in it if it was flushed.
     Files { files: Arc<[Arc<FileEntry>]>, flushed: Option<Flushed> },
     /// The frozen tail could not be written; the keeper tries again.
@@ -93,7 +92,7 @@ pub(crate) struct Writer {
     filling_since: Instant,
     waiting: Vec<Reply>,
     news: Vec<Arc<[Batch]>>,
-    answers: Vec<oneshot::Sender<u64>>,
+    answers: Vec<Answer>,
     changed: bool,
 }
 
@@ -158,7 +157,7 @@ impl Writer {
         match event {
             Event::Durable { sequence, arrivals, room, answer } => {
                 self.arrive(sequence, arrivals, room);
-                self.answers.extend(answer);
+                self.answers.push(answer);
             }
             Event::Files { files, flushed } => {
                 self.files = files;
@@ -184,16 +183,12 @@ impl Writer {
         }
     }
 
-    fn arrive(&mut self, sequence: u64, arrivals: Vec<Arrival>, room: Option<OwnedSemaphorePermit>) {
+    fn arrive(&mut self, sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit) {
         if self.tail.is_empty() {
             self.filling_since = clock::instant();
         }
-        if let Some(room) = room {
-            self.tail.permits += room.num_permits();
-            room.forget();
-        }
-        let rows: usize = arrivals.iter().map(|arrival| arrival.batch.rows()).sum();
-        let joined = self.tail.joined;
+        self.tail.permits += room.num_permits();
+        room.forget();
         let shared = Arc::clone(&self.shared);
         let mut batches = Vec::with_capacity(arrivals.len());
         for Arrival { batch, keys, chunk } in arrivals {
@@ -206,10 +201,6 @@ impl Writer {
             batches.push(batch);
         }
         self.tail.last_sequence = self.tail.last_sequence.max(sequence);
-        self.shared.last_applied.fetch_max(sequence, Ordering::Release);
-        count(&self.shared.counters.appended_rows, rows as u64);
-        count(&self.shared.counters.appended_batches, batches.len() as u64);
-        count(&self.shared.counters.joined_rows, self.tail.joined.saturating_sub(joined));
         self.news.push(Arc::from(batches));
         self.changed = true;
     }
@@ -240,7 +231,7 @@ impl Writer {
             let _heard = self.shared.subscribers.send(batches);
         }
         for answer in self.answers.drain(..) {
-            let _gone = answer.send(version);
+            let _gone = answer.send(Ok(version));
         }
     }
 

@@ -64,7 +64,7 @@ async fn statistics_are_the_queues_with_more_beside_them() {
     assert_eq!(stats["gateway"]["cache_hit_rate"], 0.5);
     assert_eq!(stats["gateway"]["requests"], 2);
     assert!(stats["gateway"]["uptime_seconds"].as_f64().unwrap() >= 0.0);
-    assert_eq!(stats["store"]["appended_rows"], 7);
+    assert_eq!(stats["store"]["tail_rows"], 7);
     assert_eq!(stats["source"], json!({"kind": "simulated", "rows": 9}));
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Ended {
     Stopped,
     /// The store is closed.
     StoreClosed,
+    /// The store's log failed: nothing can be stored before the next start.
+    StoreFailed(AppendError),
     /// The queue gives it nothing any more.
     Queue(ReceiveError),
     /// The queue does not let it in.
@@ -120,8 +122,8 @@ struct Stored {
     durable: Vec<DeliveryId>,
     /// The store will never take them.
     refused: Vec<(DeliveryId, String)>,
-    /// The store is closed; the rest is neither.
-    is_closed: bool,
+    /// The store takes nothing more, for this reason; the rest is neither.
+    ended: Option<Ended>,
 }
 
 impl Holding {
@@ -287,7 +289,7 @@ async fn settle(
         let refused = stored.refused.into_iter().map(|(id, reason)| reject(id, reason, progress));
         settled(consumer.nack(&refused.collect::<Vec<_>>()).await);
     }
-    if stored.is_closed { Err(Ended::StoreClosed) } else { Ok(()) }
+    stored.ended.map_or(Ok(()), Err)
 }
 
 fn reject(id: DeliveryId, reason: String, progress: &Progress) -> Nack {
@@ -310,18 +312,17 @@ async fn store_all(
     progress: &Progress,
 ) -> Stored {
     let all: Vec<Ingest> = items.iter().filter_map(|(_, opened)| opened.rows.clone()).collect();
-    let mut stored =
-        Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), is_closed: false };
+    let mut stored = Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), ended: None };
     match persist(store, &all, progress).await {
         Persisted::Durable => stored.durable.extend(items.iter().map(|(id, _)| *id)),
-        Persisted::Closed => stored.is_closed = true,
+        Persisted::Ended(ended) => stored.ended = Some(ended),
         Persisted::Refused(_) => {
             for (id, opened) in &items {
                 match persist(store, &Vec::from_iter(opened.rows.clone()), progress).await {
                     Persisted::Durable => stored.durable.push(*id),
                     Persisted::Refused(reason) => stored.refused.push((*id, reason)),
-                    Persisted::Closed => {
-                        stored.is_closed = true;
+                    Persisted::Ended(ended) => {
+                        stored.ended = Some(ended);
                         break;
                     }
                 }
@@ -342,7 +343,8 @@ enum Persisted {
     Durable,
     /// The store will never take one of them.
     Refused(String),
-    Closed,
+    /// The store takes nothing more.
+    Ended(Ended),
 }
 
 /// Tries until the rows are durable, or can never be: that they panic is for ever.
@@ -364,7 +366,8 @@ async fn try_to_persist(store: &Store, items: &[Ingest], progress: &Progress) ->
                 progress.stored(rows, began.elapsed());
                 return Persisted::Durable;
             }
-            Err(AppendError::Closed) => return Persisted::Closed,
+            Err(AppendError::Closed) => return Persisted::Ended(Ended::StoreClosed),
+            Err(error @ AppendError::Failed(_)) => return Persisted::Ended(Ended::StoreFailed(error)),
             Err(error) if !error.is_retryable() => return Persisted::Refused(causes(&error)),
             Err(error) => error,
         };
@@ -375,226 +378,4 @@ async fn try_to_persist(store: &Store, items: &[Ingest], progress: &Progress) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU64;
-
-    use gpuvitals_queue::link::Client;
-    use gpuvitals_queue::{Clock, ConsumerOptions, ContentType, Encoding, Frame, Queue, QueueConfig};
-    use gpuvitals_store::StoreConfig;
-
-    use super::*;
-
-    /// A queue with these frames in it, before anybody takes from it.
-    async fn queue_with(frames: Vec<Frame>) -> Queue {
-        let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-        for frame in frames {
-            queue.publish("gpus", frame).await.unwrap();
-        }
-        queue
-    }
-
-    /// What became of a queue's frames that one worker took until the queue was empty.
-    async fn collected_from(queue: &Queue, store: &Store, progress: Arc<Progress>) -> Vec<String> {
-        let member = Member {
-            client: Client::in_process(queue.clone()),
-            topic: "gpus".into(),
-            group: "store".into(),
-            options: ConsumerOptions::default(),
-        };
-        let consumer = member.join().await.unwrap();
-        let terms = Terms {
-            store: store.clone(),
-            progress,
-            ack_timeout: Duration::from_secs(5),
-            stop: CancellationToken::new(),
-            abandon: CancellationToken::new(),
-        };
-        let worker = tokio::spawn(work(consumer, member, terms));
-        while queue.topic_stats("gpus").unwrap().messages > 0 {
-            assert!(!worker.is_finished(), "the worker ended before the queue was empty");
-            tokio::task::yield_now().await;
-        }
-        let drained = queue.shutdown().await;
-        assert!(matches!(worker.await.unwrap(), Ended::Queue(ReceiveError::Closed)));
-        assert!(drained.left.is_empty(), "everything was settled: {drained:?}");
-        let dead = queue.dead_letters("gpus", 0, 10).await.unwrap();
-        dead.iter().map(|letter| letter.facts.reason.to_string()).collect()
-    }
-
-    async fn collected(frames: Vec<Frame>) -> (Store, Arc<Progress>, Vec<String>, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
-        let progress = Arc::new(Progress::new());
-        let reasons = collected_from(&queue_with(frames).await, &store, Arc::clone(&progress)).await;
-        (store, progress, reasons, folder)
-    }
-
-    fn power(store: &Store, gpu: &str) -> Option<f64> {
-        let fleet = store.fleet();
-        let power = gpuvitals_core::catalogue::by_column("power_w").unwrap();
-        let gpu = fleet.get(gpu)?;
-        gpu.latest.iter().find(|(id, _)| *id == power).map(|(_, latest)| latest.value.as_f64())
-    }
-
-    fn count(counter: &AtomicU64) -> u64 {
-        counter.load(Ordering::Relaxed)
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn json_is_stored_and_what_is_no_row_goes_to_the_dead_letters() {
-        let document = br#"[
-          {"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_draw": 402.25}},
-          {"timestamp": "yesterday", "fields": {"uuid": "GPU-1", "hostname": "n1", "power_draw": 1}},
-          {"timestamp": "2126-01-01T00:00:00Z", "fields": {"uuid": "GPU-2", "hostname": "n2", "power_draw": 2}}
-        ]"#;
-        let frame = |kind, count, payload: &'static [u8]| Frame::new(kind, count, payload);
-        let (store, progress, reasons, _folder) = collected(vec![
-            frame(ContentType::Json, 3, document),
-            frame(ContentType::Json, 1, b"not json"),
-            frame(ContentType::Batch, 1, b"GVB1 but no batch"),
-        ])
-        .await;
-
-        assert_eq!(power(&store, "GPU-1"), Some(402.25));
-        assert_eq!((count(&progress.rows_stored), count(&progress.rows_future)), (1, 1));
-        assert_eq!(count(&progress.messages_refused), 3);
-        let (rejected, published): (Vec<_>, Vec<_>) =
-            reasons.into_iter().partition(|reason| reason.starts_with("rejected by consumer: "));
-        assert_eq!(rejected.len(), 2, "{rejected:?}");
-        let [no_row, ahead] = &published[..] else { panic!("{published:?}") };
-        assert!(
-            no_row.starts_with("1 of 3 messages are no rows; the first of GPU GPU-1 on host n1: timestamp: "),
-            "{no_row}"
-        );
-        assert_eq!(
-            ahead,
-            "1 rows are more than an hour ahead of the collector's clock; the first of GPU GPU-2 on host n2 at \
-             2126-01-01T00:00:00Z"
-        );
-        store.close().await.unwrap();
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn compressed_frames_are_opened_and_a_bomb_is_refused() {
-        let packed = |text: &[u8]| {
-            let payload = zstd::bulk::compress(text, 3).unwrap();
-            Frame::new(ContentType::Json, 1, payload).encoded(Encoding::Zstd)
-        };
-        let message = br#"{"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-1", "power_w": 5}}"#;
-        let bomb = vec![b' '; 1 << 30];
-        let mut cut = packed(message);
-        cut.payload.truncate(20);
-        let (store, _, reasons, _folder) = collected(vec![packed(message), packed(&bomb), cut]).await;
-
-        assert_eq!(power(&store, "GPU-1"), Some(5.0));
-        assert!(reasons[0].contains("unpacks to more than 4194304 bytes"), "{reasons:?}");
-        assert!(reasons[1].contains("does not unpack"), "{reasons:?}");
-        assert_eq!(reasons.len(), 2);
-        store.close().await.unwrap();
-    }
-
-    /// Makes the code that logs these words panic, so many times: a defect at that place.
-    struct Trap(&'static str, AtomicU64);
-
-    impl tracing::field::Visit for Trap {
-        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-            let is_here = field.name() == "message" && format!("{value:?}") == self.0;
-            if is_here
-                && self
-                    .1
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-                    .is_ok()
-            {
-                panic!("index out of bounds");
-            }
-        }
-    }
-
-    struct Trapped(std::sync::Mutex<Trap>);
-
-    impl tracing::Subscriber for Trapped {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
-            tracing::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
-        fn event(&self, event: &tracing::Event<'_>) {
-            event.record(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        }
-        fn enter(&self, _: &tracing::Id) {}
-        fn exit(&self, _: &tracing::Id) {}
-    }
-
-    /// A defect where these words are logged, on this thread.
-    fn trap(words: &'static str, times: u64) -> tracing::subscriber::DefaultGuard {
-        tracing::subscriber::set_default(Trapped(std::sync::Mutex::new(Trap(words, AtomicU64::new(times)))))
-    }
-
-    fn row(uuid: &str) -> Frame {
-        let text = format!(
-            r#"{{"timestamp": "2026-01-01T00:00:00Z", "fields": {{"uuid": "{uuid}", "power_w": 7}}}}"#
-        );
-        Frame::new(ContentType::Json, 1, text)
-    }
-
-    /// A row, and one that is refused with a line in the log.
-    fn poison() -> Frame {
-        let text = r#"[{"timestamp": "2026-01-01T00:00:00Z", "fields": {"uuid": "GPU-2", "power_w": 7}},
-                       {"timestamp": "yesterday", "fields": {"uuid": "GPU-2", "power_w": 1}}]"#;
-        Frame::new(ContentType::Json, 2, text)
-    }
-
-    #[tokio::test]
-    async fn a_frame_that_makes_decoding_panic_is_a_dead_letter_at_once_and_after_a_restart_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let [mq, data] = ["mq", "data"].map(|name| folder.path().join(name));
-        let open = async || {
-            let (queue, opened) = Queue::open(&mq, QueueConfig::default(), Clock::system()).await.unwrap();
-            (queue, opened, Store::open(StoreConfig::new(&data)).unwrap().0)
-        };
-        let (queue, _, store) = open().await;
-        for frame in [row("GPU-1"), poison(), row("GPU-3")] {
-            queue.publish("gpus", frame).await.unwrap();
-        }
-        queue.shutdown().await;
-        store.close().await.unwrap();
-        drop((queue, store));
-
-        for life in 0..2 {
-            let _defect = trap("message refused", u64::MAX);
-            let (queue, opened, store) = open().await;
-            assert_eq!((opened.messages, opened.dead_letters), if life == 0 { (4, 0) } else { (0, 1) });
-            let progress = Arc::new(Progress::new());
-            let reasons = collected_from(&queue, &store, Arc::clone(&progress)).await;
-            assert_eq!(reasons.len(), 1, "{reasons:?}");
-            assert!(
-                reasons[0].contains("panicked while decoding the frame: index out of bounds"),
-                "{reasons:?}"
-            );
-            assert_eq!(queue.topic_stats("gpus").unwrap().redelivered, 0, "at once");
-            let powers = ["GPU-1", "GPU-2", "GPU-3"].map(|gpu| power(&store, gpu));
-            assert_eq!(powers, [Some(7.0), None, Some(7.0)]);
-            assert_eq!(count(&progress.rows_stored), if life == 0 { 2 } else { 0 });
-            store.close().await.unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn a_frame_that_makes_storing_panic_is_a_dead_letter_and_the_others_are_stored() {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
-        let progress = Arc::new(Progress::new());
-        // Where storing goes on after a failure it says so. It panics with both frames, and then with the first alone.
-        progress.not_stored("a full disk");
-        let _defect = trap("the store takes rows again", 2);
-        let queue = queue_with(vec![row("GPU-1"), row("GPU-2")]).await;
-        let reasons = collected_from(&queue, &store, Arc::clone(&progress)).await;
-        assert_eq!(reasons.len(), 1, "{reasons:?}");
-        assert!(reasons[0].contains("panicked while storing the frame: index out of bounds"), "{reasons:?}");
-        assert_eq!(power(&store, "GPU-2"), Some(7.0));
-        store.close().await.unwrap();
-    }
-}
+mod tests;

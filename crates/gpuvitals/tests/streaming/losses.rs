@@ -21,7 +21,7 @@ fn extent() -> (&'static [&'static str], u64) {
     }
 }
 
-struct Pipeline {
+pub(crate) struct Pipeline {
     broker: Process,
     port: String,
     workers: &'static str,
@@ -30,7 +30,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    fn new(workers: &'static str, data: &Path) -> Self {
+    pub(crate) fn new(workers: &'static str, data: &Path) -> Self {
         let port = free_port();
         let broker = start(&["broker", "--port", &port, "--grpc-port", "0"]);
         broker.says("queue: grpc");
@@ -39,6 +39,11 @@ impl Pipeline {
 
     /// A collector, once all its workers have joined.
     fn collector(&self) -> Process {
+        self.collector_with(&[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn collector_with(&self, environment: &[(&str, &str)]) -> Process {
         let collector = start_with(
             &[
                 "collect",
@@ -52,7 +57,7 @@ impl Pipeline {
                 &self.data,
             ],
             // The rows of all rounds may be out at once.
-            &[("GPUVITALS_COLLECTOR_MAX_IN_FLIGHT", "1000000")],
+            &[&[("GPUVITALS_COLLECTOR_MAX_IN_FLIGHT", "1000000")], environment].concat(),
         );
         until(&self.port, STATS, "all workers", |stats| {
             stats["groups"]["store"]["members"] == workers(self.workers)
@@ -61,7 +66,7 @@ impl Pipeline {
     }
 
     /// Publishes rows that were never published before.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
         for _ in 0..FRAMES {
             let rows = (0..ROWS).map(|_| {
@@ -79,9 +84,14 @@ impl Pipeline {
         }
     }
 
-    /// Waits until the queue is empty; everything is in the store, once, and nothing is a dead letter.
-    fn check(self, collector: Process) {
+    /// Waits until everything that was published is acknowledged.
+    pub(crate) fn until_empty(&self) {
         until(&self.port, STATS, "an empty queue", |stats| stats["messages"] == 0);
+    }
+
+    /// Waits until the queue is empty; everything is in the store, once, and nothing is a dead letter.
+    pub(crate) fn check(self, collector: Process) {
+        self.until_empty();
         let stats = get(&self.port, STATS);
         assert_eq!((&stats["dead"], &stats["dropped"]), (&0.into(), &0.into()), "{stats}");
         let (code, said) = collector.terminated();
@@ -103,7 +113,7 @@ fn rows_of_a_collector_that_is_stopped_and_killed_are_no_dead_letters() {
         let mut pipeline = Pipeline::new(count, &folder.path().join("data"));
         let mut collector = pipeline.collector();
         for _ in 0..rounds {
-            until(&pipeline.port, STATS, "an empty queue", |stats| stats["messages"] == 0);
+            pipeline.until_empty();
             collector.signal("STOP");
             pipeline.publish();
             until(&pipeline.port, STATS, "rows with the collector", |stats| {

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod failing_disk;
 mod frozen;
 mod losses;
 mod pipeline;

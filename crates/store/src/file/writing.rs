@@ -15,7 +15,7 @@ use crate::directory::sync_dir;
 use crate::error::StoreError;
 use crate::manifest::{FileRecord, HOUR_NS};
 use crate::merge::{MergeError, RowKeys};
-use crate::step::{Step, Steps};
+use crate::step::{FileStep, FileSteps};
 use crate::tail;
 
 /// Counts what goes to a file and sums it up.
@@ -65,7 +65,7 @@ impl Place {
 pub(crate) struct TableWriter<'a> {
     place: Place,
     name: String,
-    steps: &'a Steps,
+    steps: &'a FileSteps,
     fresh: Fresh,
     writer: ArrowWriter<Summed>,
     groups: Vec<RowGroupFacts>,
@@ -95,7 +95,7 @@ impl<'a> TableWriter<'a> {
         place: Place,
         schema: SchemaRef,
         properties: WriterProperties,
-        steps: &'a Steps,
+        steps: &'a FileSteps,
     ) -> Result<Self, FileError> {
         let name = place.name();
         let path = place.root.join(&name).with_extension("tmp");
@@ -104,7 +104,7 @@ impl<'a> TableWriter<'a> {
             fs::create_dir_all(day).map_err(io)?;
             day.parent().map_or(Ok(()), sync_dir).map_err(io)?;
         }
-        steps.take(Step::Create, &path).map_err(io)?;
+        steps.take(FileStep::Create, &path).map_err(io)?;
         let file = File::create(&path).map_err(io)?;
         let fresh = Fresh { path: path.clone(), kept: false };
         let writer = ArrowWriter::try_new(Summed { file, offset: 0, crc32c: 0 }, schema, Some(properties))
@@ -203,10 +203,10 @@ impl<'a> TableWriter<'a> {
         self.writer.sync().map_err(self.io("writing"))?;
         let summed = self.writer.inner();
         let (bytes, footer_crc32c) = (summed.offset, summed.crc32c);
-        self.steps.take(Step::Sync, &self.fresh.path).map_err(self.io("syncing"))?;
+        self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("syncing"))?;
         self.writer.inner().file.sync_all().map_err(self.io("syncing"))?;
         let path = self.place.root.join(&self.name);
-        self.steps.take(Step::Rename, &path).map_err(self.io("renaming"))?;
+        self.steps.take(FileStep::Rename, &path).map_err(self.io("renaming"))?;
         fs::rename(&self.fresh.path, &path).map_err(self.io("renaming"))?;
         self.fresh.kept = true;
         path.parent().map_or(Ok(()), sync_dir).map_err(|source| FileError::Io {

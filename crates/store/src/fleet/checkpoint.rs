@@ -1,6 +1,6 @@
 //! The fleet on disk: what the log no longer has of it.
 //!
-//! A file of frames, each `length u32 | wire form of a batch`. The batches are ordinary rows, of each GPU one per
+//! A file of batches ([`frames`]). They are ordinary rows, of each GPU one per
 //! time at which one of its latest values was taken, so that taking them in again gives the same fleet. The manifest
 //! has the CRC32C of the file.
 
@@ -11,21 +11,11 @@ use gpuvitals_core::batch::ValueError;
 use gpuvitals_core::{Batch, BatchBuilder, Origin, RowId, Table, wire};
 
 use super::{ExtraValue, Fleet, GpuState, LiveFleet};
+use crate::frames::{self, FrameError};
 use crate::merge::RowKeys;
 
 /// GPUs per frame: with every column at a time of its own a frame stays within `wire::ROWS_MAX`.
 const FRAME_GPUS: usize = 200;
-
-/// Why the fleet's file does not read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CheckpointError {
-    /// It is cut off.
-    #[error("the file ends inside a frame")]
-    Cut,
-    /// A frame is no batch.
-    #[error("a frame is no batch")]
-    Wire(#[from] wire::WireError),
-}
 
 /// Spells a fleet.
 ///
@@ -61,8 +51,7 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
             }
             encoded => encoded?,
         };
-        bytes.extend_from_slice(&u32::try_from(encoded.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend_from_slice(&encoded);
+        frames::push(bytes, &encoded);
     }
     Ok(())
 }
@@ -71,17 +60,14 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
 ///
 /// # Errors
 /// When it is not what was written; what came before the fault has been taken in.
-pub(crate) fn read(mut bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), CheckpointError> {
-    while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
-        let len = u32::from_le_bytes(*len) as usize;
-        let (frame, rest) = rest.split_at_checked(len).ok_or(CheckpointError::Cut)?;
-        let batch = wire::decode(frame)?;
+pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FrameError> {
+    for batch in frames::batches(bytes) {
+        let batch = batch?;
         if let Ok(keys) = RowKeys::of(batch.records()) {
             fleet.apply(&batch, &keys);
         }
-        bytes = rest;
     }
-    if bytes.is_empty() { Ok(()) } else { Err(CheckpointError::Cut) }
+    Ok(())
 }
 
 /// Batches of one frame; text columns apart, because a column's name may stand for numbers here and for text there.

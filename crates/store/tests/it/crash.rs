@@ -4,35 +4,35 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, assert_is, copy, grid, ingest, quiet, wait_for};
-use gpuvitals_store::{Machine, Step, Store, StoreConfig};
+use crate::support::{HOUR, Model, SECOND, assert_is, copy, grid, ingest, open_asking, quiet, wait_for};
+use gpuvitals_store::{FileStep, Store, StoreConfig};
 use tempfile::TempDir;
 
 /// Copies of the directory as it was before each step.
 #[derive(Clone, Default)]
-struct Moments(Arc<Mutex<Vec<(Step, String, TempDir)>>>);
+struct Moments(Arc<Mutex<Vec<(FileStep, String, TempDir)>>>);
 
 impl Moments {
-    fn watch(&self, dir: &Path) -> Machine {
-        let (moments, dir) = (self.clone(), dir.to_owned());
-        let wal = dir.join("wal");
-        Machine::new(wal).before_steps(Arc::new(move |step, path| {
+    fn watch(&self, config: StoreConfig) -> Store {
+        let (moments, dir) = (self.clone(), config.dir.clone());
+        let watching = move |step, path: &Path| {
             let kept = tempfile::tempdir().unwrap();
             // A file may go while the directory is read.
             let _is_whole = copy(&dir, kept.path());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             moments.0.lock().unwrap().push((step, name, kept));
             Ok(())
-        }))
+        };
+        open_asking(config, watching).0
     }
 
-    fn all(&self) -> Vec<(Step, String, TempDir)> {
+    fn all(&self) -> Vec<(FileStep, String, TempDir)> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
 /// Opens the store as it was before each step: all rows are there, and no table file was removed but merged ones.
-fn check(moments: &Moments, model: &Model, config: impl Fn(&Path) -> StoreConfig) -> Vec<Step> {
+fn check(moments: &Moments, model: &Model, config: impl Fn(&Path) -> StoreConfig) -> Vec<FileStep> {
     let mut steps = Vec::new();
     for (step, name, dir) in moments.all() {
         eprintln!("power goes before {step:?} of {name}");
@@ -51,9 +51,9 @@ fn check(moments: &Moments, model: &Model, config: impl Fn(&Path) -> StoreConfig
 async fn between_any_two_steps_of_a_flush() {
     let dir = tempfile::tempdir().unwrap();
     let moments = Moments::default();
-    let (store, _) = Store::open_on(quiet(dir.path()), moments.watch(dir.path())).unwrap();
+    let store = moments.watch(quiet(dir.path()));
     let mut model = Model::default();
-    assert_eq!(check(&moments, &model, quiet), [Step::Create, Step::Sync, Step::Switch]);
+    assert_eq!(check(&moments, &model, quiet), [FileStep::Create, FileStep::Sync, FileStep::Switch]);
     for flush in 0..3 {
         // Two hours, and rows that were flushed before come again.
         let rows = grid(4, HOUR - 5 * SECOND, flush * 5..flush * 5 + 10);
@@ -61,7 +61,8 @@ async fn between_any_two_steps_of_a_flush() {
         model.add(&rows);
         store.flush().await.unwrap();
         let steps = check(&moments, &model, quiet);
-        for step in [Step::Create, Step::Sync, Step::Rename, Step::Switch, Step::Truncate] {
+        for step in [FileStep::Create, FileStep::Sync, FileStep::Rename, FileStep::Switch, FileStep::Truncate]
+        {
             assert!(steps.contains(&step), "{step:?} was not taken");
         }
     }
@@ -81,7 +82,7 @@ async fn between_any_two_steps_of_a_merge() {
     store.close().await.unwrap();
     let moments = Moments::default();
     let merging = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
-    let (store, _) = Store::open_on(merging, moments.watch(dir.path())).unwrap();
+    let store = moments.watch(merging);
     wait_for(&store, |store| store.stats().merges == 1).await;
     assert_is(&store, &model);
     store.close().await.unwrap();
@@ -95,17 +96,16 @@ async fn between_any_two_steps_of_a_merge() {
 
 #[tokio::test]
 async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
-    for failing in [Step::Create, Step::Sync, Step::Rename, Step::Switch] {
+    for failing in [FileStep::Create, FileStep::Sync, FileStep::Rename, FileStep::Switch] {
         let dir = tempfile::tempdir().unwrap();
         let full = Arc::new(Mutex::new(false));
         let disk = Arc::clone(&full);
-        let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, _| {
+        let (store, _) = open_asking(quiet(dir.path()), move |step, _| {
             if step == failing && *disk.lock().unwrap() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             Ok(())
-        }));
-        let (store, _) = Store::open_on(quiet(dir.path()), machine).unwrap();
+        });
         *full.lock().unwrap() = true;
         let rows = grid(3, HOUR, 0..10);
         let mut model = Model::default();
@@ -140,14 +140,13 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
     let dir = tempfile::tempdir().unwrap();
     let full = Arc::new(Mutex::new(false));
     let disk = Arc::clone(&full);
-    let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, _| {
-        if step == Step::Create && *disk.lock().unwrap() {
+    let config = StoreConfig { flush_bytes: 16 << 10, ..quiet(dir.path()) };
+    let (store, _) = open_asking(config, move |step, _| {
+        if step == FileStep::Create && *disk.lock().unwrap() {
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())
-    }));
-    let config = StoreConfig { flush_bytes: 16 << 10, ..quiet(dir.path()) };
-    let (store, _) = Store::open_on(config, machine).unwrap();
+    });
     *full.lock().unwrap() = true;
     let mut model = Model::default();
     let mut refused = None;
@@ -178,15 +177,14 @@ async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
     let (reached, merging) = std::sync::mpsc::sync_channel(1);
     let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
     let released = Mutex::new(released);
-    let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, path| {
-        if step == Step::Rename && path.to_string_lossy().contains("-L1-") {
+    let config = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
+    let (store, _) = open_asking(config, move |step, path| {
+        if step == FileStep::Rename && path.to_string_lossy().contains("-L1-") {
             reached.send(()).unwrap();
             released.lock().unwrap().recv().unwrap();
         }
         Ok(())
-    }));
-    let config = StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) };
-    let (store, _) = Store::open_on(config, machine).unwrap();
+    });
     let mut model = Model::default();
     for flush in 0..2 {
         let rows = grid(3, HOUR, flush * 10..flush * 10 + 10);

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, contents, copy, grid, ingest, quiet, wait_for};
+use crate::support::{HOUR, Model, SECOND, contents, copy, grid, ingest, open_asking, quiet, wait_for};
 use gpuvitals_core::Status;
-use gpuvitals_store::{Machine, Recovered, Step, Store, StoreConfig, StoreError, repair};
+use gpuvitals_store::{FileStep, Recovered, Store, StoreConfig, StoreError, repair};
 use tempfile::TempDir;
 
 /// Two moments of a store, and what was acknowledged at the second one.
@@ -46,16 +46,15 @@ async fn history(merge: bool) -> History {
     assert!(copy(dir.path(), older.path()));
     let listed = Arc::new(Mutex::new(None));
     let (kept, path) = (Arc::clone(&listed), dir.path().to_owned());
-    let machine = Machine::new(dir.path().join("wal")).before_steps(Arc::new(move |step, file| {
-        if step == Step::Remove && file.file_name().unwrap().to_string_lossy().starts_with("MANIFEST-") {
+    let config = StoreConfig { merge: true, merge_files: 3, ..small_segments(dir.path()) };
+    let (store, _) = open_asking(config, move |step, file| {
+        if step == FileStep::Remove && file.file_name().unwrap().to_string_lossy().starts_with("MANIFEST-") {
             let mut kept = kept.lock().unwrap();
             let moment = kept.get_or_insert_with(|| tempfile::tempdir().unwrap());
             let _is_whole = moment.path().join("LOCK").exists() || copy(&path, moment.path());
         }
         Ok(())
-    }));
-    let config = StoreConfig { merge: true, merge_files: 3, ..small_segments(dir.path()) };
-    let (store, _) = Store::open_on(config, machine).unwrap();
+    });
     wait_for(&store, |store| store.stats().merges == 2).await;
     let newer = if merge {
         drop(store);

@@ -4,17 +4,22 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet, row};
+use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, open_asking, quiet, row};
 use arrow_array::{DictionaryArray, Int64Array, RecordBatch, types::Int32Type};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::{Batch, IdentityColumn, Origin, Table, wire};
-use gpuvitals_store::{AppendError, Ingest, Machine, Step, Store, StoreConfig};
+use gpuvitals_store::{AppendError, FileStep, Ingest, Store, StoreConfig};
 
-fn machine(dir: &Path, fails: impl Fn(Step, &str) -> bool + Send + Sync + 'static) -> Machine {
-    Machine::new(dir.join("wal")).before_steps(Arc::new(move |step, path| {
+/// A store on a disk that is full for some steps.
+fn open_failing(
+    config: StoreConfig,
+    fails: impl Fn(FileStep, &str) -> bool + Send + Sync + 'static,
+) -> Store {
+    let asking = move |step, path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if fails(step, &name) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-    }))
+    };
+    open_asking(config, asking).0
 }
 
 fn table_files(dir: &Path) -> usize {
@@ -51,11 +56,10 @@ async fn what_the_log_brought_back_does_not_widen_the_bound_of_memory() {
 
     let full = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let disk = Arc::clone(&full);
-    let machine = machine(dir.path(), move |step, _| {
-        step == Step::Create && disk.load(std::sync::atomic::Ordering::Relaxed)
-    });
     let config = StoreConfig { flush_bytes: 16 << 10, ..quiet(dir.path()) };
-    let (store, _) = Store::open_on(config, machine).unwrap();
+    let store = open_failing(config, move |step, _| {
+        step == FileStep::Create && disk.load(std::sync::atomic::Ordering::Relaxed)
+    });
     store.flush().await.unwrap();
     assert_eq!(store.stats().tail_bytes, 0);
     full.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -72,8 +76,8 @@ async fn what_the_log_brought_back_does_not_widen_the_bound_of_memory() {
 #[tokio::test]
 async fn tries_that_end_before_the_list_of_files_leave_no_files() {
     let dir = tempfile::tempdir().unwrap();
-    let machine = machine(dir.path(), |step, name| step == Step::Create && name.starts_with("fleet-"));
-    let (store, _) = Store::open_on(quiet(dir.path()), machine).unwrap();
+    let store =
+        open_failing(quiet(dir.path()), |step, name| step == FileStep::Create && name.starts_with("fleet-"));
     let rows = grid(3, HOUR - 5 * SECOND, 0..10);
     store.append(vec![ingest(&rows)]).await.unwrap();
     store.flush().await.unwrap_err();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
-use gpuvitals_store::{Ingest, RangeQuery, Store, StoreConfig};
+use gpuvitals_log::FsDisk;
+use gpuvitals_store::{FileStep, FileSteps, Ingest, RangeQuery, Recovered, Store, StoreConfig};
 
 /// 2026-11-20T10:00:00Z
 pub(crate) const HOUR: i64 = 1_795_168_800_000_000_000;
@@ -173,6 +174,15 @@ pub(crate) fn assert_ends(store: &Store) {
 /// No flush by itself, no merge.
 pub(crate) fn quiet(dir: &Path) -> StoreConfig {
     StoreConfig { merge: false, flush_age: Duration::from_hours(24), ..StoreConfig::new(dir) }
+}
+
+/// Opens a store; the hook is asked before each step on a file.
+pub(crate) fn open_asking(
+    config: StoreConfig,
+    hook: impl Fn(FileStep, &Path) -> std::io::Result<()> + Send + Sync + 'static,
+) -> (Store, Recovered) {
+    let log = FsDisk::open(config.dir.join("wal")).unwrap();
+    Store::open_on(config, log, FileSteps::asking(hook)).unwrap()
 }
 
 /// Rows of `gpus` GPUs at `times` seconds from a start, four columns.

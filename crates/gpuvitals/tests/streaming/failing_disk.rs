@@ -1,0 +1,97 @@
+//! A disk that fails a sync of the store's log: the process ends with 74 and says what to do; its next start has every row
+//! that was acknowledged.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::losses::Pipeline;
+use crate::process::{free_port, start_with, stored, until};
+use crate::program::Process;
+
+/// Makes syncs fail while a file is there.
+struct FailingDisk {
+    library: PathBuf,
+    flag: PathBuf,
+}
+
+impl FailingDisk {
+    fn new(folder: &Path) -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/streaming/failing_disk.c");
+        let library = folder.join("failing_disk.so");
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let made = Command::new(compiler).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+        assert!(made.unwrap().success());
+        Self { library, flag: folder.join("fails") }
+    }
+
+    fn environment(&self) -> [(&str, &str); 2] {
+        [("LD_PRELOAD", self.library.to_str().unwrap()), ("FAIL_SYNC_WHILE", self.flag.to_str().unwrap())]
+    }
+
+    fn fails(&self) {
+        std::fs::write(&self.flag, b"").unwrap();
+    }
+
+    fn works(&self) {
+        std::fs::remove_file(&self.flag).unwrap();
+    }
+}
+
+/// The process ended by itself as it should.
+fn assert_failed(process: Process, data: &Path) {
+    let (code, said) = process.ended();
+    assert_eq!(code, Some(74), "{said}");
+    let last = said.lines().rfind(|line| !line.starts_with('{')).unwrap();
+    for words in [
+        "gpuvitals: the store can store nothing more in ",
+        data.to_str().unwrap(),
+        "Input/output error",
+        "check the disk ",
+        "(mounted at /",
+        "then start again: what was acknowledged is there",
+    ] {
+        assert!(last.contains(words), "{words:?} is not in {last}");
+    }
+}
+
+#[test]
+fn up_ends_when_a_sync_of_its_log_fails_and_recovers_at_its_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, data) = (FailingDisk::new(folder.path()), folder.path().join("data"));
+    let port = free_port();
+    let arguments = ["up", "--port", &port, "--source", "simulated", "--data-dir", data.to_str().unwrap()];
+    let start = || {
+        let ports = [("GPUVITALS_BROKER_PORT", "0"), ("GPUVITALS_BROKER_GRPC_PORT", "0")];
+        start_with(&arguments, &[ports, disk.environment()].concat())
+    };
+    let rows = |stats: &Value| stats["source"]["rows_stored"].as_u64().unwrap_or(0);
+    let up = start();
+    let acknowledged = rows(&until(&port, "/stats", "rows", |stats| rows(stats) > 0));
+    disk.fails();
+    assert_failed(up, &data);
+    disk.works();
+    assert!(stored(&data).len() as u64 >= acknowledged, "what was acknowledged is there");
+    let up = start();
+    until(&port, "/stats", "rows again", |stats| rows(stats) > 0);
+    let (code, said) = up.terminated();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(stored(&data).len() as u64 > acknowledged);
+}
+
+#[test]
+fn a_collector_ends_when_a_sync_of_its_log_fails_and_the_next_one_has_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, data) = (FailingDisk::new(folder.path()), folder.path().join("data"));
+    let mut pipeline = Pipeline::new("2", &data);
+    let collector = pipeline.collector_with(&disk.environment());
+    pipeline.publish();
+    pipeline.until_empty();
+    disk.fails();
+    pipeline.publish();
+    assert_failed(collector, &data);
+    disk.works();
+    let collector = pipeline.collector_with(&disk.environment());
+    pipeline.check(collector);
+}
