@@ -129,13 +129,13 @@ impl Api {
         let making = match state.cache.get(&key, version).await {
             Ok(ready) => {
                 state.meter.hit();
-                gpuvitals_trace::note("gpuvitals.cache", "hit");
+                gpuvitals_listener::trace::note("gpuvitals.cache", "hit");
                 return Ok(respond(&ready, "hit"));
             }
             Err(making) => making,
         };
         state.meter.miss();
-        gpuvitals_trace::note("gpuvitals.cache", "miss");
+        gpuvitals_listener::trace::note("gpuvitals.cache", "miss");
         let ready = self.make(key, version).await?;
         making.keep(&ready);
         Ok(respond(&ready, "miss"))

@@ -1,6 +1,5 @@
 //! `/metrics`, `/health` and the probes of a service that has nothing else to show.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,6 +13,7 @@ use gpuvitals_core::Health;
 use gpuvitals_core::Status;
 use gpuvitals_core::clock;
 use gpuvitals_core::figures::{Family, Format, render};
+use gpuvitals_listener::Figures;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -27,28 +27,6 @@ use crate::serve::{Bounded, ServeError, traced};
 
 /// Open connections at most; more wait to be accepted.
 const CONNECTIONS: usize = 32;
-
-/// Reads a service's figures.
-#[derive(Clone)]
-pub struct Figures(Arc<dyn Fn() -> Vec<Family> + Send + Sync>);
-
-impl Figures {
-    /// Those that `read` returns.
-    pub fn new(read: impl Fn() -> Vec<Family> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
-    }
-
-    /// As they stand now.
-    pub fn read(&self) -> Vec<Family> {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Figures").finish_non_exhaustive()
-    }
-}
 
 /// How a service is, whenever that is asked.
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;

@@ -124,7 +124,7 @@ async fn observe(
     };
     let took = began.elapsed();
     let status = response.status();
-    gpuvitals_trace::answered(&span, status);
+    gpuvitals_listener::trace::answered(&span, status);
     api.meter().answered(path.as_ref().map(MatchedPath::as_str), status.as_u16(), took);
     let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if status.is_server_error() {
@@ -141,14 +141,14 @@ async fn observe(
 
 fn span(request: &Request) -> Span {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    gpuvitals_trace::served(request.method(), route, request.uri().path(), request.headers())
+    gpuvitals_listener::trace::served(request.method(), route, request.uri().path(), request.headers())
 }
 
 /// Around every request of a service that has no more than a few paths: its span.
 pub(crate) async fn traced(request: Request, next: Next) -> Response {
     let span = span(&request);
     let response = next.run(request).instrument(span.clone()).await;
-    gpuvitals_trace::answered(&span, response.status());
+    gpuvitals_listener::trace::answered(&span, response.status());
     response
 }
 

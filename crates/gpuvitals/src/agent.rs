@@ -20,11 +20,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gpuvitals_api::figures::Figures;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_exposition::Exposition;
+use gpuvitals_listener::Figures;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Found, Verdict};

@@ -4,16 +4,14 @@
 //! far as anyone takes from it), then the connections close. All of it within the grace; what was left is named. SIGHUP is no
 //! end: tokens are read anew.
 
-mod access;
 mod flags;
 mod opening;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::figures::Figures;
-use gpuvitals_queue::server::{HttpLimits, Meter, ServeError, ServerConfig};
+use gpuvitals_listener::{Access, Figures, Limits, ServeError};
+use gpuvitals_queue::server::{HttpLimits, Meter, ServerConfig};
 use gpuvitals_queue::{DrainReport, Queue, server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -22,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{self, Config};
 use crate::disk;
 use crate::failure::{Exit, Failure};
+use crate::listening;
 use crate::logging::Announcer;
 use crate::queue::TAIL_PREFIX;
-use access::Access;
 
 pub(crate) use flags::BrokerFlags;
 pub(crate) use opening::open;
@@ -39,7 +37,7 @@ const CONNECTIONS_SHARE: u32 = 4;
 /// # Errors
 /// When a setting is wrong, a port is taken, the directory cannot be opened, or its disk failed for good.
 pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
-    let access = Access::load(&config.broker)?;
+    let access = listening::access(config.broker.listener(), "broker")?;
     let files = crate::limits::raise_open_files();
     let wanted = u64::try_from(config.broker.connections_max).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
     if let Some(files) = files.filter(|files| *files < wanted) {
@@ -61,30 +59,21 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
 async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<(), Failure> {
     let settings = &config.broker;
     // Before the directory is read, so that a port that is taken is said at once.
-    let admin = listen(settings, settings.port, "--port").await?;
-    let grpc = listen(settings, settings.grpc_port, "--grpc-port").await?;
+    let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
+    listening::check(&access, address, "broker")?;
     let mut hangups = crate::signal::hangups()?;
-    let address = |listener: &TcpListener| {
-        listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))
-    };
-    let (admin_address, grpc_address) = (address(&admin)?, address(&grpc)?);
     let queue = open(config).await?;
 
-    access.warn(admin_address);
-    let tls = if access.tls.is_some() { "s" } else { "" };
-    let tokens = access.tokens.clone();
-    let meter = Arc::new(Meter::beside(crate::telemetry::families));
-    let terms = ServerConfig { meter, ..server_config(config, access) };
-    let mut serving = Serving::start(queue.clone(), (Some(admin), Some(grpc)), terms);
+    let tls = if access.has_tls() { "s" } else { "" };
+    let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
     crate::telemetry::show(serving.figures());
-    announcer.tell(&format!("queue: http{tls}://{admin_address}"));
-    announcer.tell(&format!("queue: grpc{tls}://{grpc_address}"));
+    announcer.tell(&format!("queue: http{tls}://{address}"));
     // One future for all rounds, so that no signal falls between two.
     let mut terminated = std::pin::pin!(crate::signal::terminated());
     let failure = loop {
         tokio::select! {
             signal = &mut terminated => { tracing::info!(signal, "stopping"); break None }
-            Some(()) = hangups.recv() => access::renew(tokens.as_ref(), settings),
+            Some(()) = hangups.recv() => access.follow_files(),
             failure = serving.failed() => break Some(failure),
             reason = queue.failed() => break Some(disk::failed("queue", settings.directory(), &reason)),
         }
@@ -127,55 +116,32 @@ fn report(queue: &Queue, drained: &DrainReport, settings: &config::Broker) {
     }
 }
 
-async fn listen(settings: &config::Broker, port: u16, flag: &str) -> Result<TcpListener, Failure> {
-    TcpListener::bind((settings.listen, port)).await.map_err(|error| {
-        let (exit, hint) = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                let hint =
-                    format!("; is another queue running? {flag} names another port, 0 takes a free one");
-                (Exit::Unavailable, hint)
-            }
-            std::io::ErrorKind::PermissionDenied => (Exit::Permission, String::new()),
-            _ => (Exit::Unavailable, String::new()),
-        };
-        let address = SocketAddr::new(settings.listen, port);
-        Failure::caused(exit, format!("cannot listen on {address}{hint}"), error)
-    })
-}
-
 fn server_config(config: &Config, access: Access) -> ServerConfig {
     let frame_bytes = usize::try_from(config.broker.frame_bytes_max).unwrap_or(usize::MAX);
+    let drain = config.shutdown.grace / CONNECTIONS_SHARE;
     ServerConfig {
-        max_connections: config.broker.connections_max,
-        messages_per_second: std::num::NonZeroU32::new(config.broker.connection_rate_max),
-        max_frame_bytes: frame_bytes,
+        limits: Limits { connections: config.broker.connections_max, drain, ..Limits::default() },
         http: HttpLimits { body_bytes: frame_bytes, ..HttpLimits::default() },
-        drain: config.shutdown.grace / CONNECTIONS_SHARE,
-        tls: access.tls,
-        tokens: access.tokens,
-        ..ServerConfig::default()
+        max_frame_bytes: frame_bytes,
+        access,
+        meter: Arc::new(Meter::beside(crate::telemetry::families)),
     }
 }
 
 /// A queue on the network, as far as it is.
 pub(crate) struct Serving {
-    /// None: no port could be had.
+    /// None: the port is taken.
     task: Option<JoinHandle<Result<(), ServeError>>>,
     stop: CancellationToken,
     figures: Figures,
 }
 
 impl Serving {
-    fn start(
-        queue: Queue,
-        (admin, grpc): (Option<TcpListener>, Option<TcpListener>),
-        config: ServerConfig,
-    ) -> Self {
+    fn start(queue: Queue, socket: Option<TcpListener>, config: ServerConfig) -> Self {
         let stop = CancellationToken::new();
-        let is_some = admin.is_some() || grpc.is_some();
         let (shown, meter) = (queue.clone(), Arc::clone(&config.meter));
         let figures = Figures::new(move || server::families(&shown, &meter));
-        let task = is_some.then(|| tokio::spawn(server::serve(admin, grpc, queue, config, stop.clone())));
+        let task = socket.map(|socket| tokio::spawn(server::serve(socket, queue, config, stop.clone())));
         Self { task, stop, figures }
     }
 
@@ -184,25 +150,21 @@ impl Serving {
     ///
     /// # Errors
     /// When a setting is wrong.
-    pub(crate) async fn beside(config: &Config, queue: &Queue) -> Result<Self, Failure> {
+    pub(crate) fn beside(config: &Config, queue: &Queue) -> Result<Self, Failure> {
         let settings = &config.broker;
-        let access = Access::load(settings)?;
-        let mut listeners = [None, None];
-        let ports = [(settings.port, "broker.port"), (settings.grpc_port, "broker.grpc_port")];
-        for (place, (port, setting)) in listeners.iter_mut().zip(ports) {
-            match listen(settings, port, setting).await {
-                Ok(listener) => {
-                    if let Ok(address) = listener.local_addr() {
-                        access.warn(address);
-                        tracing::info!(%address, "the queue is served");
-                    }
-                    *place = Some(listener);
-                }
-                Err(failure) => tracing::warn!(reason = %failure, "the queue is not served there"),
+        let access = listening::access(settings.listener(), "broker")?;
+        let socket = match listening::listen(settings.listen, settings.port, "broker.port") {
+            Ok((socket, address)) => {
+                listening::check(&access, address, "broker")?;
+                tracing::info!(%address, "the queue is served");
+                Some(socket)
             }
-        }
-        let [admin, grpc] = listeners;
-        Ok(Self::start(queue.clone(), (admin, grpc), server_config(config, access)))
+            Err(failure) => {
+                tracing::warn!(reason = %failure, "the queue is not served");
+                None
+            }
+        };
+        Ok(Self::start(queue.clone(), socket, server_config(config, access)))
     }
 
     /// Figures of the queue and of its servers.

@@ -111,6 +111,8 @@ pub(crate) enum Command {
     Queue(crate::queue::QueueCommand),
     /// Repair the history that `up` and `collect` keep
     Store(crate::store::StoreCommand),
+    /// Make, list and revoke the tokens that services ask for
+    Token(crate::token::TokenCommand),
     /// Show, lock and give back the clocks of GPUs
     Clocks(crate::clocks::Clocks),
     /// Ask a running gpuvitals about GPUs and their history

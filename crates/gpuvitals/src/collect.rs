@@ -25,9 +25,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
-use gpuvitals_api::figures::Figures;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes};
+use gpuvitals_listener::Figures;
 use gpuvitals_queue::link::{self, AnyConsumer, Client};
 use gpuvitals_queue::{ConsumerOptions, ReceiveError, dead_topic};
 use gpuvitals_store::Store;

@@ -14,6 +14,7 @@ mod failure;
 #[path = "../../sources/tests/faulty/faulty_sysfs.rs"]
 mod faulty_sysfs;
 mod limits;
+mod listening;
 mod logging;
 mod ownership;
 mod pipe;
@@ -31,6 +32,7 @@ mod stream;
 mod table;
 mod telemetry;
 mod terminal;
+mod token;
 mod top;
 mod up;
 
@@ -102,6 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Broker(flags) => serve("broker", flags.overrides(), broker::run),
         Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
         Command::Store(command) => store::run(&command, &layers(command.overrides())?.check()?),
+        Command::Token(command) => token::run(&command, &layers(command.overrides())?.check()?),
         Command::Clocks(flags) => {
             return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);
         }

@@ -10,8 +10,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::figures::{self, Figures};
+use gpuvitals_api::figures;
 use gpuvitals_core::{causes, clock};
+use gpuvitals_listener::Figures;
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::csv::{CsvConfig, CsvSource};

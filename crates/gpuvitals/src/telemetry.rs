@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use gpuvitals_api::figures::Figures;
 use gpuvitals_core::figures::Family;
+use gpuvitals_listener::Figures;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio_util::sync::CancellationToken;

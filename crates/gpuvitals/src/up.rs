@@ -10,9 +10,9 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::figures::Figures;
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_core::causes;
+use gpuvitals_listener::Figures;
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
@@ -160,7 +160,7 @@ impl Queueing {
         let settings = &config.message_queue;
         let (here, client) = if settings.address.scheme == Scheme::InProcess {
             let queue = broker::open(config).await?;
-            let serving = broker::Serving::beside(config, &queue).await?;
+            let serving = broker::Serving::beside(config, &queue)?;
             let client = Client::in_process(queue.clone());
             (Some((queue, serving)), client)
         } else {

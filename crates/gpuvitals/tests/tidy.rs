@@ -13,14 +13,14 @@ const FUNCTION_LINES_MAX: usize = 70;
 const STAR: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("log", &[]),
-    ("trace", &[]),
-    ("queue", &["core", "log", "trace"]),
+    ("listener", &["core"]),
+    ("queue", &["core", "log", "listener"]),
     ("sources", &["core", "log"]),
     ("store", &["core", "log"]),
-    ("api", &["core", "analysis", "store", "trace"]),
+    ("api", &["core", "analysis", "store", "listener"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
-    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition", "trace"]),
+    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition", "listener"]),
 ];
 
 /// Licences compatible with Apache-2.0 that have come in so far.

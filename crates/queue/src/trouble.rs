@@ -21,8 +21,6 @@ pub(crate) enum Cause {
     Full,
     /// A topic has dead letters.
     DeadLetters,
-    /// Connections were refused lately.
-    Connections,
     /// Something could not be written lately.
     Store,
     /// Something could not be read back lately.

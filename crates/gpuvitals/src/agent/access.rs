@@ -103,7 +103,7 @@ fn server_config(files: TlsFiles<'_>) -> Result<Arc<ServerConfig>, Failure> {
     };
     let chain = certificates(files.cert).map_err(|e| wrong("tls_cert", files.cert, e))?;
     let key = PrivateKeyDer::from_pem_file(files.key).map_err(|e| wrong("tls_key", files.key, e.into()))?;
-    crate::secret::warn_of_key(files.key);
+    gpuvitals_listener::secret::warn_of_key(files.key);
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

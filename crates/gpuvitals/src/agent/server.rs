@@ -185,10 +185,14 @@ impl Server {
         let terms = self.terms();
         let route =
             [&terms.metrics_path, "/healthz", "/readyz", "/"].into_iter().find(|known| *known == path);
-        let span =
-            gpuvitals_trace::served(request.method(), route.unwrap_or_default(), path, request.headers());
+        let span = gpuvitals_listener::trace::served(
+            request.method(),
+            route.unwrap_or_default(),
+            path,
+            request.headers(),
+        );
         let mut answer = self.route(request, &terms, has_certificate).instrument(span.clone()).await;
-        gpuvitals_trace::answered(&span, answer.status());
+        gpuvitals_listener::trace::answered(&span, answer.status());
         let len = answer.body().size_hint().exact().unwrap_or_default();
         let headers = answer.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

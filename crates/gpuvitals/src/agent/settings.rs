@@ -192,7 +192,7 @@ fn is_set(path: &Path) -> bool {
   gpuvitals agent                                           http://127.0.0.1:9400/metrics
   gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
   gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
-  gpuvitals agent --mq-url grpc://queue:9091 --spool-dir /var/lib/gpuvitals/spool
+  gpuvitals agent --mq-url grpc://queue:9090 --spool-dir /var/lib/gpuvitals/spool
 
 Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.")]
 pub(crate) struct AgentFlags {

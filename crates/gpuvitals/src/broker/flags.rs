@@ -22,12 +22,9 @@ pub(crate) struct BrokerFlags {
     /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Port of HTTP (publish, statistics, health, metrics); gRPC is understood there too; 0 takes a free one [default: 9090]
+    /// Port of HTTP and gRPC; 0 takes a free one [default: 9090]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Port of gRPC; 0 takes a free one [default: 9091]
-    #[arg(long, value_name = "PORT")]
-    grpc_port: Option<u16>,
     /// Keep messages, groups and dead letters on disk, so that they outlive the process [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     persistence: Option<bool>,
@@ -64,7 +61,7 @@ pub(crate) struct BrokerFlags {
     /// Only serve clients with a certificate of one of these authorities (PEM)
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// Only serve who brings a token of this file; a line is TOKEN, or publish,subscribe,administer TOKEN
+    /// Only serve clients with a token of this file; gpuvitals token create makes them
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -79,7 +76,6 @@ impl BrokerFlags {
         set.extend(overrides([
             ("broker.listen", &self.listen),
             ("broker.port", &self.port),
-            ("broker.grpc_port", &self.grpc_port),
             ("broker.persistence", &persistence),
             ("broker.persistence_path", &self.persistence_path),
             ("broker.durability", &word(self.durability)),

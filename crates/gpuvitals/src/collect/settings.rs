@@ -98,7 +98,7 @@ impl Collector {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpuvitals collect                                         from the queue of this machine into ./data
-  gpuvitals collect --mq-url grpc://queue:9091 --data-dir /var/lib/gpuvitals
+  gpuvitals collect --mq-url grpc://queue:9090 --data-dir /var/lib/gpuvitals
   gpuvitals collect --group audit --data-dir audit          all rows once more, beside the others")]
 pub(crate) struct CollectFlags {
     /// Workers, which share the rows [default: 4]

@@ -186,11 +186,11 @@ impl Holding {
         let batch = self.coming.get_or_insert_with(|| {
             let span = tracing::info_span!(parent: None, "collect", otel.kind = "consumer", messaging.system = "gpuvitals");
             if let Some(first) = traces.next() {
-                gpuvitals_trace::follow_parent(&span, first);
+                gpuvitals_listener::trace::follow_parent(&span, first);
             }
             span
         });
-        traces.for_each(|other| gpuvitals_trace::link(batch, other));
+        traces.for_each(|other| gpuvitals_listener::trace::link(batch, other));
         tracing::info_span!(parent: batch.id(), "decode", frames = deliveries.len()).in_scope(|| {
             for delivery in deliveries {
                 let open = || opening::open(delivery, &self.bad.group, latest_ns, &terms.progress);

@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(address(""), "http://127.0.0.1:9090");
         let tls = "broker:\n  port: 9443\n  tls_cert: a.pem\n  tls_key: b.pem\n";
         assert_eq!(address(tls), "https://127.0.0.1:9443");
-        assert_eq!(address(&format!("{tls}message_queue:\n  address: grpc://q\n")), "grpc://q:9091");
+        assert_eq!(address(&format!("{tls}message_queue:\n  address: grpc://q\n")), "grpc://q:9090");
     }
 
     #[test]

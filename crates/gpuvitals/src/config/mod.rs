@@ -199,7 +199,7 @@ impl Config {
         let mut queue = self.message_queue.clone();
         if queue.address.scheme == Scheme::InProcess {
             let (scheme, host) = (Scheme::Http, "127.0.0.1".to_owned());
-            let (tls, port) = (self.broker.tls().is_some(), self.broker.port);
+            let (tls, port) = (self.broker.listener().tls_cert.is_some(), self.broker.port);
             queue.address = QueueUrl { scheme, tls, host, port, ..queue.address };
         }
         queue

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use gpuvitals_queue::link::{Access, AnyProducer, Client, QueueUrl, Scheme, Token, check_topic};
-use gpuvitals_queue::server::TlsFiles;
 use serde::{Deserialize, Deserializer};
 
 use super::Switch;
@@ -62,7 +61,7 @@ impl MessageQueue {
                 path.display()
             ),
             None => "message_queue.token_file (GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE) names no file; put the token into one of \
-                     mode 0600 and name that"
+                     mode 0600 and name that; message_queue.client_cert names a certificate"
                 .to_owned(),
         }
     }
@@ -108,7 +107,7 @@ impl MessageQueue {
             crate::secret::check(path, "message_queue.credentials_file")?;
         }
         if let Some(key) = set(&self.client_key) {
-            crate::secret::warn_of_key(key);
+            gpuvitals_listener::secret::warn_of_key(key);
         }
         Ok(Access {
             ca: set(&self.ca).map(Path::to_path_buf),
@@ -157,10 +156,8 @@ pub(crate) struct TopicTerms {
 pub(crate) struct Broker {
     /// Address to listen on.
     pub listen: IpAddr,
-    /// Port of HTTP: publish and admin; 0 takes a free one and prints it.
+    /// Port of HTTP and gRPC; 0 takes a free one and prints it.
     pub port: u16,
-    /// Port of gRPC; 0 takes a free one and prints it.
-    pub grpc_port: u16,
     /// Whether messages outlive the process: where a directory is named, unless told otherwise.
     #[serde(deserialize_with = "deserialize_word")]
     persistence: Switch,
@@ -189,17 +186,15 @@ pub(crate) struct Broker {
     /// Largest frame, bytes.
     #[serde(deserialize_with = "deserialize_bytes")]
     pub frame_bytes_max: u64,
-    /// Connections at a time, over both ports.
+    /// Connections at a time.
     pub connections_max: usize,
-    /// Messages a second that one connection may publish by gRPC; 0: no bound.
-    pub connection_rate_max: u32,
     /// Certificate chain, PEM; empty: no TLS.
     tls_cert: PathBuf,
     /// Its private key, PEM.
     tls_key: PathBuf,
     /// Whose certificates a client must show, PEM; empty: none.
     tls_client_ca: PathBuf,
-    /// File that holds the token a client must bring; empty: none.
+    /// File of the tokens of clients; empty: they need none.
     token_file: PathBuf,
 }
 
@@ -241,13 +236,17 @@ impl Broker {
         path.into_iter().chain(all).chain(own).collect()
     }
 
-    /// The files of TLS, where it is on.
-    pub(crate) fn tls(&self) -> Option<TlsFiles> {
-        set(&self.tls_cert).map(|certificate| TlsFiles {
-            certificate: certificate.to_path_buf(),
-            key: self.tls_key.clone(),
-            client_ca: set(&self.tls_client_ca).map(Path::to_path_buf),
-        })
+    /// What protects its port.
+    pub(crate) fn listener(&self) -> gpuvitals_listener::Settings {
+        let named = |path: &Path| set(path).map(Path::to_path_buf);
+        gpuvitals_listener::Settings {
+            tls_cert: named(&self.tls_cert),
+            tls_key: named(&self.tls_key),
+            tls_client_ca: named(&self.tls_client_ca),
+            token_file: named(&self.token_file),
+            guard_metrics: true,
+            insecure: true,
+        }
     }
 
     /// The file of the tokens, where clients must bring one.
@@ -258,12 +257,7 @@ impl Broker {
     /// Refuses what cannot be.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: broker.{text}")));
-        together("broker", ("tls_cert", &self.tls_cert), ("tls_key", &self.tls_key))?;
-        if set(&self.tls_client_ca).is_some() && set(&self.tls_cert).is_none() {
-            return refuse(
-                "tls_client_ca needs tls_cert and tls_key: without TLS nobody shows a certificate".to_owned(),
-            );
-        }
+        self.listener().check().or_else(|error| refuse(error.to_string()))?;
         let above_zero = [
             ("messages_max", self.messages_max > 0),
             ("bytes_max", self.bytes_max > 0),

@@ -184,9 +184,6 @@ impl Http {
             }
             let message = match message {
                 _ if is_unknown => "there is no such topic; gpuvitals queue topics lists what there is",
-                None if status == 415 => {
-                    "this port speaks gRPC only; the queue's HTTP port is --port, 9090 by default"
-                }
                 message => message.unwrap_or("no reason given"),
             };
             let text = format!("{url} answers {status}: {message}");

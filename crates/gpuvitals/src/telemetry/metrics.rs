@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use gpuvitals_api::figures::Figures;
 use gpuvitals_core::clock;
+use gpuvitals_listener::Figures;
 use gpuvitals_queue::link::Backoff;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest,

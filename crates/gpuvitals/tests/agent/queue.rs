@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuvitals_core::wire;
+use gpuvitals_listener::Limits;
 use gpuvitals_queue::server::{ServerConfig, serve};
 use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, InProcessConsumer, Queue, QueueConfig};
 use tokio::net::TcpListener;
@@ -52,8 +53,8 @@ impl TestQueue {
     pub(crate) fn come(&mut self) {
         let (stop, queue, port) = (CancellationToken::new(), self.queue.clone(), self.port);
         let listener = self.runtime.block_on(TcpListener::bind(("127.0.0.1", port))).unwrap();
-        let config = ServerConfig { drain: Duration::from_millis(100), ..ServerConfig::default() };
-        let ended = serve(None, Some(listener), queue, config, stop.clone());
+        let limits = Limits { drain: Duration::from_millis(100), ..Limits::default() };
+        let ended = serve(listener, queue, ServerConfig { limits, ..ServerConfig::default() }, stop.clone());
         let task = self.runtime.spawn(async move { ended.await.unwrap() });
         self.serving = Some((stop, task));
     }

@@ -15,8 +15,7 @@ impl Up {
         command
             .args(["up", "--source", "none", "--port", "0", "--data-dir"])
             .arg(folder)
-            .env("GPUVITALS_BROKER_PORT", port.to_string())
-            .env("GPUVITALS_BROKER_GRPC_PORT", "0");
+            .env("GPUVITALS_BROKER_PORT", port.to_string());
         Self(Process::start(&mut command))
     }
 
@@ -53,7 +52,7 @@ fn a_port_that_is_taken_is_done_without() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let up = Up::start(folder.path(), taken.local_addr().unwrap().port());
-    let warning = up.line("the queue is not served there");
+    let warning = up.line("the queue is not served");
     assert!(warning["reason"].as_str().unwrap().contains("broker.port names another port"), "{warning}");
     up.line("dashboard and API: ");
 }

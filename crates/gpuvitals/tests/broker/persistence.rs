@@ -90,7 +90,7 @@ fn a_directory_belongs_to_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let _first = over(folder.path(), &[]);
     let second = gpuvitals()
-        .args(["broker", "--port", "0", "--grpc-port", "0", "--persistence-path"])
+        .args(["broker", "--port", "0", "--persistence-path"])
         .arg(folder.path())
         .output()
         .unwrap();
@@ -103,11 +103,8 @@ fn a_directory_belongs_to_one_process() {
 fn a_directory_that_cannot_be_made_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let inside = file.path().join("mq");
-    let output = gpuvitals()
-        .args(["broker", "--port", "0", "--grpc-port", "0", "--persistence-path"])
-        .arg(&inside)
-        .output()
-        .unwrap();
+    let output =
+        gpuvitals().args(["broker", "--port", "0", "--persistence-path"]).arg(&inside).output().unwrap();
     let (code, _, errors) = outcome(&output);
     assert_eq!(code, Some(74), "{errors}");
     assert!(errors.contains(inside.to_str().unwrap()), "{errors}");

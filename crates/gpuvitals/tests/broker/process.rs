@@ -14,22 +14,19 @@ pub(crate) struct Broker {
     pub process: Process,
     /// `http://127.0.0.1:1234`.
     pub http: String,
-    /// `grpc://127.0.0.1:1235`.
+    /// `grpc://127.0.0.1:1234`.
     pub grpc: String,
 }
 
 impl Broker {
-    /// Starts it on free ports and waits for the lines that name them.
+    /// Starts it on a free port and waits for the line that names it.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = gpuvitals();
-        command.args(["broker", "--port", "0", "--grpc-port", "0", "--log-level", "debug"]).args(arguments);
+        command.args(["broker", "--port", "0", "--log-level", "debug"]).args(arguments);
         let process = Process::start(&mut command);
         let address = |line: &Value| line["message"].as_str()?.strip_prefix("queue: ").map(str::to_owned);
-        let found = said(&process, "two addresses", |lines| {
-            let found: Vec<String> = lines.iter().filter_map(address).collect();
-            (found.len() == 2).then_some(found)
-        });
-        let [http, grpc] = found.try_into().unwrap();
+        let http = said(&process, "an address", |lines| lines.iter().find_map(address));
+        let grpc = http.replacen("http", "grpc", 1);
         Self { process, http, grpc }
     }
 

@@ -109,7 +109,6 @@ fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     check("http://127.0.0.1:1", 69, "gpuvitals broker");
     check("grpc://127.0.0.1:1", 64, "http://127.0.0.1:PORT");
     let broker = Broker::start(&[]);
-    check(&broker.grpc.replace("grpc:", "http:"), 64, "speaks gRPC only");
     check(&broker.http.replace("http:", "https:"), 69, "http:// reaches it");
     let folder = tempfile::tempdir().unwrap();
     let Pair { cert, key } = Authority::new().sign("127.0.0.1", folder.path());

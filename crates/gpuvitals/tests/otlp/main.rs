@@ -33,7 +33,7 @@ fn sending(endpoint: &str) -> Vec<(&str, &str)> {
 }
 
 fn broker(environment: &[(&str, &str)]) -> (Service, String) {
-    let broker = Service::start(environment, &["broker", "--port", "0", "--grpc-port", "0"]);
+    let broker = Service::start(environment, &["broker", "--port", "0"]);
     let http = format!("http{}", broker.says("queue: http"));
     (broker, http)
 }
@@ -284,7 +284,7 @@ fn a_receiver_without_traces_gets_the_metrics() {
     let receiver = Receiver::start();
     receiver.refuse("/v1/traces", 404, None, 1_000);
     let (mut broker, http) = broker(&sending(&receiver.url));
-    broker.says("queue: grpc");
+    broker.says("queue: http");
     // A span waits whenever the metrics are due.
     for round in 1..=20 {
         publish(&http);
@@ -402,8 +402,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
         (vec![endpoint, ("OTEL_EXPORTER_OTLP_HEADERS", "a b=s3cret")], "is no header"),
         (vec![endpoint, ("GPUVITALS_OTLP_HEADERS_FILE", file)], "others could read the secret"),
     ] {
-        let output =
-            gpuvitals(&environment, &["broker", "--port", "0", "--grpc-port", "0"]).output().unwrap();
+        let output = gpuvitals(&environment, &["broker", "--port", "0"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(78), "{environment:?}: {text}");
         assert!(text.contains(words), "{environment:?}: {text}");

@@ -14,10 +14,10 @@ fn a_broker_that_is_frozen_degrades_collector_and_streamers_soon() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);
     let data = folder.path().join("data");
-    let [port, grpc, api, by_http, by_grpc] = [(); 5].map(|()| free_port());
-    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
-    broker.says("queue: grpc");
-    let urls = [format!("http://127.0.0.1:{port}"), format!("grpc://127.0.0.1:{grpc}")];
+    let [port, api, by_http, by_grpc] = [(); 4].map(|()| free_port());
+    let broker = start(&["broker", "--port", &port]);
+    broker.says("queue: http");
+    let urls = [format!("http://127.0.0.1:{port}"), format!("grpc://127.0.0.1:{port}")];
     let collector =
         start(&["collect", "--api-port", &api, "--mq-url", &urls[1], "--data-dir", data.to_str().unwrap()]);
     let csv = file.to_str().unwrap();

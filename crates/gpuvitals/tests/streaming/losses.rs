@@ -32,8 +32,8 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     pub(crate) fn new(workers: &'static str, data: &Path) -> Self {
         let port = free_port();
-        let broker = start(&["broker", "--port", &port, "--grpc-port", "0"]);
-        broker.says("queue: grpc");
+        let broker = start(&["broker", "--port", &port]);
+        broker.says("queue: http");
         Self { broker, port, workers, data: data.to_str().unwrap().to_owned(), keys: Keys::new() }
     }
 

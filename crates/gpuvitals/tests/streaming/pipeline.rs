@@ -21,11 +21,10 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 16_000);
-    let (port, grpc) = (free_port(), free_port());
+    let port = free_port();
     let queue = || {
-        let process =
-            start(&["broker", "--port", &port, "--grpc-port", &grpc, "--persistence-path", &at("mq")]);
-        process.says("queue: grpc");
+        let process = start(&["broker", "--port", &port, "--persistence-path", &at("mq")]);
+        process.says("queue: http");
         process
     };
     let broker = queue();
@@ -94,10 +93,10 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 3_000);
-    let (port, grpc, api) = (free_port(), free_port(), free_port());
-    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
-    broker.says("queue: grpc");
-    let url = format!("grpc://127.0.0.1:{grpc}");
+    let (port, api) = (free_port(), free_port());
+    let broker = start(&["broker", "--port", &port]);
+    broker.says("queue: http");
+    let url = format!("grpc://127.0.0.1:{port}");
     let collector = start(&[
         "collect",
         "--api-port",
@@ -130,13 +129,13 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
 fn a_collector_says_that_its_queue_is_away_and_that_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let (port, grpc, api) = (free_port(), free_port(), free_port());
-    let url = format!("grpc://127.0.0.1:{grpc}");
+    let (port, api) = (free_port(), free_port());
+    let url = format!("grpc://127.0.0.1:{port}");
     let collector =
         start(&["collect", "--api-port", &api, "--mq-url", &url, "--data-dir", data.to_str().unwrap()]);
     let health = until(&api, "/health", "a queue that is away", |health| health["status"] == "degraded");
     assert!(health["reason"].as_str().unwrap().contains("the queue is not reached"), "{health}");
-    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    let broker = start(&["broker", "--port", &port]);
     until(&api, "/health", "a queue that is back", |health| health["status"] == "healthy");
     broker.kill();
     until(&api, "/health", "a queue that is gone", |health| health["status"] == "degraded");
@@ -148,11 +147,11 @@ fn health_says_since_when_a_state_is_not_since_when_it_was_first_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);
     let data = folder.path().join("data");
-    let (port, grpc, shown) = (free_port(), free_port(), free_port());
-    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    let (port, shown) = (free_port(), free_port());
+    let broker = start(&["broker", "--port", &port]);
     let up = start_with(
         &["up", "--port", &shown, "--csv", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()],
-        &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &format!("grpc://127.0.0.1:{grpc}"))],
+        &[("GPUVITALS_MESSAGE_QUEUE_ADDRESS", &format!("grpc://127.0.0.1:{port}"))],
     );
     until(&shown, "/stats", "rows", |stats| stats["source"]["rows_stored"] == 3_000);
     broker.kill();
@@ -173,14 +172,14 @@ fn health_says_since_when_a_state_is_not_since_when_it_was_first_asked_for() {
 fn a_streamer_says_that_its_queue_takes_nothing_and_that_it_does_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);
-    let (port, grpc, shown) = (free_port(), free_port(), free_port());
-    let url = format!("grpc://127.0.0.1:{grpc}");
+    let (port, shown) = (free_port(), free_port());
+    let url = format!("grpc://127.0.0.1:{port}");
     let csv = file.to_str().unwrap();
     let streamer =
         start(&["stream", "--csv", csv, "--mq-url", &url, "--metrics-port", &shown, "--rate", "100"]);
     let health = until(&shown, "/health", "a queue that is away", |health| health["status"] == "degraded");
     assert!(health["reason"].as_str().unwrap().contains("the queue takes no rows"), "{health}");
-    let broker = start(&["broker", "--port", &port, "--grpc-port", &grpc]);
+    let broker = start(&["broker", "--port", &port]);
     until(&shown, "/health", "a queue that is back", |health| health["status"] == "healthy");
     ends_well(streamer);
     ends_well(broker);

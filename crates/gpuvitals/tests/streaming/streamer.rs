@@ -16,8 +16,8 @@ fn stream(file: &Path, port: &str, arguments: &[&str]) -> Process {
 }
 
 fn broker(port: &str) -> Process {
-    let broker = start(&["broker", "--port", port, "--grpc-port", "0"]);
-    broker.says("queue: grpc");
+    let broker = start(&["broker", "--port", port]);
+    broker.says("queue: http");
     broker
 }
 

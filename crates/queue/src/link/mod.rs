@@ -3,7 +3,7 @@
 //! | URL | queue |
 //! |---|---|
 //! | `inproc:` | in this process |
-//! | `grpc://host:9091`, `host:9091`, `http://host:9090`; with TLS `grpcs://`, `https://` | `gpuvitals broker`, by gRPC on either port |
+//! | `grpc://host:9090`, `host:9090`, `http://host:9090`; with TLS `grpcs://`, `https://` | `gpuvitals broker`, by gRPC |
 //! | `nats://host:4222?replicas=3`, with TLS `tls://` | NATS JetStream, settings behind the `?` |
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are made without a connection, a publish then
@@ -223,7 +223,7 @@ impl Producer for AnyProducer {
                 messaging.operation.name = "send",
                 messaging.batch.message_count = messages,
             );
-            if let Some(trace) = gpuvitals_trace::parent(&span) {
+            if let Some(trace) = gpuvitals_listener::trace::parent(&span) {
                 frame.trace = Some(trace.into());
             }
             span

@@ -87,8 +87,8 @@ impl FromStr for QueueUrl {
             return Ok(Self::in_process());
         }
         let schemes = [
-            ("grpc://", Scheme::Grpc, false, 9091),
-            ("grpcs://", Scheme::Grpc, true, 9091),
+            ("grpc://", Scheme::Grpc, false, 9090),
+            ("grpcs://", Scheme::Grpc, true, 9090),
             ("http://", Scheme::Http, false, 9090),
             ("https://", Scheme::Http, true, 9090),
             ("nats://", Scheme::Nats, false, 4222),
@@ -96,7 +96,7 @@ impl FromStr for QueueUrl {
         ];
         let found = schemes.iter().find_map(|scheme| text.strip_prefix(scheme.0).map(|rest| (*scheme, rest)));
         let is_bare = !text.contains(['@', '/']) && text.contains(':');
-        let bare = is_bare.then_some((("", Scheme::Grpc, false, 9091), text));
+        let bare = is_bare.then_some((("", Scheme::Grpc, false, 9090), text));
         let Some(((_, scheme, tls, default_port), rest)) = found.or(bare) else {
             return Err(if text.contains('@') {
                 UrlError::Credentials
@@ -176,13 +176,13 @@ mod tests {
             ("inproc:", "inproc:"),
             ("http://localhost:9090", "http://localhost:9090"),
             ("http://broker/", "http://broker:9090"),
-            ("grpc://10.0.0.1", "grpc://10.0.0.1:9091"),
+            ("grpc://10.0.0.1", "grpc://10.0.0.1:9090"),
             ("grpcs://[::1]:1", "grpcs://[::1]:1"),
             ("nats://nats.example.org", "nats://nats.example.org:4222"),
             ("tls://nats:4", "tls://nats:4"),
             ("nats://nats?", "nats://nats:4222"),
             ("localhost:50051", "grpc://localhost:50051"),
-            ("[::1]:9091", "grpc://[::1]:9091"),
+            ("[::1]:9090", "grpc://[::1]:9090"),
         ] {
             let url: QueueUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), whole);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use gpuvitals_trace::TRACEPARENT_LEN;
+use gpuvitals_listener::trace::TRACEPARENT_LEN;
 use serde::de::IgnoredAny;
 
 use crate::frame::{ContentType, Encoding, Frame, ProducerStamp};

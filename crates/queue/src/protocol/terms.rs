@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_trace::TRACEPARENT_LEN;
+use gpuvitals_listener::trace::TRACEPARENT_LEN;
 
 use super::v1;
 use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, NackKind, Start};

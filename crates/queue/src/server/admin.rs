@@ -1,36 +1,27 @@
 //! What the queue says about itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use gpuvitals_core::Status;
-use gpuvitals_core::figures::{Format, render};
-use gpuvitals_core::time;
+use gpuvitals_core::figures::Family;
+use gpuvitals_core::{Health, clock, time};
+use gpuvitals_listener::Vitals;
 use serde::Serialize;
-use std::sync::Arc;
+use serde_json::{Value, json};
 
 use super::http::Served;
-use super::metrics;
+use super::metrics::{self, Meter};
 use super::refusal::Refusal;
 use crate::frame::Millis;
-use crate::service::Clock;
-use crate::stats::{GroupStats, Health, QueueStats, TopicStats};
+use crate::service::Queue;
+use crate::stats::{GroupStats, QueueStats, TopicStats};
 
 /// Name of a topic in the path.
 pub(crate) type Named<T> = Result<Path<T>, PathRejection>;
-
-#[derive(Debug, Serialize)]
-struct HealthAnswer {
-    #[serde(flatten)]
-    health: Health,
-    /// When that was so.
-    timestamp: String,
-}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Topics {
@@ -42,35 +33,27 @@ pub(crate) struct Groups {
     groups: BTreeMap<String, GroupStats>,
 }
 
-/// How the queue is; one that takes nothing answers with 503.
-pub(crate) async fn health(State(served): State<Served>) -> Response {
-    let health = served.queue().health();
-    let status = code(health.status);
-    (status, Json(HealthAnswer { health, timestamp: spelled(Clock::system().now()) })).into_response()
+/// The queue's vitals.
+#[derive(Debug)]
+pub(super) struct QueueVitals {
+    pub(super) queue: Queue,
+    pub(super) meter: Arc<Meter>,
 }
 
-fn code(status: Status) -> StatusCode {
-    match status {
-        Status::Healthy | Status::Degraded => StatusCode::OK,
-        Status::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
+impl Vitals for QueueVitals {
+    fn health(&self) -> Health {
+        let health = self.queue.health();
+        Health { status: health.status, reason: health.reasons.join("; "), since_ns: 0 }
     }
-}
 
-/// The process answers.
-pub(crate) async fn alive() -> &'static str {
-    "ok\n"
-}
+    fn report(&self, health: &Health) -> Value {
+        let reasons = self.queue.health().reasons;
+        json!({ "status": health.status, "reasons": reasons, "timestamp": time::format(clock::now_ns()) })
+    }
 
-/// Whether the queue takes messages; the text says what is not well.
-pub(crate) async fn ready(State(served): State<Served>) -> Response {
-    let health = served.queue().health();
-    let reasons = health.reasons.join("; ");
-    let text = match health.status {
-        Status::Healthy => "ok\n".to_owned(),
-        Status::Degraded => format!("ok; {reasons}\n"),
-        Status::Unhealthy => format!("{reasons}\n"),
-    };
-    (code(health.status), text).into_response()
+    fn families(&self) -> Vec<Family> {
+        metrics::families(&self.queue, &self.meter)
+    }
 }
 
 pub(crate) async fn stats(State(served): State<Served>) -> Json<QueueStats> {
@@ -105,12 +88,6 @@ pub(crate) async fn remove_group(
     let Path((topic, group)) = names?;
     served.queue().remove_group(&topic, &group)?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Figures for Prometheus.
-pub(crate) async fn metrics(State(served): State<Served>) -> Response {
-    let text = render(&metrics::families(served.queue(), served.meter()));
-    ([(CONTENT_TYPE, Format::Prometheus.content_type())], text).into_response()
 }
 
 /// An instant as RFC 3339.

@@ -9,12 +9,13 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gpuvitals_listener::body::receive;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 
 use super::admin::{Named, spelled};
-use super::body::{receive, unzstd};
+use super::body::unzstd;
 use super::http::Served;
 use super::refusal::Refusal;
 use crate::broker::{AdminError, DeadLetter, DeadSelection, Replayed};

@@ -7,15 +7,14 @@ use std::task::{Context, Poll};
 
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
-use gpuvitals_trace::TRACEPARENT_LEN;
+use gpuvitals_listener::trace::{self, TRACEPARENT_LEN};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, Sleep};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::metadata::MetadataValue;
-use tonic::{Extensions, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument, Span};
 
-use super::door::Caller;
 use super::metrics::{Meter, Protocol};
 use super::publish::publish_span;
 use super::subscription;
@@ -43,6 +42,8 @@ pub(super) struct Grpc {
     queue: Queue,
     limits: Limits,
     meter: Arc<Meter>,
+    /// The server ends.
+    stop: CancellationToken,
     /// A lone frame may be stored on the thread that serves it.
     stores_here: bool,
 }
@@ -51,10 +52,10 @@ impl Grpc {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub(super) fn new(queue: Queue, limits: Limits, meter: Arc<Meter>) -> Self {
+    pub(super) fn new(queue: Queue, limits: Limits, meter: Arc<Meter>, stop: CancellationToken) -> Self {
         // One thread at a time is lent to the disk, which may take long: another one has to be there for all else.
         let stores_here = Handle::current().metrics().num_workers() > 1;
-        Self { queue, limits, meter, stores_here }
+        Self { queue, limits, meter, stop, stores_here }
     }
 }
 
@@ -62,7 +63,7 @@ impl Grpc {
 fn span_of(topic: &str, frame: Option<&v1::Frame>) -> Span {
     let span = publish_span(topic, frame.map_or(0, |frame| frame.count).into());
     if let Some(frame) = frame.filter(|frame| frame.traceparent.len() == TRACEPARENT_LEN) {
-        gpuvitals_trace::follow_parent(&span, &frame.traceparent);
+        trace::follow_parent(&span, &frame.traceparent);
     }
     span
 }
@@ -74,10 +75,6 @@ fn failed(span: &Span, outcome: &Result<Receipt, PublishError>) {
     }
 }
 
-fn caller(extensions: &Extensions) -> Result<Caller, Status> {
-    extensions.get::<Caller>().cloned().ok_or_else(|| Status::internal("a call without a connection"))
-}
-
 #[tonic::async_trait]
 impl v1::queue_server::Queue for Grpc {
     type PublishStreamStream = Publishes;
@@ -85,17 +82,11 @@ impl v1::queue_server::Queue for Grpc {
 
     async fn publish(&self, request: Request<v1::PublishRequest>) -> Result<Response<v1::Receipt>, Status> {
         let began = Instant::now();
-        let caller = caller(request.extensions())?;
         let span = span_of(&request.get_ref().topic, request.get_ref().frame.as_ref());
-        gpuvitals_trace::follow(&span, request.metadata().as_ref());
         let v1::PublishRequest { topic, frame } = request.into_inner();
         let outcome = match self.limits.check(frame) {
             Err(error) => Err(error),
             Ok(frame) => {
-                // Before, so that a client that does not wait for its answer waits all the same.
-                if let Some(until) = caller.pace.as_ref().and_then(|pace| pace.take(frame.count)) {
-                    tokio::time::sleep_until(until).await;
-                }
                 let publishing = self.queue.hand_over(&topic, frame);
                 self.queue.commit(self.stores_here);
                 publishing.instrument(span.clone()).await
@@ -114,7 +105,6 @@ impl v1::queue_server::Queue for Grpc {
         &self,
         request: Request<Streaming<v1::PublishRequest>>,
     ) -> Result<Response<Publishes>, Status> {
-        let caller = caller(request.extensions())?;
         let publishes = Publishes {
             queue: self.queue.clone(),
             stores_here: self.stores_here,
@@ -124,9 +114,7 @@ impl v1::queue_server::Queue for Grpc {
             topic: String::new(),
             under_way: VecDeque::new(),
             bytes: 0,
-            rests: None,
-            stop: Box::pin(caller.stop.clone().cancelled_owned()),
-            caller,
+            stop: Box::pin(self.stop.clone().cancelled_owned()),
             end: None,
         };
         Ok(self.limits.told(publishes))
@@ -136,8 +124,7 @@ impl v1::queue_server::Queue for Grpc {
         &self,
         request: Request<Streaming<v1::SubscribeRequest>>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        let caller = caller(request.extensions())?;
-        let stream = subscription::serve(self.queue.clone(), request.into_inner(), caller.stop);
+        let stream = subscription::serve(self.queue.clone(), request.into_inner(), self.stop.clone());
         Ok(self.limits.told(Box::pin(stream)))
     }
 }
@@ -175,10 +162,7 @@ pub(super) struct Publishes {
     under_way: VecDeque<UnderWay>,
     /// How many bytes those are.
     bytes: usize,
-    /// The publisher was too fast: nothing is read until then.
-    rests: Option<Pin<Box<Sleep>>>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    caller: Caller,
     /// Nothing more is read, and what the last answer is followed by.
     end: Option<Result<(), Status>>,
 }
@@ -197,7 +181,7 @@ impl Publishes {
     fn take(&mut self, context: &mut Context<'_>) {
         // All that has come goes to the log together.
         let mut has_more = false;
-        while self.end.is_none() && self.has_room(context) {
+        while self.end.is_none() && self.has_room() {
             match Pin::new(&mut self.requests).poll_next(context) {
                 Poll::Ready(Some(Ok(request))) => self.publish(request),
                 Poll::Ready(Some(Err(status))) => self.end = Some(Err(status)),
@@ -211,13 +195,7 @@ impl Publishes {
         }
     }
 
-    fn has_room(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some(rests) = &mut self.rests {
-            if rests.as_mut().poll(context).is_pending() {
-                return false;
-            }
-            self.rests = None;
-        }
+    fn has_room(&self) -> bool {
         self.under_way.len() < UNDER_WAY && self.bytes < UNDER_WAY_BYTES
     }
 
@@ -230,8 +208,6 @@ impl Publishes {
         let (publishing, bytes) = match self.limits.check(frame) {
             Err(error) => (Publishing::done(Err(error)), 0),
             Ok(frame) => {
-                let rests = self.caller.pace.as_ref().and_then(|pace| pace.take(frame.count));
-                self.rests = rests.map(|until| Box::pin(tokio::time::sleep_until(until)));
                 let bytes = frame.payload.len();
                 (self.queue.hand_over(&self.topic, frame), bytes)
             }

@@ -3,25 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use gpuvitals_listener::body::Budget;
+use gpuvitals_listener::{Partial, Scope, echo, vitals};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::Instrument;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
-use super::body::Budget;
+use super::admin::QueueVitals;
+use super::grpc::{Grpc, Limits};
 use super::metrics::Meter;
-use super::refusal::{Refusal, echo};
-use super::{admin, dead, publish};
+use super::refusal::Refusal;
+use super::{ServerConfig, admin, dead, publish};
+use crate::protocol::v1::queue_server::QueueServer;
 use crate::service::Queue;
 
 /// Bodies that are unpacked or are long are read by so many threads at most.
 const READERS: usize = 4;
+/// What a frame's message has beside its payload, at most: topic, key, stamp.
+const FRAME_HEADER_BYTES: usize = 64 << 10;
+/// The calls of gRPC.
+const PUBLISH: &str = "/gpuvitals.queue.v1.Queue/Publish";
+const PUBLISH_STREAM: &str = "/gpuvitals.queue.v1.Queue/PublishStream";
+const SUBSCRIBE: &str = "/gpuvitals.queue.v1.Queue/Subscribe";
 
 /// Bounds of what requests may send.
 #[derive(Clone, Copy, Debug)]
@@ -48,33 +59,17 @@ impl Default for HttpLimits {
     }
 }
 
-/// What a request does, and so which right it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// None: whether the queue is well is nobody's secret.
-    Open,
-    /// To look at numbers and names.
-    Read,
-    /// To look at messages.
-    ReadMessages,
-    /// To hand over messages.
-    Publish,
-    /// To change or throw away what is held.
-    Manage,
-}
-
-impl Right {
-    /// The right that a request needs. What is not known needs one too.
-    pub fn needed(method: &Method, path: &str) -> Self {
-        let looks = matches!(*method, Method::GET | Method::HEAD);
-        match path {
-            "/health" | "/healthz" | "/readyz" if looks => Self::Open,
-            _ if path.starts_with("/publish/") => Self::Publish,
-            // Deeper than the groups of a topic are its dead letters, which are messages of anyone.
-            _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => Self::ReadMessages,
-            _ if looks => Self::Read,
-            _ => Self::Manage,
-        }
+/// The scope that a request needs.
+pub fn scope(method: &Method, path: &str) -> Scope {
+    let looks = matches!(*method, Method::GET | Method::HEAD);
+    match path {
+        PUBLISH | PUBLISH_STREAM => Scope::Publish,
+        SUBSCRIBE => Scope::Subscribe,
+        _ if path.starts_with("/publish/") => Scope::Publish,
+        // Deeper than the groups of a topic are its dead letters, which are messages of anyone.
+        _ if looks && path.starts_with("/topics/") && !path.ends_with("/groups") => Scope::Subscribe,
+        _ if looks => Scope::Read,
+        _ => Scope::Admin,
     }
 }
 
@@ -116,22 +111,18 @@ impl Served {
     }
 }
 
-/// All paths. Who may ask what is for the caller to see to, by [`Right::needed`].
-pub fn router(queue: Queue, limits: HttpLimits, meter: Arc<Meter>) -> Router {
-    router_within(queue, limits, meter, Budget::new(limits.bodies_bytes))
-}
-
-/// [`router`], whose bodies share a budget with others.
-pub(super) fn router_within(queue: Queue, limits: HttpLimits, meter: Arc<Meter>, bodies: Budget) -> Router {
+/// All paths.
+pub fn router(queue: Queue, config: &ServerConfig, stop: CancellationToken) -> Router {
+    let (limits, meter) = (config.http, Arc::clone(&config.meter));
+    let bodies = Budget::new(limits.bodies_bytes);
+    meter.watch(&bodies);
+    let vitals = QueueVitals { queue: queue.clone(), meter: Arc::clone(&meter) };
+    let grpc = grpc(&queue, config, &bodies, stop);
     let readers = Arc::new(Semaphore::new(READERS));
     let served = Served(Arc::new(Inner { queue, limits, bodies, readers, meter }));
     Router::new()
         .route("/", get(index))
         .route("/publish/{topic}", post(publish::publish))
-        .route("/health", get(admin::health))
-        .route("/healthz", get(admin::alive))
-        .route("/readyz", get(admin::ready))
-        .route("/metrics", get(admin::metrics))
         .route("/stats", get(admin::stats))
         .route("/stats/{topic}", get(admin::topic_stats))
         .route("/topics", get(admin::topics))
@@ -139,10 +130,29 @@ pub(super) fn router_within(queue: Queue, limits: HttpLimits, meter: Arc<Meter>,
         .route("/topics/{topic}/groups/{group}", delete(admin::remove_group))
         .route("/topics/{topic}/dead", get(dead::list).delete(dead::purge))
         .route("/topics/{topic}/dead/replay", post(dead::replay))
+        .merge(vitals::routes(Arc::new(vitals)))
+        .merge(grpc)
         .fallback(nothing_there)
         .method_not_allowed_fallback(unknown_method)
-        .layer(middleware::from_fn_with_state(served.clone(), observe))
         .with_state(served)
+}
+
+/// The calls of gRPC. Long messages that have come in part share the budget of the bodies.
+fn grpc(queue: &Queue, config: &ServerConfig, bodies: &Budget, stop: CancellationToken) -> Router<Served> {
+    let limits = Limits { frame_bytes: config.max_frame_bytes };
+    let calls = QueueServer::new(Grpc::new(queue.clone(), limits, Arc::clone(&config.meter), stop))
+        .max_decoding_message_size(config.max_frame_bytes.saturating_add(FRAME_HEADER_BYTES));
+    let (bodies, patience) = (bodies.clone(), config.http.request_time);
+    let call = post(async move |request: Request| {
+        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if !kind.is_some_and(|kind| matches!(kind, b"application/grpc" | b"application/grpc+proto")) {
+            return Refusal::NotGrpc.into_response();
+        }
+        let request = request.map(|body| Body::new(Partial::new(body, &bodies, patience)));
+        let Ok(response) = calls.oneshot(request).await;
+        response.map(Body::new)
+    });
+    Router::new().route(PUBLISH, call.clone()).route(PUBLISH_STREAM, call.clone()).route(SUBSCRIBE, call)
 }
 
 /// What there is.
@@ -174,20 +184,4 @@ async fn nothing_there(uri: Uri) -> Response {
 
 async fn unknown_method(method: Method, uri: Uri) -> Response {
     Refusal::Method { method: echo(method.as_str()), path: echo(uri.path()) }.into_response()
-}
-
-/// Around every request: statistics, the log, and what every answer has in common.
-async fn observe(State(served): State<Served>, request: Request, next: Next) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let span = gpuvitals_trace::served(request.method(), route, &path, request.headers());
-    let mut response = next.run(request).instrument(span.clone()).await;
-    gpuvitals_trace::answered(&span, response.status());
-    let status = response.status().as_u16();
-    served.meter().answered(status);
-    tracing::debug!(%method, path, status, "request");
-    let headers = response.headers_mut();
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -1,18 +1,14 @@
 //! Figures of the queue.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gpuvitals_core::Status;
 use gpuvitals_core::figures::{Family, Histogram, Kind, Number};
+use gpuvitals_listener::body::Budget;
 
-use super::body::Budget;
 use crate::service::Queue;
 use crate::stats::{GroupStats, Health, QueueStats, TopicStats};
-
-/// Statuses with a line of their own; anything else is `other`.
-const STATUSES: [u16; 12] = [200, 204, 400, 404, 405, 408, 409, 413, 415, 429, 500, 503];
 
 /// How a publisher speaks to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +30,28 @@ impl Protocol {
     }
 }
 
-/// What the servers count about their clients.
-#[derive(Debug, Default)]
+/// What the server counts about its clients.
+#[derive(Debug)]
 pub struct Meter {
     http: Histogram,
     grpc: Histogram,
-    connections: AtomicU64,
+    listener: Arc<gpuvitals_listener::Meter>,
     /// What all that is received may take, once it is served.
     bodies: OnceLock<Budget>,
     /// Families that are shown as well.
     beside: Option<fn() -> Vec<Family>>,
-    statuses: [AtomicU64; STATUSES.len() + 1],
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            http: Histogram::default(),
+            grpc: Histogram::default(),
+            listener: Arc::new(gpuvitals_listener::Meter::new("queue")),
+            bodies: OnceLock::new(),
+            beside: None,
+        }
+    }
 }
 
 impl Meter {
@@ -58,22 +65,9 @@ impl Meter {
         self.latency(protocol).observe(took);
     }
 
-    /// A request by HTTP was answered with this status.
-    pub fn answered(&self, status: u16) {
-        let place = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
-        if let Some(count) = self.statuses.get(place) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// A client connected.
-    pub fn connected(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A client that had connected is gone.
-    pub fn disconnected(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+    /// What the listener counts.
+    pub(crate) fn listener(&self) -> &Arc<gpuvitals_listener::Meter> {
+        &self.listener
     }
 
     /// What is received takes this budget.
@@ -170,7 +164,8 @@ pub fn families(queue: &Queue, meter: &Meter) -> Vec<Family> {
     let mut families = of_queue(&stats, &queue.health(), meter);
     families.extend(of_topics(&stats));
     families.extend(of_groups(&stats));
-    families.extend(of_requests(meter));
+    families.push(of_publishes(meter));
+    families.extend(meter.listener.families());
     families.extend(meter.beside.map(|families| families()).unwrap_or_default());
     families
 }
@@ -197,11 +192,6 @@ fn of_queue(stats: &QueueStats, health: &Health, meter: &Meter) -> Vec<Family> {
             "gpuvitals_queue_processed_messages_total",
             "Messages acknowledged, over all topics and groups.",
             stats.total_processed,
-        ),
-        Family::gauge(
-            "gpuvitals_queue_connections",
-            "Connections of clients that are open.",
-            meter.connections.load(Ordering::Relaxed),
         ),
         Family::gauge(
             "gpuvitals_queue_receiving_bytes",
@@ -231,22 +221,13 @@ fn of_groups(stats: &QueueStats) -> impl Iterator<Item = Family> {
     })
 }
 
-fn of_requests(meter: &Meter) -> [Family; 2] {
-    let spelled = STATUSES.iter().map(ToString::to_string).chain(["other".to_owned()]);
-    let counts = meter.statuses.iter().map(|count| count.load(Ordering::Relaxed));
-    let requests = Family::new(
-        "gpuvitals_queue_http_requests_total",
-        Kind::Counter,
-        "Requests by HTTP that were answered, by status.",
-    );
-    let mut latency = Family::new(
+fn of_publishes(meter: &Meter) -> Family {
+    let latency = Family::new(
         "gpuvitals_queue_publish_duration_seconds",
         Kind::Histogram,
         "From the request of a publisher to its answer, refusals included.",
     );
-    for protocol in Protocol::ALL {
-        let labels = vec![("protocol", protocol.name().to_owned())];
-        latency = latency.with(labels, meter.latency(protocol).read());
-    }
-    [requests.by("status", spelled.zip(counts)), latency]
+    Protocol::ALL.into_iter().fold(latency, |latency, protocol| {
+        latency.with(vec![("protocol", protocol.name().to_owned())], meter.latency(protocol).read())
+    })
 }

@@ -11,18 +11,20 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::poll;
+use gpuvitals_listener::body::{Share, discard, receive};
+use gpuvitals_listener::{echo, trace};
 use serde::Serialize;
 use std::task::Poll;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use super::body::{Coding, Share, discard, receive, unpack};
+use super::body::{Coding, unpack};
 use super::headers::{BATCH, DEAD, JSON, PRODUCER, SEQUENCE, dead_of};
 use super::http::Served;
 use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place, Refused};
 use super::metrics::Protocol;
-use super::refusal::{Refusal, echo};
+use super::refusal::Refusal;
 use crate::broker::{Durability, PublishError, Receipt};
 use crate::frame::{DeadFacts, ProducerStamp};
 use crate::name::{self, PRODUCER_LEN_MAX};
@@ -204,7 +206,7 @@ async fn hand_over(served: &Served, topic: &str, intake: Intake) -> Response {
     let mut receipts = Vec::with_capacity(pieces.len());
     let messages: u64 = pieces.iter().map(|piece| u64::from(piece.frame.count)).sum();
     let span = publish_span(topic, messages);
-    if let Some(trace) = gpuvitals_trace::parent(&span).map(Arc::from) {
+    if let Some(trace) = trace::parent(&span).map(Arc::from) {
         for piece in &mut pieces {
             piece.frame.trace = Some(Arc::clone(&trace));
         }

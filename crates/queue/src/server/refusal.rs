@@ -3,20 +3,16 @@
 use std::borrow::Cow;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use gpuvitals_listener::body::BodyError;
+use gpuvitals_listener::{echo, refuse_with};
 use serde::{Deserialize, Serialize};
 
 use super::intake::{DocumentError, Refused};
 use super::publish::Progress;
 use crate::broker::{AdminError, PublishError};
 use crate::name::NameError;
-
-/// Longest piece of a request that is repeated in an answer, in characters.
-const ECHO_MAX: usize = 64;
-/// Seconds after which a publisher that was refused for want of room may try again.
-const RETRY_AFTER_S: &str = "1";
 
 /// What is wrong, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,20 +38,6 @@ pub(crate) enum ErrorCode {
     Storage,
     Timeout,
     Internal,
-}
-
-/// What every request that fails is answered with.
-#[derive(Debug, Serialize)]
-struct ErrorBody {
-    /// The HTTP status in words.
-    error: String,
-    /// What is wrong and what to do, for people.
-    message: String,
-    /// What is wrong, for programs.
-    code: ErrorCode,
-    /// How far a publish came.
-    #[serde(flatten)]
-    progress: Option<Progress>,
 }
 
 /// Why a request is refused.
@@ -84,6 +66,8 @@ pub(crate) enum Refusal {
          application/vnd.gpuvitals.batch"
     )]
     Type(String),
+    #[error("this path speaks gRPC: POST with content-type application/grpc")]
+    NotGrpc,
     #[error("the body ended early, nothing of it was taken")]
     BodyCut,
     #[error("the body took longer than {0} s to arrive, nothing of it was taken")]
@@ -125,17 +109,7 @@ impl Refusal {
         if code == ErrorCode::Internal {
             tracing::error!(error = %self, "a request failed on a defect");
         }
-        let error = status.canonical_reason().unwrap_or("error").to_lowercase();
-        let body = ErrorBody { error, message: self.message(), code, progress };
-        let text = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (status, text).into_response();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
-        }
-        response
+        refuse_with(status, code, &self.message(), progress)
     }
 
     fn told(&self) -> (StatusCode, ErrorCode) {
@@ -154,7 +128,7 @@ impl Refusal {
             Self::Packing { .. } | Self::Document(_) | Self::NoGoodMessage { .. } => {
                 (StatusCode::BAD_REQUEST, ErrorCode::BadMessages)
             }
-            Self::Coding(_) | Self::Type(_) => {
+            Self::Coding(_) | Self::Type(_) | Self::NotGrpc => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedType)
             }
             Self::BodyCut => (StatusCode::BAD_REQUEST, ErrorCode::BodyCut),
@@ -214,11 +188,12 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// A piece of a request as it may be repeated.
-pub(crate) fn echo(text: &str) -> String {
-    let mut short: String = text.chars().take(ECHO_MAX).collect();
-    if short.len() < text.len() {
-        short.push('…');
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(limit) => Self::BodyTooLarge(limit),
+            BodyError::Cut => Self::BodyCut,
+            _ => Self::Overloaded,
+        }
     }
-    short
 }

@@ -334,11 +334,6 @@ impl Queue {
         crate::trouble::health(self.shared().troubles())
     }
 
-    /// A server refused a connection because all of so many were taken: that shows in the health for a while.
-    pub(crate) fn connection_refused(&self, connections_max: usize) {
-        self.shared().connection_refused(connections_max);
-    }
-
     /// Waits until the queue can store nothing more until it is opened anew; why, in words. For ever in memory, and
     /// while all is well.
     pub async fn failed(&self) -> Arc<str> {

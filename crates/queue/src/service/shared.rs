@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_core::quantity::counted;
 use gpuvitals_log::Durability as LogDurability;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
@@ -24,7 +23,7 @@ use crate::broker::{
 };
 use crate::frame::{Frame, Millis};
 use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
-use crate::trouble::{Cause, Recent, Trouble, TroubleLog};
+use crate::trouble::{Trouble, TroubleLog};
 
 /// Bytes by which a dead letter's record is longer than its frame's, at most: a frame that is taken can become one.
 const DEAD_GROWTH_MAX: usize = 1_200;
@@ -51,9 +50,6 @@ struct State {
     signals: HashMap<Wake, Arc<Notify>, foldhash::fast::RandomState>,
     /// What is known of the log, if there is one.
     keeper: Option<Keeper>,
-    /// Connections that were refused lately, and how many there may be.
-    refused: Recent,
-    connections_max: usize,
 }
 
 impl std::fmt::Debug for Shared {
@@ -117,14 +113,7 @@ impl Shared {
     }
 
     fn new(broker: Broker, clock: Clock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
-        let state = State {
-            broker,
-            armed: None,
-            signals: HashMap::default(),
-            keeper,
-            refused: Recent::default(),
-            connections_max: 0,
-        };
+        let state = State { broker, armed: None, signals: HashMap::default(), keeper };
         Self {
             state: Mutex::new(state),
             clock,
@@ -384,24 +373,11 @@ impl Shared {
         state.keeper.as_ref().and_then(Keeper::poisoned).unwrap_or_default()
     }
 
-    /// A connection was refused because all of so many were taken.
-    pub(super) fn connection_refused(self: &Arc<Self>, connections_max: usize) {
-        let now = self.clock.now();
-        let mut state = self.lock();
-        state.refused.note(now, 1);
-        state.connections_max = connections_max;
-    }
-
     /// What is not well.
     pub(super) fn troubles(self: &Arc<Self>) -> Vec<Trouble> {
         let mut state = self.lock();
         let now = self.clock.now();
         let mut troubles = state.broker.troubles(now);
-        if let Some(count) = state.refused.lately(now) {
-            let refused = counted(count, "connection");
-            let words = format!("{refused} refused: all {} are taken", state.connections_max);
-            troubles.push(Trouble::new(Cause::Connections, words));
-        }
         troubles.extend(state.keeper.iter().flat_map(|keeper| keeper.troubles(now)));
         self.finish(state);
         troubles

@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
+use gpuvitals_listener::{Scope, Settings, Tokens};
 use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl, Token};
-use gpuvitals_queue::server::{TlsFiles, Tokens, tls_config};
-use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, Producer, PublishError, Queue, QueueConfig, ReceiveError,
-};
+use gpuvitals_queue::{Consumer, ConsumerOptions, Producer, PublishError, ReceiveError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,16 +42,31 @@ impl Papers {
     }
 
     fn serve(&self, client_ca: bool) -> Rig {
-        let client_ca = client_ca.then(|| self.file("ca.pem"));
-        let files =
-            TlsFiles { certificate: self.file("server.pem"), key: self.file("server.key"), client_ca };
-        Rig::with(|_| {}, |config| config.tls = Some(tls_config(&files).unwrap()))
+        serve(Settings {
+            tls_cert: Some(self.file("server.pem")),
+            tls_key: Some(self.file("server.key")),
+            tls_client_ca: client_ca.then(|| self.file("ca.pem")),
+            ..Settings::default()
+        })
     }
 
     fn access(&self, with_identity: bool) -> Access {
         let identity = with_identity.then(|| (self.file("client.pem"), self.file("client.key")));
         Access { ca: Some(self.file("ca.pem")), identity, ..Access::default() }
     }
+}
+
+fn serve(settings: Settings) -> Rig {
+    Rig::with(|_| {}, |config| config.access = gpuvitals_listener::Access::load(settings).unwrap())
+}
+
+/// A server that asks for tokens, with their file and one token for each scope.
+fn with_tokens<const N: usize>(scopes: [Scope; N]) -> (Rig, TempDir, [String; N]) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens");
+    let tokens =
+        scopes.map(|scope| Tokens::create(&file, scope.as_str(), &[scope], "now".to_owned()).unwrap());
+    (serve(Settings { token_file: Some(file), ..Settings::default() }), dir, tokens)
 }
 
 fn secure(rig: &Rig) -> QueueUrl {
@@ -94,50 +107,43 @@ async fn a_server_that_asks_for_clients_certificates_serves_no_others() {
 }
 
 #[tokio::test]
-async fn a_token_lets_in_for_what_it_is_and_is_never_shown() {
-    let tokens = Tokens {
-        publish: vec![Token::new("secret-p")],
-        subscribe: vec![Token::new("secret-s")],
-        ..Tokens::default()
-    };
-    let rig = Rig::with(|_| {}, |config| config.tokens = Some(tokens));
+async fn a_token_permits_its_scopes_and_is_never_shown() {
+    let (rig, _dir, [publisher, subscriber]) = with_tokens([Scope::Publish, Scope::Subscribe]);
     let access = |token: Option<&str>| Access { token: token.map(Token::new), ..Access::default() };
-    publish(&rig.url(), &access(Some("secret-p"))).await.unwrap();
+    publish(&rig.url(), &access(Some(&publisher))).await.unwrap();
     for (token, reason) in [
         (None, "a token is needed: authorization: Bearer <token>"),
-        (Some("secret-q"), "the token is not known"),
-        (Some("secret-s"), "the token may not do this"),
+        (Some("gpv_other"), "the token is not known"),
+        (Some(&*subscriber), "the token lacks the scope publish"),
     ] {
         let refused = publish(&rig.url(), &access(token)).await.unwrap_err();
         assert!(matches!(refused, PublishError::Denied { .. }), "{refused:?}");
         let text = refused.to_string();
-        assert!(text.contains(reason) && !text.contains("secret"), "{text}");
+        assert!(text.contains(reason) && !text.contains("gpv_"), "{text}");
     }
-    let subscribe = |token| {
+    let subscribe = |token: &str| {
         let (access, options) = (access(Some(token)), ConsumerOptions::default());
         GrpcConsumer::new(&rig.url(), &access, TOPIC, "g", &options).unwrap()
     };
-    assert_eq!(in_time(subscribe("secret-s").receive()).await.unwrap().len(), 1);
-    let refused = in_time(subscribe("secret-p").receive()).await.unwrap_err();
-    assert!(matches!(&refused, ReceiveError::Denied { reason } if reason.contains("may not")), "{refused:?}");
-    let shown = format!("{:?} {:?}", access(Some("secret-p")), subscribe("secret-s"));
-    assert!(!shown.contains("secret"), "{shown}");
+    assert_eq!(in_time(subscribe(&subscriber).receive()).await.unwrap().len(), 1);
+    let refused = in_time(subscribe(&publisher).receive()).await.unwrap_err();
+    assert!(matches!(&refused, ReceiveError::Denied { reason } if reason.contains("lacks")), "{refused:?}");
+    let shown = format!("{:?} {:?}", access(Some(&publisher)), subscribe(&subscriber));
+    assert!(!shown.contains("gpv_"), "{shown}");
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn the_port_for_people_answers_http_and_grpc_and_asks_for_tokens_too() {
-    let tokens = Tokens { publish: vec![Token::new("p")], ..Tokens::default() };
-    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-    let rig = Rig::people(queue, |config| config.tokens = Some(tokens));
-    let url: QueueUrl = format!("grpc://{}", rig.address).parse().unwrap();
-    let access = Access { token: Some(Token::new("p")), ..Access::default() };
-    publish(&url, &access).await.unwrap();
+async fn the_port_answers_http_and_grpc_and_asks_both_for_tokens() {
+    let (rig, _dir, [publisher, reader]) = with_tokens([Scope::Publish, Scope::Read]);
+    let access = Access { token: Some(Token::new(&publisher)), ..Access::default() };
+    publish(&rig.url(), &access).await.unwrap();
     for (path, header, status) in [
-        ("/health", "", "200 OK"),
-        ("/stats", "", "401 Unauthorized"),
-        ("/stats", "authorization: Bearer q\r\n", "401 Unauthorized"),
-        ("/stats", "authorization: Bearer p\r\n", "200 OK"),
+        ("/health", String::new(), "200 OK"),
+        ("/stats", String::new(), "401 Unauthorized"),
+        ("/stats", "authorization: Bearer q\r\n".to_owned(), "401 Unauthorized"),
+        ("/stats", format!("authorization: Bearer {publisher}\r\n"), "403 Forbidden"),
+        ("/stats", format!("authorization: Bearer {reader}\r\n"), "200 OK"),
     ] {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: q\r\nconnection: close\r\n{header}\r\n");

@@ -218,7 +218,7 @@ async fn a_publish_that_is_given_up_does_not_hold_up_the_others() {
 #[tokio::test]
 async fn an_idle_connection_is_closed_and_an_open_stream_is_not_idle() {
     let short = Duration::from_millis(50);
-    let rig = Rig::with(|_| {}, |config| config.connection_idle = short);
+    let rig = Rig::with(|_| {}, |config| config.limits.idle = short);
     let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
     in_time(producer.publish(frame(1))).await.unwrap();
     receive(&mut consumer).await;
@@ -233,11 +233,7 @@ async fn an_idle_connection_is_closed_and_an_open_stream_is_not_idle() {
 
 #[tokio::test]
 async fn a_client_that_reads_no_answer_gives_its_place_back() {
-    let queue = Queue::in_process(QueueConfig::default(), Clock::system());
-    let rig = Rig::people(queue, |config| {
-        config.connection_idle = Duration::from_millis(50);
-        config.max_connections = 1;
-    });
+    let rig = Rig::with(|_| {}, |config| config.limits.connections = 1);
     // HTTP/2 with windows of nothing, and a request: GET /metrics.
     let mut asked = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     asked.extend(b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0");

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use gpuvitals_listener::{Limits, ServeError};
 use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl};
 use gpuvitals_queue::protocol::v1::queue_client::QueueClient;
-use gpuvitals_queue::server::{self, ServeError, ServerConfig};
+use gpuvitals_queue::server::{self, ServerConfig};
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, Queue, QueueConfig, TopicStats,
 };
-use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
@@ -40,30 +40,13 @@ impl Rig {
 
     /// Serves a queue at an address; one that was just left is free again.
     pub(crate) fn over(queue: Queue, address: SocketAddr, change: impl FnOnce(&mut ServerConfig)) -> Self {
-        Self::start(queue, address, false, change)
-    }
-
-    /// Serves a queue on the port for HTTP and gRPC.
-    pub(crate) fn people(queue: Queue, change: impl FnOnce(&mut ServerConfig)) -> Self {
-        Self::start(queue, "127.0.0.1:0".parse().unwrap(), true, change)
-    }
-
-    fn start(
-        queue: Queue,
-        address: SocketAddr,
-        for_people: bool,
-        change: impl FnOnce(&mut ServerConfig),
-    ) -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(address).unwrap();
-        let listener = socket.listen(4_096).unwrap();
+        let listener = gpuvitals_listener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut config = ServerConfig { drain: Duration::from_secs(1), ..ServerConfig::default() };
+        let limits = Limits { drain: Duration::from_secs(1), ..Limits::default() };
+        let mut config = ServerConfig { limits, ..ServerConfig::default() };
         change(&mut config);
         let stop = CancellationToken::new();
-        let (admin, grpc) = if for_people { (Some(listener), None) } else { (None, Some(listener)) };
-        let serving = server::serve(admin, grpc, queue.clone(), config, stop.clone());
+        let serving = server::serve(listener, queue.clone(), config, stop.clone());
         Self { queue, address, stop, served: tokio::spawn(serving) }
     }
 

@@ -4,9 +4,8 @@ use std::process::{Command, Stdio};
 
 use axum::http::Method;
 use gpuvitals_core::time;
-use gpuvitals_queue::link::Token;
-use gpuvitals_queue::server::http::{HttpLimits, Right};
-use gpuvitals_queue::server::{ServerConfig, Tokens};
+use gpuvitals_listener::{Access, Scope, Settings, Tokens};
+use gpuvitals_queue::server::{HttpLimits, ServerConfig, scope};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
 use serde_json::{Value, json};
 
@@ -82,34 +81,41 @@ async fn what_is_not_there_says_where_to_look() {
 }
 
 #[test]
-fn every_path_needs_the_right_that_fits_it() {
-    for (method, path, right) in [
-        (Method::GET, "/health", Right::Open),
-        (Method::GET, "/healthz", Right::Open),
-        (Method::HEAD, "/readyz", Right::Open),
-        (Method::DELETE, "/health", Right::Manage),
-        (Method::GET, "/", Right::Read),
-        (Method::GET, "/metrics", Right::Read),
-        (Method::HEAD, "/stats/t", Right::Read),
-        (Method::GET, "/topics/t/dead", Right::ReadMessages),
-        (Method::GET, "/topics/t/groups", Right::Read),
-        (Method::GET, "/topics", Right::Read),
-        (Method::POST, "/publish/t", Right::Publish),
-        (Method::GET, "/health/x", Right::Read),
-        (Method::DELETE, "/topics/t/dead", Right::Manage),
-        (Method::POST, "/topics/t/dead/replay", Right::Manage),
-        (Method::DELETE, "/topics/t/groups/g", Right::Manage),
-        (Method::OPTIONS, "/anything", Right::Manage),
+fn every_path_needs_the_scope_that_fits_it() {
+    for (method, path, needed) in [
+        (Method::DELETE, "/health", Scope::Admin),
+        (Method::GET, "/", Scope::Read),
+        (Method::GET, "/metrics", Scope::Read),
+        (Method::HEAD, "/stats/t", Scope::Read),
+        (Method::GET, "/topics/t/dead", Scope::Subscribe),
+        (Method::GET, "/topics/t/groups", Scope::Read),
+        (Method::GET, "/topics", Scope::Read),
+        (Method::POST, "/publish/t", Scope::Publish),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/Publish", Scope::Publish),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/PublishStream", Scope::Publish),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/Subscribe", Scope::Subscribe),
+        (Method::POST, "/gpuvitals.queue.v1.Queue/Other", Scope::Admin),
+        (Method::GET, "/health/x", Scope::Read),
+        (Method::DELETE, "/topics/t/dead", Scope::Admin),
+        (Method::POST, "/topics/t/dead/replay", Scope::Admin),
+        (Method::DELETE, "/topics/t/groups/g", Scope::Admin),
+        (Method::OPTIONS, "/anything", Scope::Admin),
     ] {
-        assert_eq!(Right::needed(&method, path), right, "{method} {path}");
+        assert_eq!(scope(&method, path), needed, "{method} {path}");
     }
 }
 
 #[tokio::test]
 async fn where_tokens_are_known_only_health_is_for_everybody() {
-    let tokens =
-        Tokens { publish: vec![Token::new("p")], administer: vec![Token::new("a")], ..Tokens::default() };
-    let server = ServerConfig { tokens: Some(tokens), ..ServerConfig::default() };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens");
+    let token = |scope: Scope| {
+        let token = Tokens::create(&file, scope.as_str(), &[scope], "now".to_owned()).unwrap();
+        format!("Bearer {token}")
+    };
+    let (publisher, admin) = (token(Scope::Publish), token(Scope::Admin));
+    let settings = Settings { token_file: Some(file), guard_metrics: true, ..Settings::default() };
+    let server = ServerConfig { access: Access::load(settings).unwrap(), ..ServerConfig::default() };
     let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server).await;
     for path in ["/health", "/healthz", "/readyz"] {
         assert_eq!(get(world.at, path).await.status, 200, "{path}");
@@ -117,7 +123,7 @@ async fn where_tokens_are_known_only_health_is_for_everybody() {
     for path in ["/", "/metrics", "/stats", "/topics", "/nothing"] {
         get(world.at, path).await.refused(401, "unauthorized");
     }
-    let (p, a) = (("authorization", "Bearer p"), ("authorization", "Bearer a"));
+    let (p, a) = (("authorization", &*publisher), ("authorization", &*admin));
     post(world.at, "/publish/t", &[JSON], message(0).as_bytes()).await.refused(401, "unauthorized");
     assert_eq!(post(world.at, "/publish/t", &[JSON, p], message(0).as_bytes()).await.status, 200);
     ask(world.at, "DELETE", "/topics/t/dead", &[p], b"").await.refused(403, "forbidden");
@@ -149,8 +155,8 @@ async fn the_figures_are_what_happened_and_promtool_has_nothing_to_say() {
         "gpuvitals_queue_publish_duration_seconds_bucket{protocol=\"http\",le=\"+Inf\"} 4",
         "gpuvitals_queue_topics 2",
         "gpuvitals_queue_connections 1",
-        "gpuvitals_queue_http_requests_total{status=\"200\"} 3",
-        "gpuvitals_queue_http_requests_total{status=\"429\"} 1",
+        "gpuvitals_queue_requests_total{route=\"/publish/{topic}\",status=\"200\"} 3",
+        "gpuvitals_queue_requests_total{route=\"/publish/{topic}\",status=\"429\"} 1",
     ] {
         assert!(answer.text.lines().any(|found| found == line), "{line} is not in {}", answer.text);
     }

@@ -1,14 +1,14 @@
 //! Dead letters by HTTP.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::Request;
-use gpuvitals_queue::server::http::{HttpLimits, router};
+use gpuvitals_queue::server::ServerConfig;
+use gpuvitals_queue::server::http::router;
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding, Frame, Nack, NackKind};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::client::{LINES, ask, get, post};
@@ -144,7 +144,7 @@ async fn a_replay_at_a_rate_takes_its_time_and_says_what_is_left() {
     let world = World::new().await;
     publish(&world, 30).await;
     kill(&world).await;
-    let app = router(world.queue.clone(), HttpLimits::default(), Arc::default());
+    let app = router(world.queue.clone(), &ServerConfig::default(), CancellationToken::new());
     let body = json!({"oldest": 30, "messages_per_second": 1.0}).to_string();
     let request = Request::post("/topics/t/dead/replay").body(Body::from(body)).unwrap();
     tokio::time::pause();

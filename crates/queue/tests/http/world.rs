@@ -7,7 +7,6 @@ use std::time::Duration;
 use gpuvitals_queue::server::{HttpLimits, ServerConfig, serve};
 use gpuvitals_queue::{Clock, Consumer as _, ConsumerOptions, Delivery, Encoding, Queue, QueueConfig};
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct World {
@@ -30,14 +29,14 @@ impl World {
     }
 
     pub(crate) async fn serving(config: QueueConfig, at: SocketAddr, server: ServerConfig) -> Self {
-        Self::over(Queue::in_process(config, Clock::system()), at, server).await
+        Self::over(Queue::in_process(config, Clock::system()), at, server)
     }
 
     /// Serves a queue at an address; one that was just left is free again.
-    pub(crate) async fn over(queue: Queue, at: SocketAddr, server: ServerConfig) -> Self {
-        let listener = TcpListener::bind(at).await.unwrap();
+    pub(crate) fn over(queue: Queue, at: SocketAddr, server: ServerConfig) -> Self {
+        let listener = gpuvitals_listener::bind(at).unwrap();
         let at = listener.local_addr().unwrap();
-        tokio::spawn(serve(Some(listener), None, queue.clone(), server, CancellationToken::new()));
+        tokio::spawn(serve(listener, queue.clone(), server, CancellationToken::new()));
         Self { queue, at }
     }
 

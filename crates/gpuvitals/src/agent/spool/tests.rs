@@ -373,13 +373,8 @@ async fn a_full_spool_drains_over_the_network_before_new_rows() {
     let url = listener.local_addr().unwrap().to_string().parse().unwrap();
     let stop = CancellationToken::new();
     let server = gpuvitals_queue::server::ServerConfig::default();
-    let serving = tokio::spawn(gpuvitals_queue::server::serve(
-        None,
-        Some(listener),
-        broker.clone(),
-        server,
-        stop.clone(),
-    ));
+    let serving =
+        tokio::spawn(gpuvitals_queue::server::serve(listener, broker.clone(), server, stop.clone()));
     let producer = Client::new(url, Access::default()).producer("t").unwrap();
     let began = tokio::time::Instant::now();
     let spool = Spool::around(producer, queue, true, clock).await.unwrap();

@@ -9,7 +9,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 use tonic::Status;
 
-use super::body::{Budget, Share};
+use crate::body::{Budget, Share};
 
 /// A message of which less than this has come is not counted: the windows of its connection bound it.
 const FREE_BYTES: usize = 64 << 10;
@@ -18,7 +18,7 @@ const PREFIX_LEN: usize = 5;
 
 /// A request's body that may hold part of a long message only within the budget that all share, and only so long.
 #[derive(Debug)]
-pub(super) struct Partial<B> {
+pub struct Partial<B> {
     body: B,
     message: Message,
     share: Share,
@@ -28,7 +28,8 @@ pub(super) struct Partial<B> {
 }
 
 impl<B> Partial<B> {
-    pub(super) fn new(body: B, budget: &Budget, patience: Duration) -> Self {
+    /// Bounds a body by the budget and the time that the rest of a long message may take.
+    pub fn new(body: B, budget: &Budget, patience: Duration) -> Self {
         Self { body, message: Message::default(), share: budget.share(), patience, until: None }
     }
 
@@ -43,7 +44,7 @@ impl<B> Partial<B> {
         }
         let patience = self.patience;
         self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        let overloaded = |_| Status::unavailable("the queue is receiving too much at once; come again");
+        let overloaded = |_| Status::unavailable("too much is being received at once; come again");
         self.share.hold(self.message.len).map_err(overloaded)
     }
 }

@@ -1,0 +1,132 @@
+//! `gpuvitals token`: makes, lists and revokes the tokens that services ask for.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use gpuvitals_core::{clock, time};
+use gpuvitals_listener::{Scope, Token, TokenError, Tokens};
+use serde_json::json;
+
+use crate::config::{Config, Override, overrides};
+use crate::failure::{Exit, Failure};
+use crate::table::aligned;
+
+/// `gpuvitals token`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals token create agents --scope publish --token-file tokens > agent.token
+  gpuvitals token create prometheus --scope read
+  gpuvitals token revoke agents
+
+A service reads the file anew when it changes. Docs: docs/access.md.")]
+pub(crate) struct TokenCommand {
+    /// File of the tokens [default: broker.token_file of the configuration]
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What `token` can do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make a token and print it; it is shown this once, and only its hash is stored
+    Create {
+        /// Name of its owner
+        name: String,
+        /// What it permits
+        #[arg(long, value_enum, value_delimiter = ',', required = true, value_name = "SCOPES")]
+        scope: Vec<ScopeName>,
+    },
+    /// List the tokens: names, scopes, and when they were made
+    List,
+    /// Remove a token; services refuse it some seconds later
+    Revoke {
+        /// Name of its owner
+        name: String,
+    },
+}
+
+/// What a token permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScopeName {
+    /// Publish messages
+    Publish,
+    /// Receive and acknowledge messages, and read those that are held
+    Subscribe,
+    /// Read telemetry, statistics and metrics
+    Read,
+    /// Change or delete what is held; includes the others
+    Admin,
+}
+
+impl From<ScopeName> for Scope {
+    fn from(name: ScopeName) -> Self {
+        match name {
+            ScopeName::Publish => Self::Publish,
+            ScopeName::Subscribe => Self::Subscribe,
+            ScopeName::Read => Self::Read,
+            ScopeName::Admin => Self::Admin,
+        }
+    }
+}
+
+impl TokenCommand {
+    /// The settings these flags change.
+    pub(crate) fn overrides(&self) -> Vec<Override> {
+        overrides([("broker.token_file", &self.token_file)])
+    }
+}
+
+/// Does the work.
+///
+/// # Errors
+/// When no file is named, it cannot be read or written, or a name is wrong.
+pub(crate) fn run(command: &TokenCommand, config: &Config) -> Result<(), Failure> {
+    let Some(file) = config.broker.token_file() else {
+        return Err(Failure::new(Exit::Usage, "--token-file names the file of the tokens"));
+    };
+    let failed = |error: TokenError| {
+        let exit = match error {
+            TokenError::Write(ref source) => Exit::of(source),
+            TokenError::Name(_) => Exit::Usage,
+            TokenError::Taken(_) | TokenError::Unknown(_) => Exit::Data,
+            _ => Exit::Config,
+        };
+        Failure::caused(exit, format!("{}", file.display()), error)
+    };
+    match &command.what {
+        What::Create { name, scope } => {
+            let scopes: Vec<Scope> = scope.iter().map(|scope| Scope::from(*scope)).collect();
+            let token = Tokens::create(file, name, &scopes, time::format(clock::now_ns())).map_err(failed)?;
+            crate::print(&if command.json {
+                format!("{:#}\n", json!({ "name": name, "scopes": scopes, "token": token }))
+            } else {
+                format!("{token}\n")
+            })
+        }
+        What::List => list(file, command.json).map_err(failed)?,
+        What::Revoke { name } => {
+            Tokens::revoke(file, name).map_err(failed)?;
+            let text = || format!("{name} is revoked\n");
+            crate::print(&if command.json { format!("{:#}\n", json!({ "revoked": name })) } else { text() })
+        }
+    }
+}
+
+fn list(file: &Path, json: bool) -> Result<Result<(), Failure>, TokenError> {
+    let tokens = Tokens::read(file)?;
+    if json {
+        return Ok(crate::print(&format!("{:#}\n", json!({ "tokens": tokens.list() }))));
+    }
+    let row = |token: &Token| {
+        let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+        vec![token.name.clone(), scopes.join(","), token.created.clone()]
+    };
+    let head = ["NAME", "SCOPES", "CREATED"].map(str::to_owned).to_vec();
+    let rows: Vec<_> = std::iter::once(head).chain(tokens.list().iter().map(row)).collect();
+    Ok(crate::print(&aligned(&rows)))
+}

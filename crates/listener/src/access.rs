@@ -1,0 +1,212 @@
+//! Access to a listener: its certificate, those of its clients, and their tokens, all read anew when their files change.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use rustls::ServerConfig;
+
+use crate::tls::{self, TlsError};
+use crate::tokens::{Denied, Scope, TokenError, Tokens};
+
+/// Version of a file: its inode and the time of its last change; none where it cannot be looked at.
+type Version = Option<(u64, i64, i64)>;
+
+/// What protects a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Certificate chain, PEM; none: no TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Authorities that sign the certificates of clients, PEM; none: clients need no certificate.
+    pub tls_client_ca: Option<PathBuf>,
+    /// File of tokens; none: clients need no token.
+    pub token_file: Option<PathBuf>,
+    /// Whether `/metrics` needs a token too.
+    pub guard_metrics: bool,
+    /// Whether an address beyond this machine may be served without tokens and certificates of clients.
+    pub insecure: bool,
+}
+
+/// Why access cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// One of certificate and key is missing.
+    #[error("tls_cert and tls_key belong together: one of them is missing")]
+    Pair,
+    /// Certificates of clients without TLS.
+    #[error("tls_client_ca needs tls_cert and tls_key: without TLS no client shows a certificate")]
+    ClientCa,
+    /// The certificate, its key or the authorities of clients.
+    #[error("tls_cert, tls_key or tls_client_ca")]
+    Tls(#[from] TlsError),
+    /// The file of tokens.
+    #[error("token_file: {}", path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: TokenError,
+    },
+    /// A port beyond this machine that everyone could use.
+    #[error(
+        "{0} can be reached from other machines, and no token is needed there; `gpuvitals token create` makes one and \
+         token_file (--token-file) names its file, or insecure (--insecure) lets everyone in"
+    )]
+    Open(SocketAddr),
+}
+
+impl Settings {
+    /// Refuses what cannot be.
+    ///
+    /// # Errors
+    /// When a file is named without the one it needs.
+    pub fn check(&self) -> Result<(), AccessError> {
+        match (&self.tls_cert, &self.tls_key) {
+            (None, None) if self.tls_client_ca.is_some() => Err(AccessError::ClientCa),
+            (Some(_), Some(_)) | (None, None) => Ok(()),
+            _ => Err(AccessError::Pair),
+        }
+    }
+
+    fn versions(&self) -> [Version; 4] {
+        [&self.tls_cert, &self.tls_key, &self.tls_client_ca, &self.token_file].map(|path| {
+            let file = std::fs::metadata(path.as_ref()?).ok()?;
+            Some((file.ino(), file.ctime(), file.ctime_nsec()))
+        })
+    }
+}
+
+/// What the files of the settings hold.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    settings: Settings,
+    versions: [Version; 4],
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    tokens: Option<Tokens>,
+}
+
+impl Terms {
+    fn load(settings: Settings) -> Result<Self, AccessError> {
+        settings.check()?;
+        // Before they are read: what is written meanwhile is read again.
+        let versions = settings.versions();
+        let read = |path: &PathBuf| {
+            Tokens::read(path).map_err(|source| AccessError::Tokens { path: path.clone(), source })
+        };
+        let tokens = settings.token_file.as_ref().map(read).transpose()?;
+        Ok(Self { tls: tls::config(&settings)?, tokens, versions, settings })
+    }
+
+    /// The name of the token that admits a request, if one is needed.
+    pub(crate) fn check(
+        &self,
+        has_certificate: bool,
+        headers: &HeaderMap,
+        scope: Scope,
+        is_metrics: bool,
+    ) -> Result<Option<&str>, Denied> {
+        if self.settings.tls_client_ca.is_some() && !has_certificate {
+            return Err(Denied::NoCertificate);
+        }
+        match &self.tokens {
+            Some(tokens) if !is_metrics || self.settings.guard_metrics => {
+                tokens.check(headers, scope).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Who may use a listener. Clones share what they hold.
+#[derive(Debug, Clone)]
+pub struct Access(Arc<ArcSwap<Terms>>);
+
+impl Access {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used, or holds a secret that others can read.
+    pub fn load(settings: Settings) -> Result<Self, AccessError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(Terms::load(settings)?))))
+    }
+
+    /// Access for everyone, without TLS.
+    pub fn open() -> Self {
+        let terms = Terms { settings: Settings::default(), versions: [None; 4], tls: None, tokens: None };
+        Self(Arc::new(ArcSwap::from_pointee(terms)))
+    }
+
+    /// Whether the listener speaks TLS.
+    pub fn has_tls(&self) -> bool {
+        self.0.load().tls.is_some()
+    }
+
+    /// Refuses a port that everyone on the network could use, unless the settings allow that. `is_metrics`: the port
+    /// serves nothing but metrics, which need no token unless they are guarded.
+    ///
+    /// # Errors
+    /// When neither tokens nor certificates of clients protect an address beyond this machine.
+    pub fn check_address(&self, address: SocketAddr, is_metrics: bool) -> Result<(), AccessError> {
+        let terms = self.0.load();
+        let (tls, tokens) = (terms.tls.is_some(), terms.tokens.is_some());
+        let certificates = terms.settings.tls_client_ca.is_some();
+        tracing::info!(%address, tls, tokens, client_certificates = certificates, "listening");
+        if address.ip().is_loopback() {
+            return Ok(());
+        }
+        if tokens && !tls {
+            tracing::warn!(%address, "tokens and data go over the network in the clear; listener.tls_cert turns TLS on");
+        }
+        if tokens || certificates || is_metrics {
+            return Ok(());
+        }
+        if !terms.settings.insecure {
+            return Err(AccessError::Open(address));
+        }
+        tracing::warn!(%address, "insecure: everyone who reaches this address can use it without a token");
+        Ok(())
+    }
+
+    /// Reads the files of other settings from now on. Open connections keep their TLS.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; then the old ones stay in force.
+    pub fn replace(&self, settings: Settings) -> Result<(), AccessError> {
+        self.0.store(Arc::new(Terms::load(settings)?));
+        Ok(())
+    }
+
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        self.0.load_full()
+    }
+
+    /// Reads the files anew if one of them has changed; what cannot be used is logged, and the old stays in force.
+    pub fn follow_files(&self) {
+        let terms = self.terms();
+        let versions = terms.settings.versions();
+        if versions == terms.versions {
+            return;
+        }
+        match self.replace(terms.settings.clone()) {
+            Ok(()) => tracing::info!("certificates or tokens have changed, and the new ones are in force"),
+            Err(error) => {
+                let reason = gpuvitals_core::causes(&error);
+                tracing::error!(
+                    reason,
+                    "certificates or tokens have changed and cannot be used; the old ones stay in force"
+                );
+                // Once for each change.
+                let Terms { settings, tls, tokens, .. } = &*terms;
+                let (settings, tls, tokens) = (settings.clone(), tls.clone(), tokens.clone());
+                self.0.store(Arc::new(Terms { settings, versions, tls, tokens }));
+            }
+        }
+    }
+}

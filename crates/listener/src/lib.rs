@@ -1,0 +1,37 @@
+//! The port of a service, alike for all of them: one port for HTTP/1.1, HTTP/2 and gRPC, with or without TLS.
+//!
+//! A service hands over an [`axum::Router`] with its handlers and [`Terms`]; [`serve()`] does the rest:
+//!
+//! - **Connections** are bounded. For one more than there may be, the longest idle one is closed, so that connections
+//!   that are held and ask nothing never keep others out ([`Limits`]).
+//! - **Access**: TLS, certificates of clients, and named tokens with scopes, whose files are read anew when they change
+//!   ([`Access`], [`Tokens`]). Probes never need any of them, `/metrics` only if that is set.
+//! - **Requests** have an id, a span in the trace that their headers name, a line in the log, time-outs and bounds.
+//!   Those that fail are answered with `{error, message, code}` ([`refuse`]), or with a status of gRPC.
+//! - **Health, readiness and figures** have the same paths everywhere ([`vitals`]).
+//! - **Bodies** are received within a budget that all share ([`body`], [`Partial`]).
+//!
+//! [`trace`] is how a trace crosses the network.
+
+mod access;
+mod answer;
+pub mod body;
+mod connection;
+mod meter;
+mod observe;
+mod partial;
+pub mod secret;
+mod serve;
+mod tls;
+mod tokens;
+pub mod trace;
+pub mod vitals;
+
+pub use access::{Access, AccessError, Settings};
+pub use answer::{echo, refuse, refuse_with};
+pub use meter::Meter;
+pub use partial::Partial;
+pub use serve::{Limits, ServeError, Terms, bind, serve};
+pub use tls::TlsError;
+pub use tokens::{Scope, Token, TokenError, Tokens};
+pub use vitals::{Figures, Vitals};

@@ -1,0 +1,232 @@
+//! Around every request: its id and span, access, time-outs, counts, log, and the headers that every answer has.
+
+use std::any::Any;
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::{Buf as _, Bytes};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, StatusCode};
+use hyper::body::{Frame, SizeHint};
+use tokio::time::Instant;
+use tonic::Status;
+use tracing::Instrument;
+
+use crate::answer::refuse;
+use crate::connection::{Open, Peer};
+use crate::serve::Terms;
+use crate::tokens::Denied;
+use crate::trace;
+
+/// Id of a request: the client's own, or a new one.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest id that is taken from a client, in bytes.
+const REQUEST_ID_LEN_MAX: usize = 64;
+/// Paths that never need a token or a certificate.
+const PROBES: [&str; 3] = ["/health", "/healthz", "/readyz"];
+/// What an answer that is not a page may load: nothing.
+const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Door {
+    terms: Terms,
+    /// First half of new ids, different in each process.
+    process: u64,
+    requests: AtomicU64,
+}
+
+impl Door {
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self { terms, process: RandomState::new().hash_one(()), requests: AtomicU64::new(0) }
+    }
+
+    /// The client's id, if it can stand in a log, or a new one.
+    fn request_id(&self, request: &Request) -> HeaderValue {
+        let is_plain = |id: &&HeaderValue| {
+            let bytes = id.as_bytes();
+            !bytes.is_empty() && bytes.len() <= REQUEST_ID_LEN_MAX && bytes.iter().all(u8::is_ascii_graphic)
+        };
+        request.headers().get(REQUEST_ID).filter(is_plain).cloned().unwrap_or_else(|| {
+            let number = self.requests.fetch_add(1, Ordering::Relaxed);
+            let id = format!("{:012x}-{number:x}", self.process >> 16);
+            // Hexadecimal digits are always a header's value.
+            HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
+        })
+    }
+
+    /// The name of the token that admits a request, if it needs one.
+    fn admit(&self, request: &Request, has_certificate: bool) -> Result<Option<String>, Denied> {
+        let (method, path) = (request.method(), request.uri().path());
+        let looks = matches!(*method, Method::GET | Method::HEAD);
+        if looks && PROBES.contains(&path) {
+            return Ok(None);
+        }
+        let is_metrics = looks && path == self.terms.metrics_path;
+        let scope = (self.terms.scope)(method, path);
+        let terms = self.terms.access.terms();
+        Ok(terms.check(has_certificate, request.headers(), scope, is_metrics)?.map(str::to_owned))
+    }
+
+    /// The answer, unless it is refused here.
+    async fn answer(&self, request: Request, next: Next) -> (Response, Option<String>) {
+        let peer = request.extensions().get::<Peer>();
+        let token = match self.admit(&request, peer.is_some_and(|peer| peer.has_certificate)) {
+            Ok(token) => token,
+            Err(denied) => {
+                self.terms.meter.denied.fetch_add(1, Ordering::Relaxed);
+                return (deny(denied, is_grpc(&request)), None);
+            }
+        };
+        let limits = &self.terms.limits;
+        let length = request.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if length.is_some_and(|length| length > limits.body_bytes) {
+            let text = format!("the request has a body of more than {} bytes", limits.body_bytes);
+            return (refuse(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", &text), token);
+        }
+        let is_grpc = is_grpc(&request);
+        let answer = tokio::time::timeout(limits.request, next.run(request)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let text = format!("the answer took longer than {} s", limits.request.as_secs());
+            if is_grpc {
+                Status::deadline_exceeded(text).into_http()
+            } else {
+                refuse(StatusCode::SERVICE_UNAVAILABLE, "timeout", &text)
+            }
+        });
+        (answer, token)
+    }
+}
+
+/// Serves one request.
+pub(crate) async fn observe(
+    State(door): State<Arc<Door>>,
+    path: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let began = Instant::now();
+    let open = request.extensions().get::<Peer>().map(|peer| peer.activity.begin());
+    let id = door.request_id(&request);
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let route = path.as_ref().map(MatchedPath::as_str);
+    let span = trace::served(&method, route.unwrap_or_default(), uri.path(), request.headers());
+    let (mut response, token) = door.answer(request, next).instrument(span.clone()).await;
+    let status = response.status();
+    trace::answered(&span, status);
+    door.terms.meter.answered(route, status, began.elapsed());
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(REQUEST_ID, id.clone());
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let path = uri.path().to_owned();
+    let log = Log { method, path, id, status, token, began, bytes: 0 };
+    response.map(|body| {
+        // An answer of known length is no reason to keep a connection whose peer does not read it; a stream is.
+        let open = open.filter(|_| body.size_hint().exact().is_none());
+        Body::new(Answer { body, log, _open: open })
+    })
+}
+
+/// Answers a request whose handler panicked.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over")]
+pub(crate) fn crashed(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let words =
+        panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = words.unwrap_or("no words"), "a handler panicked");
+    let text = "the request failed on a defect of the service; its log says more";
+    refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
+}
+
+fn is_grpc(request: &Request) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+fn deny(denied: Denied, is_grpc: bool) -> Response {
+    let text = denied.to_string();
+    match (denied, is_grpc) {
+        (Denied::NoCertificate | Denied::Scope(_), true) => Status::permission_denied(text).into_http(),
+        (_, true) => Status::unauthenticated(text).into_http(),
+        (Denied::NoCertificate | Denied::Scope(_), false) => {
+            refuse(StatusCode::FORBIDDEN, "forbidden", &text)
+        }
+        (_, false) => refuse(StatusCode::UNAUTHORIZED, "unauthorized", &text),
+    }
+}
+
+/// A request for the log, written when its answer has been sent or given up.
+struct Log {
+    method: Method,
+    path: String,
+    id: HeaderValue,
+    status: StatusCode,
+    token: Option<String>,
+    began: Instant,
+    bytes: u64,
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let Self { method, path, id, status, token, began, bytes } = self;
+        let (status, ms) = (status.as_u16(), milliseconds(began.elapsed()));
+        let id = id.to_str().unwrap_or_default();
+        let token = token.as_deref();
+        if status >= 500 {
+            tracing::warn!(%method, path, status, ms, bytes, id, token, "request");
+        } else {
+            tracing::info!(%method, path, status, ms, bytes, id, token, "request");
+        }
+    }
+}
+
+/// To the microsecond.
+fn milliseconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// An answer's body, whose bytes are counted.
+struct Answer {
+    body: Body,
+    log: Log,
+    /// A stream is a request as long as it lasts.
+    _open: Option<Open>,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        let len = data.map_or(0, Bytes::remaining);
+        self.log.bytes += u64::try_from(len).unwrap_or(u64::MAX);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

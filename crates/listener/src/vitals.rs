@@ -1,0 +1,98 @@
+//! `/health`, `/healthz`, `/readyz` and `/metrics`, alike on every service.
+//!
+//! Alive is a process that answers. Ready is one that is not unhealthy.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use gpuvitals_core::clock;
+use gpuvitals_core::figures::{Family, Format, render};
+use gpuvitals_core::time;
+use gpuvitals_core::{Health, Status};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+
+/// What a service says about itself.
+pub trait Vitals: Send + Sync + 'static {
+    /// Its health, for `/health` and `/readyz`.
+    fn health(&self) -> Health;
+
+    /// The body of `/health`: `status`, `timestamp`, and `reason` if it is not healthy.
+    fn report(&self, health: &Health) -> Value {
+        let mut report = json!({ "status": health.status, "timestamp": time::format(clock::now_ns()) });
+        if let Some(report) = report.as_object_mut().filter(|_| !health.reason.is_empty()) {
+            report.insert("reason".to_owned(), health.reason.clone().into());
+        }
+        report
+    }
+
+    /// Its figures, for `/metrics`.
+    fn families(&self) -> Vec<Family>;
+}
+
+/// The paths of a service's vitals.
+pub fn routes<S: Clone + Send + Sync + 'static>(vitals: Arc<dyn Vitals>) -> Router<S> {
+    Router::new()
+        .route("/health", get(health))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(vitals)
+}
+
+async fn health(State(vitals): State<Arc<dyn Vitals>>) -> Response {
+    let health = vitals.health();
+    (code(health.status), axum::Json(vitals.report(&health))).into_response()
+}
+
+async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
+    probe(&vitals.health())
+}
+
+async fn metrics(State(vitals): State<Arc<dyn Vitals>>) -> Response {
+    ([(CONTENT_TYPE, Format::Prometheus.content_type())], render(&vitals.families())).into_response()
+}
+
+/// The answer to a probe; its text says what is not well.
+pub fn probe(health: &Health) -> Response {
+    let text = match health.status {
+        Status::Healthy => "ok\n".to_owned(),
+        Status::Degraded => format!("ok; {}\n", health.reason),
+        Status::Unhealthy => format!("{}\n", health.reason),
+    };
+    (code(health.status), text).into_response()
+}
+
+fn code(status: Status) -> StatusCode {
+    match status {
+        Status::Healthy | Status::Degraded => StatusCode::OK,
+        Status::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// Reads the figures of a service.
+#[derive(Clone)]
+pub struct Figures(Arc<dyn Fn() -> Vec<Family> + Send + Sync>);
+
+impl Figures {
+    /// Those that `read` returns.
+    pub fn new(read: impl Fn() -> Vec<Family> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// As they stand now.
+    pub fn read(&self) -> Vec<Family> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Figures").finish_non_exhaustive()
+    }
+}
