@@ -1,5 +1,5 @@
-//! What is wrong with a GPU, as its latest values show it: one table. The API's states are made from it; alerts and findings
-//! are to be made from it too.
+//! Conditions of a GPU, judged by its latest values: one table. The API's states are made from it; alerts and
+//! findings should be, too.
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::batch::Value;
@@ -8,7 +8,7 @@ use gpuvitals_core::quantity;
 /// How urgent a condition is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The GPU works; a reset, better cooling or a look at it is due.
+    /// The GPU works; it needs a reset, better cooling or attention.
     Warning,
     /// The GPU failed, or its results may be wrong.
     Critical,
@@ -17,10 +17,10 @@ pub enum Severity {
 /// A row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Condition {
-    /// Name for programs; stays as it is. Rows with one name stand together and say the same from other columns: the first
-    /// that holds counts.
+    /// Name for programs; never changes. Rows with one name are adjacent and say the same from other columns:
+    /// the first that matches counts.
     pub id: &'static str,
-    /// Columns it is judged by. It does not hold while one of them has no value.
+    /// Columns it is judged by. It does not match while one of them has no value.
     pub metrics: &'static [MetricId],
     /// How urgent it is.
     pub severity: Severity,
@@ -28,7 +28,7 @@ pub struct Condition {
     sentence: fn(&[Value]) -> String,
 }
 
-/// A condition that holds, with the values that show it.
+/// A condition that matches, with the values that show it.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     /// The condition.
@@ -36,15 +36,15 @@ pub struct Found {
     values: [Value; METRICS_MAX],
 }
 
-/// Most columns that one condition is judged by.
+/// Most columns of one condition.
 const METRICS_MAX: usize = 2;
-/// XIDs that applications cause: the GPU is well. The list of NVIDIA's Kubernetes device plugin.
+/// XIDs that applications cause: the GPU is healthy. The list of NVIDIA's Kubernetes device plugin.
 const XID_OF_APPLICATIONS: [i64; 6] = [13, 31, 43, 45, 68, 109];
 /// Bits of `throttle_reasons`: slowed down because of heat by the hardware, and by the driver.
 const HARDWARE_THERMAL: i64 = 0x40;
 const SOFTWARE_THERMAL: i64 = 0x20;
-/// Degrees left to the slowdown limit from which on they are too few: sensors and limits are whole degrees, and work
-/// that changes moves the temperature by more within a second.
+/// Distance in degrees to the slowdown limit at which the condition begins: sensors and limits are whole
+/// degrees, and changing load moves the temperature by more within a second.
 const MARGIN_C: f64 = 3.0;
 
 /// Every condition, the worst first.
@@ -113,7 +113,7 @@ pub const CONDITIONS: &[Condition] = &[
     ),
 ];
 
-/// The conditions that hold, the worst first. `latest` gives the latest value of a metric, if it counts.
+/// The conditions that match, the worst first. `latest` gives the latest value of a metric, if it counts.
 pub fn found(latest: impl Fn(MetricId) -> Option<Value>) -> impl Iterator<Item = Found> {
     let mut last = "";
     CONDITIONS.iter().filter_map(move |condition| {
@@ -135,7 +135,7 @@ impl Condition {
 }
 
 impl Found {
-    /// What is wrong, for people.
+    /// The condition in words, for people.
     pub fn sentence(&self) -> String {
         (self.condition.sentence)(self.values())
     }
@@ -183,7 +183,7 @@ fn has(values: &[Value], bit: i64) -> bool {
     whole(values) & bit != 0
 }
 
-/// Whether a temperature comes near its limit.
+/// Whether a temperature is near its limit.
 fn is_near(values: &[Value]) -> bool {
     matches!(values, [now, limit] if now.as_f64() >= limit.as_f64() - MARGIN_C)
 }

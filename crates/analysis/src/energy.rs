@@ -1,12 +1,14 @@
-//! Energy: what the hardware counted where that can be believed, integrated power where it cannot. One rule, for totals
-//! that go on and for recordings.
+//! Energy: the hardware's counter when it is credible, integrated power otherwise. One rule, for running
+//! totals and for recordings.
 //!
-//! Both come from the same sensors and are off by the same few per cent, so more than [`TOLERANCE`] apart means a wrong
-//! unit or rate, or a counter that stands still. The integral is the energy until the counter has agreed with it over
-//! [`PIECE_S`]; from then on every rise of the counter takes the place of the integral over the same span, until the two
-//! disagree over the last [`CHECK_S`] in which both are known. Then it is integrated again, from where they last agreed,
-//! until the two agree over [`CHECK_S`] once more: power that is sampled once a second may miss what changes faster. A rise that the power cannot have caused is refused, and a fall is a reset:
-//! over such a span it is integrated. The total never falls: what was shown too much is waited for.
+//! Both come from the same sensors and are off by the same few per cent, so more than [`TOLERANCE`] apart
+//! means a wrong unit or rate, or a counter that does not move. The integral is the energy until the counter
+//! has agreed with it over [`PIECE_S`]; from then on every rise of the counter replaces the integral over the
+//! same span, until the two disagree over the last [`CHECK_S`] in which both are known. Then it is integrated
+//! again, from where they last agreed, until the two agree over [`CHECK_S`] once more: power that is sampled
+//! once a second may miss faster changes. A rise that the power cannot explain is refused, and a fall is a
+//! reset: over such a span it is integrated. The total never falls: after a correction downwards it stays
+//! until the new value has caught up.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,19 +18,19 @@ use gpuvitals_core::{Batch, MetricId};
 
 use crate::integral::{Integral, Order, order, seconds};
 
-/// How far counter and integrated power may lie apart, as a share of the larger.
+/// Largest difference between counter and integrated power, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
-/// Seconds over which they must disagree for the counter to be believed no more, and agree to be believed again.
+/// Seconds over which they must disagree for the counter to be rejected, and agree to be accepted again.
 pub const CHECK_S: f64 = 60.0;
-/// Seconds over which they must agree for the counter to be believed.
+/// Seconds over which they must agree for the counter to be accepted.
 pub const PIECE_S: f64 = 10.0;
 /// Least energy that is compared, in joules.
 const CHECK_J: f64 = 100.0;
-/// So many seconds of the highest power they may lie apart besides: a counter moves in steps, and late.
+/// Additional tolerance, in seconds of the highest power: a counter moves in steps, and late.
 const STEP_S: f64 = 0.25;
-/// Share of a span that power must have been sampled in for the span to be compared.
+/// Share of a span in which power must have been sampled for the span to be compared.
 const SEEN: f64 = 0.95;
-/// So many times the highest power seen a part may draw whose limit is not known.
+/// Allowed power of a part without a known limit, as a multiple of the highest power seen.
 const UNLIMITED: f64 = 1.5;
 
 const POWER: MetricId = MetricId::of("power_w");
@@ -36,7 +38,7 @@ const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const COUNTER: MetricId = MetricId::of("energy_j");
 const LIMITS: [MetricId; 2] = [MetricId::of("power_limit_w"), MetricId::of("power_limit_enforced_w")];
 
-/// The columns that energy is told from, found once a batch.
+/// The columns that energy is computed from, looked up once a batch.
 #[derive(Debug)]
 pub struct EnergyColumns<'a> {
     power: Option<MetricColumn<'a>>,
@@ -46,7 +48,7 @@ pub struct EnergyColumns<'a> {
 }
 
 impl<'a> EnergyColumns<'a> {
-    /// Those of a batch.
+    /// The columns of a batch.
     pub fn of(batch: &'a Batch) -> Self {
         Self {
             power: batch.metric(POWER),
@@ -65,7 +67,7 @@ pub struct Energy {
     power_max: f64,
     limit: f64,
     has_power: bool,
-    /// The counter when it was read first, or last moved.
+    /// The counter at its first reading, or its last change.
     last: Option<Reading>,
     readings: u64,
     rises: u64,
@@ -73,11 +75,11 @@ pub struct Energy {
     refused: u64,
     /// The latest spans in which both are known: some [`PIECE_S`] each, [`CHECK_S`] together.
     pieces: VecDeque<Span>,
-    /// How long power had been seen when a span was last compared.
+    /// Seconds of sampled power when a span was last compared.
     compared_s: f64,
     piece: Span,
     belief: Belief,
-    /// What is added to: the energy is this, and the integral since then.
+    /// The base: the energy is this, plus the integral since then.
     from: Mark,
     /// The same when counter and integral last agreed over [`CHECK_S`].
     agreed: Mark,
@@ -92,7 +94,7 @@ struct Reading {
     seen_s: f64,
 }
 
-/// Between two readings of the counter.
+/// The time between two readings of the counter.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     counted_j: f64,
@@ -117,17 +119,17 @@ struct Mark {
     integrated_j: f64,
 }
 
-/// What is thought of the counter.
+/// The verdict about the counter.
 #[derive(Debug, Clone, Copy, Default)]
 enum Belief {
     #[default]
     Untried,
-    /// They agreed when last compared, so far apart as this share.
+    /// They agreed when last compared, with this difference as a share.
     Agrees(f64),
     Refuted(Span),
 }
 
-/// Where the number comes from.
+/// The source of the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnergySource {
@@ -137,28 +139,28 @@ pub enum EnergySource {
     Integrated,
 }
 
-/// Why it comes from there.
+/// The reason for the source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EnergyReason {
-    /// Counter and integrated power agree, so far apart as this share.
+    /// Counter and integrated power agree, with this difference as a share.
     Agrees(f64),
-    /// There is a counter, but no power to check it against.
+    /// The GPU has a counter, but no power to check it against.
     Unchecked,
-    /// There is no counter.
+    /// The GPU has no counter.
     NoCounter,
-    /// They could not be compared yet: it was read once only, or over too short a time.
+    /// They could not be compared yet: the counter was read only once, or over too short a time.
     TooShort,
     /// The counter did not move.
     Still,
-    /// The counter fell so many times and was not compared: it was reset, or errs.
+    /// The counter fell this many times and was not compared: it was reset, or is wrong.
     Fell(u64),
-    /// The counter rose so many times by more than the power allows.
+    /// The counter rose this many times by more than the power allows.
     TooFast(u64),
-    /// Over the same time they say different things.
+    /// They give different energies for the same time.
     Disagrees {
-        /// What the counter says, in joules.
+        /// By the counter, in joules.
         counter_j: f64,
-        /// What integrated power says, in joules.
+        /// By integrated power, in joules.
         integrated_j: f64,
     },
 }
@@ -187,16 +189,16 @@ impl fmt::Display for EnergyReason {
 pub struct EnergyTotal {
     /// Joules.
     pub joules: f64,
-    /// From where.
+    /// Its source.
     pub source: EnergySource,
-    /// Why from there.
+    /// The reason for the source.
     pub reason: EnergyReason,
     /// Seconds over which power was sampled.
     pub seen_s: f64,
 }
 
 impl Energy {
-    /// A row. The average stands in only where there is no other power: mixing the two would count neither.
+    /// A row. The average is used only if there is no other power: mixing the two would distort both.
     pub fn row(&mut self, columns: &EnergyColumns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
         let value = |column: Option<MetricColumn<'_>>| column?.value(row).map(Value::as_f64);
         for limit in columns.limits.iter().filter_map(|column| value(*column)) {
@@ -212,7 +214,7 @@ impl Energy {
         }
     }
 
-    /// A sample of power in watts. Between samples further apart than the gap nothing is made up.
+    /// A sample of power in watts. Gaps longer than the limit are not filled.
     pub fn sample(&mut self, time_ns: i64, watts: f64, gap_max_ns: i64) {
         if !watts.is_finite() {
             return;
@@ -223,13 +225,13 @@ impl Energy {
         self.grow();
     }
 
-    /// Nothing is known of the power from the last sample to the next one. A counter counts on.
+    /// The power from the last sample to the next one is unknown. A counter counts on.
     pub fn lose(&mut self) {
         self.power.lose();
         self.seen.lose();
     }
 
-    /// A reading of the counter in joules; that of the same instant comes after [`Energy::sample`].
+    /// A reading of the counter in joules; call it after [`Energy::sample`] of the same instant.
     pub fn read(&mut self, time_ns: i64, counter_j: f64, gap_max_ns: i64) {
         if !counter_j.is_finite() {
             return;
@@ -251,7 +253,7 @@ impl Energy {
             seen_s: now.seen_s - before.seen_s,
         };
         let elapsed_s = match order(before.time_ns, time_ns, gap_max_ns) {
-            // It moves in steps, and late: in between the power tells.
+            // It moves in steps, and late: in between the power counts.
             Order::After(_) if span.counted_j == 0.0 && span.seen_s < CHECK_S => return,
             Order::After(distance_ns) => seconds(distance_ns),
             Order::Late => return,
@@ -266,7 +268,7 @@ impl Energy {
             self.leave_out(now.seen_s);
         } else {
             self.rises += u64::from(span.counted_j > 0.0);
-            // Where it is believed, or there is nothing else.
+            // Whether the counter is accepted, or is the only source.
             if matches!(self.belief, Belief::Agrees(_)) || self.power.total().is_none() {
                 self.from = self.mark(self.from.total_j + span.counted_j);
             }
@@ -274,7 +276,7 @@ impl Energy {
                 self.compared_s = now.seen_s;
                 self.compare(span);
             } else if matches!(self.belief, Belief::Agrees(_)) {
-                // No later comparison takes back what the counter alone has seen.
+                // No later comparison takes back energy that only the counter has seen.
                 self.agreed.total_j += span.counted_j - span.integrated_j;
             }
         }
@@ -316,7 +318,8 @@ impl Energy {
         self.power.total().unwrap_or(0.0)
     }
 
-    /// The most that the part can use in this time, in joules. Sensors err, and power goes beyond a limit for moments.
+    /// The most that the part can use in this time, in joules. Sensors err, and power exceeds a limit for
+    /// moments.
     fn most(&self, elapsed_s: f64) -> f64 {
         let watts = if self.limit > 0.0 {
             self.limit.max(self.power_max) * (1.0 + TOLERANCE)
@@ -328,8 +331,8 @@ impl Energy {
         watts * (elapsed_s + STEP_S)
     }
 
-    /// A span that the counter says nothing credible about: it is integrated. A counter with no other spans for
-    /// [`CHECK_S`] is as good as new.
+    /// A span without a credible change of the counter: it is integrated. A counter with no other spans for
+    /// [`CHECK_S`] starts afresh.
     fn leave_out(&mut self, seen_s: f64) {
         self.from = self.mark(self.now());
         if seen_s - self.compared_s >= CHECK_S {
@@ -359,7 +362,7 @@ impl Energy {
         }
         let apart = (over.counted_j - over.integrated_j).abs();
         let is_whole = over.seen_s >= CHECK_S;
-        // The highest power of an hour ago says nothing of the steps of an idle GPU.
+        // The highest power of an hour ago says nothing about the steps of an idle GPU.
         let step_w = self.power_max.min(2.0 * over.integrated_j / over.seen_s);
         if apart <= TOLERANCE * larger + STEP_S * step_w {
             if !matches!(self.belief, Belief::Agrees(_)) {

@@ -1,21 +1,21 @@
-//! Totals over time: integrals of what is sampled, rises of what the hardware counts.
+//! Totals over time: integrals of sampled values, rises of hardware counters.
 //!
-//! Times are nanoseconds of one clock, best the monotonic one; totals are in the value's unit times seconds. What
-//! nobody saw is not made up: a gap between two samples that is longer than the caller allows adds nothing, and neither
-//! does a shorter one in which the device is known to have given nothing ([`Blanks`]).
+//! Times are nanoseconds of one clock, preferably the monotonic one; totals are in the value's unit times
+//! seconds. Unobserved time adds nothing: a gap between two samples that is longer than the caller allows, or
+//! a shorter one in which the device is known to have reported nothing ([`Blanks`]).
 
 use gpuvitals_core::Batch;
 use gpuvitals_core::batch::MetricColumn;
 
 const SECOND: f64 = 1e9;
 
-/// Which rows of a batch have no value at all: their GPU gave nothing at that time (it slept, was gone, failed, hung). The
-/// sampler writes one such row when that begins.
+/// Rows of a batch without any value: their GPU reported nothing at that time (it slept, was gone, failed,
+/// hung). The sampler writes one such row when that begins.
 #[derive(Debug)]
 pub struct Blanks<'a>(Vec<MetricColumn<'a>>);
 
 impl<'a> Blanks<'a> {
-    /// Those of a batch.
+    /// The blanks of a batch.
     pub fn of(batch: &'a Batch) -> Self {
         Self(batch.metrics().map(|(_, column)| column).collect())
     }
@@ -26,7 +26,7 @@ impl<'a> Blanks<'a> {
     }
 }
 
-/// How often something comes, learnt from when it came: what is a pause at 100 Hz is usual at one a minute.
+/// The usual distance between rows, learnt from the rows: a pause at 100 Hz is usual at one a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     least_ns: i64,
@@ -34,39 +34,40 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Shortest distance that is told from none: in any case the slow tier gives a row a second.
+    /// Shortest distance considered a gap: the slow tier always gives a row a second.
     const FLOOR_NS: i64 = 500_000_000;
-    /// A distance so many times the usual one is a gap.
+    /// A distance this many times the usual one is a gap.
     const PATIENCE: i64 = 5;
-    /// So many times longer a distance may become usual at once.
+    /// Largest factor by which the usual distance grows at once.
     const GROWTH: i64 = 8;
 
-    /// Begins with the least distance that is taken for usual, whatever comes: what is read once more after an error is
-    /// not read so often from then on.
+    /// Starts with the least distance considered usual, whatever comes: an additional reading after an error
+    /// does not make a higher rate usual.
     pub fn new(least_ns: i64) -> Self {
         let least_ns = least_ns.max(Self::FLOOR_NS);
         Self { least_ns, usual_ns: least_ns }
     }
 
-    /// Learns from a distance: at once when it is shorter, eightfold at most when it is longer, so that one outage is
-    /// not taken for a habit.
+    /// Learns from a distance: at once if it is shorter, by a factor of eight at most if it is longer, so
+    /// that one outage does not become usual.
     pub fn step(&mut self, distance_ns: i64) {
         if distance_ns > 0 {
             self.usual_ns = distance_ns.clamp(self.least_ns, self.usual_ns.saturating_mul(Self::GROWTH));
         }
     }
 
-    /// Longest distance that is no gap: five times the usual one.
+    /// Longest distance that is not a gap: five times the usual one.
     pub fn limit_ns(self) -> i64 {
         self.usual_ns.saturating_mul(Self::PATIENCE)
     }
 }
 
-/// Where a reading stands in time against the one before it.
+/// Position of a reading in time relative to the one before it.
 pub(crate) enum Order {
-    /// So many nanoseconds after it.
+    /// This many nanoseconds after it.
     After(i64),
-    /// At the same instant, or before it by no more than the gap: it came late, and its time is accounted for.
+    /// At the same instant, or before it by no more than the gap: it came late, and its time is already
+    /// counted.
     Late,
     /// Far before it: the clock was set back.
     Reset,
@@ -93,7 +94,7 @@ pub struct Integral {
 }
 
 impl Integral {
-    /// A sample: between it and the one before the value went straight (trapezoid rule).
+    /// A sample: the value is assumed to change linearly since the one before (trapezoid rule).
     pub fn sample(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
         self.add(time_ns, value, gap_max_ns, f64::midpoint);
     }
@@ -131,8 +132,8 @@ impl Integral {
     }
 }
 
-/// How much a counter of the hardware has risen since it was first read. A counter that falls was reset with its
-/// driver, or errs; what it counted in between is not known, so it adds nothing.
+/// The rise of a hardware counter since its first reading. A counter that falls was reset with its driver, or
+/// is wrong; its count in between is unknown, so it adds nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Rise {
     last: Option<(i64, f64)>,
@@ -160,8 +161,8 @@ impl Rise {
     }
 }
 
-/// A total that the hardware counts where it can, and that is integrated where it does not. It goes over to the counter
-/// when that is first read and never back; it never falls.
+/// A total that the hardware counts if it can, and that is integrated otherwise. It switches to the counter
+/// at its first reading and never back; it never falls.
 #[derive(Debug, Clone, Default)]
 pub struct Meter {
     rise: Rise,
@@ -174,7 +175,7 @@ impl Meter {
         self.rise.read(time_ns, value, gap_max_ns);
     }
 
-    /// A sample of the quantity whose integral the counter would be.
+    /// A sample of the quantity that the counter integrates.
     pub fn sample(&mut self, time_ns: i64, value: f64, gap_max_ns: i64) {
         if self.rise.total().is_none() {
             self.integral.sample(time_ns, value, gap_max_ns);

@@ -1,4 +1,4 @@
-//! What batches say when looked at together: windows, integrals, summaries, conditions. Pure: time comes with the rows.
+//! Analysis over batches: windows, integrals, summaries, conditions. Pure: time comes with the rows.
 
 pub mod condition;
 pub mod energy;

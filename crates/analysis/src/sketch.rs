@@ -1,17 +1,17 @@
 //! Quantiles of a stream in bounded memory.
 //!
-//! A value is counted in the bucket of its sign, exponent and first six bits of mantissa: 64 buckets an octave, each
-//! at most 1/64 wide, so its middle is within 1/128 (0.8 %) of every value in it. Finding the bucket is a shift of
-//! the float's bits; only buckets that hold something take memory.
+//! A value is counted in the bucket of its sign, exponent and first six bits of mantissa: 64 buckets an
+//! octave, each at most 1/64 wide, so its middle is within 1/128 (0.8 %) of every value in it. Finding the
+//! bucket is a shift of the float's bits; only non-empty buckets take memory.
 
-/// Bits of a float's mantissa that do not tell the bucket.
+/// Bits of a float's mantissa below those of the bucket.
 const SHIFT: u32 = 17;
 /// Magnitudes below count as 0.
 const SMALLEST: f32 = 1.0 / 1024.0;
 /// Magnitudes above count as this.
 const LARGEST: f32 = 1_099_511_627_776.0;
 
-/// How often which values came, within 1 % of the value; at most 6,403 buckets of 8 bytes, some dozens as a rule.
+/// Frequencies of values, within 1 % of the value; at most 6,403 buckets of 8 bytes, usually some dozens.
 ///
 /// Magnitudes below 2^-10 count as 0, those above 2^40 as 2^40.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +19,12 @@ pub struct Sketch {
     /// Ordered by key; no count is 0.
     buckets: Vec<(i16, u32)>,
     count: u64,
-    /// Where the last value went: the next one goes there as well, mostly.
+    /// The bucket of the last value: usually also that of the next.
     hint: usize,
 }
 
 impl Sketch {
-    /// Counts a value; what is no number is left out.
+    /// Counts a value; NaN is left out.
     pub fn add(&mut self, value: f64) {
         if value.is_nan() {
             return;
@@ -56,7 +56,8 @@ impl Sketch {
         self.count
     }
 
-    /// The smallest value that at least this share (0 to 1) of the values do not pass, within 1 %; none without values.
+    /// The smallest value that at least this share (0 to 1) of the values do not exceed, within 1 %; none
+    /// without values.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let total: u64 = self.buckets.iter().map(|(_, count)| u64::from(*count)).sum();
         let rank = rank_of(share, total);
@@ -78,7 +79,7 @@ impl Sketch {
     }
 }
 
-/// Which of so many values in order is the quantile, counted from 1.
+/// Rank of the quantile among the sorted values, counted from 1.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,8 +1,8 @@
-//! What a recording was like: per GPU energy, power, clocks, throttling, load and memory; the host beside it.
+//! Summary of a recording: per GPU energy, power, clocks, throttling, load and memory; and the host.
 //!
-//! Fed batch by batch in constant memory, however long the recording. Means are over time, by the monotonic clock where
-//! the rows carry it: a driver that repeats itself, or a tick that was missed, weighs no more than its time. What was
-//! not read is none.
+//! Fed batch by batch in constant memory, however long the recording. Means are over time, by the monotonic
+//! clock if the rows carry it: a driver that repeats itself, or a missed tick, weighs no more than its time.
+//! A figure that was not read is none.
 
 mod tally;
 
@@ -19,9 +19,9 @@ use crate::sketch::Sketch;
 use crate::throttle::StepColumns;
 use tally::{Gauge, Pulse, rounded};
 
-/// Longest distance between two samples that is bridged, at least: the slow tier gives a row a second in any case.
+/// Least distance between two samples that is a gap: the slow tier always gives a row a second.
 const GAP_MIN_NS: i64 = 2_500_000_000;
-/// A distance so many times the sampling interval is a gap.
+/// A distance this many times the sampling interval is a gap.
 const GAP_INTERVALS: i64 = 5;
 /// Most GPUs of a summary; partitions count. No node has more.
 const GPUS_MAX: usize = 1_024;
@@ -65,14 +65,14 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Energy, and where the number comes from.
+/// Energy, and the source of the number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EnergyFigure {
     /// Joules.
     pub joules: f64,
-    /// From where.
+    /// Its source.
     pub source: EnergySource,
-    /// Why from there.
+    /// The reason for the source.
     pub reason: String,
     /// Seconds over which power was sampled.
     pub power_seen_s: f64,
@@ -85,21 +85,21 @@ pub struct PowerFigure {
     pub mean: f64,
     /// Largest sample.
     pub max: f64,
-    /// What 99 % of the samples did not pass, within 1 %.
+    /// Value that 99 % of the samples do not exceed, within 1 %.
     pub p99: f64,
-    /// Whether it is the part's own average, for want of an instantaneous reading.
+    /// Whether it is the part's own average, because it has no instantaneous reading.
     pub averaged: bool,
 }
 
-/// For how long the clocks were held down.
+/// How long the clocks were held down.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ThrottleFigure {
     /// Seconds.
     pub seconds: f64,
-    /// Share of the time that was looked at, 0 to 1.
+    /// Share of the observed time, 0 to 1.
     pub share: f64,
-    /// From the hardware's counters of time or of steps, not from a sampled state: the longer of power and heat, so at
-    /// least this.
+    /// Computed from the hardware's counters of time or of steps, not from a sampled state: the longer of
+    /// power and heat, so a lower bound.
     pub counted: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct GpuSummary {
     pub model: Option<String>,
     /// Address.
     pub pci: Option<String>,
-    /// How it was read.
+    /// The driver that read it.
     pub driver: Option<String>,
     /// From the first to the last row, seconds.
     pub duration_s: f64,
@@ -124,7 +124,8 @@ pub struct GpuSummary {
     pub samples: u64,
     /// Rows a second.
     pub rate_hz: Option<f64>,
-    /// Times without a row for longer than a gap, and those in which it is known to have given nothing.
+    /// Times without a row for longer than a gap, and times in which the GPU is known to have reported
+    /// nothing.
     pub gaps: u64,
     /// Their length, seconds.
     pub gaps_s: f64,
@@ -201,7 +202,7 @@ struct HostTally {
 }
 
 impl Summary {
-    /// Of samples that are so far apart, GPUs' and host's.
+    /// For samples this far apart, GPUs' and host's.
     pub fn new(interval: Duration, system_interval: Duration) -> Self {
         let gap = |interval: Duration| {
             let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
@@ -216,7 +217,7 @@ impl Summary {
         }
     }
 
-    /// Takes a batch; the rows of one GPU come in the order of time.
+    /// Adds a batch; the rows of one GPU come in the order of time.
     pub fn add(&mut self, batch: &Batch) {
         match batch.table() {
             Table::GpuEvents => self.add_gpus(batch),
@@ -228,7 +229,7 @@ impl Summary {
         let times = batch.monotonic().unwrap_or_else(|| batch.timestamps());
         let columns = GpuColumns::of(batch);
         let dictionary_key = |column, row| batch.identity_column(column).and_then(|array| array.key(row));
-        // Which of ours each pair of dictionary keys is: an identity is spelled out once a batch.
+        // Our index for each pair of dictionary keys: an identity is built once a batch.
         let mut seen: Vec<(_, Option<usize>)> = Vec::new();
         for (row, &time_ns) in times.iter().enumerate() {
             let keys =
@@ -247,7 +248,7 @@ impl Summary {
         }
     }
 
-    /// Index of a GPU; none when it has no name or there are too many.
+    /// Index of a GPU; none if it has no name or there are too many.
     fn gpu(&mut self, identity: Identity) -> Option<usize> {
         let key = Key {
             uuid: identity.uuid()?.to_owned(),
@@ -273,10 +274,10 @@ impl Summary {
         let counters = HOST_COUNTERS.map(|id| batch.metric(id));
         for (row, &time_ns) in times.iter().enumerate() {
             if batch.instance(Scope::CpuCore, row).is_some() {
-                // Of one CPU; the host's own row tells of all.
+                // Of one CPU; the host's own row covers all.
                 continue;
             }
-            // A batch of the host is one host's; looked up by row all the same.
+            // A batch of the host has one host; looked up by row nevertheless.
             let identity = batch.identity(row);
             let at = self.hosts.iter().position(|(known, _)| known.node() == identity.node());
             let at = at.unwrap_or(self.hosts.len());
@@ -297,7 +298,7 @@ impl Summary {
         }
     }
 
-    /// Rows that are in no figure: of GPUs without a name, and of GPUs or hosts beyond 1,024 of each.
+    /// Rows in no figure: of GPUs without a name, and of GPUs or hosts beyond 1,024 of each.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -309,13 +310,13 @@ impl Summary {
         gpus
     }
 
-    /// The hosts so far: one, unless recordings were put together.
+    /// The hosts so far: one, unless recordings were joined.
     pub fn hosts(&self) -> Vec<HostSummary> {
         self.hosts.iter().map(|(identity, tally)| tally.summary(identity)).collect()
     }
 }
 
-/// The columns that are summed up, found once a batch.
+/// The summarised columns, looked up once a batch.
 struct GpuColumns<'a> {
     blanks: Blanks<'a>,
     energy: EnergyColumns<'a>,
@@ -383,7 +384,7 @@ impl GpuTally {
         self.memory.add(time_ns, value(columns.memory, row), gap_ns);
     }
 
-    /// It gives nothing from the last row to the next one.
+    /// It reports nothing from the last row to the next one.
     fn lose(&mut self) {
         self.pulse.lose();
         self.energy.lose();
@@ -414,7 +415,7 @@ impl GpuTally {
     }
 
     fn throttling(&self) -> Option<ThrottleFigure> {
-        // The state of such a GPU only says that it was held down at all since the reading before.
+        // The state of such a GPU only says that it was held down at some time since the reading before.
         if let Some((seconds, seen_s)) = self.held.total() {
             let share = rounded((seconds / seen_s).clamp(0.0, 1.0));
             return Some(ThrottleFigure { seconds: rounded(seconds), share, counted: true });

@@ -1,11 +1,11 @@
-//! How long the clocks were held down, where the firmware counts it: from MI300 on an AMD GPU tells no state but how many of
-//! its steps it spent under each limit.
+//! Throttled time if the firmware counts it: from MI300 on an AMD GPU reports no state but the number of its
+//! steps under each limit.
 
 use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::{Batch, MetricId};
 
 const STEPS: MetricId = MetricId::of("throttle_sample_count");
-/// Steps at the power limit, then those at a limit of heat.
+/// Steps at the power limit, then those at a thermal limit.
 const UNDER: [MetricId; 5] = [
     MetricId::of("throttle_ppt_count"),
     MetricId::of("throttle_prochot_count"),
@@ -16,7 +16,7 @@ const UNDER: [MetricId; 5] = [
 /// The counters have 32 bits and wrap.
 const WRAP: i64 = 1 << 32;
 
-/// The columns of the counters, found once a batch.
+/// The columns of the counters, looked up once a batch.
 #[derive(Debug)]
 pub struct StepColumns<'a> {
     steps: Option<MetricColumn<'a>>,
@@ -35,23 +35,23 @@ pub struct Steps {
 pub struct Shares {
     /// At the power limit.
     pub power: f64,
-    /// At a limit of heat: the longest of them.
+    /// At a thermal limit: the longest of them.
     pub heat: f64,
 }
 
-/// What the counters of one GPU say from reading to reading.
+/// Shares from successive readings of one GPU's counters.
 #[derive(Debug, Clone, Default)]
 pub struct Residency {
     before: Option<Steps>,
 }
 
 impl<'a> StepColumns<'a> {
-    /// Those of a batch.
+    /// The columns of a batch.
     pub fn of(batch: &'a Batch) -> Self {
         Self { steps: batch.metric(STEPS), under: UNDER.map(|id| batch.metric(id)) }
     }
 
-    /// The counters of a row; none if it lacks the steps or has no limit's.
+    /// The counters of a row; none if it lacks the steps or any limit.
     pub fn at(&self, row: usize) -> Option<Steps> {
         let count = |column: Option<MetricColumn<'_>>| match column?.value(row)? {
             Value::Int(count) => Some(count),
@@ -64,20 +64,21 @@ impl<'a> StepColumns<'a> {
 }
 
 impl Shares {
-    /// Under whichever limit. Limits may hold at the same time, so the longest is what is certain.
+    /// Under any limit. Several limits may apply at the same time, so the longest is a lower bound.
     pub fn any(self) -> f64 {
         self.power.max(self.heat)
     }
 }
 
 impl Residency {
-    /// Whether there was a reading: what else tells of throttling is derived from these counters and says less.
+    /// Whether there was a reading: other throttling columns are derived from these counters and contain
+    /// less.
     pub fn is_told(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Takes a reading. The first has no time before it, so its shares are 0; none while the counters stand still, and
-    /// where they began anew.
+    /// Takes a reading. The first has no time before it, so its shares are 0; none while the counters do not
+    /// move, and after they restarted.
     pub fn read(&mut self, now: Steps) -> Option<Shares> {
         let Some(before) = self.before else {
             self.before = Some(now);
@@ -92,7 +93,7 @@ impl Residency {
         for ((share, now), before) in shares.iter_mut().zip(now.under).zip(before.under) {
             if let (Some(now), Some(before)) = (now, before) {
                 let under = risen(now, before);
-                // More steps under a limit than there were.
+                // More steps under a limit than in total.
                 if under > steps || steps > WRAP / 2 {
                     return None;
                 }

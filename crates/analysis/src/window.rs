@@ -1,7 +1,7 @@
-//! What was sampled in windows that lie on the grid of the wall clock.
+//! Figures of samples over windows on the grid of the wall clock.
 //!
-//! All windows of one length begin at the same instants everywhere (multiples of the length since 1970), so the
-//! figures of different GPUs and nodes speak of the same time.
+//! All windows of one length begin at the same instants everywhere (multiples of the length since 1970), so
+//! the figures of different GPUs and nodes cover the same time.
 
 use crate::sketch::Sketch;
 
@@ -14,13 +14,13 @@ pub struct Summary {
     pub min: f64,
     /// Largest sample.
     pub max: f64,
-    /// Mean of the samples, each counting once however long it stood.
+    /// Mean of the samples, each counting once however long its value lasted.
     pub mean: f64,
-    /// Value that 99 of 100 samples do not pass, within 1 % of it, never outside `min` and `max`.
+    /// Value that 99 of 100 samples do not exceed, within 1 % of it, never outside `min` and `max`.
     pub p99: f64,
 }
 
-/// Figures in the making.
+/// Figures of an open window.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     sum: f64,
@@ -30,7 +30,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Takes a sample; what is no finite number is left out.
+    /// Takes a sample; a number that is not finite is left out.
     pub fn add(&mut self, value: f64) {
         if !value.is_finite() {
             return;
@@ -71,12 +71,12 @@ pub struct Windows {
 #[derive(Debug, Clone, Copy)]
 struct Open {
     start_ns: i64,
-    /// Whether it was watched from its beginning on: from its first instant, or from the window before.
+    /// Whether it was observed from its beginning on: from its first instant, or from the window before.
     whole: bool,
 }
 
 impl Windows {
-    /// Windows of this length (1 ns at least) for so many channels.
+    /// Windows of this length (1 ns at least) for `channels` channels.
     pub fn new(length_ns: i64, channels: usize) -> Self {
         Self {
             length_ns: length_ns.max(1),
@@ -88,9 +88,9 @@ impl Windows {
         }
     }
 
-    /// Goes to the window of this instant, before its samples are pushed; an earlier one is complete with it. False
-    /// means that they come too late: their window is closed, and they are to be left out. An instant more than a
-    /// window back is a wall clock that was set back: there the windows begin anew.
+    /// Moves to the window of this instant, before its samples are pushed; an earlier one is complete with
+    /// it. False means that they come too late: their window is closed, and they must be left out. An instant
+    /// more than a window back is a wall clock that was set back: then the windows start anew.
     pub fn enter(&mut self, timestamp_ns: i64) -> bool {
         let start_ns = timestamp_ns.div_euclid(self.length_ns).saturating_mul(self.length_ns);
         if let Some(open) = self.open
@@ -121,15 +121,15 @@ impl Windows {
         }
     }
 
-    /// Closes the open window if it ended by this instant, for want of a later sample that would.
+    /// Closes the open window if it ended by this instant, when no later sample does.
     pub fn close_by(&mut self, timestamp_ns: i64) {
         if self.open.is_some_and(|open| open.start_ns.saturating_add(self.length_ns) <= timestamp_ns) {
             self.close();
         }
     }
 
-    /// End of the last complete window; none before the first. A window that was entered after its beginning, with
-    /// nothing in the window before, is not complete.
+    /// End of the last complete window; none before the first. A window that was entered after its beginning,
+    /// with nothing in the window before, is not complete.
     pub fn end_ns(&self) -> Option<i64> {
         self.closed_end_ns.filter(|_| self.closed.iter().any(Option::is_some))
     }

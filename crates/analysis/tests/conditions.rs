@@ -1,4 +1,4 @@
-//! Which values are a condition of a GPU, and in what words.
+//! Values that are a condition of a GPU, and their wording.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ const TABLE: &[Row] = &[
         &[("temperature_memory_c", 105.0), ("temperature_memory_slowdown_c", 105.0)],
         &[("memory_thermal_limit", "the device memory is at 105 °C, the slowdown limit at 105 °C")],
     ),
-    // One thing is said once.
+    // Each condition is reported once.
     (
         &[("temperature_margin_c", 3.0), ("temperature_c", 86.0), ("temperature_slowdown_c", 89.0)],
         &[("thermal_margin", "3 °C left to the slowdown limit")],

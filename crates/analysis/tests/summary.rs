@@ -1,4 +1,4 @@
-//! The summary of loads whose answer is known.
+//! The summary of loads with known answers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -105,7 +105,8 @@ fn without_the_instantaneous_reading_the_average_stands_in_and_counters_for_stat
 
 #[test]
 fn steps_under_a_limit_are_counted_and_not_the_state_that_there_were_some() {
-    // 1,000 steps a second: 10 at the power limit, 40 hot. From 400 s on it stands still, as a driver that repeats itself.
+    // 1,000 steps a second: 10 at the power limit, 40 hot. From 400 s on the counter does not move, as with a
+    // driver that repeats itself.
     let gpus = recorded(|t, _| {
         let t = t.min(400.0);
         let steps = (4_294_900_000.0 + t * 1e3).floor() % 4_294_967_296.0;
@@ -211,7 +212,7 @@ fn the_host_has_rates_and_peaks() {
         set(MetricId::of("ctx_switches"), 1_000_000 + n * 500);
         set(MetricId::of("irqs"), n * 7);
     }
-    // A row about one CPU tells nothing of the host.
+    // A row about one CPU says nothing about the host.
     let core = builder.row_at(600, 60 * SECOND, id);
     builder.set_instance(core, Scope::CpuCore, "3").unwrap();
     builder.set(core, MetricId::of("cpu_core_pct"), Value::Int(7)).unwrap();

@@ -1,4 +1,4 @@
-//! Windows lie on the wall clock's grid; every sample in one counts, none counts twice.
+//! Windows are on the wall clock's grid; every sample in one counts, none counts twice.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -117,7 +117,7 @@ fn a_clock_that_is_set_back_begins_anew() {
         windows.push(0, 3.0);
     }
     assert_eq!((windows.end_ns(), windows.summary(0).unwrap().min), (Some(520 * S), 3.0));
-    // And forward: the window before the step is closed with what it has.
+    // And forward: the window before the step is closed with its samples.
     windows.enter(9_000 * S);
     assert_eq!(windows.end_ns(), Some(530 * S));
 }

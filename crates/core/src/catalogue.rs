@@ -163,9 +163,8 @@ pub enum Instrument {
     Info,
 }
 
-/// The subject of one value. Anything but a device or host has instances: the table holds the total,
-/// `gpu_details` a row per instance of a GPU. The CPUs of a host are rows of `system_events` beside its own,
-/// with the number in column `core`.
+/// The subject of one value. Links, blocks and stacks have one value for all of them. The CPUs of a host are rows of
+/// `system_events` beside its own, with the number in column `core`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The whole GPU (or partition).

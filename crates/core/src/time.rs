@@ -6,10 +6,10 @@ pub const SECOND_NS: i64 = 1_000_000_000;
 /// How far ahead of the reader's clock a row may be: hosts' clocks differ.
 pub const FUTURE_MAX_NS: i64 = 3600 * SECOND_NS;
 
-/// A text that is no time this program understands.
+/// A text that is not a known form of time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no time; write RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970"
+    "{0:?} is not a time; write RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970"
 )]
 pub struct TimeError(String);
 

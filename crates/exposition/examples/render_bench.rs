@@ -1,7 +1,8 @@
-//! What a scrape costs: `cargo run --release -p gpuvitals-exposition --example render_bench`.
+//! Cost of a scrape: `cargo run --release -p gpuvitals-exposition --example render_bench`.
 //!
-//! Eight GPUs with every column of the catalogue, sampled at 100 Hz for two windows; then scrapes, while the values
-//! go on changing. A napkin says: some 2,400 series of 150 bytes, 20 ns of copying and 50 ns for a number each, so 0.2 ms.
+//! Eight GPUs with every column of the catalogue, sampled at 100 Hz for two windows; then scrapes, while the
+//! values keep changing. Napkin calculation: some 2,400 series of 150 bytes, 20 ns of copying and 50 ns for a
+//! number each, so 0.2 ms.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The CPUs of the host, one by one.
+//! Series of the host's CPUs.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use gpuvitals_core::{Batch, MetricId};
 
 use crate::values::Latest;
 
-/// The metric of which each CPU has a series.
+/// The metric with a series for each CPU.
 pub(crate) const CORE: MetricId = MetricId::of("cpu_core_pct");
-/// CPUs that are remembered at most.
+/// Most CPUs remembered.
 const CORES_MAX: usize = 4_096;
 
 /// The latest share of each CPU, by its number.
@@ -18,7 +18,7 @@ const CORES_MAX: usize = 4_096;
 pub(crate) struct Cores(BTreeMap<u32, Option<Latest>>);
 
 impl Cores {
-    /// Takes the rows that are about one CPU; gives the others.
+    /// Takes the rows that are about one CPU; returns the others.
     pub(crate) fn take(&mut self, batch: &Batch) -> Vec<usize> {
         let shares = batch.metric(CORE);
         let mut others = Vec::new();
@@ -37,7 +37,7 @@ impl Cores {
         others
     }
 
-    /// Those that have a share now. One that went offline is among them until its last share is old.
+    /// CPUs with a current share. One that went offline is included until its last share is old.
     pub(crate) fn fresh(&self, now_ns: i64) -> impl Iterator<Item = (u32, Value)> {
         self.0.iter().filter_map(move |(core, latest)| Some((*core, latest.as_ref()?.fresh(now_ns)?)))
     }

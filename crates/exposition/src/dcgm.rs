@@ -1,8 +1,9 @@
-//! dcgm-exporter's names beside our own, for dashboards that know them, in either dialect or both.
+//! dcgm-exporter's names beside our own, for dashboards that expect them, in either dialect or both.
 //!
-//! Values are those of the catalogue's columns, times the factor of the name; labels as dcgm-exporter writes them. A
-//! name that is in both dialects is written once, in `both` with the labels of both, so that sums stay right. The GPUs
-//! of other vendors have what means the same on them. Counters are the hardware's, not ours from the start on.
+//! Values are those of the catalogue's columns, times the factor of the name; labels as dcgm-exporter writes
+//! them. A name in both dialects is written once, in `both` with the labels of both, so that sums stay right.
+//! The GPUs of other vendors have the names with the same meaning. Counters are the hardware's, not counted
+//! from the program's start.
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::catalogue::{DcgmName, Instrument, Metric, Series, gpu_metrics};
@@ -13,7 +14,7 @@ use crate::plan::{FamilyPlan, base_help};
 use crate::reading::Reading;
 use crate::scale::Scale;
 
-/// Which of dcgm-exporter's dialects to speak as well.
+/// The dcgm-exporter dialects to write as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compat {
     /// None.
@@ -22,7 +23,7 @@ pub enum Compat {
     Dcgm,
     /// That up to 4.8: MHz, %, MiB, `Hostname`.
     DcgmLegacy,
-    /// Both, for the time of a move.
+    /// Both, for a migration.
     Both,
 }
 
@@ -35,15 +36,16 @@ const DEFAULT: [MetricId; 4] = [
 ];
 
 const SM_CLOCK: MetricId = MetricId::of("sm_clock_mhz");
-/// What clocks the compute units of a part without streaming multiprocessors.
+/// The clock of the compute units of a part without streaming multiprocessors.
 const GRAPHICS_CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
-/// DCGM's field 155 is the driver's own power call: a mean of a second on the parts that have one, else the instant.
+/// DCGM's field 155 is the driver's own power call: a mean of a second on the parts that have one, else the
+/// instant.
 const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const POWER: MetricId = MetricId::of("power_w");
 
-/// The families of the dialects asked for, in the catalogue's order.
+/// The families of the requested dialects, in the catalogue's order.
 pub(crate) fn families(compat: Compat, set: Series) -> Vec<FamilyPlan> {
     let kept =
         |id: &MetricId, metric: &Metric| metric.series <= set.max(Series::Standard) || DEFAULT.contains(id);

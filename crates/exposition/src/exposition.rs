@@ -19,24 +19,24 @@ use crate::scrape::{Scrape, Text, Typed};
 use crate::status::DeviceStatus;
 use crate::values::Values;
 
-/// GPUs that are remembered at most; more than any machine has, partitions counted.
+/// Most GPUs remembered; more than any machine has, partitions counted.
 const GPUS_MAX: usize = 1024;
-/// How long after the end of a window its last rows may come in, where no later row says that they have.
+/// How long after the end of a window its last rows may arrive, if no later row closes it.
 const LATE_NS: i64 = 5_000_000_000;
 
-/// What to show.
+/// Settings of the exposition.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpositionConfig {
-    /// Which set of the catalogue's series.
+    /// The set of the catalogue's series.
     pub set: Series,
-    /// Whether DCGM's names come beside our own.
+    /// DCGM's names beside our own.
     pub compat: Compat,
-    /// Length of the windows; they lie on the grid of the wall clock.
+    /// Length of the windows, which are on the grid of the wall clock.
     pub window: Duration,
 }
 
-/// What is shown at `/metrics`: owns latest values, windows and totals. Fed with batches by one thread and rendered
-/// by another, behind a lock of the caller.
+/// The contents of `/metrics`: owns latest values, windows and totals. Fed with batches by one thread and
+/// rendered by another, behind a lock of the caller.
 #[derive(Debug)]
 pub struct Exposition {
     plan: Plan,
@@ -46,7 +46,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Nothing is known yet.
+    /// Without any values yet.
     pub fn new(config: ExpositionConfig) -> Self {
         Self {
             plan: Plan::new(&config),
@@ -82,7 +82,7 @@ impl Exposition {
         self.gpus.values().map(|gpu| gpu.windows.late()).sum()
     }
 
-    /// Writes the whole text into `out`, which is cleared first: the devices given, in their order (one that is given
+    /// Writes the whole text into `out`, which is cleared first: the given devices, in their order (one given
     /// twice counts once), the host, then the program's own families. `now_ns` is UTC since 1970.
     pub fn render(
         &mut self,
@@ -104,8 +104,8 @@ impl Exposition {
         }
     }
 
-    /// The families of the devices given and the host, with what [`Exposition::render`] writes at `now_ns`. A family of
-    /// several OpenTelemetry names comes once for each.
+    /// The families of the given devices and the host, with the values that [`Exposition::render`] writes at
+    /// `now_ns`. A family of several OpenTelemetry names comes once for each.
     pub fn families(&mut self, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Family> {
         let mut typed = Typed::default();
         self.scrape(now_ns, devices, &mut typed);

@@ -1,4 +1,4 @@
-//! What is known of one GPU.
+//! Everything known about one GPU.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Gpu {
         }
     }
 
-    /// Counts an absence of a batch. What the last of these rows lacks for it is not known any more.
+    /// Counts an absence of a batch. A metric that the last of these rows lacks is unknown from then on.
     pub(crate) fn miss(&mut self, absence: &Absence, batch: &Batch, rows: &[usize]) {
         if let Some(count) = self.absences.get_mut(absence.reason as usize) {
             *count += u64::from(absence.count);
@@ -71,12 +71,12 @@ impl Gpu {
         }
     }
 
-    /// Who it is, once it was shown.
+    /// Its identity, once it was shown.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.identity.as_deref()
     }
 
-    /// Who it is now. Labels are written anew only when that has changed.
+    /// Sets its identity. Labels are rewritten only when it has changed.
     pub(crate) fn know(&mut self, identity: &Arc<Identity>) {
         let same = |known: &Arc<Identity>| Arc::ptr_eq(known, identity) || **known == **identity;
         if !self.identity.as_ref().is_some_and(same) {

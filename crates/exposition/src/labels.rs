@@ -3,14 +3,14 @@
 use gpuvitals_core::figures::{Labels, write_label};
 use gpuvitals_core::{Identity, IdentityColumn};
 
-/// Which labels a series has beside those of its family.
+/// The labels of a series besides those of its family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LabelSet {
     /// `gpu`, `uuid`, `vendor`, `partition`.
     Own,
-    /// All that is known of the device.
+    /// The whole identity of the device.
     Info,
-    /// Who holds the GPU; none if nobody is known to.
+    /// The holder of the GPU; none if it has no known holder.
     Attribution,
     /// dcgm-exporter's up to 4.8.
     Legacy,
@@ -18,7 +18,7 @@ pub(crate) enum LabelSet {
     Modern,
     /// Those of both dialects, for names that are in both.
     Both,
-    /// None: the scraper knows which host it scrapes.
+    /// None: the scraper knows its target.
     Host,
     /// `core`, of a CPU of the host.
     Core,
@@ -34,7 +34,7 @@ const SETS: [LabelSet; 6] = [
     LabelSet::Both,
 ];
 
-/// Who holds the GPU, in dcgm-exporter's order.
+/// The holder's columns, in dcgm-exporter's order.
 const HOLDERS: [(IdentityColumn, &str); 3] = [
     (IdentityColumn::Container, "container"),
     (IdentityColumn::Namespace, "namespace"),
@@ -63,7 +63,7 @@ const ATTRIBUTION: [IdentityColumn; 7] = [
     IdentityColumn::Job,
 ];
 
-/// The label texts of one GPU, each up to and with `} `; empty where the set does not apply.
+/// The label texts of one GPU, each up to and with `} `; empty if the set does not apply.
 #[derive(Debug, Default)]
 pub(crate) struct GpuLabels([Vec<u8>; SETS.len()]);
 
@@ -87,7 +87,7 @@ impl GpuLabels {
 }
 
 impl LabelSet {
-    /// The labels of a GPU in this set; empty where the set does not apply to it.
+    /// The labels of a GPU in this set; empty if the set does not apply to it.
     pub(crate) fn of(self, identity: &Identity) -> Labels {
         use IdentityColumn as Id;
         let mut labels = Labels::new();
@@ -142,7 +142,7 @@ fn bus_id(pci: &str) -> String {
     format!("{:0>16}", pci.to_ascii_uppercase())
 }
 
-/// The device node: `nvidia0`; other vendors' GPUs are named alike.
+/// The device node: `nvidia0`; other vendors' GPUs are named in the same way.
 fn device(identity: &Identity) -> Option<String> {
     Some(format!("{}{}", identity.get(IdentityColumn::Vendor).unwrap_or("gpu"), identity.index?))
 }

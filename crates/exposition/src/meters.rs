@@ -1,4 +1,4 @@
-//! What a GPU used up and how long it was busy or held down since it was first seen.
+//! Energy used by a GPU, and its busy and throttled time, since it was first seen.
 
 use gpuvitals_analysis::energy::{Energy, EnergyColumns, EnergySource};
 use gpuvitals_analysis::integral::{Blanks, Integral, Meter, Pace};
@@ -38,11 +38,11 @@ pub(crate) enum Total {
     Energy,
     /// Seconds of full utilisation.
     Busy,
-    /// Seconds held down for whatever reason.
+    /// Seconds throttled for any reason.
     Throttled,
     /// Seconds under the reason of a column.
     ThrottledBy(MetricId),
-    /// Seconds that nobody saw.
+    /// Unobserved seconds.
     Gap,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Meters {
     row_ns: Option<i64>,
     pace: Pace,
     gap_ns: i64,
-    /// Whether it has given nothing since the last row.
+    /// Whether it has reported nothing since the last row.
     is_lost: bool,
 }
 
-/// What holds the clocks down: 1 or 0 for a state, shares where they are counted.
+/// Reasons that hold the clocks down: 1 or 0 for a state, shares if they are counted.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     power: f64,
@@ -85,7 +85,7 @@ impl Meters {
         }
     }
 
-    /// Takes these rows of a batch, over the monotonic clock where they have it.
+    /// Takes these rows of a batch, over the monotonic clock if they have it.
     pub(crate) fn take(&mut self, batch: &Batch, rows: &[usize]) {
         let times = batch.monotonic().unwrap_or_else(|| batch.timestamps());
         let columns = Columns::of(batch);
@@ -126,12 +126,12 @@ impl Meters {
         }
     }
 
-    /// Where the energy comes from.
+    /// The source of the energy.
     pub(crate) fn energy_source(&self) -> Option<EnergySource> {
         self.energy.total().map(|total| total.source)
     }
 
-    /// It gives nothing from the last row to the next one.
+    /// It reports nothing from the last row to the next one.
     fn lose(&mut self) {
         self.is_lost = self.row_ns.is_some();
         self.energy.lose();
@@ -140,7 +140,7 @@ impl Meters {
         self.reasons.iter_mut().for_each(|(_, meter)| meter.lose());
     }
 
-    /// Time passes to this row. Returns the longest distance that is no gap.
+    /// Advances the time to this row. Returns the longest distance that is not a gap.
     fn passes(&mut self, time_ns: i64) -> i64 {
         let limit_ns = self.pace.limit_ns();
         let distance_ns = self.row_ns.map_or(0, |row_ns| time_ns.saturating_sub(row_ns));
@@ -212,7 +212,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// What holds the clocks down in this row, by the driver's bits.
+    /// The reasons that hold the clocks down in this row, by the driver's bits.
     fn state(&self, row: usize) -> Option<Held> {
         let (reasons, status) = (bits(self.reasons, row), bits(self.status, row));
         reasons.or(status)?;

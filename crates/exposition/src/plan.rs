@@ -1,4 +1,4 @@
-//! Which series there are: families with their heads and the fixed part of each series, written once.
+//! The series of a scrape: families with their heads and the fixed part of each series, written once.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::meters::{ENERGY, THROTTLED_FAMILY, Total};
 use crate::reading::{Reading, Stat};
 use crate::scale::Scale;
 
-/// What the sets below `all` have windows of: what most dashboards show first.
+/// Metrics with windows in the sets below `all`: those that most dashboards show first.
 const WINDOWED: [MetricId; 5] = [
     MetricId::of("utilization_pct"),
     MetricId::of("power_w"),
@@ -27,10 +27,10 @@ const WINDOWED: [MetricId; 5] = [
 const STATS: [(Stat, &str); 4] =
     [(Stat::Min, "min"), (Stat::Max, "max"), (Stat::Mean, "mean"), (Stat::P99, "p99")];
 
-/// A series: its fixed part, and what follows.
+/// A series: its fixed part, its labels and its value.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// `name{`, the fixed labels, and a comma; of the host the whole up to the value.
+    /// `name{`, the fixed labels, and a comma; for the host everything up to the value.
     pub(crate) prefix: Box<[u8]>,
     pub(crate) fixed: Vec<(&'static str, &'static str)>,
     pub(crate) labels: LabelSet,
@@ -73,7 +73,7 @@ impl FamilyPlan {
         &self.lines
     }
 
-    /// With a series that is none of the catalogue's, or not its column as it is.
+    /// Adds a series that is not in the catalogue, or not its column unchanged.
     pub(crate) fn line(
         self,
         fixed: &[(&'static str, &'static str)],
@@ -83,7 +83,7 @@ impl FamilyPlan {
         self.add(fixed, labels, reading, None)
     }
 
-    /// With the series of a row of the catalogue.
+    /// Adds the series of a row of the catalogue.
     fn line_of(self, metric: &'static Metric, labels: LabelSet, reading: Reading) -> Self {
         self.add(metric.labels, labels, reading, Some(metric))
     }
@@ -114,7 +114,7 @@ impl FamilyPlan {
     }
 }
 
-/// Everything that can be shown.
+/// Every series that can be shown.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) gpu: Vec<FamilyPlan>,
@@ -147,14 +147,14 @@ impl Plan {
     }
 }
 
-/// Who the GPUs are, and who holds them.
+/// Identities and holders of the GPUs.
 fn identities() -> Vec<FamilyPlan> {
     use LabelSet::{Attribution, Info};
     let mut info = FamilyPlan::new(
         "gpu_info",
         Kind::Info,
         "",
-        "The GPU: all that is known of it, and where its energy total comes from.",
+        "The GPU: its whole identity, and the source of its energy total.",
     )
     .line(&[], Info, Reading::EnergyFrom(None));
     for (source, text) in [(EnergySource::Counter, "counter"), (EnergySource::Integrated, "integrated")] {
@@ -164,13 +164,13 @@ fn identities() -> Vec<FamilyPlan> {
         "gpu_attribution_info",
         Kind::Info,
         "",
-        "Who holds the GPU now: pod, namespace and container, or batch job. To be joined by uuid.",
+        "Present holder of the GPU: pod, namespace and container, or batch job. Join by uuid.",
     )
     .line(&[], Attribution, Reading::Here);
     vec![info, attribution]
 }
 
-/// How the GPUs do.
+/// States of the GPUs.
 fn conditions() -> Vec<FamilyPlan> {
     use LabelSet::Own;
     let one = |name: &'static str, kind, unit, reading, help: &'static str| {
@@ -188,7 +188,7 @@ fn conditions() -> Vec<FamilyPlan> {
         "gpu_absent_total",
         Kind::Counter,
         "",
-        "Values that could not be had since the start, by reason.",
+        "Values that could not be read since the start, by reason.",
     );
     for reason in AbsenceReason::ALL {
         let fixed = [("reason", reason.as_str())];
@@ -217,14 +217,15 @@ fn conditions() -> Vec<FamilyPlan> {
             Kind::Gauge,
             "seconds",
             Reading::UpdateInterval,
-            "How often the driver's values really change, as seen so far; sampling faster shows nothing more.",
+            "How often the driver's values really change, as observed so far; sampling faster shows nothing more.",
         ),
         one("gpu_samples_total", Kind::Counter, "", Reading::Samples, "Samples taken since the start."),
         absent,
     ]
 }
 
-/// The latest values, family by family in the catalogue's order. What has a total of ours is left to it.
+/// The latest values, family by family in the catalogue's order. Metrics with a total of ours are left to
+/// that.
 fn measured(set: Series) -> Vec<FamilyPlan> {
     let kept = catalogue::gpu_metrics().filter(|(id, metric)| {
         metric.series <= set && *id != ENERGY && metric.prometheus != THROTTLED_FAMILY
@@ -242,7 +243,7 @@ fn measured(set: Series) -> Vec<FamilyPlan> {
         .collect()
 }
 
-/// The catalogue's sentence without the column's unit, which is not that of a series in base units.
+/// The catalogue's sentence without the column's unit, which is not the unit of a series in base units.
 pub(crate) fn base_help(metric: &Metric) -> String {
     metric.help.replace(", in MiB", "").replace(", in ns", "").replace(", in revolutions per minute", "")
 }
@@ -262,7 +263,7 @@ fn grouped(metrics: Vec<(MetricId, &'static Metric)>) -> Vec<Vec<(MetricId, &'st
     families
 }
 
-/// Head of a family of catalogue metrics; one with several says what each is.
+/// Head of a family of catalogue metrics; one with several metrics describes each.
 fn family_head(family: &[(MetricId, &'static Metric)], suffix: &str, before: &str) -> FamilyPlan {
     let Some((_, first)) = family.first() else { return FamilyPlan::new("", Kind::Gauge, "", "") };
     let kind = if first.instrument == Instrument::Counter && suffix.is_empty() {
@@ -295,7 +296,7 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
             ENERGY.metric().prometheus,
             Kind::Counter,
             "joules",
-            "Energy used since the start: the rise of the part's own counter where it has one that the power bears out, \
+            "Energy used since the start: the rise of the part's own counter if it has one that agrees with the power, \
              else power integrated over time (see energy_source of gpu_info).",
         )
         .line_of(ENERGY.metric(), LabelSet::Own, Reading::Total(Total::Energy)),
@@ -309,7 +310,7 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
             "gpu_unobserved_seconds_total",
             "seconds",
             Total::Gap,
-            "Time without samples since the start: too far apart to be integrated, or the GPU gave nothing. What is integrated leaves it out.",
+            "Time without samples since the start: samples too far apart to be integrated, or the GPU reported nothing. Integrals leave it out.",
         ),
     ];
     if set >= Series::Standard {
@@ -317,8 +318,8 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
             THROTTLED_FAMILY,
             Kind::Counter,
             "seconds",
-            "Time since the start in which the clocks were held down, by reason, of which several may hold at once; any: \
-             by whichever. The driver's own time where it counts it, else integrated from samples.",
+            "Time since the start in which the clocks were held down, by reason, several of which may apply at once; any: \
+             by any of them. The driver's own time if it counts it, else integrated from samples.",
         )
         .line(&[("reason", "any")], LabelSet::Own, Reading::Total(Total::Throttled));
         for (id, metric) in catalogue::gpu_metrics() {
@@ -335,7 +336,7 @@ fn totals(set: Series) -> Vec<FamilyPlan> {
 fn windows(channels: &[MetricId], config: &ExpositionConfig) -> Vec<FamilyPlan> {
     let before = format!(
         "Over the last complete window of {:?}: smallest, largest and mean sample, and the value that 99 of 100 samples do not \
-         pass, within 1 %. ",
+         exceed, within 1 %. ",
         config.window
     );
     let end = "gpu_window_end_timestamp_seconds";
@@ -344,7 +345,7 @@ fn windows(channels: &[MetricId], config: &ExpositionConfig) -> Vec<FamilyPlan> 
             end,
             Kind::Gauge,
             "seconds",
-            "End of the window that the _window series are about, in seconds since 1970.",
+            "End of the window of the _window series, in seconds since 1970.",
         )
         .line(&[], LabelSet::Own, Reading::WindowEnd),
     ];

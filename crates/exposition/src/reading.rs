@@ -1,4 +1,4 @@
-//! Where the number of a series comes from.
+//! The value of a series.
 
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::window::Summary;
@@ -22,17 +22,17 @@ pub(crate) enum Stat {
     P99,
 }
 
-/// Where the number of a series comes from.
+/// The value of a series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reading {
     /// Always 1.
     Here,
-    /// 1 while the energy comes from there.
+    /// 1 while the energy comes from this source.
     EnergyFrom(Option<EnergySource>),
     Up,
     /// 1 while it is down for this reason; none: it was not read yet.
     DownFor(Option<AbsenceReason>),
-    /// 1 while a reading of it is out past its deadline.
+    /// 1 while a reading of it is past its deadline.
     Stuck,
     Since,
     LastSample,
@@ -43,21 +43,21 @@ pub(crate) enum Reading {
     Latest(MetricId, Option<MetricId>, Scale),
     /// The latest share of each CPU of the host.
     Cores(Scale),
-    /// Free memory, which not every driver says.
+    /// Free memory, which not every driver reports.
     MemoryFree(Scale),
-    /// Share of the memory that is in use, in % of what is not reserved, as DCGM has it.
+    /// Share of the memory in use, in % of the unreserved memory, as DCGM has it.
     MemoryUsedShare(Scale),
     Window(usize, Stat, Scale, ColumnType),
     WindowEnd,
     Total(Total),
 }
 
-/// How much later than its end a window may still be the last complete one: two windows, and some seconds for what is
-/// on its way.
+/// How much later than its end a window may still be the last complete one: two windows, and some seconds for
+/// rows in transit.
 const WINDOW_GRACE_NS: i64 = 5_000_000_000;
 
 impl Reading {
-    /// The number to show now, if there is one.
+    /// The current number, if any.
     pub(crate) fn number(
         self,
         gpu: &Gpu,
@@ -81,7 +81,7 @@ impl Reading {
             }
             Self::Samples => count(gpu.samples),
             Self::Absences(reason) => count(gpu.absences.get(reason as usize).copied().unwrap_or(0)),
-            // Not of a GPU; and from here on what one that is down has not.
+            // Not of a GPU; the values below are missing for a GPU that is down.
             Self::Cores(_) => None,
             _ if !status.up => None,
             Self::Latest(metric, other, scale) => latest(&gpu.values, metric, other, scale, now_ns),

@@ -1,10 +1,10 @@
-//! From a column's unit to that of a series.
+//! Conversion from a column's unit to that of a series.
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::figures::{Number, whole};
 
-/// From the column's unit to that of a series. A factor below 1 is a division by a whole number, which is exact to the
-/// last digit where multiplying is not.
+/// From the column's unit to that of a series. A factor below 1 is a division by a whole number, which is
+/// exact to the last digit; multiplying is not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
     Times(i64),

@@ -15,7 +15,8 @@ pub(crate) trait Scrape {
     fn host(&mut self, line: &Line, core: Option<u32>, number: Number);
 }
 
-/// Text. A scrape takes well under a millisecond: names, fixed labels and labels of GPUs are copied as they were prepared.
+/// Text. A scrape takes well under a millisecond: names, fixed labels and labels of GPUs are copied from
+/// prepared text.
 pub(crate) struct Text<'a> {
     format: Format,
     out: &'a mut Vec<u8>,
@@ -29,7 +30,7 @@ impl<'a> Text<'a> {
         Self { format, out, head: (start, start) }
     }
 
-    /// Takes back the head of a family without samples.
+    /// Removes the head of a family without samples.
     pub(crate) fn finish(&mut self) {
         let (start, end) = self.head;
         if self.out.len() == end {

@@ -1,23 +1,23 @@
-//! What a scrape needs beside the batches: how each device does.
+//! Input of a scrape besides the batches: the state of each device.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::{AbsenceReason, Identity};
 
-/// How a device does at the time of the scrape. The host is the device whose identity has no uuid.
+/// The state of a device at the time of the scrape. The host is the device whose identity has no uuid.
 #[derive(Debug, Clone)]
 pub struct DeviceStatus {
-    /// Who, with the present attribution.
+    /// Its identity, with the present attribution.
     pub identity: Arc<Identity>,
     /// Whether its last reading gave a row.
     pub up: bool,
-    /// Why not; none while its first reading has not come back.
+    /// Why not; none while its first reading has not finished.
     pub reason: Option<AbsenceReason>,
-    /// Whether a reading is out past its deadline.
+    /// Whether a reading is past its deadline.
     pub stuck: bool,
     /// When `up` last changed, nanoseconds UTC since 1970.
     pub since_ns: i64,
-    /// How often the driver's values really change, once that is known.
+    /// How often the driver's values really change, once known.
     pub update_interval: Option<Duration>,
 }

@@ -12,14 +12,14 @@ const OTHERS_NS: i64 = 1_000_000_000;
 /// The latest value of one metric.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Latest {
-    /// None: the latest reading gave none.
+    /// None: the latest reading had no value.
     value: Option<Value>,
     at_ns: i64,
     pace: Pace,
 }
 
 impl Latest {
-    /// Puts a value in the place of the one before, unless it came late.
+    /// Replaces the previous value, unless the new one came late.
     pub(crate) fn renew(slot: &mut Option<Self>, metric: MetricId, value: Value, at_ns: i64) {
         let mut pace = Pace::new(if metric.metric().tier == Tier::Rare { RARE_NS } else { OTHERS_NS });
         if let Some(latest) = slot {
@@ -32,13 +32,14 @@ impl Latest {
         *slot = Some(Self { value: Some(value), at_ns, pace });
     }
 
-    /// The value, if no later reading lacked it and it is not older than five times its usual distance from the one before.
+    /// The value, if no later reading lacked it and it is not older than five times its usual distance from
+    /// the one before.
     pub(crate) fn fresh(&self, now_ns: i64) -> Option<Value> {
         let age_ns = now_ns.saturating_sub(self.at_ns).saturating_abs();
         self.value.filter(|_| age_ns <= self.pace.limit_ns())
     }
 
-    /// What is older came late and is left out, unless it is so much older that the clock was set back.
+    /// An older reading came late and is left out, unless it is so much older that the clock was set back.
     fn makes_late(&self, at_ns: i64) -> bool {
         let ahead_ns = self.at_ns.saturating_sub(at_ns);
         ahead_ns > 0 && ahead_ns <= self.pace.limit_ns()
@@ -65,7 +66,7 @@ impl Values {
         }
     }
 
-    /// A row of this instant says that it has no value: the one before is not shown in its place.
+    /// A row of this instant has no value: the one before is not shown in its place.
     pub(crate) fn forget(&mut self, metric: MetricId, at_ns: i64) {
         if let Some(Some(latest)) = self.0.get_mut(usize::from(metric.0))
             && !latest.makes_late(at_ns)

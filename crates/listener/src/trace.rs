@@ -1,7 +1,7 @@
-//! How a trace crosses the network: in W3C's headers `traceparent` and `tracestate` of a request, and as the `traceparent` of a
-//! frame.
+//! Trace context on the network: W3C's headers `traceparent` and `tracestate` of a request, and the
+//! `traceparent` of a frame.
 //!
-//! A span that nobody wants is not looked at, so nothing here costs anything where no traces are sent.
+//! A disabled span is never formatted, so nothing here costs anything if no traces are sent.
 
 use std::collections::HashMap;
 
@@ -15,17 +15,17 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// What every request of a trace has.
+/// The header of every traced request.
 const TRACEPARENT: &str = "traceparent";
 /// Bytes of a `traceparent` of version 00.
 pub const TRACEPARENT_LEN: usize = 55;
 
-/// Makes a span that is not entered yet part of the trace that a request names; without one, or with one that cannot be
-/// read, it stays where it is.
+/// Makes a span that is not entered yet part of the trace named by a request; without a readable one, the
+/// span is unchanged.
 pub fn follow(span: &Span, headers: &HeaderMap) {
     if !span.is_disabled() && headers.contains_key(TRACEPARENT) {
         let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
-        // Where spans are not traces, there is nothing to be part of.
+        // If spans are not exported, they have no trace to join.
         let _not_traced = span.set_parent(parent);
     }
 }
@@ -37,7 +37,8 @@ pub fn follow_parent(span: &Span, traceparent: &str) {
     }
 }
 
-/// Links a span to the trace of a `traceparent`, if it can be read: for one that is about frames of several traces.
+/// Links a span to the trace of a `traceparent`, if it can be read: for a span about frames of several
+/// traces.
 pub fn link(span: &Span, traceparent: &str) {
     if !span.is_disabled() {
         span.add_link(context(traceparent).span().span_context().clone());

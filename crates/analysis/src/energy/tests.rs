@@ -2,7 +2,7 @@ use super::*;
 
 const GAP: i64 = 2_500_000_000;
 
-/// Samples power 100 times a second for so many seconds, and reads the counter once a second from 0.3 s on.
+/// Samples power 100 times a second for `seconds`, and reads the counter once a second from 0.3 s on.
 fn fed(seconds: u32, power: impl Fn(f64) -> f64, counter: impl Fn(f64) -> Option<f64>) -> EnergyTotal {
     let mut energy = Energy::default();
     for n in 0..=seconds * 100 {
@@ -17,7 +17,7 @@ fn fed(seconds: u32, power: impl Fn(f64) -> f64, counter: impl Fn(f64) -> Option
     energy.total().unwrap()
 }
 
-/// 300 W and 100 W by turns, ten seconds each; and its energy.
+/// 300 W and 100 W alternating, ten seconds each; and its energy.
 fn square(t: f64) -> f64 {
     if (t / 10.0).rem_euclid(2.0) < 1.0 { 300.0 } else { 100.0 }
 }
@@ -36,7 +36,7 @@ fn a_counter_that_agrees_is_believed_and_the_power_tells_what_lies_between_its_r
     let total = fed(600, square, |t| Some(5_000.0 + 1.05 * square_j(t)));
     assert_eq!(total.source, EnergySource::Counter);
     assert!(matches!(total.reason, EnergyReason::Agrees(apart) if (apart - 0.05).abs() < 0.01));
-    // From its first agreement on it is the better one.
+    // From its first agreement on the counter is used.
     let wanted = 1.05 * square_j(600.0);
     assert!((total.joules - wanted).abs() < 0.02 * 1.05 * square_j(20.0) + 80.0, "{total:?} is not {wanted}");
 }

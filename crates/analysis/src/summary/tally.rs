@@ -1,10 +1,10 @@
-//! What is kept of a column while rows go by.
+//! Running figures of a column.
 
 use super::Spread;
 use crate::integral::{Integral, Rise};
 use crate::throttle::{Residency, Steps};
 
-/// To a thousandth: what a summary shows.
+/// Rounds to a thousandth, the precision of a summary.
 pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
@@ -50,7 +50,7 @@ impl Gauge {
         self.seen.total()
     }
 
-    /// Over time; a single sample is its own mean.
+    /// Mean over time; a single sample is its own mean.
     pub(super) fn mean(&self) -> Option<f64> {
         let (total, seen) = (self.integral.total()?, self.seen.total()?);
         Some(if seen > 0.0 { total / seen } else { self.last })
@@ -91,7 +91,7 @@ impl Count {
     }
 }
 
-/// Time under a limit, where the firmware counts it.
+/// Time under a limit, if the firmware counts it.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     residency: Residency,
@@ -113,20 +113,20 @@ impl Held {
         self.seen.lose();
     }
 
-    /// Seconds under a limit, and those they are a part of; none before the second reading.
+    /// Seconds under a limit, and the seconds observed; none before the second reading.
     pub(super) fn total(&self) -> Option<(f64, f64)> {
         self.time.total().zip(self.seen.total()).filter(|&(_, seen_s)| seen_s > 0.0)
     }
 }
 
-/// When rows came.
+/// Times of rows.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     span_ns: Option<(i64, i64)>,
     count: u64,
     gaps: u64,
     gaps_ns: i64,
-    /// Whether it has given nothing since the last row.
+    /// Whether it has reported nothing since the last row.
     is_lost: bool,
 }
 

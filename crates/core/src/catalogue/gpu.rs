@@ -76,7 +76,7 @@ const RECORDED: &[Metric] = &[
         ("temperature_c", ColumnType::F32, Unit::Celsius),
         Group::Temperature,
         "gpu_temperature_celsius",
-        "Main temperature of the GPU: NVIDIA's GPU reading; AMD's edge sensor, or junction where there is no edge.",
+        "Main temperature of the GPU: NVIDIA's GPU reading; AMD's edge sensor, else its junction.",
     )
     .fast()
     .basic()
@@ -141,7 +141,7 @@ const RECORDED: &[Metric] = &[
         ("memory_used_mb", ColumnType::I64, Unit::Mebibyte),
         Group::Memory,
         "gpu_memory_used_bytes",
-        "Device memory in use, in MiB, without what the driver reserves for itself where it tells the two apart.",
+        "Device memory in use, in MiB, without the driver's own reserve if it reports that separately.",
     )
     .fast()
     .basic()

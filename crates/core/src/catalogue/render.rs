@@ -65,7 +65,7 @@ pub fn markdown() -> String {
         &host_metrics().map(|(_, metric)| metric).collect::<Vec<_>>(),
     ));
     lines.push("## Foreign names\n".to_owned());
-    lines.push("DCGM value = column value × the factor in brackets, 1 where there is none.\n".to_owned());
+    lines.push("DCGM value = column value × the factor in brackets, 1 if none is given.\n".to_owned());
     lines.push("| column | DCGM up to 4.8 | DCGM from 4.9 on | OpenTelemetry | aliases |".to_owned());
     lines.push("|---|---|---|---|---|".to_owned());
     let known =
@@ -100,17 +100,17 @@ const HEAD: &str = "\
 
 # Metrics
 
-Every metric has one row in the catalogue, and everything that names it comes from that row: columns of recordings
+Every metric has one row in the catalogue, and all its names come from that row: columns of recordings
 and of the store, JSON, Prometheus series, DCGM names. `gpuvitals metrics` prints the same, as a table or as JSON.
 
 - **column**: name in `gpu_events` and `system_events`, in files, in JSON and in queries. A value stays in the
   column's unit everywhere but in Prometheus, which has base units. A missing value was not read; it is never 0.
 - **kind**: a *gauge* goes up and down, a *counter* only grows until driver or host restart, a *state* is one of a few
   values or a mask of bits, an *info* changes only with the configuration.
-- **set**: the smallest set of Prometheus series it stands in: `basic`, `standard` (the default), `all`.
+- **set**: the smallest set of Prometheus series that contains it: `basic`, `standard` (the default), `all`.
 - **read**: `fast` at the sampling rate, `slow` at most once a second, `rare` every 30 to 60 s.
-- What has instances (links, ECC blocks, HBM stacks) is a total here; each instance is a row of `gpu_details`. The CPUs
-  of the host are rows of `system_events`, with their number in the column `core`, where they are asked for.
+- A metric of links, ECC blocks or HBM stacks has one value for all of them. The CPUs of the host are rows of
+  `system_events`, with their number in the column `core`, on request.
 ";
 
 fn matches(metric: &Metric, filter: &str) -> bool {
@@ -161,9 +161,8 @@ fn markdown_row(metric: &Metric) -> String {
     let labels: Vec<String> =
         metric.labels.iter().map(|(label, text)| format!("{label}=\"{text}\"")).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-    let per = metric.scope.label().map_or(String::new(), |label| format!(" Details per {label}."));
     format!(
-        "| `{}` | {} | {} | {} | {} | {} | `{}{}` | {}{} |",
+        "| `{}` | {} | {} | {} | {} | {} | `{}{}` | {} |",
         metric.column,
         metric.column_type,
         metric.unit,
@@ -173,7 +172,6 @@ fn markdown_row(metric: &Metric) -> String {
         metric.prometheus,
         labels,
         metric.help,
-        per,
     )
 }
 

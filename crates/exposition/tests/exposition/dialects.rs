@@ -87,8 +87,8 @@ fn every_value_is_the_columns_in_the_units_of_its_name() {
 
 #[test]
 fn power_and_used_memory_are_what_dcgm_means_by_them() {
-    // Columns, then the value under each name of DCGM's: field 155 is the driver's power call (a mean of a second
-    // where the part has one), 157 the instant, and 254 is used / (total - reserved).
+    // Columns, then the value under each name of DCGM's: field 155 is the driver's power call (a mean of a
+    // second if the part has one), 157 the instant, and 254 is used / (total - reserved).
     type Table = &'static [(&'static [(&'static str, f64)], &'static [(&'static str, Option<f64>)])];
     let table: Table = &[
         (
@@ -209,7 +209,7 @@ fn a_mig_instance_has_its_profile_and_number_beside_the_gpus_name() {
     ));
 }
 
-/// What dcgm-exporter publishes as it comes has its kind and help line with us too.
+/// Series that dcgm-exporter publishes unchanged have its kind and help line here too.
 #[test]
 fn the_default_list_of_the_exporter_is_there_with_its_heads() {
     let mut exposition = exposition(Series::Basic, Compat::DcgmLegacy);

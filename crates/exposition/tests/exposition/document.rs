@@ -1,4 +1,4 @@
-//! `docs/exporter-metrics.md` says what a scrape shows; `UPDATE=1` writes it.
+//! `docs/exporter-metrics.md` describes a scrape; `UPDATE=1` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,34 +17,34 @@ const HEAD: &str = "\
 
 # What a scrape shows
 
-A scrape shows what was sampled last: values, totals and the time of the last sample are of one moment, one tick old at most,
+A scrape shows the last sample: values, totals and the time of the last sample are of one moment, one tick old at most,
 whatever the rate. It never touches a GPU, nor waits for one. The text is Prometheus' (0.0.4) or OpenMetrics (1.0.0), as
 the `Accept` header asks.
 
 ## Names and labels
 
-- Every metric of the chosen set stands under its Prometheus name in [metrics.md](metrics.md), in base units. Host
-  metrics (`host_*`) have no labels but those of the table; GPU metrics have `gpu` (the index), `uuid`, `vendor`, and
-  `partition` where the GPU has partitions.
-- Everything else that is known of a GPU is in `gpu_info`, who holds it in `gpu_attribution_info`. Join them by uuid:
+- Every metric of the chosen set has its Prometheus name of [metrics.md](metrics.md), in base units. Host
+  metrics (`host_*`) have only the labels of the table; GPU metrics have `gpu` (the index), `uuid`, `vendor`, and
+  `partition` if the GPU has partitions.
+- The rest of a GPU's identity is in `gpu_info`, its holder in `gpu_attribution_info`. Join them by uuid:
   `gpu_power_watts * on(uuid) group_left(pod, namespace) gpu_attribution_info`, with partitions by `on(uuid, partition)`.
 - Sets: `basic`, `standard` (the default, at most 100 series a GPU with everything a GPU can have), `all`.
 
-## What is missing, and when
+## Missing values
 
-- A value that was not read has no series. It is never 0 and never the value before. `gpu_absent_total` counts why,
-  for a GPU that is up; readings that gave nothing at all are in `gpuvitals_readings_failed_total`.
-- A value is gone with the reading that lacks it. One that is not read again is shown until five times the usual distance
-  of its readings has passed, 5 s at least (what is read every half minute: 5 minutes).
-- Of a GPU that is down (`gpu_up` 0) only this is left: what it is, since when it is down and why (`gpu_down_reason`: `starting`, `stuck` or a
-  reason of absences), when its last sample was taken, and the counts of samples and absences. Totals go on from where they were when it comes back.
+- A value that was not read has no series. It is never 0 and never the value before. `gpu_absent_total` counts the reasons,
+  for a GPU that is up; failed readings are in `gpuvitals_readings_failed_total`.
+- A value disappears with the reading that lacks it. One that is not read again is shown until five times the usual distance
+  of its readings has passed, 5 s at least (for a value read every half minute: 5 minutes).
+- A GPU that is down (`gpu_up` 0) shows only its identity, since when it is down and why (`gpu_down_reason`: `starting`, `stuck` or a
+  reason of absences), the time of its last sample, and the counts of samples and absences. Totals continue when it returns.
 
 ## Windows
 
-`<name>_window{stat=\"min|max|mean|p99\"}` has what was sampled in the last complete window. Windows lie on the grid of the wall
-clock: with 30 s they end at :00 and :30 of every minute, on all nodes alike; `gpu_window_end_timestamp_seconds` says
-which one is shown. A window is complete when the first sample after it has come in. One is left out in whose middle sampling
-began, or began again after a window without samples.
+`<name>_window{stat=\"min|max|mean|p99\"}` has the figures of the last complete window. Windows are on the grid of the wall
+clock: with 30 s they end at :00 and :30 of every minute, on all nodes; `gpu_window_end_timestamp_seconds` says
+which one is shown. A window is complete when the first sample after it has arrived. A window is left out if sampling
+began in its middle, or began again there after a window without samples.
 `mean` is the mean of the samples, each counting once; `p99` is within 1 % of the exact value. A sample that comes after its
 window is complete is left out. In the sets `basic` and `standard` utilisation, power, memory used, temperature and the graphics
 clock have windows; in `all` every gauge that is read at the sampling rate.
@@ -54,17 +54,17 @@ clock have windows; in `all` every gauge that is read at the sampling rate.
 `gpu_energy_joules_total`, `gpu_busy_seconds_total` and `gpu_throttled_seconds_total` begin at 0 with the program and grow
 with every sample, whatever the scrape interval: `rate(gpu_energy_joules_total[5m])` is the mean power, of all samples.
 
-- Between two samples the value went straight (trapezoid rule). A gap of more than five times the usual distance (2.5 s at least)
-  is not filled, and neither is a shorter one in which the GPU is known to have given nothing (it slept, was gone, failed, hung):
+- Between two samples the value is taken as linear (trapezoid rule). A gap of more than five times the usual distance (2.5 s at least)
+  is not filled, and neither is a shorter one in which the GPU is known to have reported nothing (it slept, was gone, failed, hung):
   `gpu_unobserved_seconds_total` counts both.
-- Energy is integrated power until the part's own counter, where it has one, has agreed with it over 10 s, within 10 % and a
+- Energy is integrated power until the part's own counter, if it has one, has agreed with it over 10 s, within 10 % and a
   quarter of a second's power; from then on it is the rise of the counter, and `energy_source` of `gpu_info` says so. A counter
-  that disagrees over the last 60 s in which both are known (some run at another rate or stand still) is left for the
-  integral for good, from where they last agreed over 60 s. A rise beyond what the power limit allows in its time (where no limit is known: 1.5
-  times the highest power seen), and a fall, are not counted: the integral is. What the counter saw in unobserved time counts.
-- Throttled time is the driver's own where it counts it. Else it is integrated: from NVIDIA's event reasons, AMD's throttle
-  status (limits of current count as power), or AMD's residency counters where there are any (heat: the longest of its
-  limits; `any`: the longer of power and heat). `any` is by whichever reason, several of which may hold at once.
+  that disagrees over the last 60 s in which both are known (some run at another rate or do not move) is replaced by
+  the integral, from where they last agreed over 60 s, until they agree over 60 s again. A rise beyond what the power limit allows in its time (without a known limit: 1.5
+  times the highest power seen), and a fall, are not counted: the integral is. The counter's rise in unobserved time counts.
+- Throttled time is the driver's own if it counts it. Else it is integrated: from NVIDIA's event reasons, AMD's throttle
+  status (limits of current count as power), or AMD's residency counters if it has them (heat: the longest of its
+  limits; `any`: the longer of power and heat). `any` is for any reason; several may apply at once.
 
 ## Families beside the catalogue
 
@@ -75,16 +75,16 @@ with every sample, whatever the scrape interval: `rate(gpu_energy_joules_total[5
 const DIALECTS: &str = "
 ## DCGM's names
 
-Beside our own names those of dcgm-exporter can be had, for dashboards that know them: its dialect from 4.9 on (`dcgm`:
+A setting adds dcgm-exporter's names to our own, for dashboards that expect them: its dialect from 4.9 on (`dcgm`:
 base units, `hostname`, `DCGM_FI_SYSTEM_DRIVER_VERSION`), that up to 4.8 (`dcgm-legacy`: MHz, %, MiB, `Hostname`,
 `DCGM_FI_DRIVER_VERSION`), or both at once. [metrics.md](metrics.md#foreign-names) lists them; the first name of a
 dialect is published, for the metrics of the standard set and of dcgm-exporter's default list, in `all` for every metric.
 
 - Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `GPU_I_PROFILE` and `GPU_I_ID` (MIG, partitions), host name, driver version, and
-  `container`, `namespace`, `pod`, `hpc_job` where somebody is known to hold the GPU.
+  `container`, `namespace`, `pod`, `hpc_job` if the GPU has a known holder.
 - A name that both dialects have (`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL`) is written once, with `both` under the labels of both
   dialects, so that sums stay right.
-- GPUs of other vendors have what means the same on them: the SM clock is the graphics clock, free memory is what is
+- GPUs of other vendors have the names with the same meaning: the SM clock is the graphics clock, free memory is
   neither used nor reserved, `device` is vendor and index.
 - Counters under these names are the hardware's own, not counted from the program's start.
 ";

@@ -43,11 +43,11 @@ fn random(t: f64) -> f64 {
     50.0 + 400.0 * ((bits >> 40) as f64 / (1_u64 << 24) as f64)
 }
 
-/// What a counter shows, given the true energy since the start, and how much of that came after 101 s.
+/// The counter's value, from the true energy since the start, and the part of it that came after 101 s.
 type Shows = fn(f64, f64) -> Option<f64>;
 type Counter = (&'static str, bool, Shows);
 
-/// Name, whether it is to be believed at the end, and what it shows.
+/// Name, whether it is accepted at the end, and its value.
 const COUNTERS: [Counter; 9] = [
     ("none", false, |_, _| None),
     ("good", true, |j, _| Some(5e6 + j)),
@@ -180,7 +180,7 @@ fn between_the_readings_of_a_counter_the_power_tells() {
     let mut exposition = exposition(Series::Standard, Compat::Off);
     for tick in 0..600_i32 {
         let (at_ns, t) = (NOON + i64::from(tick) * S / 10, f64::from(tick) / 10.0);
-        // The counter is read once a second; it says 3 % more than the power.
+        // The counter is read once a second; it shows 3 % more than the power.
         let values = [("power_w", 200.0), ("energy_j", 5e6 + 206.0 * t)];
         let values = if tick % 10 == 0 { &values[..] } else { &values[..1] };
         exposition.observe(&batch(&nvidia(), &[(at_ns, values)]));

@@ -43,7 +43,7 @@ pub(crate) fn nvidia() -> Arc<Identity> {
     )
 }
 
-/// A partition of an MI300X that nobody holds.
+/// A partition of an MI300X without a holder.
 pub(crate) fn amd() -> Arc<Identity> {
     identity(
         1,
@@ -117,7 +117,7 @@ pub(crate) fn cores(rows: &[(i64, &str, f32)]) -> Batch {
     builder.finish(Origin::default(), 1).unwrap()
 }
 
-/// A row with a true value in every column of the table: half of what is possible, or 7 where that is absurd.
+/// A row with a possible value in every column of the table: half of the maximum, or 7 if that is absurd.
 pub(crate) fn everything(identity: &Arc<Identity>, at_ns: i64) -> Batch {
     let table = if identity.uuid().is_some() { Table::GpuEvents } else { Table::SystemEvents };
     let mut builder = BatchBuilder::new(table);

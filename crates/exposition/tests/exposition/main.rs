@@ -1,4 +1,4 @@
-//! What a scrape shows, and what it must never show.
+//! Contents of a scrape, and contents it must never have.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

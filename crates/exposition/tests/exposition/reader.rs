@@ -1,4 +1,4 @@
-//! A strict reader of both text formats: what it refuses, no scraper need take.
+//! A strict reader of both text formats: scrapers may refuse what it refuses.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -105,7 +105,7 @@ fn sample(line: &str) -> Sample {
     Sample { name: name.to_owned(), labels, value: number.parse().unwrap_or_else(|_| panic!("{line}")) }
 }
 
-/// Text up to the closing quote, unescaped, and what follows.
+/// Text up to the closing quote, unescaped, and the rest.
 fn quoted<'a>(text: &'a str, line: &str) -> (String, &'a str) {
     let mut out = String::new();
     let mut chars = text.char_indices();

@@ -1,4 +1,4 @@
-//! What a scrape shows and leaves out.
+//! Contents and omissions of a scrape.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ fn a_gpu_that_is_down_shows_why_and_none_of_its_old_values() {
     );
     assert_eq!(value(&samples, "gpu_up", &[]), Some(0.0));
     assert_eq!(value(&samples, "gpu_down_reason", &[("reason", "stuck")]), Some(1.0));
-    // And back: totals go on from where they were.
+    // And back: totals continue from their last values.
     devices[0] = DeviceStatus { up: true, stuck: false, reason: None, ..devices[0].clone() };
     let after = scrape(&mut exposition, now_ns, &devices);
     assert_eq!(before.len(), after.len());
@@ -310,8 +310,8 @@ fn throttled_time_is_the_drivers_where_it_counts_it_and_integrated_where_not() {
                 ],
             )],
         ));
-        // 30 of 100 steps at the power limit, 50 hot; the 32-bit counter wraps on the way. The state says no more than that
-        // they were some.
+        // 30 of 100 steps at the power limit, 50 hot; the 32-bit counter wraps on the way. The state only
+        // says that there were some.
         let steps = (4_294_966_000.0 + 100.0 * elapsed) % 4_294_967_296.0;
         exposition.observe(&batch(
             &amd(),

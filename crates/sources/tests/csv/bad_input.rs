@@ -85,7 +85,7 @@ fn a_bad_row_is_skipped_counted_and_reported_with_its_place() {
     };
     check(b"2026-01-01T00:00:01Z,g,50", Cause::Fields, "3 fields where the header has 4");
     check(b"2026-01-01T00:00:01Z,g,50,1,2", Cause::Fields, "5 fields where the header has 4");
-    let time = "is no time; write RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
+    let time = "is not a time; write RFC 3339 (2026-01-31T12:00:00Z) or seconds, milliseconds or nanoseconds since 1970";
     check(b"yesterday,g,50,1", Cause::Time, &format!("column timestamp: \"yesterday\" {time}"));
     check(b",g,50,1", Cause::Time, &format!("column timestamp: \"\" {time}"));
     check(

@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Metric] = &[
         Group::Interconnect,
         "gpu_interconnect_both_directions_bytes_per_second",
         &[],
-        "Bytes sent and received over NVLink per second, all links, where the source gives only the sum.",
+        "Bytes sent and received over NVLink per second, all links, if the source gives only the sum.",
     )
     .scope(Scope::Link)
     // The old name is KiB/s divided by 1,000, which DCGM calls MB/s.
@@ -232,7 +232,7 @@ pub(super) const ROWS: &[Metric] = &[
         "interconnect_crc_errors",
         &[("error", "crc")],
         &[old("DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", 1.0), new("DCGM_FI_DEV_NVLINK_CRC_ERROR_TOTAL", 1.0)],
-        "Checksum errors of the NVLink data link, all links, where they are not told apart (Hopper on).",
+        "Checksum errors of the NVLink data link, all links, if they are not distinguished (Hopper on).",
     ),
     error(
         "interconnect_replay_errors",

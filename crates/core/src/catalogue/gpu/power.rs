@@ -8,7 +8,7 @@ pub(super) const ROWS: &[Metric] = &[
         ("power_average_w", ColumnType::F32, Unit::Watt),
         Group::Power,
         "gpu_power_average_watts",
-        "Power averaged by the firmware (NVIDIA over 1 s, AMD average socket power), where the part tells it apart.",
+        "Power averaged by the firmware (NVIDIA over 1 s, AMD average socket power), if the part reports it separately.",
     )
     .fast()
     .standard()
@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Metric] = &[
         ("module_power_w", ColumnType::F32, Unit::Watt),
         Group::Power,
         "gpu_module_power_watts",
-        "Power of the whole module where GPU and CPU share one (Grace Hopper and newer).",
+        "Power of the whole module, if GPU and CPU share one (Grace Hopper and newer).",
     )
     .fast()
     .range(0.0, 10_000.0)
@@ -95,7 +95,7 @@ pub(super) const ROWS: &[Metric] = &[
         ("module_power_limit_w", ColumnType::F32, Unit::Watt),
         Group::Power,
         "gpu_module_power_limit_watts",
-        "Power limit of the whole module where GPU and CPU share one.",
+        "Power limit of the whole module, if GPU and CPU share one.",
     )
     .rare()
     .range(0.0, 10_000.0)
@@ -104,7 +104,7 @@ pub(super) const ROWS: &[Metric] = &[
         ("energy_j", ColumnType::F64, Unit::Joule),
         Group::Power,
         "gpu_energy_joules_total",
-        "Energy since the driver was loaded, by the part's own counter; absent where there is none.",
+        "Energy since the driver was loaded, by the part's own counter; absent if it has none.",
     )
     .basic()
     .range(0.0, 1e13)

@@ -235,7 +235,7 @@ pub(super) const ROWS: &[Metric] = &[
     .rare(),
 ];
 
-/// Corrected or uncorrected errors of the memories, by block in the details.
+/// Corrected or uncorrected errors of the memories.
 const fn ecc(column: &'static str, labels: Labels, dcgm: &'static [DcgmName], help: &'static str) -> Metric {
     count(column, Group::Reliability, "gpu_ecc_errors_total", help)
         .scope(Scope::Block)
