@@ -1,19 +1,19 @@
-//! What a client needs beside the URL: whom it trusts, and who it is.
+//! Credentials of a client: the authorities it trusts, and its own identity.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whom a client trusts and who it is. Nothing of it stands in a URL.
+/// Trusted authorities and identity of a client. A URL contains none of it.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Authorities (PEM) that sign the queue's certificate; none: those of the system.
+    /// Authorities (PEM) that sign the queue's certificate; none: the system's.
     pub ca: Option<PathBuf>,
-    /// Certificate chain and private key (PEM) of the client, where the queue asks for one.
+    /// Certificate chain and private key (PEM) of the client, if the queue asks for one.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Who it is: sent as `authorization: Bearer …` (to NATS as its token).
+    /// Its token: sent as `authorization: Bearer …` (to NATS as its token).
     pub token: Option<Token>,
-    /// The same for NATS where it knows users by JWT and key: the file that `nsc` writes (`.creds`).
+    /// Credentials for NATS with users by JWT and key: the file that `nsc` writes (`.creds`).
     pub credentials: Option<PathBuf>,
 }
 
@@ -22,7 +22,7 @@ pub struct Access {
 pub struct Token(Arc<str>);
 
 impl Token {
-    /// A token; white space around it (a file's last line break) does not count.
+    /// A token; white space around it (a file's last line break) is ignored.
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
     }

@@ -8,30 +8,31 @@ use super::resend::{Event, Patience, Sender};
 use crate::broker::{Delivery, Nack, NackKind, PublishError, ReceiveError};
 use crate::service::{Consumer, Producer};
 
-/// What happened to a frame that is forwarded.
+/// The outcome of a forwarded frame.
 #[derive(Debug)]
 pub enum Forwarded<'a> {
-    /// The other queue has a frame of so many messages.
+    /// The other queue has taken a frame of this many messages.
     Taken(u32),
-    /// A try failed; the frame is sent again.
+    /// An attempt failed; the frame is sent again.
     Failed(&'a PublishError),
-    /// The other queue will never take a frame of so many messages: it is a dead letter here.
+    /// The other queue will never take a frame of this many messages: it is a dead letter here.
     Refused(u32, &'a PublishError),
 }
 
-/// Forwards frames until `stop`, in order and at most `window` at a time, and tells `observe` what happens. Then it leaves its
-/// group, so that what was not taken is there for the next consumer.
+/// Forwards frames until `stop`, in order and at most `window` at a time, and reports outcomes to `observe`.
+/// Then it leaves its group, so that frames not taken are available to the next consumer.
 ///
-/// A frame is acknowledged once the other queue has it. A queue that is away or full, that cannot store, or that denies access
-/// or the topic is waited for, however long: one frame is tried until it is taken, and the leases of all frames that were
-/// received are to last that long. Only a refusal that names the frame makes it a dead letter.
+/// A frame is acknowledged once the other queue has taken it. It waits, for any time, for a queue that is
+/// away or full, cannot store, or denies access or the topic: it tries one frame until that is taken, and the
+/// leases of all received frames must last that long. Only a refusal of the frame itself makes it a dead
+/// letter.
 ///
-/// Frames keep the stamps that they have, so that a frame that is forwarded again (a lost answer, a lost acknowledgement) is
-/// recognised as a repeat.
+/// Frames keep their stamps, so that a frame that is forwarded again (a lost answer, a lost acknowledgement)
+/// is recognised as a repeat.
 ///
 /// # Errors
 ///
-/// There will never be anything again.
+/// Nothing will ever arrive again.
 pub async fn forward(
     mut consumer: impl Consumer,
     producer: &impl Producer,

@@ -6,9 +6,9 @@
 //! | `grpc://host:9090`, `host:9090`, `http://host:9090`; with TLS `grpcs://`, `https://` | `gpuvitals broker`, by gRPC |
 //! | `nats://host:4222?replicas=3`, with TLS `tls://` | NATS JetStream, settings behind the `?` |
 //!
-//! Nothing here waits for a queue that is away: producers and consumers are made without a connection, a publish then
-//! fails with [`PublishError::Unavailable`], a receive goes on trying. A [`Sender`] sends again what was not taken;
-//! [`forward`] does so with what lies in another queue.
+//! Nothing here waits for a queue that is away: producers and consumers are created without a connection, a
+//! publish then fails with [`PublishError::Unavailable`], and a receive keeps trying. A [`Sender`] sends
+//! refused frames again; [`forward`] does so with the frames of another queue.
 
 mod access;
 mod forward;
@@ -41,23 +41,24 @@ pub use crate::name::{check_group, check_topic};
 use crate::nats::{NatsConsumer, NatsProducer};
 use crate::service::{Consumer, InProcessConsumer, InProcessProducer, Producer, Queue};
 
-/// Why there is no producer or consumer for a URL. Whether a queue elsewhere is there is not asked.
+/// A URL for which no producer or consumer can be created. Whether a remote queue is reachable is not
+/// checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL is `inproc:`, and the client has no queue of this process.
+    /// The URL is `inproc:`, and the client has no queue in this process.
     #[error("{url} is the queue of this process, which has none")]
     NoQueue {
         /// The URL.
         url: QueueUrl,
     },
-    /// The queue of this process does not accept the consumer.
+    /// The queue in this process does not accept the consumer.
     #[error("subscribing")]
     Subscribe(#[source] SubscribeError),
-    /// A topic or group that cannot be.
+    /// An invalid topic or group.
     #[error("name of the {what}")]
     Name {
-        /// Whose name.
+        /// `topic` or `group`.
         what: &'static str,
         /// Cause.
         #[source]
@@ -81,17 +82,17 @@ pub enum ConnectError {
         #[source]
         source: tonic::transport::Error,
     },
-    /// A token that is no text for a header.
+    /// A token that cannot be sent in a header.
     #[error("the token has characters that no header can carry")]
     Token,
 }
 
-/// The client of one queue: its URL, and what the URL needs.
+/// The client of one queue: its URL, and its credentials.
 #[derive(Clone, Debug)]
 pub struct Client {
     url: QueueUrl,
     access: Access,
-    /// The queue that `inproc:` names.
+    /// The queue of `inproc:`.
     queue: Option<Queue>,
 }
 
@@ -101,7 +102,7 @@ impl Client {
         Self { url, access, queue: None }
     }
 
-    /// The client of the queue of this process.
+    /// The client of the queue in this process.
     pub fn in_process(queue: Queue) -> Self {
         Self { url: QueueUrl::in_process(), access: Access::default(), queue: Some(queue) }
     }
@@ -115,7 +116,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The URL is `inproc:` and there is no queue, the name is refused, or what access needs cannot be read.
+    /// The URL is `inproc:` and there is no queue, the name is refused, or a credential cannot be read.
     pub fn producer(&self, topic: impl Into<Arc<str>>) -> Result<AnyProducer, ConnectError> {
         let (url, access) = (&self.url, &self.access);
         match url.scheme {
@@ -127,12 +128,13 @@ impl Client {
         }
     }
 
-    /// A consumer of a group of a topic. In this process the group exists from now on; elsewhere nothing is asked before
-    /// something is received.
+    /// A consumer of a group of a topic. In this process the group exists from now on; elsewhere nothing is
+    /// sent before the first receive.
     ///
     /// # Errors
     ///
-    /// The URL is `inproc:` and there is no queue, or it refuses; a name is refused, or what access needs cannot be read.
+    /// The URL is `inproc:` and there is no queue, or it refuses; a name is refused, or a credential cannot
+    /// be read.
     pub async fn consumer(
         &self,
         topic: impl Into<Arc<str>>,
@@ -159,31 +161,31 @@ impl Client {
     }
 }
 
-/// A producer, wherever its queue is.
+/// A producer for any URL.
 #[derive(Debug)]
 pub enum AnyProducer {
     /// In this process.
     InProcess(InProcessProducer),
-    /// Elsewhere, by gRPC.
+    /// Remote, by gRPC.
     Grpc(GrpcProducer),
     /// NATS JetStream.
     Nats(Box<NatsProducer>),
 }
 
-/// A consumer, wherever its queue is.
+/// A consumer for any URL.
 #[derive(Debug)]
 pub enum AnyConsumer {
     /// In this process.
     InProcess(InProcessConsumer),
-    /// Elsewhere, by gRPC.
+    /// Remote, by gRPC.
     Grpc(GrpcConsumer),
     /// NATS JetStream.
     Nats(Box<NatsConsumer>),
 }
 
 impl AnyProducer {
-    /// Frames that are worth having under way at once: several if an answer takes a round trip. In this process one, since
-    /// frames that wait for room are not taken in order.
+    /// A useful number of frames in flight: several if an answer takes a round trip. In this process one,
+    /// since frames that wait for room are not taken in order.
     pub fn window(&self) -> usize {
         match self {
             Self::InProcess(_) => 1,
@@ -192,7 +194,7 @@ impl AnyProducer {
     }
 }
 
-/// Options for several connections that are one consumer: the queue's statistics count them as one subscriber.
+/// Options for several connections of one consumer: the queue's statistics count them as one subscriber.
 pub fn of_one_consumer(options: ConsumerOptions) -> ConsumerOptions {
     ConsumerOptions { consumer: NonZeroU64::new(resend::random()), ..options }
 }
@@ -201,7 +203,8 @@ pub fn of_one_consumer(options: ConsumerOptions) -> ConsumerOptions {
 pub type Away = Option<Arc<str>>;
 
 impl AnyConsumer {
-    /// The last connection error as it changes. The queue of this process has none, and its channel is closed.
+    /// The last connection error as it changes. The queue in this process has none, and its channel is
+    /// closed.
     pub fn away(&self) -> watch::Receiver<Away> {
         match self {
             Self::InProcess(_) => watch::channel(None).1,

@@ -1,14 +1,14 @@
-//! The one policy of sending again: which refusals are waited for, how long, and in which order frames are sent then.
+//! The one retry policy: which refusals are retried, after what delay, and in what order.
 //!
-//! | the queue says | what a [`Sender`] does |
+//! | the queue's answer | what a [`Sender`] does |
 //! |---|---|
 //! | away, full, cannot store | sends the frame again with the same stamp |
 //! | the stamp's number is too old | sends the frame again with another stamp: stored twice is better than lost |
 //! | access denied, topic or anything else refused | ends the frame, or waits ([`Patience`]) |
 //! | too large, malformed, without messages | ends the frame |
 //!
-//! Between two tries it waits as [`Backoff`] says, and at least for as long as the queue asks. While a frame waits nothing
-//! new is sent; one frame alone is tried, and once it is taken the others follow.
+//! Between two attempts it waits as [`Backoff`] says, and at least as long as the queue asks. While a frame
+//! waits nothing new is sent; one frame alone is tried, and once it is taken the others follow.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,13 +28,13 @@ use crate::frame::{Frame, ProducerStamp};
 use crate::name::PRODUCER_LEN_MAX;
 use crate::service::Producer;
 
-/// How long to wait between tries: at most `base`, doubled with every failure up to `cap`. The actual wait is drawn
-/// between nothing and that (full jitter), so that many who failed together do not come back together.
+/// Delays between attempts: at most `base`, doubled with every failure up to `cap`. The actual delay is drawn
+/// between zero and that (full jitter), so that clients that failed together do not retry together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The longest wait after the first failure.
+    /// The longest delay after the first failure.
     pub base: Duration,
-    /// Where the doubling ends.
+    /// Upper limit of the doubling.
     pub cap: Duration,
 }
 
@@ -45,25 +45,25 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest wait after so many failures in a row, from 1.
+    /// The longest delay after this many failures in a row, from 1.
     pub fn longest_after(&self, failures: u32) -> Duration {
         let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         self.base.saturating_mul(doubled).min(self.cap)
     }
 
-    /// The wait after so many failures in a row, from 1.
+    /// The delay after this many failures in a row, from 1.
     pub fn after(&self, failures: u32) -> Duration {
         let nanos = u64::try_from(self.longest_after(failures).as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(random() % nanos.saturating_add(1).max(1))
     }
 }
 
-/// A number that nobody guesses and nobody draws twice: the hash of nothing under a key of the system.
+/// An unpredictable, unique number: the hash of nothing under a key of the system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The stamps of one life of one producer: a random id, and numbers that grow by one.
+/// The stamps of one run of one producer: a random id, and numbers that grow by one.
 #[derive(Debug)]
 pub struct Stamps {
     id: Arc<str>,
@@ -71,7 +71,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// A new life.
+    /// A new run.
     #[expect(clippy::new_without_default, reason = "every one is another")]
     pub fn new() -> Self {
         Self { id: format!("{:016x}{:016x}", random(), random()).into(), next: AtomicU64::new(0) }
@@ -82,8 +82,8 @@ impl Stamps {
         ProducerStamp { id: Arc::clone(&self.id), sequence: self.next.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// A stamp instead of one that is too old to be told from others: of a producer that has this frame alone, and the same
-    /// whenever it is asked for.
+    /// A replacement for a stamp that is too old to be checked: of a producer with this frame alone, and
+    /// always the same for the same stamp.
     pub(crate) fn instead_of(old: &ProducerStamp) -> ProducerStamp {
         let id = format!("{}-{}", old.id, old.sequence);
         if id.len() > PRODUCER_LEN_MAX {
@@ -100,27 +100,27 @@ impl Stamps {
     }
 }
 
-/// Which refusals a [`Sender`] waits for.
+/// The refusals that a [`Sender`] waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Patience {
-    /// Those that pass by themselves: the queue is away, full, or cannot store.
+    /// Temporary ones: the queue is away, full, or cannot store.
     #[default]
     Passing,
-    /// Also those that pass when somebody changes a setting: access is denied, or the topic is refused.
+    /// Also those that end when somebody changes a setting: access is denied, or the topic is refused.
     Settings,
 }
 
-/// What happened to frames of a [`Sender`].
+/// The outcome of a frame of a [`Sender`].
 #[derive(Debug)]
 pub enum Event<T> {
-    /// The queue has a frame.
+    /// The queue has taken a frame.
     Taken {
         /// The frame's tag.
         tag: T,
-        /// How safe it is.
+        /// Its durability.
         receipt: Receipt,
     },
-    /// A try failed; the frame is sent again.
+    /// An attempt failed; the frame is sent again.
     Failed(PublishError),
     /// A frame will never be taken.
     Refused {
@@ -131,12 +131,12 @@ pub enum Event<T> {
     },
 }
 
-/// Sends frames, several at a time and in order, and sends again what the queue does not take. Every frame carries a tag of
-/// the caller's that comes back with its outcome.
+/// Sends frames, several at a time and in order, and sends refused ones again. The caller gives every frame a
+/// tag, which comes back with its outcome.
 ///
-/// Frames reach the queue in their order, except that one which was not taken follows those that were under way with it.
-/// Every try of a frame carries the same stamp, so a try whose outcome stayed unknown is recognised and the frame is not
-/// stored twice. Dropping a sender leaves the outcome of the frames under way unknown.
+/// Frames reach the queue in their order, except that one which was not taken follows those in flight with
+/// it. Every attempt of a frame carries the same stamp, so one with an unknown outcome is recognised and the
+/// frame is not stored twice. Dropping a sender leaves the outcome of the frames in flight unknown.
 pub struct Sender<'p, P, T> {
     producer: &'p P,
     window: usize,
@@ -148,9 +148,9 @@ pub struct Sender<'p, P, T> {
     under_way: FuturesOrdered<BoxFuture<'p, Tried<T>>>,
     /// Frames that were not taken, by their numbers.
     again: VecDeque<Sent<T>>,
-    /// Failed tries since a frame was taken; those of frames that were under way together count once.
+    /// Failed attempts since a frame was taken; those of frames in flight together count once.
     failures: u32,
-    /// When the next try is due after a failure.
+    /// When the next attempt is due after a failure.
     try_at: Instant,
 }
 
@@ -198,24 +198,24 @@ impl<'p, P: Producer, T: Send + 'p> Sender<'p, P, T> {
         self
     }
 
-    /// Whether another frame may be sent: there is room, and nothing waits for another try.
+    /// Whether another frame may be sent: there is room, and no frame waits for a retry.
     pub fn has_room(&self) -> bool {
         self.again.is_empty() && self.under_way.len() < self.window
     }
 
-    /// Whether no frame is under way or waits for another try.
+    /// Whether no frame is in flight or waits for a retry.
     pub fn is_idle(&self) -> bool {
         self.again.is_empty() && self.under_way.is_empty()
     }
 
-    /// Sends a frame, with a stamp unless it has one. It is not on its way before [`Sender::event`] is awaited.
+    /// Sends a frame, with a stamp unless it has one. It is sent only while [`Sender::event`] is awaited.
     pub fn send(&mut self, tag: T, frame: Frame) {
         let (number, frame) = (self.next, self.stamps.stamp(frame));
         self.next += 1;
         self.put(Sent { number, tag, frame, failures: 0 });
     }
 
-    /// Waits for the next outcome; for ever if nothing is under way. Dropping the future loses nothing.
+    /// Waits for the next outcome; for ever if nothing is in flight. Dropping the future loses nothing.
     pub async fn event(&mut self) -> Event<T> {
         if self.under_way.is_empty() && !self.again.is_empty() {
             if self.failures > 0 {
@@ -276,8 +276,9 @@ impl<'p, P: Producer, T: Send + 'p> Sender<'p, P, T> {
     }
 }
 
-/// Publishes one frame by a [`Sender`], until `cancel`. Stamp it before ([`Stamps`]) if it may be published again later. At
-/// most 128 frames of one producer's stamps may be under way at once, those that wait for their next try among them.
+/// Publishes one frame by a [`Sender`], until `cancel`. Stamp it before ([`Stamps`]) if it may be published
+/// again later. At most 128 frames of one producer's stamps may be in flight at once, including those that
+/// wait for a retry.
 ///
 /// # Errors
 ///
@@ -312,7 +313,7 @@ mod tests {
     use crate::broker::Durability;
     use crate::frame::ContentType;
 
-    /// Fails as told, then takes.
+    /// Fails with the listed errors, then takes.
     struct Moody(Mutex<(Vec<PublishError>, Vec<Frame>)>);
 
     impl Producer for Moody {
@@ -355,7 +356,7 @@ mod tests {
 
     const ROUND_TRIP: Duration = Duration::from_millis(1);
 
-    /// A queue that is far away, and refuses tries as listed.
+    /// A distant queue that refuses the listed attempts.
     #[derive(Default)]
     struct Far {
         refusals: Mutex<VecDeque<Option<PublishError>>>,
@@ -374,8 +375,8 @@ mod tests {
         }
     }
 
-    /// Sends so many frames eight at a time; the tags in the order of their outcomes, refused ones negative, and how long it
-    /// took.
+    /// Sends `frames` frames, eight at a time; returns the tags in the order of their outcomes, refused ones
+    /// negative, and the time it took.
     async fn sent(far: &Far, frames: i64, patience: Patience) -> (Vec<i64>, Duration) {
         let (mut sender, mut next, mut ended) = (Sender::new(far, 8, patience), 1, Vec::new());
         let began = Instant::now();
@@ -412,7 +413,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_goes_away_gets_everything_in_order_with_the_same_stamps() {
         let far = Far::default();
-        // The fifth frame and all behind it fail, and so do three more tries.
+        // The fifth frame and all after it fail, and so do three more attempts.
         *far.refusals.lock().unwrap() = [vec![None; 4], vec![Some(away()); 11]].concat().into();
         let (ended, took) = sent(&far, 50, Patience::Passing).await;
         assert_eq!(ended, (1..=50).collect::<Vec<_>>());

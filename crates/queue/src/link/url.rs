@@ -1,4 +1,4 @@
-//! Where a queue is.
+//! The URL of a queue.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::nats::{NatsSettings, SettingError};
 
-/// Which queue, and how it is spoken to.
+/// The kind of queue, and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// The queue of this process.
@@ -19,12 +19,13 @@ pub enum Scheme {
     Nats,
 }
 
-/// Where a queue is: `inproc:`, `grpc://host:port`, `http://host:port`, `nats://host:port`; with TLS `grpcs`, `https`,
-/// `tls` (NATS). `host:port` alone means gRPC. Behind a `?` that of NATS says what streams are made with, [`NatsSettings::from_query`]; it is not written
-/// again. It carries no secret: user and password in it are refused.
+/// The URL of a queue: `inproc:`, `grpc://host:port`, `http://host:port`, `nats://host:port`; with TLS
+/// `grpcs`, `https`, `tls` (NATS). `host:port` alone means gRPC. After a `?` a NATS URL has settings for
+/// created streams, [`NatsSettings::from_query`]; they are not printed again. It carries no secret: user and
+/// password in it are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueUrl {
-    /// Which queue.
+    /// The kind of queue.
     pub scheme: Scheme,
     /// Whether the connection is encrypted.
     pub tls: bool,
@@ -32,11 +33,11 @@ pub struct QueueUrl {
     pub host: String,
     /// Port; 0 in this process.
     pub port: u16,
-    /// NATS: what streams and consumers are made with.
+    /// NATS: settings of created streams and consumers.
     pub nats: Arc<NatsSettings>,
 }
 
-/// A text that is no queue's URL.
+/// A text that is not a queue's URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -49,16 +50,16 @@ pub enum UrlError {
     /// A user or password in it; the text is not repeated.
     #[error("the URL has a user in it; credentials belong in a file of mode 0600, not in a URL")]
     Credentials,
-    /// No host, or one that cannot be.
+    /// No host, or an invalid one.
     #[error("{0:?} names no host")]
     Host(String),
-    /// A port that is no port.
+    /// An invalid port.
     #[error("{0:?} is no port, 1 to 65535 are")]
     Port(String),
-    /// A path, query or fragment; of the latter two only that they are there is said.
+    /// A path, query or fragment; the error does not repeat the latter two.
     #[error("{0:?} follows host and port; a queue's URL ends there")]
     Rest(String),
-    /// A parameter that cannot be.
+    /// An invalid parameter.
     #[error(transparent)]
     Setting(#[from] SettingError),
 }
@@ -69,7 +70,7 @@ impl QueueUrl {
         Self { scheme: Scheme::InProcess, tls: false, host: String::new(), port: 0, nats: Arc::default() }
     }
 
-    /// `host:port`, as one connects to it.
+    /// `host:port`, as used to connect.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -128,13 +129,13 @@ impl FromStr for QueueUrl {
     }
 }
 
-/// What of a text is repeated: behind a `?` or `#` there may be a secret.
+/// The part of a text that may be repeated: after a `?` or `#` there may be a secret.
 fn without_query(text: &str) -> String {
     let end = text.find(['?', '#']).map_or(text.len(), |at| at + 1);
     text.get(..end).unwrap_or(text).to_owned()
 }
 
-/// Host and port; an IPv6 address stands in brackets.
+/// Host and port; an IPv6 address is in brackets.
 fn split(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     let bad = || UrlError::Host(authority.to_owned());
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {

@@ -1,5 +1,5 @@
-//! The protocol of the network: what `api/proto/gpuvitals/queue/v1/queue.proto` says, and how it maps to the terms of
-//! the broker.
+//! The network protocol: the types of `api/proto/gpuvitals/queue/v1/queue.proto`, and their mapping to the
+//! broker's.
 
 mod outcome;
 mod terms;
@@ -12,7 +12,7 @@ pub(crate) use terms::{
     publish_request, published,
 };
 
-/// What is generated from the definition.
+/// Code generated from the definition.
 pub mod v1 {
     #![expect(
         clippy::all,

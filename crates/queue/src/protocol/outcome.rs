@@ -1,4 +1,4 @@
-//! What became of a request, on the network and in the broker.
+//! Outcomes of requests, on the network and in the broker.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use super::terms::{delivery_id, delivery_id_of, millis};
 use super::v1;
 use crate::broker::{Durability, PublishError, Receipt, SettleError, SubscribeError};
 
-/// In which metadata a unary call that failed says when to come again: decimal milliseconds.
+/// Metadata key of a failed unary call's retry delay: decimal milliseconds.
 pub(crate) const RETRY_AFTER_MS: &str = "retry-after-ms";
 
-/// In which metadata the answer to a publish stream says how many bytes a payload may have.
+/// Metadata key in the answer to a publish stream: the largest payload, in bytes.
 pub(crate) const MAX_FRAME_BYTES: &str = "max-frame-bytes";
 
-/// When to come again to a topic at its bound, unless the broker knows better.
+/// Retry delay for a topic at its bound, unless the broker knows better.
 const WHEN_FULL: Duration = Duration::from_millis(250);
-/// When to come again to a queue that stops or cannot store.
+/// Retry delay for a queue that stops or cannot store.
 const WHEN_AWAY: Duration = Duration::from_secs(1);
 
 /// An error and its causes in one line.
@@ -28,7 +28,7 @@ fn in_full(error: &(dyn Error + 'static)) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Why a frame was not taken, as one says it over the network.
+/// A refused frame, as sent over the network.
 pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
     let (code, retry_after) = match error {
         PublishError::Full { retry_after, .. } => {
@@ -47,7 +47,7 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
         PublishError::Denied { .. } => (Code::PermissionDenied, None),
         PublishError::TooLarge { .. } => (Code::OutOfRange, None),
     };
-    // Where the client's error says the rest itself, only the reason travels.
+    // If the client's error adds the rest itself, only the reason is sent.
     let message = match error {
         PublishError::Storage { reason, .. }
         | PublishError::Unavailable { reason }
@@ -64,7 +64,7 @@ pub(crate) fn refusal(error: &PublishError) -> v1::Refusal {
     }
 }
 
-/// The same as the end of a unary call.
+/// The same as the status of a unary call.
 pub(crate) fn status_of(refusal: v1::Refusal) -> Status {
     let code = i32::try_from(refusal.code).map_or(Code::Unknown, Code::from);
     let mut status = Status::new(code, refusal.message);
@@ -74,7 +74,7 @@ pub(crate) fn status_of(refusal: v1::Refusal) -> Status {
     status
 }
 
-/// Why a queue elsewhere did not take a frame of so many messages and bytes.
+/// A remote queue's refusal of a frame with this many messages and bytes.
 fn publish_error(topic: &Arc<str>, (messages, bytes): (u32, u64), refusal: v1::Refusal) -> PublishError {
     let retry_after = Some(Duration::from_millis(refusal.retry_after_ms.into())).filter(|at| !at.is_zero());
     let reason: Arc<str> = refusal.message.into();
@@ -110,7 +110,7 @@ pub(crate) fn reply(outcome: &Result<Receipt, PublishError>) -> v1::PublishReply
     v1::PublishReply { outcome: Some(outcome) }
 }
 
-/// What a queue elsewhere says of a frame of so many messages and bytes.
+/// A remote queue's answer to a frame with this many messages and bytes.
 pub(crate) fn outcome_of(
     topic: &Arc<str>,
     size: (u32, u64),
@@ -133,7 +133,7 @@ pub(crate) fn outcome_of(
     }
 }
 
-/// How a subscription that is not accepted ends.
+/// The status of a refused subscription.
 pub(crate) fn subscribe_status(error: &SubscribeError) -> Status {
     let code = match error {
         SubscribeError::Topic(_) | SubscribeError::Group(_) => Code::InvalidArgument,
@@ -145,7 +145,7 @@ pub(crate) fn subscribe_status(error: &SubscribeError) -> Status {
     Status::new(code, in_full(error))
 }
 
-/// What became of a request of a consumer that is still subscribed.
+/// The outcome of a request of a consumer that is still subscribed.
 pub(crate) fn settled(request: u64, outcome: Result<u64, SettleError>) -> v1::Settled {
     let problem = |kind: v1::ProblemKind, id, more| v1::Problem {
         kind: kind.into(),
@@ -161,7 +161,7 @@ pub(crate) fn settled(request: u64, outcome: Result<u64, SettleError>) -> v1::Se
     v1::Settled { request, messages, problem }
 }
 
-/// What a queue elsewhere says of a request.
+/// A remote queue's answer to a request.
 pub(crate) fn settle_error(settled: v1::Settled) -> Result<u64, SettleError> {
     let Some(problem) = settled.problem else { return Ok(settled.messages) };
     let more = usize::try_from(problem.more).unwrap_or(usize::MAX);

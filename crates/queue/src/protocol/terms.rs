@@ -1,5 +1,5 @@
-//! Frames, deliveries and what is said about them, on the network and in the broker. What comes from the network is
-//! checked here and nowhere behind.
+//! Frames, deliveries and settlements, on the network and in the broker. Input from the network is checked
+//! here and nowhere else.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::broker::{ConsumerOptions, Delivery, DeliveryId, Nack, NackKind, Start
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp, REASON_LEN_MAX};
 use crate::name::NAME_LEN_MAX;
 
-/// A message that is well-formed protobuf and still says nothing that can be done.
+/// A well-formed protobuf message that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("{field} is missing")]
@@ -26,8 +26,8 @@ pub(crate) enum Malformed {
     TooLong { field: &'static str, len: usize, max: usize },
 }
 
-/// A frame as the broker keeps it. Its payload is copied into memory of its own size: as it came it is a slice of the
-/// connection's buffer, and a small frame that is kept would keep all of that.
+/// A frame as the broker keeps it. Its payload is copied into memory of its own size: on arrival it is a
+/// slice of the connection's buffer, and a small frame would keep all of that.
 pub(crate) fn published(frame: Option<v1::Frame>) -> Result<Frame, Malformed> {
     let frame = frame.ok_or(Malformed::Missing { field: "frame" })?;
     let payload = Bytes::copy_from_slice(&frame.payload);
@@ -101,7 +101,7 @@ fn write_dead(dead: &DeadFacts) -> v1::DeadFacts {
     }
 }
 
-/// A frame as the protocol has it.
+/// A frame in the protocol's form.
 fn write_frame(frame: &Frame) -> v1::Frame {
     let content_type = match frame.content_type {
         ContentType::Batch => v1::ContentType::Batch,
@@ -123,12 +123,12 @@ fn write_frame(frame: &Frame) -> v1::Frame {
     }
 }
 
-/// A frame on its way to a queue; an empty topic is that of the request before.
+/// A publish request; an empty topic is that of the previous request.
 pub(crate) fn publish_request(topic: &str, frame: &Frame) -> v1::PublishRequest {
     v1::PublishRequest { topic: topic.to_owned(), frame: Some(write_frame(frame)) }
 }
 
-/// What a consumer asks for.
+/// The options of a consumer's join.
 pub(crate) fn join_of(join: &v1::Join) -> Result<ConsumerOptions, Malformed> {
     let start = match v1::Start::try_from(join.start) {
         Ok(v1::Start::Oldest) => Start::Oldest,
@@ -148,7 +148,7 @@ pub(crate) fn join_of(join: &v1::Join) -> Result<ConsumerOptions, Malformed> {
     })
 }
 
-/// What a consumer asks for, on its way to a queue.
+/// The join of a consumer, as sent to a queue.
 pub(crate) fn join(topic: &str, group: &str, options: &ConsumerOptions) -> v1::Join {
     let start = match options.start {
         Start::Oldest => v1::Start::Oldest,
@@ -172,17 +172,17 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A delivery's name.
+/// The id of a delivery, in the protocol's form.
 pub(crate) fn delivery_id(id: DeliveryId) -> v1::DeliveryId {
     v1::DeliveryId { offset: id.offset, token: id.count() }
 }
 
-/// The delivery that a name says.
+/// The delivery of an id.
 pub(crate) fn delivery_id_of(id: Option<v1::DeliveryId>) -> Result<DeliveryId, Malformed> {
     id.map(read_id).ok_or(Malformed::Missing { field: "id" })
 }
 
-/// The deliveries that names say.
+/// The deliveries of ids.
 pub(crate) fn ids_of(ids: Vec<v1::DeliveryId>) -> Vec<DeliveryId> {
     ids.into_iter().map(read_id).collect()
 }
@@ -191,7 +191,7 @@ fn read_id(id: v1::DeliveryId) -> DeliveryId {
     DeliveryId { offset: id.offset, token: id.token.into() }
 }
 
-/// A refusal of a delivery, on its way to a queue.
+/// A refusal of a delivery, as sent to a queue.
 pub(crate) fn nack(nack: &Nack) -> v1::Refuse {
     let kind = match nack.kind {
         NackKind::Retry => v1::NackKind::Retry,
@@ -212,7 +212,7 @@ pub(crate) fn nack_of(refuse: v1::Refuse) -> Result<Nack, Malformed> {
     Ok(Nack { id: delivery_id_of(refuse.id)?, kind, reason: refuse.reason.into() })
 }
 
-/// A delivery on its way to a consumer.
+/// A delivery as sent to a consumer.
 pub(crate) fn delivery(delivery: &Delivery, now: Millis) -> v1::Delivery {
     v1::Delivery {
         id: Some(delivery_id(delivery.id)),
@@ -223,7 +223,7 @@ pub(crate) fn delivery(delivery: &Delivery, now: Millis) -> v1::Delivery {
     }
 }
 
-/// A delivery that came from a queue at `now`.
+/// A delivery received from a queue at `now`.
 pub(crate) fn delivery_of(
     delivery: v1::Delivery,
     topic: &Arc<str>,
@@ -286,7 +286,7 @@ mod tests {
             let (published_at, deadline) = (Millis(5), Millis(1_030));
             let topic: Arc<str> = "t".into();
             let sent = Delivery { id, topic: topic.clone(), frame: frame.into(), attempt, published_at, deadline };
-            // Two clocks: what travels is the distance.
+            // Two clocks: the time left is sent, not the deadline.
             let came = delivery_of(delivery(&sent, Millis(1_000)), &topic, Millis(50_000)).unwrap();
             prop_assert_eq!((came.id, came.attempt, came.published_at), (sent.id, sent.attempt, Millis(5)));
             prop_assert_eq!((came.frame, came.deadline), (sent.frame, Millis(50_030)));

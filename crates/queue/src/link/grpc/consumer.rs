@@ -21,36 +21,36 @@ use crate::protocol::v1::subscribe_request::What as Ask;
 use crate::protocol::{self, v1};
 use crate::service::{Clock, Consumer};
 
-/// How long a new subscription may take.
+/// Time limit of a new subscription.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
-/// How long the answer to a settlement may take.
+/// Time limit of the answer to a settlement.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How long a leave may take.
+/// Time limit of a leave.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
-/// When a queue that is away is tried again.
+/// Delays before reconnecting to a queue that is away.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(50), cap: Duration::from_secs(5) };
-/// Requests on their way to the queue.
+/// Requests in transit to the queue.
 const REQUESTS: usize = 64;
-/// From so many deliveries on that were never settled, those are forgotten whose deadline is long over.
+/// From this many unsettled deliveries on, those whose deadline is long over are forgotten.
 const FORGET_FROM: usize = 4_096;
-/// How long over.
+/// Time after the deadline.
 const FORGET_AFTER: Duration = Duration::from_mins(10);
 
-/// A member of a group of a queue elsewhere.
+/// A member of a group of a remote queue.
 ///
-/// [`Consumer::receive`] connects, and connects anew when the connection is lost, until it succeeds or is refused for
-/// good. What was delivered before a loss is delivered again: settling it answers that nothing was settled, or
-/// [`SettleError::ConnectionLost`]; extending it, that its lease is over. Nothing that was delivered on one connection
-/// is ever settled on another: a queue that lost its memory uses the same names again, so the tokens of the ids that
-/// are handed out here say which connection they are of.
+/// [`Consumer::receive`] connects, and reconnects when the connection is lost, until it succeeds or is
+/// refused for good. Deliveries from before a loss are delivered again: settling one settles nothing, or
+/// gives [`SettleError::ConnectionLost`]; extending it fails because its lease is over. A delivery of one
+/// connection is never settled on another: a queue that lost its memory reuses ids, so the tokens of the ids
+/// returned here contain the number of the connection.
 ///
-/// Deadlines are by this consumer's clock. What takes longer is to be extended by whoever works on it.
+/// Deadlines are by this consumer's clock. Slow work must extend them.
 #[derive(Debug)]
 pub struct GrpcConsumer {
     dial: Arc<Dial>,
     ask: Arc<Subscribing>,
     session: Option<Box<Session>>,
-    /// The connection that is being made: it goes on while nobody waits for it.
+    /// The connection attempt: it continues while nobody waits for it.
     opening: JoinSet<Result<Session, Lost>>,
     /// Connections so far.
     sessions: u32,
@@ -58,7 +58,7 @@ pub struct GrpcConsumer {
     away: watch::Sender<Away>,
 }
 
-/// What is subscribed to, and by which clock.
+/// The subscription's names, options and clock.
 #[derive(Debug)]
 struct Subscribing {
     topic: Arc<str>,
@@ -72,7 +72,7 @@ struct Subscribing {
 struct Session {
     dial: Arc<Dial>,
     ask: Arc<Subscribing>,
-    /// Which of the consumer's it is.
+    /// The consumer's number of this stream.
     number: u32,
     since: Instant,
     requests: mpsc::Sender<v1::SubscribeRequest>,
@@ -84,7 +84,7 @@ struct Session {
 #[derive(Debug, Default)]
 struct Held {
     is_joined: bool,
-    /// Came, and was not received yet.
+    /// Arrived and not received yet.
     ready: VecDeque<Vec<Delivery>>,
     received: Received,
     last_request: u64,
@@ -96,7 +96,7 @@ impl GrpcConsumer {
     ///
     /// # Errors
     ///
-    /// A name is refused, or what access needs cannot be read.
+    /// A name is refused, or a credential cannot be read.
     pub fn new(
         url: &QueueUrl,
         access: &Access,
@@ -120,12 +120,12 @@ impl GrpcConsumer {
         })
     }
 
-    /// Why the queue is not reached, while it is not.
+    /// The last connection error, while the queue cannot be reached.
     pub fn away(&self) -> watch::Receiver<Away> {
         self.away.subscribe()
     }
 
-    /// Connects, after a wait if it failed before.
+    /// Connects, after a delay if it failed before.
     async fn connect(&mut self) -> Result<(), ReceiveError> {
         if self.opening.is_empty() {
             let wait = if self.failures == 0 { Duration::ZERO } else { BACKOFF.after(self.failures) };
@@ -152,7 +152,7 @@ impl GrpcConsumer {
         }
     }
 
-    /// Notes a loss; an error if it is for good.
+    /// Records a loss; an error if it is permanent.
     fn failed(&mut self, lost: &Lost) -> Result<(), ReceiveError> {
         if self.session.take().is_some_and(|session| session.since.elapsed() > BACKOFF.cap) {
             self.failures = 0;
@@ -173,7 +173,7 @@ impl GrpcConsumer {
         Ok(())
     }
 
-    /// Asks for something that is answered by a Settled; for nothing, nothing is settled.
+    /// Sends a request that is answered by a Settled; an empty request settles nothing.
     async fn settle(&self, what: impl FnOnce(&mut Received) -> Option<Ask>) -> Result<u64, SettleError> {
         let session = self.session.as_ref().ok_or(SettleError::ConnectionLost)?;
         session.settle(what).await
@@ -274,7 +274,7 @@ impl Session {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads until there is what is looked for.
+    /// Reads until `look` finds a result.
     async fn read_until<T>(&self, mut look: impl FnMut(&mut Held) -> Option<T>) -> Result<T, Lost> {
         loop {
             if let Some(found) = look(&mut self.held()) {
@@ -319,7 +319,7 @@ impl Session {
         Err(self.end(lost))
     }
 
-    /// The error with the id that was handed out here.
+    /// The error with the id as returned to the caller.
     fn named(&self, error: SettleError) -> SettleError {
         match error {
             SettleError::Unknown { id, more } => {
@@ -349,7 +349,7 @@ impl Session {
                             let id = delivery.id.of_session(self.number);
                             read.push(Delivery { id, ..delivery });
                         }
-                        // Not settled, so that it becomes a dead letter for a person to see.
+                        // Not settled, so that it becomes a dead letter that a person can see.
                         Err(error) => tracing::warn!(%error, "a delivery that this version does not read"),
                     }
                 }
@@ -359,7 +359,7 @@ impl Session {
             }
             Some(Reply::Settled(settled)) => {
                 if let Some(waiting) = held.waiting.remove(&settled.request) {
-                    // Whoever asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     waiting.send(settled).ok();
                 }
             }
@@ -367,7 +367,7 @@ impl Session {
         }
     }
 
-    /// The stream is of no use any more: all who wait are told.
+    /// The stream is unusable from now on: all waiters get the error.
     fn end(&self, lost: Lost) -> SettleError {
         self.lost.get_or_init(|| lost);
         self.held().waiting.clear();
@@ -375,7 +375,7 @@ impl Session {
     }
 }
 
-/// A request that is forgotten when nobody waits for its answer any more.
+/// A request that is forgotten when its caller stops waiting.
 struct Waiting<'a> {
     session: &'a Session,
     request: u64,
@@ -395,11 +395,11 @@ impl Held {
     }
 }
 
-/// What was received on one stream and is not settled, with its deadline.
+/// Unsettled deliveries of one stream, with their deadlines.
 #[derive(Debug, Default)]
 struct Received {
     ids: BTreeMap<DeliveryId, Millis>,
-    /// With how many of them old ones are looked for next.
+    /// The number of ids that triggers the next search for old ones.
     full: usize,
 }
 
@@ -409,7 +409,7 @@ impl Received {
         if self.ids.len() < self.full.max(FORGET_FROM) {
             return;
         }
-        // Nobody settles what is this late; without this a consumer that drops deliveries would grow.
+        // Nobody settles a delivery this late; without this a consumer that drops deliveries would grow.
         let newest = self.ids.values().max().copied().unwrap_or_default();
         self.ids.retain(|_, deadline| newest.since(*deadline) < FORGET_AFTER);
         self.full = self.ids.len() * 2;

@@ -1,4 +1,4 @@
-//! How a queue is reached.
+//! Connecting to a queue.
 
 use std::error::Error;
 use std::path::Path;
@@ -12,18 +12,18 @@ use tonic::{Code, Request, Status};
 use crate::link::{Access, ConnectError, QueueUrl, Token};
 use crate::protocol::v1::queue_client::QueueClient;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// After how long a silent queue is asked whether it is there, and how long it may take to say so: one that hangs is
-/// noticed within five seconds.
+/// A silent queue is pinged after this time, and must answer within [`PING_LIMIT`]: a hanging one is noticed
+/// within five seconds.
 const PING_AFTER: Duration = Duration::from_millis(1_500);
 const PING_LIMIT: Duration = Duration::from_secs(2);
-/// How much one stream may bring before it is read: some large frames.
+/// Bytes that one stream may receive before they are read: some large frames.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
-/// Most bytes of one message from a queue.
+/// Largest message from a queue, in bytes.
 const MESSAGE_BYTES: usize = 64 << 20;
 
-/// Where a queue is and who asks.
+/// Address of a queue, and the client's credentials.
 #[derive(Clone, Debug)]
 pub(super) struct Dial {
     endpoint: Endpoint,
@@ -31,23 +31,23 @@ pub(super) struct Dial {
     authority: Arc<str>,
 }
 
-/// Why there is no connection, or no longer.
+/// A lost or failed connection.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
-    /// What happened, with the queue's address.
+    /// The error, with the queue's address.
     pub(super) reason: Arc<str>,
-    /// What can come of it.
+    /// The prospect of a retry.
     pub(super) outlook: Outlook,
 }
 
-/// What can come of a loss.
+/// The prospect of a retry after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// Another try may succeed.
+    /// Another attempt may succeed.
     Passing,
-    /// Whoever asks is not let in.
+    /// The client is denied access.
     Denied,
-    /// Trying again changes nothing.
+    /// A retry does not help.
     Lasting,
     /// The group was removed.
     Removed,
@@ -89,7 +89,7 @@ impl Dial {
         Ok(QueueClient::new(channel).max_decoding_message_size(MESSAGE_BYTES))
     }
 
-    /// A call as whoever asks.
+    /// A request with the client's token.
     pub(super) fn request<T>(&self, body: T) -> Request<T> {
         let mut request = Request::new(body);
         if let Some(bearer) = &self.bearer {
@@ -98,10 +98,10 @@ impl Dial {
         request
     }
 
-    /// An error of the connection, in the words of its first cause: the layers above only repeat that there is none.
+    /// An error of the connection, in the words of its first cause: the layers above add nothing.
     pub(super) fn unreachable(&self, error: &(dyn Error + 'static)) -> Lost {
         let cause = first_cause(error).to_string();
-        // No type of the TLS library is known here.
+        // The TLS library's types are not visible here.
         let hint = if cause.contains("UnknownIssuer") {
             "; message_queue.ca (--ca) names the file of the authority that signed its certificate"
         } else {
@@ -114,14 +114,14 @@ impl Dial {
         Lost { reason: format!("{}: {what}", self.authority).into(), outlook: Outlook::Passing }
     }
 
-    /// What the end of a call means.
+    /// The meaning of a call's end.
     pub(super) fn ended(&self, status: &Status) -> Lost {
         use Code::{
             FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unimplemented,
         };
         let code = status.code();
         let lost = match status.source() {
-            // The queue did not say this: the connection ended.
+            // The queue did not send this: the connection ended.
             Some(error) => self.unreachable(error),
             None => self.lost(&format!("{code}: {}", status.message())),
         };

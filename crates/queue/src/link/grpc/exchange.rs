@@ -1,7 +1,7 @@
-//! The answers of a stream, read by whoever waits for one.
+//! The answers of a stream, read by one of their waiters.
 //!
-//! There is no task that reads: of those who wait, one reads for all. So an answer comes to a lone caller without a
-//! detour, and nothing runs that would have to be ended.
+//! No task reads them: of all waiters, one reads for all. So a lone caller gets its answer directly, and no
+//! task has to be ended.
 
 use std::pin::pin;
 
@@ -17,8 +17,8 @@ impl<T> Answers<T> {
         Self(Mutex::new(stream))
     }
 
-    /// The next answer, for a caller who alone waits; an error if the stream ended: why, unless it ended in order.
-    /// Dropping the future loses none.
+    /// The next answer, for the only waiter; an error if the stream ended: its status, unless it ended in
+    /// order. Dropping the future loses none.
     pub(super) async fn next(&self) -> Result<T, Option<Status>> {
         match self.0.lock().await.message().await {
             Ok(answer) => answer.ok_or(None),
@@ -26,8 +26,8 @@ impl<T> Answers<T> {
         }
     }
 
-    /// Waits for `wanted`, which some answer brings about; hands every answer to `on`. Dropping the future loses none.
-    /// An error if the stream ended before: why, unless it ended in order.
+    /// Waits for `wanted`, which some answer completes; passes every answer to `on`. Dropping the future
+    /// loses none. An error if the stream ended before: its status, unless it ended in order.
     pub(super) async fn until<W>(
         &self,
         wanted: impl Future<Output = W>,

@@ -1,4 +1,4 @@
-//! A queue elsewhere, by gRPC.
+//! A remote queue, by gRPC.
 
 mod consumer;
 mod dial;

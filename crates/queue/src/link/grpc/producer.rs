@@ -18,19 +18,20 @@ use crate::link::{Access, ConnectError, QueueUrl};
 use crate::protocol::{self, v1};
 use crate::service::Producer;
 
-/// How long an answer may take; a queue that takes longer counts as away.
+/// Time limit of an answer; a queue that takes longer counts as away.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How long a new stream may take.
+/// Time limit of a new stream.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
-/// When a queue that is away is tried again; in between, publishes fail at once.
+/// Delays before retrying a queue that is away; in between, publishes fail at once.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(50), cap: Duration::from_secs(2) };
 
-/// Hands frames to one topic of a queue elsewhere, over one stream that is kept open. Any number of publishes may be
-/// called at once; [`GrpcProducer::WINDOW`] are under way together, and each is answered as the queue answers it.
+/// Publishes frames to one topic of a remote queue, over one stream that stays open. Any number of publishes
+/// may be called concurrently; [`GrpcProducer::WINDOW`] are in flight together, and each gets the queue's
+/// answer.
 ///
-/// Frames without a stamp get one. When the connection is lost, what is under way fails with
-/// [`PublishError::Unavailable`]: whether it was taken is not known, and whoever wants to send it again stamps it before
-/// ([`Stamps`]). The next publish connects anew, at most as often as a backoff allows.
+/// Frames without a stamp get one. When the connection is lost, publishes in flight fail with
+/// [`PublishError::Unavailable`]: it is unknown whether they were taken, and a caller that wants to send them
+/// again stamps them before ([`Stamps`]). The next publish reconnects, as often as a backoff allows.
 #[derive(Debug)]
 pub struct GrpcProducer {
     dial: Arc<Dial>,
@@ -43,7 +44,7 @@ pub struct GrpcProducer {
 struct Link {
     session: Option<Arc<Session>>,
     failures: u32,
-    /// The last failure, and until when it stands for further tries.
+    /// The last failure, and until when further attempts get it.
     rests: Option<(Instant, PublishError)>,
 }
 
@@ -64,7 +65,7 @@ struct Outgoing {
     requests: mpsc::Sender<v1::PublishRequest>,
     /// The queue knows the topic from the first request.
     is_named: bool,
-    /// Those who wait for an answer, in the order of the requests.
+    /// Waiters for an answer, in the order of the requests.
     waiting: VecDeque<Waiting>,
 }
 
@@ -78,14 +79,14 @@ struct Waiting {
 }
 
 impl GrpcProducer {
-    /// Most frames under way at once.
+    /// Most frames in flight.
     pub const WINDOW: usize = 8;
 
     /// A producer without a connection.
     ///
     /// # Errors
     ///
-    /// The topic's name is refused, or what access needs cannot be read.
+    /// The topic's name is refused, or a credential cannot be read.
     pub fn new(url: &QueueUrl, access: &Access, topic: impl Into<Arc<str>>) -> Result<Self, ConnectError> {
         let topic = topic.into();
         crate::name::check_destination(&topic)
@@ -98,7 +99,7 @@ impl GrpcProducer {
         })
     }
 
-    /// The stream that stands, or a new one.
+    /// The open stream, or a new one.
     async fn session(&self) -> Result<Arc<Session>, PublishError> {
         let mut link = self.link.lock().await;
         if let Some(session) = &link.session {
@@ -146,7 +147,7 @@ impl GrpcProducer {
         })
     }
 
-    /// Waits for something that the session's answers bring about.
+    /// Waits for a result that the session's answers complete.
     async fn wait<W>(&self, session: &Session, wanted: impl Future<Output = W>) -> Result<W, PublishError> {
         let waited = session.answers.until(wanted, |answer| session.answered(&self.topic, answer));
         let lost = match tokio::time::timeout(ANSWER_LIMIT, waited).await {
@@ -174,7 +175,7 @@ impl Producer for GrpcProducer {
                     let answer = self.wait(&session, answer).await?;
                     return answer.unwrap_or_else(|_| Err(session.end(self.dial.lost("the stream ended"))));
                 }
-                // Nothing was sent: it had ended before.
+                // Nothing was sent: the stream had ended before.
                 None => {
                     session.end(self.dial.lost("the stream ended"));
                 }
@@ -192,7 +193,7 @@ impl Link {
 }
 
 impl Session {
-    /// Sends a frame; what will be its answer. `None`: the stream has ended and nothing was sent.
+    /// Sends a frame; returns its future answer. `None`: the stream has ended and nothing was sent.
     fn send(
         &self,
         topic: &Arc<str>,
@@ -204,10 +205,10 @@ impl Session {
         if self.lost.get().is_some() {
             return None;
         }
-        // Under the lock, so that stamps go out in their order.
+        // Under the lock, so that stamps are sent in order.
         let frame = stamps.stamp(frame.clone());
         let topic = if outgoing.is_named { "" } else { topic };
-        // There is room for as many requests as there are slots.
+        // The channel has room for as many requests as there are slots.
         outgoing.requests.try_send(protocol::publish_request(topic, &frame)).ok()?;
         outgoing.is_named = true;
         let (answer, answered) = oneshot::channel();
@@ -220,18 +221,19 @@ impl Session {
         self.has_answered.store(true, Ordering::Relaxed);
         let first = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).waiting.pop_front();
         if let Some(waiting) = first {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             waiting.answer.send(protocol::outcome_of(topic, waiting.size, reply)).ok();
         }
     }
 
-    /// Whether an answer is due that nobody waited for long enough: who gives up sooner each time would never learn it.
+    /// Whether an answer is overdue that nobody waited for long enough: callers that give up earlier would
+    /// never notice.
     fn is_stalled(&self, now: Instant) -> bool {
         let outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         outgoing.waiting.front().is_some_and(|waiting| now.duration_since(waiting.sent_at) >= ANSWER_LIMIT)
     }
 
-    /// The stream is of no use any more: all who wait are told.
+    /// The stream is unusable from now on: all waiters get the error.
     fn end(&self, lost: Lost) -> PublishError {
         let error = unavailable(self.lost.get_or_init(|| lost));
         let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,7 +270,7 @@ mod tests {
         let url = format!("grpc://{}", listener.local_addr().unwrap()).parse().unwrap();
         let open = async move |request: axum::extract::Request| {
             opened.fetch_add(1, Ordering::Relaxed);
-            // As long as the requests are not dropped the stream is open.
+            // The stream is open as long as the requests are not dropped.
             let silence = request.into_body().into_data_stream();
             let silence = futures_util::StreamExt::filter(silence, |_| std::future::ready(false));
             let body = axum::body::Body::from_stream(silence);
@@ -295,7 +297,7 @@ mod tests {
         tokio::time::pause();
         tokio::time::advance(ANSWER_LIMIT).await;
         tokio::time::resume();
-        // The stall is told once, and whoever comes after the rest from it gets a new stream.
+        // The stall is reported once; a publish after the pause gets a new stream.
         let told = publish().await;
         assert!(matches!(&told, Ok(Err(PublishError::Unavailable { .. }))), "{told:?}");
         tokio::time::pause();
