@@ -1,4 +1,4 @@
-//! Who holds which GPU: pod, container, batch job.
+//! Attribution: the pod, container or batch job that holds a GPU.
 
 pub mod kubelet;
 mod owners;

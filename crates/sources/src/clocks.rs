@@ -1,8 +1,8 @@
-//! Locking clocks for measurements, and giving them back.
+//! Locking clocks for measurements, and restoring them.
 //!
-//! A change is planned before it is made: a [`Plan`] is the steps forward and the steps back, so that it can be shown
-//! without being made, and so that the way back is known (and may be written down) before the first step. Clocks are
-//! the property of every user of the GPU: [`Held`] gives them back when it is dropped.
+//! A change is planned before it is made: a [`Plan`] has the steps forward and the steps back, so that it can
+//! be shown without being made, and so that the way back is known (and may be saved) before the first step.
+//! Every user of the GPU shares its clocks: [`Held`] restores them when it is dropped.
 //!
 //! ```no_run
 //! use gpuvitals_sources::clocks::{self, Level, Lock};
@@ -32,10 +32,10 @@ use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::Finding;
 
-/// What clocks are to be held at. What is none (or empty) is left to the driver.
+/// The clocks to lock. Fields that are none (or empty) are left to the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lock {
-    /// How the driver chooses clocks.
+    /// The driver's policy.
     pub level: Option<Level>,
     /// GPU clock, MHz.
     pub gpu_mhz: Option<u32>,
@@ -47,8 +47,8 @@ pub struct Lock {
     pub memory_levels: Vec<u32>,
 }
 
-/// How a driver chooses clocks, in the words of amdgpu. NVIDIA has `auto`, and `low` and `high` as its lowest and highest
-/// clocks.
+/// The driver's clock policy, in the words of amdgpu. NVIDIA has `auto`, and `low` and `high` as its lowest
+/// and highest clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// By load.
@@ -57,9 +57,9 @@ pub enum Level {
     Low,
     /// Highest clocks.
     High,
-    /// Among those allowed by hand.
+    /// Among manually allowed ones.
     Manual,
-    /// Fixed ones that hold without throttling.
+    /// Fixed ones that can be sustained without throttling.
     ProfileStandard,
     /// Highest fixed ones.
     ProfilePeak,
@@ -85,7 +85,7 @@ impl Level {
         Self::PerfDeterminism,
     ];
 
-    /// Spelling of the driver and of `--level`.
+    /// The driver's spelling, and that of `--level`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -106,16 +106,16 @@ impl Level {
     }
 }
 
-/// Clocks as they are. What the device does not tell is none.
+/// Present clocks. Values that the device does not report are none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ClockState {
     /// GPU clock now, MHz.
     pub gpu_mhz: Option<u32>,
     /// Memory clock now, MHz.
     pub memory_mhz: Option<u32>,
-    /// How the driver chooses clocks, in its words: `auto`, `high`, `manual` …
+    /// The driver's policy, in its words: `auto`, `high`, `manual` …
     pub level: Option<String>,
-    /// Whether somebody holds the clocks, where that can be told.
+    /// Whether the clocks are locked, if the device reports it.
     pub is_locked: Option<bool>,
     /// GPU clocks the driver lists, MHz, by number.
     pub gpu_choices_mhz: Vec<u32>,
@@ -123,17 +123,17 @@ pub struct ClockState {
     pub memory_choices_mhz: Vec<u32>,
     /// Lowest and highest GPU clock that can be set, MHz.
     pub gpu_range_mhz: Option<(u32, u32)>,
-    /// The device sleeps and was left asleep: nothing of it was read.
+    /// The device sleeps and was left asleep: nothing was read.
     pub is_asleep: bool,
 }
 
 /// One step of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is written: a file of the GPU by its name (AMD), a call (NVIDIA). Never where the GPU is today, since steps are noted
-    /// down and a card may have another number when they are made.
+    /// The destination: a file of the GPU by its name (AMD), a call (NVIDIA). Never a full path, since steps
+    /// are saved and the card may have another number when they are made.
     pub target: String,
-    /// What is written, or the arguments.
+    /// The text written, or the arguments.
     pub text: String,
 }
 
@@ -143,18 +143,18 @@ impl fmt::Display for Step {
     }
 }
 
-/// A change that has not been made.
+/// A planned change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Steps that make it.
+    /// Steps of the change.
     pub forward: Vec<Step>,
-    /// Steps that bring back what was in force when it was planned.
+    /// Steps that restore the settings in force when it was planned.
     pub back: Vec<Step>,
-    /// What it comes to, for people: `level 3 (1269 MHz) is nearest to 1250 MHz`.
+    /// Its effect, for people: `level 3 (1269 MHz) is nearest to 1250 MHz`.
     pub notes: Vec<String>,
 }
 
-/// Why clocks cannot be read or set.
+/// An error of reading or setting clocks.
 #[derive(Debug, thiserror::Error)]
 pub enum ClockError {
     /// The right is missing.
@@ -162,28 +162,28 @@ pub enum ClockError {
     Denied {
         /// File or call.
         target: String,
-        /// Which right gives it.
+        /// How to get the right.
         remedy: String,
     },
     /// The part or its driver cannot do this.
     #[error("{what} is not possible here: {why}")]
     NotSupported {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// Why not, and what is possible.
+        /// The reason, and the alternatives.
         why: String,
     },
-    /// What was asked for makes no sense for this device.
+    /// A request that makes no sense for this device.
     #[error("{0}")]
     Wrong(String),
-    /// The driver took it and nothing changed.
+    /// The driver accepted it and nothing changed.
     #[error("{target}: the driver took {asked:?} without effect; it reads {seen:?}")]
     NoEffect {
         /// File or call.
         target: String,
-        /// What was written.
+        /// The text written.
         asked: String,
-        /// What is read back.
+        /// The text read back.
         seen: String,
     },
     /// No GPU has this PCI address any more.
@@ -194,27 +194,27 @@ pub enum ClockError {
     Refused {
         /// File or call.
         target: String,
-        /// What was written.
+        /// The text written.
         text: String,
-        /// What the driver says.
+        /// The driver's error.
         #[source]
         source: io::Error,
     },
-    /// A lock failed, and what was before it could not be brought back: the clocks are neither.
+    /// A lock failed, and the previous settings could not be restored: the clocks are neither.
     #[error("{failed}; and what was before was not brought back: {back}")]
     HalfMade {
-        /// Why the lock failed.
+        /// The error of the lock.
         #[source]
         failed: Box<ClockError>,
-        /// Why the way back failed.
+        /// The error of the restore.
         back: Box<ClockError>,
     },
-    /// The device does not tell its state.
+    /// The device does not report its state.
     #[error("{target} cannot be read")]
     Unreadable {
         /// File or call.
         target: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -222,51 +222,52 @@ pub enum ClockError {
 
 /// The clocks of one GPU.
 pub trait ClockControl: Send {
-    /// Which GPU; resolved ([`Identity::resolve`]).
+    /// The GPU; resolved ([`Identity::resolve`]).
     fn identity(&self) -> &Arc<Identity>;
 
     /// Clocks now.
     ///
     /// # Errors
-    /// When nothing of it can be read.
+    /// If nothing of it can be read.
     fn state(&mut self) -> Result<ClockState, ClockError>;
 
-    /// Plans a lock, with the way back to what is in force now. Changes nothing, and needs no right to change.
+    /// Plans a lock, with the way back to the present settings. Changes nothing, and needs no right to
+    /// change.
     ///
     /// # Errors
-    /// When the device cannot do it, or the present state cannot be read.
+    /// If the device cannot do it, or the present state cannot be read.
     fn plan(&mut self, lock: &Lock) -> Result<Plan, ClockError>;
 
-    /// Plans giving the clocks back to the driver. There is no way back from it.
+    /// Plans a reset to the driver's control. It has no way back.
     ///
     /// # Errors
-    /// When the device cannot do it.
+    /// If the device cannot do it.
     fn plan_reset(&mut self) -> Result<Plan, ClockError>;
 
-    /// Where a step would be written now, in full.
+    /// The present full path or call of a step.
     fn place(&self, step: &Step) -> String {
         step.target.clone()
     }
 
-    /// Makes one step, on this very GPU, whatever number its card has by now.
+    /// Makes one step, on this very GPU, whatever its present card number.
     ///
     /// # Errors
-    /// When the driver refuses, or the GPU is gone.
+    /// If the driver refuses, or the GPU is gone.
     fn apply(&mut self, step: &Step) -> Result<(), ClockError>;
 
-    /// Reads back whether the steps, made one after the other, had their effect, as far as the device tells.
+    /// Reads back whether the steps, made in sequence, had their effect, as far as the device reports it.
     ///
     /// # Errors
     /// [`ClockError::NoEffect`] when they had none.
     fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError>;
 }
 
-/// The GPUs whose clocks can be asked for, and what was seen on the way.
+/// The GPUs with controllable clocks, and the findings of the search.
 #[derive(Default)]
 pub struct ClocksFound {
     /// One for each GPU.
     pub controls: Vec<Box<dyn ClockControl>>,
-    /// What was seen.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
@@ -281,10 +282,10 @@ impl fmt::Debug for ClocksFound {
 
 type Find = fn(&Machine) -> ClocksFound;
 
-/// The ways to set clocks.
+/// The drivers that set clocks.
 const WAYS: &[(Driver, Find)] = &[(Driver::AmdSysfs, amd::find), (Driver::Nvml, nvidia::find)];
 
-/// Finds the GPUs whose clocks can be asked for; with `forced` only by those ways.
+/// Finds the GPUs with controllable clocks; with `forced` only by those drivers.
 pub fn find(machine: &Machine, forced: &[Driver]) -> ClocksFound {
     let mut found = ClocksFound::default();
     for (driver, find) in WAYS {
@@ -297,35 +298,35 @@ pub fn find(machine: &Machine, forced: &[Driver]) -> ClocksFound {
     found
 }
 
-/// Clocks now, and whether somebody holds them.
+/// Present clocks, and whether they are locked.
 ///
 /// # Errors
-/// When nothing of it can be read.
+/// If nothing of it can be read.
 pub fn get_current_clocks(device: &mut dyn ClockControl) -> Result<ClockState, ClockError> {
     device.state()
 }
 
-/// Locks the clocks of a device until they are reset, and gives the steps back to what was before. When a step fails or has
-/// no effect, those before it are taken back.
+/// Locks the clocks of a device until they are reset, and returns the steps back to the previous settings. If
+/// a step fails or has no effect, the earlier ones are undone.
 ///
 /// # Errors
-/// When the device cannot do it, the right is missing, or the driver takes it without effect.
+/// If the device cannot do it, the right is missing, or the driver accepts it without effect.
 pub fn lock_gpu_clocks(device: &mut dyn ClockControl, lock: &Lock) -> Result<Vec<Step>, ClockError> {
     let plan = device.plan(lock)?;
     make(device, &plan)?;
     Ok(plan.back)
 }
 
-/// Gives the clocks of a device back to its driver.
+/// Resets the clocks of a device to its driver's control.
 ///
 /// # Errors
-/// When the right is missing, or the driver refuses.
+/// If the right is missing, or the driver refuses.
 pub fn reset_gpu_clocks(device: &mut dyn ClockControl) -> Result<(), ClockError> {
     let plan = device.plan_reset()?;
     make(device, &plan)
 }
 
-/// Makes the steps back, each whatever becomes of those before it.
+/// Makes the steps back, each even if an earlier one failed.
 ///
 /// # Errors
 /// The first failure.
@@ -351,7 +352,7 @@ fn make(device: &mut dyn ClockControl, plan: &Plan) -> Result<(), ClockError> {
     device.verify(&plan.forward).map_err(|error| taken_back(device, plan, error))
 }
 
-/// Brings back what was before a plan that failed, and says why it failed.
+/// Restores the settings before a failed plan, and returns the plan's error.
 fn taken_back(device: &mut dyn ClockControl, plan: &Plan, failed: ClockError) -> ClockError {
     match restore_clocks(device, &plan.back) {
         Ok(()) => failed,
@@ -359,7 +360,7 @@ fn taken_back(device: &mut dyn ClockControl, plan: &Plan, failed: ClockError) ->
     }
 }
 
-/// Clocks that are held for as long as this lives, and then given back, also when the thread panics.
+/// Clocks that are locked as long as this lives, and then restored, also if the thread panics.
 pub struct Held<'a> {
     device: &'a mut dyn ClockControl,
     back: Vec<Step>,
@@ -375,20 +376,20 @@ impl<'a> Held<'a> {
         Ok(Self { device, back: plan.back })
     }
 
-    /// Whose clocks.
+    /// The GPU.
     pub fn identity(&self) -> &Arc<Identity> {
         self.device.identity()
     }
 
-    /// Leaves them as they are, until somebody resets them.
+    /// Leaves them locked until they are reset.
     pub fn keep(mut self) {
         self.back.clear();
     }
 
-    /// Gives them back, and says whether that worked.
+    /// Restores them.
     ///
     /// # Errors
-    /// When a step back failed or had no effect.
+    /// If a step back failed or had no effect.
     pub fn give_back(mut self) -> Result<(), ClockError> {
         let back = std::mem::take(&mut self.back);
         restore_clocks(self.device, &back)

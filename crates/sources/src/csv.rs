@@ -1,12 +1,13 @@
 //! Recorded telemetry as a source: CSV files in the wide or the long (DCGM) form, replayed.
 //!
-//! The header decides: names are mapped by the catalogue ([`gpuvitals_core::foreign::meaning`]), columns it does not
-//! know are kept under their own name. A file with the columns `metric_name` and `value` is in the long form; its
-//! rows with one GPU and one time that come near each other fill one row of a batch, the rest merges downstream.
+//! The header decides: names are mapped by the catalogue ([`gpuvitals_core::foreign::meaning`]), columns it
+//! does not know are kept under their own name. A file with the columns `metric_name` and `value` is in the
+//! long form; its adjacent rows with one GPU and one time fill one row of a batch, the others merge
+//! downstream.
 //!
-//! Input may be compressed with gzip, begin with a byte order mark, end lines with `\r\n`, quote fields as RFC 4180
-//! says, and separate them with comma, semicolon or tab. It is streamed: whatever the file, memory stays at about
-//! one megabyte for the reader, eight for the GPUs that are known by sight, and one batch.
+//! Input may be compressed with gzip, begin with a byte order mark, end lines with `\r\n`, quote fields
+//! according to RFC 4180, and separate them with comma, semicolon or tab. It is streamed: whatever the file,
+//! memory stays at about one megabyte for the reader, eight for known GPUs, and one batch.
 //!
 //! A bad row is skipped, counted and reported; a bad value is left out of its row, counted and reported
 //! ([`CsvSource::counts`], [`CsvSource::drain_reports`]). Only a file that cannot be read at all is an error.
@@ -43,21 +44,21 @@ use rows::Rows;
 use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, Splitter, Step};
 use timeline::Timeline;
 
-/// Bytes of input that go into one batch at most, and that one call of `poll` works through.
+/// Most bytes of input in one batch, and most that one call of `poll` processes.
 const BATCH_INPUT_LEN_MAX: usize = 4 << 20;
 
-/// How a file is replayed.
+/// Settings of a replay.
 #[derive(Debug, Clone)]
 pub struct CsvConfig {
-    /// What becomes of the recorded times.
+    /// Treatment of the recorded times.
     pub replay: Replay,
-    /// How much faster than recorded: 2 halves the time between rows.
+    /// Speed relative to the recording: 2 halves the time between rows.
     pub speed: f64,
-    /// How fast rows are handed over.
+    /// The pace at which rows are handed over.
     pub pace: Pace,
-    /// Whether the file begins anew at its end.
+    /// Whether the file restarts at its end.
     pub loop_file: bool,
-    /// Rows of a batch at most.
+    /// Most rows of a batch.
     pub batch_rows: usize,
     /// How long a paced batch waits for more rows, nanoseconds.
     pub batch_age_ns: i64,
@@ -66,7 +67,7 @@ pub struct CsvConfig {
 }
 
 impl Default for CsvConfig {
-    /// The file once, as fast as it is taken, with its own times.
+    /// The file once, as fast as it is polled, with its own times.
     fn default() -> Self {
         Self {
             replay: Replay::Recorded,
@@ -93,12 +94,12 @@ pub struct CsvSource {
     /// Bytes taken in this pass, and in those before it.
     taken: Arc<AtomicU64>,
     taken_before: u64,
-    /// Opened again for the next pass.
+    /// Reopened for the next pass.
     again: Option<PathBuf>,
-    /// A stream hands over what it has before it waits for more.
+    /// A stream hands over its rows before it waits for more.
     stream: bool,
     sequence: u64,
-    /// When the batch under construction got its first row, and how many bytes went into it.
+    /// When the batch under construction got its first row, and its bytes so far.
     batch_since_ns: i64,
     batch_input_len: usize,
     pass_taken: u64,
@@ -118,8 +119,8 @@ impl CsvSource {
     /// Opens an input and reads its header. `now_ns` (nanoseconds UTC since 1970) is when the replay starts.
     ///
     /// # Errors
-    /// When it cannot be opened, is empty, is no text, has no header, names no GPU or no metric, is to be looped
-    /// although it can be read once only, or a setting makes no sense.
+    /// If it cannot be opened, is empty, is not text, has no header, names no GPU or no metric, should loop
+    /// although it can be read only once, or a setting makes no sense.
     pub fn open(input: impl Into<CsvInput>, config: CsvConfig, now_ns: i64) -> Result<Self, CsvError> {
         let input = input.into();
         let file: Arc<str> = input.name().into();
@@ -164,7 +165,8 @@ impl CsvSource {
         counts
     }
 
-    /// The mishaps since the last call: the first [`REPORTS_MAX`] of each cause, in order. The rest is only counted.
+    /// The reports since the last call: the first [`REPORTS_MAX`] of each cause, in order. The rest is only
+    /// counted.
     pub fn drain_reports(&mut self) -> Vec<Report> {
         self.ledger.drain()
     }
@@ -176,7 +178,7 @@ impl CsvSource {
         Some(batch)
     }
 
-    /// What there is, or nothing before `due_ns`.
+    /// The rows so far, or nothing before `due_ns`.
     fn wait(&mut self, now_ns: i64, due_ns: i64) -> Poll {
         let ripe_ns = self.batch_since_ns.saturating_add(self.config.batch_age_ns);
         if self.rows.len() == 0 {
@@ -188,10 +190,10 @@ impl CsvSource {
         self.hand_over().map_or(Poll::NotBefore(due_ns), Poll::Ready)
     }
 
-    /// The end of a pass: the next one, or the end of all.
+    /// The end of a pass: starts the next one, or ends.
     fn turn(&mut self, now_ns: i64) -> Result<(), CsvError> {
         self.ledger.counts.passes += 1;
-        // A pass that gave nothing would give nothing for ever.
+        // A pass without rows would be repeated for ever.
         let Some(path) = self.again.clone().filter(|_| self.config.loop_file && self.pass_taken > 0) else {
             self.state = State::Ended;
             return Ok(());
@@ -207,7 +209,7 @@ impl CsvSource {
         Ok(())
     }
 
-    /// Works on the current record; `Some` when it must wait.
+    /// Processes the current record; `Some` if it must wait.
     fn record(&mut self, now_ns: i64) -> Option<i64> {
         let line = self.records.record_line();
         if !self.held {
@@ -251,7 +253,7 @@ impl CsvSource {
         self.ledger.skip(cause, self.records.record_line(), column, reason);
     }
 
-    /// Goes to the next record and works on it; `Some` when the call is to return.
+    /// Moves to the next record and processes it; `Some` if the call must return.
     fn advance(&mut self, now_ns: i64) -> Option<Result<Poll, CsvError>> {
         let step = if self.held { Step::Record } else { self.records.step() };
         match step {

@@ -1,4 +1,4 @@
-//! What the bytes of a driver mean: one folder or file a driver path.
+//! The dialects: one folder or file for each driver path, which knows the meaning of its bytes.
 
 pub mod amd_gpu_metrics;
 pub mod amd_ioctl;

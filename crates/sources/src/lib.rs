@@ -1,7 +1,7 @@
-//! Where rows come from: the GPUs and the host of this machine, recorded files, the simulated fleet.
+//! Sources of rows: the GPUs and the host of this machine, recorded files, the simulated fleet.
 //!
-//! [`registry::discover`] finds what a [`machine::Machine`] has, as [`probe::Probe`]s; [`sampler::Sampler`] reads them,
-//! each on its own thread, into batches.
+//! [`registry::discover`] finds a [`machine::Machine`]'s devices as [`probe::Probe`]s; [`sampler::Sampler`]
+//! reads them, each on its own thread, into batches.
 
 pub mod attribution;
 pub mod clocks;

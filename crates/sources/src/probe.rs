@@ -1,15 +1,15 @@
-//! The seam between the sampler and the dialects: a probe reads, the sampler says when.
+//! The seam between the sampler and the dialects: a probe reads, the sampler decides when.
 //!
-//! A probe is what one worker thread drives: a GPU with its partitions, the host, or a tool that answers for all GPUs
-//! at once. It is opened cheaply (names and addresses only); what may hang or cost is done in [`Probe::read`], on its
-//! own thread, so that a sick device costs nobody else anything.
+//! A probe is what one worker thread drives: a GPU with its partitions, the host, or a tool that answers for
+//! all GPUs at once. Opening it is cheap (names and addresses only); anything that may hang or cost is done
+//! in [`Probe::read`], on its own thread, so that a sick device affects no other.
 //!
 //! Rules for a `read`:
-//! - the fast tier is always due; read it first, and stamp the row with [`Row::taken`] where the reading itself takes
+//! - the fast tier is always due; read it first, and stamp the row with [`Row::taken`] if the reading itself takes
 //!   long;
 //! - nothing is allocated in the steady state, no file is opened, no text is formatted;
-//! - what is not there for good (`NotSupported`, `Denied`) is told when the rare tier is due and not asked again; what
-//!   is missing this time is told each time;
+//! - permanently missing values (`NotSupported`, `Denied`) are reported when the rare tier is due and not read again;
+//!   values missing this time are reported each time;
 //! - a value is set in its column unit, once; a sentinel is an absence.
 
 use std::fmt;
@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use crate::registry::Finding;
 
-/// How a device is reached. Its spelling is the `source` column of every row and the value of `--driver`.
+/// The path to a device. Its spelling is the `source` column of every row and the value of `--driver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
@@ -42,7 +42,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// Every way, cheapest of a vendor first.
+    /// Every driver, cheapest of a vendor first.
     pub const ALL: [Self; 6] =
         [Self::AmdSysfs, Self::AmdIoctl, Self::RocmSmi, Self::Nvml, Self::NvidiaSmi, Self::Procfs];
 
@@ -77,12 +77,12 @@ impl fmt::Display for Driver {
     }
 }
 
-/// Which tiers are due at a tick; the fast one always is.
+/// The tiers due at a tick; the fast one always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Due {
-    /// What is read once a second.
+    /// Values read once a second.
     pub slow: bool,
-    /// What is read every 30 to 60 seconds.
+    /// Values read every 30 to 60 seconds.
     pub rare: bool,
 }
 
@@ -100,10 +100,10 @@ impl Due {
     }
 }
 
-/// Why a whole device gives nothing.
+/// A whole device without values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// The device or its driver is gone (`ENODEV`, GPU lost); it is looked for again slowly.
+    /// The device or its driver is gone (`ENODEV`, GPU lost); it is retried slowly.
     #[error("gone: {0}")]
     Gone(String),
     /// The right to read it is missing.
@@ -115,7 +115,7 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// The reason in the words of absences.
+    /// The absence reason.
     pub fn reason(&self) -> AbsenceReason {
         match self {
             Self::Gone(_) => AbsenceReason::Gone,
@@ -127,24 +127,24 @@ impl ProbeError {
 
 /// Reads one device, the host, or all GPUs of a tool. See the module for the rules.
 pub trait Probe: Send {
-    /// Which table its rows belong to.
+    /// The table of its rows.
     fn table(&self) -> Table {
         Table::GpuEvents
     }
 
-    /// How it reads.
+    /// Its driver.
     fn driver(&self) -> Driver;
 
-    /// Whose rows it gives, as far as it knows now; resolved identities ([`Identity::resolve`]) with `node`, `vendor` and
-    /// `source` set. May grow with the first reading (partitions, the GPUs of a tool).
+    /// The targets of its rows, as far as known now; resolved identities ([`Identity::resolve`]) with `node`,
+    /// `vendor` and `source` set. May grow with the first reading (partitions, the GPUs of a tool).
     fn targets(&self) -> Vec<Arc<Identity>>;
 
-    /// From now on its instances are read too, each into a row of its own ([`Reading::instance`]): the CPUs of the host.
-    /// A probe that has none reads as before.
+    /// From now on it also reads its instances, each into a row of its own ([`Reading::instance`]): the CPUs
+    /// of the host. A probe without instances ignores this.
     fn read_instances(&mut self) {}
 
-    /// Its GPU takes this place among those of its vendor on the node, before it is read. A probe whose place a library gives
-    /// keeps that.
+    /// Sets its GPU's index among those of its vendor on the node, before it is read. A probe whose index
+    /// comes from a library keeps that.
     fn renumber(&mut self, _index: i32) {}
 
     /// Shortest sensible time between two fast readings: below it a rate is refused with the reason.
@@ -160,11 +160,11 @@ pub trait Probe: Send {
     /// Reads what is due into rows.
     ///
     /// # Errors
-    /// When the whole device gives nothing. The sampler calls again at the next tick, or ever more slowly while the device
-    /// is gone; reopening is the probe's own business.
+    /// If the whole device gives nothing. The sampler calls again at the next tick, or with a growing delay
+    /// while the device is gone; the probe itself reopens the device.
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError>;
 
-    /// What readings have shown since it was last asked that names and rights did not: each thing once, and once more as
+    /// New findings of readings beyond names and rights: each once, and once more as
     /// [`Verdict::Good`](crate::registry::Verdict::Good) when it is over.
     fn findings(&mut self) -> Vec<Finding> {
         Vec::new()
@@ -174,7 +174,7 @@ pub trait Probe: Send {
 /// A numbered part of a GPU or host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance {
-    /// Part of which kind.
+    /// The kind of part.
     pub scope: Scope,
     /// Its number there.
     pub number: u32,
@@ -188,7 +188,7 @@ const POWER: MetricId = MetricId::of("power_w");
 const POWER_AVERAGE: MetricId = MetricId::of("power_average_w");
 const POWER_LIMIT_MAX: MetricId = MetricId::of("power_limit_max_w");
 
-/// Values for which there is room in a row from the start.
+/// Initial capacity of a row's values.
 const VALUES: usize = 64;
 
 /// The rows of one tick. Kept and reused, so that a tick allocates nothing.
@@ -209,12 +209,13 @@ pub struct Row {
     down: Option<(AbsenceReason, &'static str)>,
     taken_ns: Option<i64>,
     refused: u64,
-    /// Most that its part can draw, by the limit read last; kept from tick to tick.
+    /// Largest power of its part, by the last limit read; kept from tick to tick.
     power_max_w: f64,
 }
 
 impl Reading {
-    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake, unless they are of instances.
+    /// Begins a row of a GPU (or host). Two rows of one identity in one reading are a mistake, unless they
+    /// are of instances.
     pub fn row(&mut self, identity: &Arc<Identity>) -> &mut Row {
         self.next(identity, VALUES)
     }
@@ -273,17 +274,17 @@ impl Row {
         self.refused = 0;
     }
 
-    /// Whose row it is.
+    /// The identity of the row.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// Which instance it is about; none: the whole.
+    /// The instance it is about; none: the whole.
     pub fn instance(&self) -> Option<Instance> {
         self.instance
     }
 
-    /// Sets an integer, in the column unit; [refused](Row::refuse) where it cannot be true.
+    /// Sets an integer, in the column unit; [refused](Row::refuse) if impossible.
     pub fn int(&mut self, metric: MetricId, value: impl Into<i64>) {
         self.set(metric, Value::Int(value.into()));
     }
@@ -304,30 +305,31 @@ impl Row {
         if is_beyond || !metric.metric().admits(number) {
             return self.refuse(metric);
         }
-        // 0 is no limit.
+        // 0 means no limit.
         if metric == POWER_LIMIT_MAX && number > 0.0 {
             self.power_max_w = number * POWER_EXCURSION;
         }
         self.values.push((metric, value));
     }
 
-    /// What was read of a metric cannot be true: it is absent as `Invalid` and counted, and nothing is derived from it.
+    /// The metric's reading is impossible: it is absent as `Invalid` and counted, and nothing is derived from
+    /// it.
     pub fn refuse(&mut self, metric: MetricId) {
         self.refused += 1;
         self.absent(metric, AbsenceReason::Invalid);
     }
 
-    /// Says that a metric has no value, and why.
+    /// Records that a metric has no value, with the reason.
     pub fn absent(&mut self, metric: MetricId, reason: AbsenceReason) {
         self.absences.push((metric, reason));
     }
 
-    /// Names the driver's snapshot the values come from (its own clock or count): the same again is a repeat.
+    /// Identifies the driver's snapshot of the values (its own clock or count): the same again is a repeat.
     pub fn snapshot(&mut self, id: u64) {
         self.snapshot = Some(id);
     }
 
-    /// When the values were taken (nanoseconds UTC since 1970), where that is not when the reading began: a tool that
+    /// When the values were taken (nanoseconds UTC since 1970), if not when the reading began: a tool that
     /// takes a second, a driver's own stamp.
     pub fn taken(&mut self, timestamp_ns: i64) {
         self.taken_ns = Some(timestamp_ns);
@@ -338,37 +340,37 @@ impl Row {
         self.down = Some((reason, detail));
     }
 
-    /// The value set for a metric, if any: for what is derived from others. Of two the later.
+    /// The value set for a metric, if any: for derived values. The later one if it was set twice.
     pub fn get(&self, metric: MetricId) -> Option<Value> {
         self.values.iter().rev().find(|(id, _)| *id == metric).map(|(_, value)| *value)
     }
 
-    /// Values in the order they were set; of one metric the last holds.
+    /// Values in the order they were set; the last one of a metric counts.
     pub fn values(&self) -> &[(MetricId, Value)] {
         &self.values
     }
 
-    /// What is missing.
+    /// Missing values.
     pub fn absences(&self) -> &[(MetricId, AbsenceReason)] {
         &self.absences
     }
 
-    /// How many values were refused.
+    /// Number of refused values.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The driver's snapshot, where it names them.
+    /// The driver's snapshot, if it identifies them.
     pub fn snapshot_id(&self) -> Option<u64> {
         self.snapshot
     }
 
-    /// When taken, where that is not the tick.
+    /// When taken, if not at the tick.
     pub fn taken_ns(&self) -> Option<i64> {
         self.taken_ns
     }
 
-    /// Why this GPU gives nothing.
+    /// The reason why this GPU gives nothing.
     pub fn is_down(&self) -> Option<(AbsenceReason, &'static str)> {
         self.down
     }

@@ -1,4 +1,4 @@
-//! Which processes use which GPU: names, never arguments.
+//! Processes on each GPU: names, never arguments.
 
 pub mod amd;
 mod fdinfo;
@@ -12,7 +12,7 @@ use crate::probe::ProbeError;
 
 pub use fdinfo::{DrmClient, Engine, parse_fdinfo};
 
-/// What a process does on a GPU.
+/// The kind of work of a process on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProcessKind {
     /// Computes.
@@ -37,7 +37,7 @@ impl ProcessKind {
     }
 }
 
-/// A process on a GPU. What is not known is none.
+/// A process on a GPU. Unknown fields are none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuProcess {
     /// Key of the GPU, as [`gpuvitals_core::Identity::key`] gives it.
@@ -46,7 +46,7 @@ pub struct GpuProcess {
     pub pid: u32,
     /// Name of the program (`comm`), never its arguments.
     pub name: Arc<str>,
-    /// What it does.
+    /// The kind of its work.
     pub kind: ProcessKind,
     /// Device memory it holds, MiB.
     pub memory_mb: Option<i64>,

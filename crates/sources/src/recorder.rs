@@ -1,9 +1,9 @@
-//! The recorder: samples at full rate into Parquet files, and loses next to nothing when it is killed.
+//! The recorder: samples at full rate into Parquet files, and loses at most a second when it is killed.
 //!
-//! While it runs, every batch is appended to a journal half a second after it was sampled at the latest; journals become
-//! Parquet parts on the way, and the parts one file a table at the end. [`repair`] does the same for a recording whose
-//! process was killed: at most its last second is missing. Nothing is synced on the way but finished parts, so a power
-//! cut costs what the kernel had not written yet, some 30 seconds as a rule.
+//! While it runs, every batch is appended to a journal at most half a second after it was sampled; journals
+//! become Parquet parts on the way, and the parts one file a table at the end. [`repair`] does the same for a
+//! recording whose process was killed: at most its last second is missing. Only finished parts are synced on
+//! the way, so a power cut loses what the kernel had not written yet, usually some 30 seconds.
 //!
 //! ```
 //! use gpuvitals_sources::machine::Machine;
@@ -59,19 +59,19 @@ pub use error::RecordError;
 pub use marks::{MARK_LEN_MAX, MARKS_MAX};
 pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
 
-/// Oldest a row gets before the kernel has it: half of what a kill may cost.
+/// Oldest age of a row before it is passed to the kernel: half of the loss at a kill.
 const HAND_ON: Duration = Duration::from_millis(500);
-/// How long a worker that waits for its device is waited for at the end.
+/// How long to wait at the end for a worker that waits for its device.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What to record, and where.
+/// Settings of a recording.
 #[derive(Debug, Clone)]
 pub struct RecorderConfig {
-    /// Where the files go; made if need be.
+    /// Directory of the files; created if missing.
     pub directory: PathBuf,
-    /// Whose devices.
+    /// The machine whose devices are sampled.
     pub machine: Machine,
-    /// Ways to read them; empty: the cheapest that works.
+    /// Drivers to use; empty: the cheapest that works.
     pub drivers: Vec<Driver>,
     /// Time between two samples of a GPU: 10 ms unless set, 1 ms at least.
     pub interval: Duration,
@@ -81,11 +81,11 @@ pub struct RecorderConfig {
     pub slow: Duration,
     /// Time between two readings of the rare tier: 30 s unless set.
     pub rare: Duration,
-    /// Whether a recording that is there already is replaced: it stays until the new one is whole.
+    /// Whether an existing recording is replaced: it stays until the new one is whole.
     pub overwrite: bool,
-    /// Who holds the GPUs, for the rows' identity columns.
+    /// Owners of the GPUs, for the rows' identity columns.
     pub owners: Arc<Owners>,
-    /// Rows after which a part is sealed; none: as many as are good. For tests.
+    /// Rows after which a part is sealed; none: the best number. For tests.
     #[doc(hidden)]
     pub part_rows: Option<u64>,
 }
@@ -109,7 +109,7 @@ impl RecorderConfig {
     }
 }
 
-/// How a recording goes.
+/// Progress of a recording.
 #[derive(Debug, Clone)]
 pub struct Progress {
     /// Rows of GPUs written.
@@ -128,14 +128,15 @@ pub struct Progress {
     pub workers: Vec<WorkerStats>,
     /// The devices as they are now.
     pub targets: Vec<TargetState>,
-    /// Whether writing has ended by itself: all workers are gone, or the disk refuses; [`Recorder::stop`] says which.
+    /// Whether writing has ended by itself: all workers have ended, or the disk refuses; [`Recorder::stop`]
+    /// returns the cause.
     pub is_over: bool,
 }
 
-/// A recording that ended as it should.
+/// A recording that ended in order.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Where the files are.
+    /// Directory of the files.
     pub directory: PathBuf,
     /// Rows of `gpu_events.parquet`.
     pub gpu_rows: u64,
@@ -145,7 +146,7 @@ pub struct Recorded {
     pub marks: u64,
     /// The last progress; `bytes` is that of the files.
     pub progress: Progress,
-    /// Devices whose reading had not come back at the end.
+    /// Devices whose reading had not finished at the end.
     pub stuck: Vec<TargetState>,
 }
 
@@ -153,16 +154,16 @@ impl Recorded {
     /// All rows, read back from the files.
     ///
     /// # Errors
-    /// When the files cannot be opened.
+    /// If the files cannot be opened.
     pub fn data(&self) -> Result<Data, RecordError> {
         Data::open(&self.directory)
     }
 }
 
-/// A running recording. Dropped, it ends without its files being completed, as if killed: [`repair`] does that.
+/// A running recording. If dropped, its files stay incomplete, as after a kill: [`repair`] completes them.
 #[derive(Debug)]
 pub struct Recorder {
-    // Threads first: when the directory is let go of, nobody writes there any more.
+    // Threads first: nobody writes to the directory any more when it is released.
     running: Running,
     marks: Arc<Marks>,
     unfinished: Unfinished,
@@ -178,7 +179,7 @@ struct Running {
 }
 
 impl Running {
-    /// Ends both. Says who is still waiting for a device.
+    /// Ends both. Returns the targets that still wait for a device.
     fn halt(&mut self) -> Result<Vec<TargetState>, RecordError> {
         let stuck = self.sampler.stop(STOP_PATIENCE);
         self.last.store(true, Ordering::Release);
@@ -191,7 +192,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // Nobody is left to report to.
         let _ended = self.halt();
     }
 }
@@ -200,13 +201,13 @@ impl Recorder {
     /// Finds the devices and begins.
     ///
     /// # Errors
-    /// When there is nothing to record, the directory holds a recording already or cannot be written, or a device cannot be
-    /// read so often.
+    /// If there is nothing to record, the directory holds a recording already or cannot be written, or a
+    /// device cannot be read at this rate.
     pub fn start(config: RecorderConfig) -> Result<Self, RecordError> {
         Self::start_with(registry::discover(&config.machine, &config.drivers), config, |_| {})
     }
 
-    /// Begins with devices that were found before; each batch is shown once it is written.
+    /// Begins with devices that were found before; each batch is passed to `watch` once it is written.
     ///
     /// # Errors
     /// As [`Recorder::start`].
@@ -236,7 +237,7 @@ impl Recorder {
             monotonic: true,
             origin: Origin { node: Arc::clone(&config.machine.node), started_ns: about.started_ns },
         };
-        // The directory first: who is refused it has sampled nothing.
+        // The directory first: a refused recording must sample nothing.
         let (unfinished, journal) = Unfinished::begin(&config.directory, about, config.overwrite)?;
         let sampler = match Sampler::start(found.probes, sampling, config.owners) {
             Ok(sampler) => Arc::new(sampler),
@@ -265,24 +266,24 @@ impl Recorder {
         Ok(Self { running, marks: Arc::new(Marks::new(journal, MARKS_MAX)), unfinished })
     }
 
-    /// Notes that something happens now. Beyond [`MARKS_MAX`] it is counted and dropped; a text longer than
+    /// Records an event of this moment. Beyond [`MARKS_MAX`] it is counted and dropped; a text longer than
     /// [`MARK_LEN_MAX`] is cut.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn mark(&self, text: &str) -> Result<(), RecordError> {
         self.marks.put(text, Moment::now()).map(|_| ())
     }
 
-    /// Opens a socket by which other processes can set marks, until it is dropped.
+    /// Opens a socket on which other processes can set marks, until it is dropped.
     ///
     /// # Errors
-    /// When no socket can be made.
+    /// If the socket cannot be created.
     pub fn mark_socket(&self) -> std::io::Result<MarkSocket> {
         MarkSocket::open(Arc::clone(&self.marks), &self.unfinished.path())
     }
 
-    /// How it goes. Never waits for a device.
+    /// Its progress. Never waits for a device.
     pub fn progress(&self) -> Progress {
         let (marks, marks_dropped) = self.marks.counts();
         let Running { sampler, tally, .. } = &self.running;
@@ -299,7 +300,7 @@ impl Recorder {
         }
     }
 
-    /// What readings have shown since this was last asked, beyond what discovery found. Never waits for a device.
+    /// New findings of readings since the last call, beyond those of discovery. Never waits for a device.
     pub fn findings(&self) -> Vec<Finding> {
         self.running.sampler.findings()
     }
@@ -307,17 +308,17 @@ impl Recorder {
     /// The rows so far, read back from the files.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     pub fn data(&self) -> Result<Data, RecordError> {
         Data::open(self.unfinished.directory())
     }
 
-    /// Ends sampling and removes what was recorded. A recording that it was to replace is as it was.
+    /// Ends sampling and removes the recording. A recording that it was to replace stays unchanged.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// If something cannot be removed.
     pub fn discard(mut self) -> Result<(), RecordError> {
-        // What could not be written is not wanted.
+        // Rows that could not be written are not wanted.
         let _ended = self.running.halt();
         self.unfinished.abandon()
     }
@@ -325,10 +326,10 @@ impl Recorder {
     /// Ends sampling and completes the files.
     ///
     /// # Errors
-    /// When something could not be written, now or before; what was written is there for [`repair`]. [`RecordError::Empty`] when
-    /// every device failed before its first row and no mark was set.
+    /// If something could not be written, now or before; [`repair`] can restore what was written.
+    /// [`RecordError::Empty`] if every device failed before its first row and no mark was set.
     pub fn stop(mut self) -> Result<Recorded, RecordError> {
-        // Asked before the workers end: their counts go with them.
+        // Read before the workers end: their counts go with them.
         let Progress { workers, targets, .. } = self.progress();
         let stuck = self.running.halt()?;
         let mut progress = Progress { workers, targets, ..self.progress() };
@@ -353,7 +354,7 @@ impl Recorder {
     }
 }
 
-/// What a repair gave back.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repaired {
     /// Rows of `gpu_events.parquet`.
@@ -362,14 +363,15 @@ pub struct Repaired {
     pub system_rows: u64,
     /// Rows of `marks.parquet`.
     pub marks: u64,
-    /// Bytes at the ends of journals that were no whole records.
+    /// Bytes at the ends of journals that form no whole record.
     pub torn_bytes: u64,
 }
 
-/// Completes a recording whose process was killed. None when there is nothing to do. May itself be killed and run again.
+/// Completes a recording whose process was killed. None if there is nothing to do. May itself be killed and
+/// run again.
 ///
 /// # Errors
-/// When the directory holds no recording, one that is still running, or a part that cannot be read.
+/// If the directory holds no recording, one that is still running, or a part that cannot be read.
 pub fn repair(directory: &Path) -> Result<Option<Repaired>, RecordError> {
     let Some(unfinished) = Unfinished::take_over(directory)? else {
         let (whole, _) = directory::state(directory);

@@ -1,4 +1,4 @@
-//! Which devices a machine has, and by which driver each is read.
+//! The devices of a machine, and the driver that reads each.
 //!
 //! Discovery is cheap: it lists names and addresses. Whether a device can really be read shows at its first reading,
 //! on its own worker.
@@ -11,14 +11,14 @@ use crate::machine::{Machine, find_tool};
 use crate::probe::{Driver, Probe};
 use crate::processes::{self, ProcessTable};
 
-/// What was looked for: devices, and what `doctor` tells about them.
+/// Result of a search: devices, and the findings that `doctor` reports.
 #[derive(Default)]
 pub struct Found {
     /// Ready to be sampled.
     pub probes: Vec<Box<dyn Probe>>,
-    /// Who can list the processes on them.
+    /// Tables of the processes on them.
     pub processes: Vec<Box<dyn ProcessTable>>,
-    /// What was seen on the way.
+    /// Findings of the search.
     pub findings: Vec<Finding>,
 }
 
@@ -62,11 +62,11 @@ pub enum Verdict {
 pub struct Finding {
     /// How good.
     pub verdict: Verdict,
-    /// What: `amd-sysfs card0 (0000:0c:00.0)`, `nvml`.
+    /// Subject: `amd-sysfs card0 (0000:0c:00.0)`, `nvml`.
     pub subject: String,
-    /// What was seen: driver version, what is missing, on which file or call.
+    /// The finding: driver version, what is missing, on which file or call.
     pub text: String,
-    /// What to do about it: which right, version or package gives it.
+    /// The remedy: the right, version or package.
     pub remedy: Option<String>,
     /// Whether it is a right that is missing.
     pub is_denied: bool,
@@ -84,14 +84,15 @@ impl Finding {
         self
     }
 
-    /// With what to do.
+    /// With a remedy.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 }
 
-/// The first of these programs that is installed, for a driver path that asks a tool, or why there is none to ask.
+/// The first installed one of these programs, for a driver path that runs a tool, or the reason why none can
+/// be used.
 pub(crate) fn tool(
     machine: &Machine,
     driver: Driver,

@@ -1,9 +1,10 @@
 //! The sampler: a worker thread per device, absolute deadlines, bounded hand-off.
 //!
-//! A worker ticks on the grid of its interval, lets its [`Probe`] read what is due, and fills a batch. Full or aged
-//! batches go to one bounded hand-off; when nobody takes them the oldest goes, counted. A worker that waits for a sick
-//! device holds up nobody: its targets read [`Condition::Stuck`] from the deadline of its probe on, and the same thread
-//! goes on when the device answers. No second thread is ever sent after it.
+//! A worker ticks on the grid of its interval, lets its [`Probe`] read what is due, and fills a batch. Full
+//! or aged batches go to one bounded hand-off; if nobody takes them the oldest is dropped and counted. A
+//! worker that waits for a sick device holds up nobody: its targets have [`Condition::Stuck`] from the
+//! deadline of its probe on, and the same thread continues when the device answers. No second thread is ever
+//! started for it.
 
 mod handoff;
 mod rows;
@@ -33,17 +34,17 @@ use worker::{Terms, Worker};
 
 pub use state::{Condition, Lateness, TargetState, WorkerStats};
 
-/// Fastest rate there is.
+/// Fastest possible rate.
 pub const RATE_MAX_HZ: f64 = 1_000.0;
-/// Batches that wait for a taker at most: minutes at usual rates, some seconds at the fastest, where each is half a
-/// megabyte.
+/// Most batches that wait to be taken: minutes at usual rates, some seconds at the fastest, where each is
+/// half a megabyte.
 const LISTS_MAX: usize = 64;
 /// Stack of a worker; a reading needs a few kilobytes.
 const STACK_LEN: usize = 512 << 10;
-/// How long [`Source::poll`] waits for a batch at most, so that a stop is seen.
+/// How long [`Source::poll`] waits for a batch, so that a stop is noticed.
 const POLL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How to sample.
+/// Settings of a sampler.
 #[derive(Debug, Clone)]
 pub struct SamplerConfig {
     /// Time between two samples of a GPU: 1 ms at least.
@@ -54,14 +55,14 @@ pub struct SamplerConfig {
     pub slow: Duration,
     /// Time between two readings of the rare tier.
     pub rare: Duration,
-    /// Oldest a row may get before its batch is handed on.
+    /// Oldest age of a row before its batch is handed over.
     pub hand_on: Duration,
-    /// Whether a rate that a driver cannot stand is refused. Otherwise that driver is read as often as it stands: right where
-    /// nobody asked for it by name.
+    /// Whether a rate beyond a driver's limit is refused. Otherwise that driver is read at its limit: right
+    /// if nobody chose it by name.
     pub exact: bool,
-    /// Whether rows carry the monotonic clock as well.
+    /// Whether rows also carry the monotonic clock.
     pub monotonic: bool,
-    /// Who samples.
+    /// The sampling process.
     pub origin: Origin,
 }
 
@@ -80,20 +81,20 @@ impl Default for SamplerConfig {
     }
 }
 
-/// Why sampling cannot begin.
+/// A sampler that cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
-    /// The interval is shorter than a driver stands.
+    /// The interval is shorter than a driver supports.
     #[error("{driver} cannot be read every {interval:?}: once in {interval_min:?} at most")]
     TooFast {
-        /// How the device is read.
+        /// The driver.
         driver: Driver,
-        /// As asked.
+        /// As configured.
         interval: Duration,
         /// Shortest sensible one.
         interval_min: Duration,
     },
-    /// No thread could be had.
+    /// The thread could not be started.
     #[error("cannot start a sampling thread")]
     Thread(#[source] io::Error),
 }
@@ -108,7 +109,7 @@ pub struct Sampler {
     workers: Mutex<Vec<Member>>,
 }
 
-/// A worker, from outside.
+/// A worker, seen from outside.
 #[derive(Debug)]
 struct Member {
     state: Arc<state::WorkerState>,
@@ -121,7 +122,7 @@ impl Sampler {
     /// Starts a worker for each probe. Without a probe it ends at once.
     ///
     /// # Errors
-    /// When a probe cannot be read so often, or no thread can be had.
+    /// If a probe does not support the rate, or a thread cannot be started.
     pub fn start(
         probes: Vec<Box<dyn Probe>>,
         config: SamplerConfig,
@@ -151,10 +152,10 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Starts a worker for one more probe: a device that has come.
+    /// Starts a worker for one more probe: a device that was added.
     ///
     /// # Errors
-    /// When no thread can be had.
+    /// If the thread cannot be started.
     pub fn add(&self, probe: Box<dyn Probe>) -> Result<(), SamplerError> {
         let state = Arc::new(state::WorkerState::new(
             probe.table(),
@@ -178,7 +179,7 @@ impl Sampler {
             stop: Arc::clone(&self.stop),
             terms: Terms { slow: self.config.slow, rare: self.config.rare, hand_on: self.config.hand_on },
             rows: Arc::clone(&rows),
-            faces: Vec::new(),
+            entries: Vec::new(),
             generation: self.owners.generation(),
             probe,
         };
@@ -195,24 +196,26 @@ impl Sampler {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all that was sampled up to now, in order, also the rows that workers would hand on later. Never waits for a device.
+    /// Takes everything sampled up to now, in order, including rows that workers would hand over later. Never
+    /// waits for a device.
     pub fn take_all(&self, mut take: impl FnMut(Batch)) {
         let lists: Vec<_> = self.members().iter().map(|member| Arc::clone(&member.rows)).collect();
         for rows in lists {
             self.handoff.give(&mut rows.lock().unwrap_or_else(PoisonError::into_inner));
-            // After each, so that those of many workers do not crowd out each other.
+            // After each, so that those of many workers do not displace each other.
             while let Some(batch) = self.next(Duration::ZERO) {
                 take(batch);
             }
         }
     }
 
-    /// Waits until a batch can be taken, for so long at most.
+    /// Waits until a batch can be taken, at most for `patience`.
     pub fn wait(&self, patience: Duration) {
         self.handoff.wait(patience);
     }
 
-    /// The next batch; none when nothing came within this time, or nothing will come any more ([`Sampler::is_over`]).
+    /// The next batch; none if nothing came within this time, or nothing will come any more
+    /// ([`Sampler::is_over`]).
     pub fn next(&self, patience: Duration) -> Option<Batch> {
         match self.take(patience) {
             Poll::Ready(batch) => Some(batch),
@@ -237,7 +240,7 @@ impl Sampler {
         }
     }
 
-    /// Whether all workers have ended. What they handed over may still wait to be taken.
+    /// Whether all workers have ended. Batches they handed over may still wait.
     pub fn is_over(&self) -> bool {
         self.members().iter().all(|member| member.state.has_ended())
     }
@@ -253,8 +256,8 @@ impl Sampler {
         self.members().iter().map(|member| member.state.stats()).collect()
     }
 
-    /// What readings have shown since this was last asked, beyond what discovery found: the latest of each worker. The log has
-    /// it too. Never waits for a device.
+    /// New findings of readings since the last call, beyond those of discovery: the latest of each worker.
+    /// They are also in the log. Never waits for a device.
     pub fn findings(&self) -> Vec<Finding> {
         self.members().iter().flat_map(|member| member.state.take_findings()).collect()
     }
@@ -271,12 +274,13 @@ impl Sampler {
         }
     }
 
-    /// Ends sampling: workers finish the tick they are in and hand over what they have. Waits for them so long at most, and says
-    /// who is still out: a worker that waits for a sick device cannot be ended, only left.
+    /// Ends sampling: workers finish their tick and hand over their rows. Waits for them at most for
+    /// `patience`, and returns those that are still waiting: a worker that waits for a sick device cannot be
+    /// ended, only left.
     pub fn stop(&self, patience: Duration) -> Vec<TargetState> {
         self.tell_to_stop();
         let deadline = Moment::now().mono_ns.saturating_add(sleep::nanos(patience));
-        // Not under the lock: whoever asks for states meanwhile does not wait for a device.
+        // Not under the lock: callers that ask for states meanwhile do not wait for a device.
         while clock::mono_ns() < deadline && !self.is_over() {
             sleep::sleep_until(clock::mono_ns() + 1_000_000);
         }
@@ -284,7 +288,7 @@ impl Sampler {
         let members = std::mem::take(&mut *self.members());
         for Member { state, rows, thread } in members {
             if state.has_ended() {
-                // A panic was noted by the worker itself when it ended.
+                // The worker itself noted a panic when it ended.
                 let _panicked = thread.join();
             } else {
                 self.handoff.give(&mut rows.lock().unwrap_or_else(PoisonError::into_inner));

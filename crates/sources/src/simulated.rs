@@ -13,9 +13,9 @@
 //!   depends on seed, interval, host number and index, not on the fleet's size, on the time of day, on when or how
 //!   often the source is polled, nor on how rows are cut into batches. Slow columns of a skipped tick come with the next row.
 //!
-//! Tick `k` lies at `start + k * interval`. A tick that was not polled in time is computed but not handed over:
-//! skipped and counted, never bunched. After a gap of more than 10,000 ticks (the machine slept) the fleet counts
-//! as having slept too: the ticks of the gap are skipped without being computed.
+//! Tick `k` is at `start + k * interval`. A tick that was not polled in time is computed but not handed over:
+//! skipped and counted, never bunched. After a gap of more than 10,000 ticks (the machine slept) the fleet
+//! counts as having slept too: the ticks of the gap are skipped without being computed.
 
 mod columns;
 mod gpu;
@@ -42,29 +42,30 @@ pub const GPUS_MAX: usize = 100_000;
 pub const GPUS_PER_HOST_MAX: usize = 2 * BOARD;
 /// A longer gap than this many ticks is slept through instead of computed.
 const GAP_TICKS_MAX: i64 = 10_000;
-/// GPU ticks that one poll computes at most while it catches up: some tens of milliseconds.
+/// Most GPU ticks that one poll computes to catch up: some tens of milliseconds.
 const CATCH_UP_GPU_TICKS: usize = 100_000;
 /// Period of the rare columns.
 const RARE_NS: i64 = 30 * SECOND_NS;
 
-/// The cases that a dashboard is shown with.
+/// Cases that exercise a dashboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Special {
     /// Member of a training job of three whose application clocks were left at 78 %: lower clock (reason 0x2), all
     /// of every step busy; the others wait for it at full utilisation and low power.
     Straggler,
-    /// Held by a job and full of a model, but never used: utilisation 0 at full clock, as fleets have it.
+    /// Held by a job and full of a model, but never used: utilisation 0 at full clock, as happens in fleets.
     IdleAllocated,
-    /// Cannot lose its heat: reaches the slowdown temperature under load, clocks fall, thermal reason and time.
+    /// Cannot dissipate its heat: reaches the slowdown temperature under load, clocks fall, thermal reason
+    /// and time.
     Throttling,
     /// Gone for good five minutes after the first tick.
     Vanishing,
-    /// Corrected memory errors that come ever more often, XID 63, and a memory row that waits for a reset.
+    /// Corrected memory errors at a growing rate, XID 63, and a memory row that waits for a reset.
     FailingMemory,
 }
 
 impl Special {
-    /// The case at a place of the first host. The straggler's fellows are at 0 and 2.
+    /// The case at a place of the first host. The other members of the straggler's job are at 0 and 2.
     fn of_place(index: usize) -> Option<Self> {
         match index {
             1 => Some(Self::Straggler),
@@ -77,13 +78,13 @@ impl Special {
     }
 }
 
-/// Which times the rows have.
+/// Timestamps of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pace {
     /// A tick when it is due, for ever.
     #[default]
     Live,
-    /// Tick after tick as fast as they are asked for, whatever the time is, up to and with this time (nanoseconds
+    /// Tick after tick as fast as polled, whatever the time is, up to and including this time (nanoseconds
     /// UTC since 1970); then the end. For recordings.
     Unpaced {
         /// Last time that may have a tick.
@@ -91,18 +92,19 @@ pub enum Pace {
     },
 }
 
-/// What to simulate.
+/// Settings of a simulated fleet.
 #[derive(Debug, Clone, Copy)]
 pub struct SimConfig {
     /// GPUs of the whole fleet.
     pub gpus: usize,
-    /// Hosts they are spread over evenly; `None`: as many as 8 a host need.
+    /// Hosts, with GPUs spread evenly; `None`: enough for 8 GPUs a host.
     pub hosts: Option<usize>,
-    /// All chance comes from it.
+    /// Seed of all randomness.
     pub seed: u64,
     /// Between ticks, 1 ms to 1 hour.
     pub interval: Duration,
-    /// Time of the first tick, nanoseconds UTC since 1970; taken down to a whole millisecond, where ticks lie.
+    /// Time of the first tick, nanoseconds UTC since 1970; rounded down to a whole millisecond, the grid of
+    /// ticks.
     pub start_ns: i64,
     /// Live or as fast as possible.
     pub pace: Pace,
@@ -123,18 +125,18 @@ impl Default for SimConfig {
 
 const MILLISECOND_NS: i64 = 1_000_000;
 
-/// Why a fleet cannot be simulated.
+/// Settings that cannot be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// No GPU, or too many.
     #[error("a simulated fleet has 1 to {GPUS_MAX} GPUs, not {0}")]
     Gpus(usize),
-    /// A host without a GPU would not be seen; a host with too many is none.
+    /// A host without a GPU would not be seen; a host with too many is unrealistic.
     #[error("{gpus} GPUs cannot be spread over {hosts} hosts with 1 to {GPUS_PER_HOST_MAX} each")]
     Hosts {
-        /// GPUs asked for.
+        /// GPUs in the settings.
         gpus: usize,
-        /// Hosts asked for.
+        /// Hosts in the settings.
         hosts: usize,
     },
     /// Too short or too long.
@@ -158,7 +160,7 @@ pub struct Simulated {
     interval_ns: i64,
     /// Ticks computed so far: the next one has this number.
     ticks: i64,
-    /// Time of the latest tick, and which of its GPUs is to be handed over next.
+    /// Time of the latest tick, and its next GPU to hand over.
     timestamp_ns: i64,
     cursor: usize,
     due: Tier,
@@ -167,10 +169,10 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Builds the fleet, at work already. Nothing is computed per tick before the first poll.
+    /// Builds the fleet, already at work. Nothing is computed per tick before the first poll.
     ///
     /// # Errors
-    /// When the fleet has no or too many GPUs or hosts, or the interval cannot be.
+    /// If the fleet has no or too many GPUs or hosts, or the interval is impossible.
     pub fn new(config: SimConfig) -> Result<Self, SimError> {
         if config.gpus == 0 || config.gpus > GPUS_MAX {
             return Err(SimError::Gpus(config.gpus));
@@ -211,7 +213,7 @@ impl Simulated {
         self.gpus.len()
     }
 
-    /// Ticks that were not handed over because nobody asked in time.
+    /// Ticks that were not handed over because they were not polled in time.
     pub fn skipped_ticks(&self) -> u64 {
         self.skipped
     }
@@ -245,7 +247,7 @@ impl Simulated {
         self.ticks += 1;
     }
 
-    /// Moves to the latest tick that is due. `Err` says what to answer instead of rows.
+    /// Moves to the latest tick that is due. `Err` is the answer instead of rows.
     fn catch_up(&mut self, now_ns: i64) -> Result<(), Poll> {
         let next_ns = self.time_of(self.ticks);
         if now_ns < next_ns {

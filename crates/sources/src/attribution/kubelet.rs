@@ -1,9 +1,9 @@
-//! Pods that hold GPUs, as the kubelet of the node tells: its pod-resources socket.
+//! Pods that hold GPUs, from the pod-resources socket of the node's kubelet.
 //!
-//! gRPC over a Unix socket, service `v1.PodResourcesLister`, method `List`; the few messages stand here by hand. The
-//! kubelet answers 100 times a second at most: ask every 10 to 30 s. It makes the socket anew when it restarts, so the
-//! *folder* is what a container mounts, and a broken connection is opened again at the next asking. Pods that have ended
-//! may stay in the list for a while.
+//! gRPC over a Unix socket, service `v1.PodResourcesLister`, method `List`; the few messages are written here
+//! by hand. The kubelet answers at most 100 times a second: ask every 10 to 30 s. It recreates the socket
+//! when it restarts, so a container mounts the *folder*, and a broken connection is reopened at the next
+//! request. Pods that have ended may stay in the list for a while.
 
 use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
@@ -21,23 +21,23 @@ use super::{GpuName, Owner};
 use crate::dialect::amd_sysfs::{self, Card};
 use crate::machine::Machine;
 
-/// Where the kubelet has its socket unless told otherwise.
+/// Default path of the kubelet's socket.
 pub const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 
 const LIST: &str = "/v1.PodResourcesLister/List";
 /// Connecting and answering together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer that is taken; 250 pods with their devices are some 100 KiB.
+/// Longest accepted answer; 250 pods with their devices are some 100 KiB.
 const ANSWER_LEN_MAX: usize = 16 << 20;
 /// Most records of one answer; a node has some hundred devices at most.
 const RECORDS_MAX: usize = 8192;
-/// DRM nodes of one device that are looked at; there are two.
+/// Most DRM nodes of one device that are read; there are two.
 const DRM_NODES_MAX: usize = 16;
 
-/// Why the kubelet's list is not known.
+/// A failed request to the kubelet.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
-    /// The socket's path is none that can be connected to.
+    /// Nothing can connect to the socket's path.
     #[error("{} cannot be the path of a socket", .path.display())]
     Path {
         /// As given.
@@ -51,9 +51,9 @@ pub enum KubeletError {
     Refused {
         /// Its socket.
         path: PathBuf,
-        /// gRPC's word for it: `Unavailable` when nobody listens, `PermissionDenied` …
+        /// gRPC's code: `Unavailable` when nobody listens, `PermissionDenied` …
         code: Code,
-        /// What was said.
+        /// Its message.
         message: String,
     },
     /// It did not answer in time.
@@ -64,7 +64,7 @@ pub enum KubeletError {
     },
 }
 
-/// A kubelet that can be asked.
+/// A client of the kubelet.
 #[derive(Debug)]
 pub struct Kubelet {
     path: PathBuf,
@@ -73,25 +73,25 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// The kubelet behind a socket, for the GPUs of a machine. Connects at the first asking, and again whenever the connection broke. To be called in an
-    /// asynchronous runtime.
+    /// The kubelet behind a socket, for the GPUs of a machine. Connects with the first request, and again
+    /// whenever the connection broke. Call it in an asynchronous runtime.
     ///
     /// # Errors
-    /// When the path is no text.
+    /// If the path is not UTF-8.
     pub fn new(path: &Path, machine: &Machine) -> Result<Self, KubeletError> {
         let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))
             .map_err(|source| KubeletError::Path { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), machine: machine.clone(), channel: endpoint.connect_lazy() })
     }
 
-    /// Which containers hold which GPUs now, sorted, so that the same holders give the same answer.
+    /// The containers that hold GPUs now, sorted, so that the same holders give the same answer.
     ///
     /// # Errors
-    /// When it refuses, or does not answer within 5 s.
+    /// If the kubelet refuses, or does not answer within 5 s.
     pub async fn owners(&self) -> Result<Vec<(GpuName, Owner)>, KubeletError> {
         let asked = tokio::time::timeout(PATIENCE, async {
             let answer = match self.list().await {
-                // A connection that the kubelet closed when it restarted is noticed by using it.
+                // Using a connection shows that the kubelet closed it when it restarted.
                 Err(status) if matches!(status.code(), Code::Unavailable | Code::Unknown) => {
                     self.list().await
                 }
@@ -142,7 +142,8 @@ fn owners_in(answer: message::ListPodResourcesResponse, machine: &Machine) -> Ve
             owners.extend(names.map(|gpu| (or_first_partition(gpu, &cards), owner.clone())));
         }
     }
-    // One GPU in several slices of one container is one record; among several holders the first counts, always the same.
+    // Several slices of one GPU in one container are one record; among several holders the first counts,
+    // always the same.
     owners.sort_by_cached_key(|(gpu, owner)| (format!("{gpu:?}"), order(owner)));
     owners.dedup();
     owners.truncate(RECORDS_MAX);
@@ -165,9 +166,9 @@ fn is_gpu(resource: &str) -> bool {
         || resource.starts_with("amd.com/")
 }
 
-/// What a device plugin's id names: `GPU-…` or `MIG-…`, also as a slice of time (`GPU-…::3`); `nvidia0`, `nvidia0/vgpu2`
-/// and `nvidia0/gi1` as GKE spells them; a PCI address; AMD's `amdgpu_xcp_3`, which `platform` knows. A MIG instance's old
-/// name (`MIG-GPU-…/1/0`) has its GPU and number in it.
+/// The GPU of a device plugin's id: `GPU-…` or `MIG-…`, also as a slice of time (`GPU-…::3`); `nvidia0`,
+/// `nvidia0/vgpu2` and `nvidia0/gi1` as GKE spells them; a PCI address; AMD's `amdgpu_xcp_3`, which
+/// `platform` resolves. A MIG instance's old name (`MIG-GPU-…/1/0`) contains its GPU and number.
 fn gpu_name(id: &str, platform: impl FnOnce(&str) -> Option<GpuName>) -> Option<GpuName> {
     let part = |whole, number: &str| Some(GpuName::Part(Box::new(whole), number.parse().ok()?));
     let whole = id.split_once("::").map_or(id, |(whole, _slice)| whole);
@@ -195,8 +196,8 @@ fn gpu_name(id: &str, platform: impl FnOnce(&str) -> Option<GpuName>) -> Option<
     named.shared(IdentityColumn::Pci).map(|pci| GpuName::Pci(Arc::clone(pci)))
 }
 
-/// The partition behind a platform device of amdgpu: its render node is that of a node of the compute driver, whose address
-/// is the GPU's with the partition's number as function.
+/// The partition behind a platform device of amdgpu: its render node equals that of a node of the compute
+/// driver, whose address is the GPU's with the partition's number as function.
 fn platform_partition(machine: &Machine, cards: &[Card], device: &str) -> Option<GpuName> {
     let number = device.strip_prefix("amdgpu_xcp_")?;
     number.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
@@ -211,7 +212,7 @@ fn platform_partition(machine: &Machine, cards: &[Card], device: &str) -> Option
     })
 }
 
-/// A divided GPU's own address is that of its first partition; the others are platform devices.
+/// A divided GPU's own address means its first partition; the others are platform devices.
 fn or_first_partition(gpu: GpuName, cards: &[Card]) -> GpuName {
     match &gpu {
         GpuName::Pci(pci)
@@ -234,7 +235,7 @@ fn is_pci(text: &str) -> bool {
     hex(4..=8) && hex(2..=2) && hex(2..=2) && hex(1..=1) && parts.next().is_none()
 }
 
-/// The messages, as far as they are read; `k8s.io/kubelet/pkg/apis/podresources/v1/api.proto`.
+/// The fields read here; `k8s.io/kubelet/pkg/apis/podresources/v1/api.proto`.
 mod message {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct ListPodResourcesRequest {}

@@ -1,4 +1,4 @@
-//! The present owners of the node's GPUs, shared between who asks and who samples.
+//! The present owners of the node's GPUs, shared by attribution and sampler.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use gpuvitals_core::{Identity, IdentityColumn};
 
 use crate::dialect::nvml;
 
-/// What an owner's record calls a GPU. A name of the whole GPU is not one of its partitions, nor theirs one of it.
+/// The GPU in an owner's record. A name of the whole GPU does not match its partitions, nor the reverse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GpuName {
     /// UUID, MIG UUID, unique id, or the key of a row ([`Identity::key`]).
@@ -16,11 +16,11 @@ pub enum GpuName {
     Pci(Arc<str>),
     /// Vendor, and the index among its GPUs on the node.
     Index(&'static str, i32),
-    /// A partition (AMD) or GPU instance (NVIDIA) of the GPU that is so called, by its number.
+    /// A partition (AMD) or GPU instance (NVIDIA) of the named GPU, by its number.
     Part(Box<GpuName>, u32),
 }
 
-/// Who holds a GPU. What is not known is none.
+/// The owner of a GPU. Unknown fields are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Owner {
     /// Kubernetes pod.
@@ -33,7 +33,7 @@ pub struct Owner {
     pub job: Option<Arc<str>>,
 }
 
-/// The owners as last asked. Who samples looks at the generation alone until it changes.
+/// The owners as of the last request. A sampler checks only the generation until it changes.
 #[derive(Debug, Default)]
 pub struct Owners {
     generation: AtomicU64,
@@ -41,7 +41,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Nobody holds anything.
+    /// No owners.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -51,7 +51,7 @@ impl Owners {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Replaces all owners. The same again changes nothing.
+    /// Replaces all owners. The same owners again change nothing.
     pub fn replace(&self, owners: Vec<(GpuName, Owner)>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if **known != owners {
@@ -60,8 +60,8 @@ impl Owners {
         }
     }
 
-    /// The identity with its present owners in it; the same one where there is none. Several records of one GPU fill each other
-    /// up; of two that contradict each other (time slicing) the first counts.
+    /// The identity with its present owners; unchanged if it has none. Several records of one GPU complement
+    /// each other; if two contradict each other (time slicing) the first counts.
     pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
         let mut attributed: Option<Identity> = None;
@@ -77,7 +77,8 @@ impl Owners {
                 if let Some(text) = text
                     && into.get(column).is_none()
                 {
-                    // A name that is none is left out: the orchestrator checks its names, and a metric is worth more than a label.
+                    // An invalid name is left out: the orchestrator checks its names, and a metric is worth
+                    // more than a label.
                     let _refused = into.set(column, text);
                 }
             }
@@ -96,7 +97,7 @@ fn is_named(identity: &Identity, name: &GpuName) -> bool {
     }
 }
 
-/// Whether it is the GPU that is so called, or a partition of it.
+/// Whether it is the named GPU, or a partition of it.
 fn is_of(identity: &Identity, whole: &GpuName) -> bool {
     match whole {
         GpuName::Uuid(uuid) => identity.uuid() == Some(uuid),

@@ -1,8 +1,9 @@
 //! Batch jobs that hold GPUs, found through their processes.
 //!
-//! Slurm puts every process of a job into a cgroup named after it: `…/slurm/uid_1000/job_4711/step_0` (version 1, also
-//! `slurm_NODE`), `…/slurmstepd.scope/job_4711/step_0` (version 2, also `NODE_slurmstepd.scope`). Where it does not manage
-//! cgroups, the process's environment has `SLURM_JOB_ID`, for who may read it (the same user, or `CAP_SYS_PTRACE`).
+//! Slurm puts every process of a job into a cgroup named after it: `…/slurm/uid_1000/job_4711/step_0`
+//! (version 1, also `slurm_NODE`), `…/slurmstepd.scope/job_4711/step_0` (version 2, also
+//! `NODE_slurmstepd.scope`). If it does not manage cgroups, the process's environment has `SLURM_JOB_ID`, for
+//! readers with the right (the same user, or `CAP_SYS_PTRACE`).
 
 use std::fs::File;
 use std::io::Read;
@@ -13,11 +14,11 @@ use super::{GpuName, Owner};
 use crate::machine::Machine;
 use crate::processes::GpuProcess;
 
-/// Most of a process's environment or cgroup that is read; the kernel's own bound of an environment is 2 MiB.
+/// Most bytes read of a process's environment or cgroup; the kernel's own bound of an environment is 2 MiB.
 const FILE_LEN_MAX: u64 = 256 << 10;
 /// Longest job number; Slurm's are 32 bits.
 const JOB_LEN_MAX: usize = 20;
-/// Cgroups of a folder that are looked at; a system has some hundred services.
+/// Most cgroups of a folder that are read; a system has some hundred services.
 const FOLDERS_MAX: usize = 10_000;
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 
@@ -46,8 +47,8 @@ impl Slurm {
             .any(|dir| has_slurm(&cgroups.join(dir)))
     }
 
-    /// The jobs that hold the GPUs these processes are on. Of several jobs on one GPU the one whose processes hold the most
-    /// memory comes first.
+    /// The jobs that hold the GPUs of these processes. Of several jobs on one GPU the one whose processes
+    /// hold the most memory comes first.
     pub fn owners(&self, processes: &[GpuProcess]) -> Vec<(GpuName, Owner)> {
         let mut jobs: Vec<(Arc<str>, Arc<str>, i64)> = Vec::new();
         for process in processes {
@@ -63,7 +64,7 @@ impl Slurm {
         jobs.into_iter().map(|(gpu, job, _)| (GpuName::Uuid(gpu), owner(job))).collect()
     }
 
-    /// The job of a process; none when it has none, has ended, or nothing of it may be read.
+    /// The job of a process; none if it has none, has ended, or cannot be read.
     pub fn job(&self, pid: u32) -> Option<String> {
         let process = self.procfs.join(pid.to_string());
         let from_cgroup = || job_in_cgroup(&String::from_utf8_lossy(&read(&process.join("cgroup"))?));
@@ -83,7 +84,7 @@ fn is_slurm(name: &str) -> bool {
     name.starts_with("slurm") || name.ends_with("slurmstepd.scope")
 }
 
-/// The job that `/proc/<pid>/cgroup` names: `hierarchy:controllers:path` a line.
+/// The job in `/proc/<pid>/cgroup`: `hierarchy:controllers:path` a line.
 fn job_in_cgroup(text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let path = line.splitn(3, ':').nth(2)?;
@@ -94,7 +95,7 @@ fn job_in_cgroup(text: &str) -> Option<String> {
     })
 }
 
-/// The job that `/proc/<pid>/environ` names: `NAME=value`, each ended by a zero byte. Nothing else of it is looked at.
+/// The job in `/proc/<pid>/environ`: `NAME=value`, each ended by a zero byte. Other variables are not read.
 fn job_in_environment(bytes: &[u8]) -> Option<String> {
     let value = bytes.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(VARIABLE))?;
     job_number(std::str::from_utf8(value).ok()?)

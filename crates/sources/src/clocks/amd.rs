@@ -1,14 +1,14 @@
 //! Clocks of AMD GPUs by files of sysfs: `power_dpm_force_performance_level`, `pp_dpm_sclk`, `pp_dpm_mclk`,
 //! `pp_od_clk_voltage`.
 //!
-//! A frequency is held in the way the part has: by the nearest entry of a fixed list of clocks (GCN, Vega, MI100), by
-//! equal bounds in its overdrive table (RDNA with overdrive enabled, APUs), or by a cap with `perf_determinism` (MI200,
-//! MI300, which refuse equal bounds). Lists of up to three entries are lowest, present and highest clock: only their
-//! ends can be held.
+//! A frequency is locked in the way that the part supports: by the nearest entry of a fixed list of clocks
+//! (GCN, Vega, MI100), by equal bounds in its overdrive table (RDNA with overdrive enabled, APUs), or by a
+//! cap with `perf_determinism` (MI200, MI300, which refuse equal bounds). Lists of up to three entries are
+//! lowest, present and highest clock: only their ends can be locked.
 //!
-//! The way back sets the bounds of the overdrive table to what they were, not the whole table to its defaults, since an
-//! offset or curve of the user's may stand in it too. The mask of a list cannot be read back: on the way back to
-//! `manual` all entries are allowed; every other level allows them by itself.
+//! The way back restores the previous bounds of the overdrive table, not the whole table's defaults, since it
+//! may also contain an offset or curve of the user's. The mask of a list cannot be read back: on the way back
+//! to `manual` all entries are allowed; every other level allows them by itself.
 
 mod tables;
 
@@ -67,7 +67,8 @@ enum Hold {
 }
 
 impl AmdClocks {
-    /// Looks the folder up again where another GPU, or none, has it by now: numbers of cards change when a driver is loaded anew.
+    /// Looks the folder up again if another GPU, or none, has it now: card numbers change when a driver is
+    /// reloaded.
     fn look_up(&mut self) -> Result<(), ClockError> {
         let Some(pci) = self.identity.get(IdentityColumn::Pci) else { return Ok(()) };
         if amd_sysfs::address(&self.device).as_deref() != Some(pci) {
@@ -211,7 +212,7 @@ impl AmdClocks {
         let level = Level::by_name(&self.level()?).unwrap_or(Level::Auto);
         let mut back = Vec::new();
         if let Some(Hold::Bounds { before: (low, high), .. }) = hold {
-            // The driver takes bounds in `manual` only, and somebody may have left it meanwhile.
+            // The driver takes bounds in `manual` only, and another program may have left it meanwhile.
             back.push(step(LEVEL, Level::Manual.as_str()));
             back.extend(Self::bounds(Some(*low), *high));
         }
@@ -254,7 +255,7 @@ impl ClockControl for AmdClocks {
             memory_mhz: self.sensor_mhz("freq2_input").or(memory.current_mhz),
             is_locked: match Level::by_name(&level) {
                 Some(Level::Auto) => Some(false),
-                // All entries may be allowed; the driver does not tell.
+                // All entries may be allowed; the driver does not report it.
                 Some(Level::Manual) | None => None,
                 Some(_) => Some(true),
             },
@@ -359,7 +360,7 @@ impl ClockControl for AmdClocks {
     }
 }
 
-/// Refuses what contradicts itself.
+/// Refuses contradictions.
 fn check(lock: &Lock) -> Result<(), ClockError> {
     let names_gpu_clock = lock.gpu_mhz.is_some() || !lock.gpu_levels.is_empty();
     let names_memory_clock = lock.memory_mhz.is_some() || !lock.memory_levels.is_empty();

@@ -1,8 +1,9 @@
 //! Clocks of NVIDIA GPUs by NVML: locked GPU clocks (from Volta on) and locked memory clocks (from Ampere on).
 //!
-//! NVML sets locks and resets them, and does not tell which is in force: the way back from a lock is the reset, and
-//! whether somebody holds the clocks stays unknown. A lock holds until it is reset, the driver is reloaded or the machine
-//! boots, for every user of the GPU; setting one takes root. The hardware may still go below it for power or heat.
+//! NVML sets locks and resets them, and does not report which is in force: the way back from a lock is the
+//! reset, and whether the clocks are locked stays unknown. A lock applies until it is reset, the driver is
+//! reloaded or the machine boots, for every user of the GPU; setting one takes root. The hardware may still
+//! go below it for power or heat.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ impl NvidiaClocks {
         ClockError::Unreadable { target: self.target(call), source: io::Error::other(code.to_string()) }
     }
 
-    /// Memory clocks that can be set, highest first; none where the part or driver lists none.
+    /// Memory clocks that can be set, highest first; none if the part or driver lists none.
     fn memory_choices(&self) -> Vec<u32> {
         self.raw.memory_clocks_mhz(self.gpu).unwrap_or_default()
     }
@@ -84,7 +85,7 @@ impl NvidiaClocks {
         highest.and_then(|memory| self.raw.graphics_clocks_mhz(self.gpu, *memory).ok()).unwrap_or_default()
     }
 
-    /// The bounds of the GPU clock that are asked for, if any are.
+    /// The requested bounds of the GPU clock, if any.
     fn gpu_bounds(
         &self,
         lock: &Lock,
@@ -184,7 +185,7 @@ impl ClockControl for NvidiaClocks {
         };
         let code = match answer {
             Ok(()) => return Ok(()),
-            // Turing lists several memory clocks and can lock none of them: nothing is to be given back.
+            // Turing lists several memory clocks and can lock none of them: there is nothing to restore.
             Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) if is(RESET_MEMORY) => return Ok(()),
             Err(code) => code,
         };
@@ -248,7 +249,7 @@ fn lowest(choices: &[u32], what: &str) -> Result<Bounds, ClockError> {
     choices.iter().min().map(|mhz| (*mhz, *mhz)).ok_or_else(|| none_listed(what))
 }
 
-/// The clock of the list that is nearest to what is asked for; only clocks of the list can be held exactly.
+/// The listed clock nearest to the requested one; only listed clocks can be locked exactly.
 fn nearest(choices: &[u32], mhz: u32, what: &str, plan: &mut Plan) -> Result<Bounds, ClockError> {
     let ((low, _), (high, _)) = (lowest(choices, what)?, highest(choices, what)?);
     if !(low..=high).contains(&mhz) {

@@ -1,4 +1,4 @@
-//! What a cell says: a number in the column's unit, that there is none, or nonsense.
+//! The content of a cell: a number in the column's unit, a marker of absence, or nonsense.
 
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
@@ -7,7 +7,7 @@ use gpuvitals_core::foreign::{absence, blank_float, blank_integer};
 
 use super::unit;
 
-/// What a metric's cells must be to be taken.
+/// Requirements on a metric's cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     pub(super) id: MetricId,
@@ -17,9 +17,9 @@ pub(super) struct Scale {
     range: (f64, f64),
     /// The name is DCGM's, whose blank values are numbers.
     dcgm: bool,
-    /// The metric that the name means for a GPU that has [`Scale::id`] under a name of its own.
+    /// The metric that the name means for a GPU that has [`Scale::id`] under another name.
     pub(super) second: Option<MetricId>,
-    /// The name is such a name of its own.
+    /// The name is such another name.
     pub(super) is_own: bool,
 }
 
@@ -34,12 +34,12 @@ impl Scale {
     }
 }
 
-/// Why a cell gives no value.
+/// A cell without a value.
 #[derive(Debug)]
 pub(super) enum Missing {
-    /// The file says that there is none.
+    /// The file marks it as missing.
     Absent(AbsenceReason),
-    /// It is no number or cannot be true; in words.
+    /// It is not a number or impossible; in words.
     Invalid(String),
 }
 
@@ -63,7 +63,8 @@ pub(super) fn metric(cell: &[u8], scale: &Scale) -> Result<Value, Missing> {
     Err(Missing::Invalid(error.to_string()))
 }
 
-/// A number as nearly all cells have it: a float holds it, and it is below the blanks, the smallest of which is 2^31 - 16.
+/// A number as in nearly all cells: a float holds it, and it is below the blanks, the smallest of which is
+/// 2^31 - 16.
 fn plain(cell: &[u8]) -> Option<Value> {
     const MAX: f64 = 2_147_483_632.0;
     if (1..=9).contains(&cell.len()) && cell.iter().all(u8::is_ascii_digit) {
@@ -78,7 +79,7 @@ pub(super) fn plain_number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The value of a cell that is no [`plain`] number.
+/// The value of a cell that is not a [`plain`] number.
 fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
     if let Ok(whole) = text.parse::<i64>() {
         if let Some(reason) = blank_integer(whole, scale.dcgm) {

@@ -1,11 +1,11 @@
-//! Why a file is not read, or not read on.
+//! Errors of opening and reading a file.
 
 use std::io;
 use std::sync::Arc;
 
 use super::split::RECORD_LEN_MAX;
 
-/// Why a file cannot be read, or not read on. Each message names the file and says what to do.
+/// A file that cannot be opened, or read on. Each message names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
     /// It cannot be opened.
@@ -13,22 +13,22 @@ pub enum CsvError {
     Open {
         /// The file.
         file: Arc<str>,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Reading broke off; the rows before the place were handed over.
+    /// Reading failed midway; the rows before the place were handed over.
     #[error("{file}: line {line}: reading broke off")]
     Read {
         /// The file.
         file: Arc<str>,
-        /// Line that was to be read.
+        /// Line to be read.
         line: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error(
         "{file}: the file is empty; give a CSV file with a header line such as timestamp,gpu_id,temperature"
     )]
@@ -36,7 +36,7 @@ pub enum CsvError {
         /// The file.
         file: Arc<str>,
     },
-    /// It is no text.
+    /// The file is not text.
     #[error(
         "{file}: line {line}: this is no text ({what}); give a CSV file in UTF-8, compressed with gzip or not"
     )]
@@ -45,7 +45,7 @@ pub enum CsvError {
         file: Arc<str>,
         /// Line.
         line: u64,
-        /// What was met.
+        /// What was found.
         what: &'static str,
     },
     /// The first line is longer than a header can be.
@@ -58,7 +58,7 @@ pub enum CsvError {
         /// Line.
         line: u64,
     },
-    /// The first line has values where names should be.
+    /// The first line has values instead of names.
     #[error(
         "{file}: line {line}: the header is missing: {field:?} is data, not the name of a column; put a line of names \
          first, such as timestamp,gpu_id,temperature"
@@ -68,10 +68,10 @@ pub enum CsvError {
         file: Arc<str>,
         /// Line.
         line: u64,
-        /// The field that is no name.
+        /// The field that is not a name.
         field: String,
     },
-    /// No column tells which GPU a row is about.
+    /// No column identifies the GPU of a row.
     #[error(
         "{file}: line {line}: no column names the GPU; one must be called gpu_id, uuid or pci (or, in the long form, \
          labels_raw); found: {columns}"
@@ -97,7 +97,7 @@ pub enum CsvError {
         /// Names in the header.
         columns: String,
     },
-    /// What can be read once only is to be read again and again.
+    /// An input that can be read only once should loop.
     #[error("{file}: cannot be read more than once; give a file, or do not ask for a loop")]
     NoLoop {
         /// The input.

@@ -1,4 +1,4 @@
-//! What the columns of a file mean, from its first line.
+//! The meaning of a file's columns, from its first line.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum Form {
     Long,
 }
 
-/// What a column holds.
+/// The meaning of a column.
 #[derive(Debug, Clone)]
 pub(super) enum Role {
     Time,
@@ -51,7 +51,7 @@ pub(super) struct Plan {
     pub(super) form: Form,
 }
 
-/// Why a first line is no header that can be worked with.
+/// A first line that cannot be used as a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     /// It looks like a row of data: this field is a number or a time.
@@ -67,7 +67,7 @@ impl Plan {
     pub(super) fn new(names: &[String]) -> Result<Self, Unfit> {
         let meanings: Vec<Meaning> = names.iter().map(|name| meaning(name)).collect();
         let long = meanings.contains(&Meaning::MetricName) && meanings.contains(&Meaning::MetricValue);
-        // Of several that may tell the GPU the best: in id,timestamp,gpu_id the first numbers the rows.
+        // Of several that may identify the GPU the best: in id,timestamp,gpu_id the first numbers the rows.
         let ranked = names.iter().enumerate().filter_map(|(index, name)| Some((gpu_rank(name)?, index)));
         let gpu = ranked.min().map(|(_, index)| index);
         let mut taken: HashSet<String> = HashSet::new();
@@ -76,7 +76,7 @@ impl Plan {
         for (index, (name, meaning)) in names.iter().zip(meanings).enumerate() {
             let name = &name.trim().chars().filter(|c| !c.is_control()).collect::<String>();
             let known = role(name, meaning, long).filter(|_| meaning != Meaning::Gpu || gpu == Some(index));
-            // Of two columns with one meaning the first has it; the other is kept under its own name.
+            // Of two columns with one meaning the first gets it; the other is kept under its own name.
             let single = match &known {
                 Some(Role::Metric(scale)) => (Meaning::Metric(scale.id, 1.0), scale.second.is_some()),
                 _ => (meaning, false),
@@ -135,7 +135,7 @@ fn role(name: &str, meaning: Meaning, long: bool) -> Option<Role> {
     })
 }
 
-/// `power.draw [mW]`: a known name with a unit other than the column's.
+/// `power.draw [mW]`: a known name with another unit than the column's.
 fn with_unit(name: &str) -> Option<Role> {
     let (head, written) = [('[', ']'), ('(', ')')]
         .iter()
@@ -149,7 +149,7 @@ fn with_unit(name: &str) -> Option<Role> {
     }
 }
 
-/// A name under which a column that the catalogue does not know can stand in a table, used by no other column.
+/// A valid, unused name in the table for a column that the catalogue does not know.
 fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str> {
     let mut base: String = name.chars().filter(|c| !c.is_control()).collect();
     let len = (0..=EXTRA_NAME_LEN_MAX).rev().find(|&len| base.is_char_boundary(len)).unwrap_or(0);
@@ -166,7 +166,7 @@ fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str>
     unique.into()
 }
 
-/// What separates the fields of a header line: comma, semicolon or tab, whichever is most frequent outside quotes.
+/// The delimiter of a header line: comma, semicolon or tab, whichever is most frequent outside quotes.
 pub(super) fn delimiter(line: &[u8]) -> u8 {
     let mut counts = [(b',', 0_usize), (b';', 0), (b'\t', 0)];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! Where the bytes come from: a file, standard input, anything that can be read; compressed or not.
+//! The input: a file, standard input, any reader; compressed or not.
 
 use std::fmt;
 use std::fs::File;
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// What to read.
+/// The input to read.
 pub enum CsvInput {
     /// A file, compressed with gzip or not.
     File(PathBuf),
     /// Standard input.
     Stdin,
-    /// Anything else that can be read, with a name for reports.
+    /// Any other reader, with a name for reports.
     Reader {
-        /// Stands for the file name in reports.
+        /// Used as the file name in reports.
         name: String,
         /// The bytes.
         reader: Box<dyn Read + Send>,
@@ -45,7 +45,7 @@ impl From<PathBuf> for CsvInput {
 }
 
 impl CsvInput {
-    /// How reports call it.
+    /// Its name in reports.
     pub fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -58,15 +58,15 @@ impl CsvInput {
 /// An opened input, decompressed.
 pub(super) struct Opened {
     pub(super) bytes: Box<dyn Read + Send>,
-    /// Bytes taken from the file so far, compressed as they are.
+    /// Bytes taken from the file so far, before decompression.
     pub(super) taken: Arc<AtomicU64>,
-    /// Length of the file, where it is one.
+    /// Length of the file, if it is one.
     pub(super) total: Option<u64>,
-    /// The file to open again for another pass; `None` for what can be read once.
+    /// The file to reopen for another pass; `None` if it can be read only once.
     pub(super) again: Option<PathBuf>,
 }
 
-/// Opens an input and looks at its first bytes: gzip is known by its magic number.
+/// Opens an input and checks its first bytes: gzip has a magic number.
 pub(super) fn open(input: CsvInput) -> io::Result<Opened> {
     let (reader, total, again): (Box<dyn Read + Send>, _, _) = match input {
         CsvInput::File(path) => {

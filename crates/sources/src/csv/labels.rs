@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Option<Vec<(&str, Cow<'_, str>)>> {
     Some(labels)
 }
 
-/// The value up to its closing quote, and what follows that.
+/// The value up to its closing quote, and the rest.
 fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let end = text.find(['"', '\\'])?;
     if text.get(end..)?.starts_with('"') {
@@ -57,8 +57,8 @@ fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     None
 }
 
-/// Where in the labels the one stands that names the metric, so that the rest is the same in all rows of a GPU. `None`
-/// when that is not certain.
+/// The position of the label that names the metric; the other labels are the same in all rows of a GPU.
+/// `None` if uncertain.
 pub(super) fn name_span(finder: &memmem::Finder<'_>, labels: &[u8]) -> Option<Range<usize>> {
     let start = finder.find(labels)?;
     if !(start == 0 || matches!(labels.get(start - 1), Some(b',' | b'{'))) {

@@ -1,18 +1,18 @@
-//! What became of the rows: counts of everything, and the first few mishaps of each kind in words.
+//! Outcomes of rows: counts of everything, and the first few problems of each kind in words.
 
 use std::sync::Arc;
 
 /// Reports kept of each cause; the rest is only counted.
 pub const REPORTS_MAX: u32 = 20;
 
-/// Why a row was skipped, or (`Value`) a value left out.
+/// The reason why a row was skipped, or (`Value`) a value left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// Another number of fields than the header.
     Fields,
     /// The time cannot be read.
     Time,
-    /// The time lies more than an hour ahead.
+    /// The time is more than an hour ahead.
     Future,
     /// The row names no GPU, or by a name that no GPU can have.
     Identity,
@@ -24,7 +24,7 @@ pub enum Cause {
     Quote,
     /// Nothing in the row can be stored.
     NoValue,
-    /// A value that cannot be true was left out; the row was taken if it had others.
+    /// An impossible value was left out; the row was taken if it had others.
     Value,
 }
 
@@ -58,18 +58,18 @@ impl Cause {
     }
 }
 
-/// One mishap and its place.
+/// One problem and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The file.
     pub file: Arc<str>,
     /// Line on which the row begins, from 1.
     pub line: u64,
-    /// Name of the column, where one is to blame.
+    /// Name of the column, if one is to blame.
     pub column: Option<String>,
-    /// What is wrong, in words.
+    /// The problem, in words.
     pub reason: String,
-    /// What kind of mishap.
+    /// The kind of problem.
     pub cause: Cause,
 }
 
@@ -83,21 +83,21 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// How much was read and what became of it. Each row is taken or skipped for one cause.
+/// Counts of input and outcomes. Each row is taken, or skipped for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Rows after the header, empty lines apart.
+    /// Rows after the header, without empty lines.
     pub rows_read: u64,
     /// Rows that are in a batch.
     pub rows_taken: u64,
     skipped: [u64; Cause::ALL.len()],
-    /// Values left out because they cannot be true or are no numbers.
+    /// Values left out because they are impossible or not numbers.
     pub values_invalid: u64,
-    /// Values that the file itself says are missing: empty, `N/A`, a blank sentinel.
+    /// Values marked as missing in the file: empty, `N/A`, a blank sentinel.
     pub values_absent: u64,
-    /// Bytes read from the input, compressed as they are; in all passes.
+    /// Bytes read from the input, before decompression; in all passes.
     pub bytes_read: u64,
-    /// Length of the file in bytes, where it is one.
+    /// Length of the file in bytes, if it is one.
     pub bytes_total: Option<u64>,
     /// Times the file was read to its end.
     pub passes: u64,
@@ -115,7 +115,7 @@ impl Counts {
     }
 }
 
-/// Why a row is skipped.
+/// A skipped row's cause.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) cause: Cause,
@@ -124,7 +124,7 @@ pub(super) struct Refusal {
     pub(super) reason: String,
 }
 
-/// Counts, and keeps reports until somebody takes them.
+/// Counts, and keeps reports until they are drained.
 #[derive(Debug)]
 pub(super) struct Ledger {
     file: Arc<str>,
@@ -152,7 +152,7 @@ impl Ledger {
         self.report(Cause::Value, line, column, reason);
     }
 
-    /// A row in which nothing is left; its values have their own reports.
+    /// A row without remaining values; its values have their own reports.
     pub(super) fn emptied(&mut self) {
         if let Some(count) = self.counts.skipped.get_mut(Cause::NoValue as usize) {
             *count += 1;

@@ -15,10 +15,10 @@ use super::report::{Cause, Ledger, Refusal};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
 
-/// Names of metrics remembered; beyond it they are looked up anew.
+/// Most names of metrics remembered; further ones are looked up again.
 const NAMES_MAX: usize = 4096;
 
-/// Unknown columns of a file of which it is remembered that they hold text.
+/// Most unknown columns of a file that are remembered as text columns.
 const TEXT_COLUMNS_MAX: usize = 4096;
 
 /// Step between rows without a time that one GPU has in one batch.
@@ -26,7 +26,7 @@ const UNTIMED_STEP_NS: i64 = 1_000;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// What the name of a metric in the long form means.
+/// The meaning of a metric's name in the long form.
 #[derive(Debug, Clone)]
 enum Named {
     Metric(Scale),
@@ -41,7 +41,7 @@ struct Carried {
     cell: ExtraCell,
 }
 
-/// Where the values of a record go. The row is opened by the first value: a record without any makes none.
+/// The destination of a record's values. The first value opens the row: a record without any creates none.
 #[derive(Debug)]
 struct Place {
     /// The subject.
@@ -51,7 +51,7 @@ struct Place {
     row: Option<(RowId, bool)>,
 }
 
-/// What a record holds besides values of metrics.
+/// The parts of a record besides values of metrics.
 #[derive(Debug, Default)]
 struct Rest {
     absent: Vec<(MetricId, AbsenceReason)>,
@@ -283,8 +283,8 @@ impl Rows {
         }
     }
 
-    /// The metric of a shared name: the first, unless the GPU has that under a name of its own. If that name comes
-    /// later, what the row got under the shared one goes to the second.
+    /// The metric of a shared name: the first, unless the GPU has that under another name. If that name comes
+    /// later, the value that the row got under the shared one moves to the second.
     fn settle(&mut self, subject: usize, row: RowId, scale: &Scale, value: Value) -> MetricId {
         let Some(subject) = self.subjects.get_mut(subject) else { return scale.id };
         match scale.second {

@@ -1,11 +1,11 @@
 //! Bytes to records and fields, by `csv-core`.
 //!
-//! The dialect is RFC 4180 as the `csv` crate reads it: a field that begins with a quote ends with one, a doubled
-//! quote inside stands for one, `\n`, `\r\n` and `\r` end a record, empty lines are no records, a quote in the
-//! middle of a bare field is a character like any other.
+//! The dialect is RFC 4180 as the `csv` crate reads it: a field that begins with a quote ends with one, a
+//! doubled quote inside stands for one, `\n`, `\r\n` and `\r` end a record, empty lines are not records, a
+//! quote in the middle of a bare field is an ordinary character.
 //!
-//! Memory is bounded whatever the input: one chunk of input, [`RECORD_LEN_MAX`] bytes of fields and [`FIELDS_MAX`] ends of
-//! fields. A longer record is passed over to its end and reported, never held.
+//! Memory is bounded for any input: one chunk of input, [`RECORD_LEN_MAX`] bytes of fields and [`FIELDS_MAX`]
+//! ends of fields. A longer record is skipped to its end and reported, never held.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,25 +13,25 @@ use std::io::{self, Read};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use memchr::memchr_iter;
 
-/// Longest record in bytes, delimiters apart.
+/// Longest record in bytes, without delimiters.
 pub(super) const RECORD_LEN_MAX: usize = 1 << 20;
 
 /// Most fields of a record.
 pub(super) const FIELDS_MAX: usize = 1 << 14;
 
-/// Longest field in bytes: what a column of texts can hold.
+/// Longest field in bytes: the longest text of a column.
 pub(super) const FIELD_LEN_MAX: usize = gpuvitals_core::wire::TEXT_LEN_MAX;
 
-/// Bytes asked for at once.
+/// Bytes requested at once.
 const CHUNK_LEN: usize = 128 << 10;
 
-/// State of the splitter after a step.
+/// Result of a step of the splitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// A record; its fields can be read until the next step.
     Record,
-    /// A record that is too long or has too many fields, of which nothing is kept: its longest field, that field's length
-    /// in bytes, and the record's.
+    /// A record that is too long or has too many fields, and is dropped: its longest field, that field's
+    /// length in bytes, and the record's.
     Oversize { field: usize, field_len: usize, record_len: usize },
     /// The rest of the input is one record whose last field has no closing quote.
     Unclosed { field: usize },
@@ -50,14 +50,14 @@ pub(super) struct Splitter {
     next: usize,
     end: usize,
     ended: bool,
-    /// The fields of the record one behind the other, without quotes, and where each ends.
+    /// The fields of the record concatenated, without quotes, and their ends.
     text: Vec<u8>,
     ends: Vec<usize>,
     text_len: usize,
     fields: usize,
     /// Whether a part of the record has been split already.
     begun: bool,
-    /// Set while a record that is too long is passed over.
+    /// Set while a record that is too long is skipped.
     passed: Option<Lengths>,
     /// Line on which the record begins, and the current one.
     record_line: u64,
@@ -120,17 +120,17 @@ impl Splitter {
         }
     }
 
-    /// Sets what separates the fields; to be called before the first step.
+    /// Sets the delimiter; call it before the first step.
     pub(super) fn set_delimiter(&mut self, delimiter: u8) {
         self.reader = ReaderBuilder::new().delimiter(delimiter).build();
     }
 
-    /// What has been read and not yet split.
+    /// Bytes that have been read and not yet split.
     pub(super) fn ahead(&self) -> &[u8] {
         self.chunk.get(self.next..self.end).unwrap_or_default()
     }
 
-    /// Passes over bytes that belong to no record (a byte order mark).
+    /// Skips bytes that belong to no record (a byte order mark).
     pub(super) fn pass_over(&mut self, len: usize) {
         self.next = (self.next + len).min(self.end);
     }
@@ -140,7 +140,7 @@ impl Splitter {
         self.record_line
     }
 
-    /// The fields of the current record, one behind the other.
+    /// The fields of the current record, concatenated.
     pub(super) fn text(&self) -> &[u8] {
         self.text.get(..self.text_len).unwrap_or_default()
     }
@@ -165,10 +165,10 @@ impl Splitter {
         end.and_then(|end| self.text.get(start..*end)).unwrap_or_default()
     }
 
-    /// Reads one chunk behind what is there; returns how many bytes came, 0 at the end of the input.
+    /// Reads one more chunk; returns the number of bytes, 0 at the end of the input.
     ///
     /// # Errors
-    /// When the input cannot be read.
+    /// If the input cannot be read.
     pub(super) fn fill(&mut self) -> io::Result<usize> {
         self.chunk.copy_within(self.next..self.end, 0);
         self.end -= self.next;
@@ -213,7 +213,7 @@ impl Splitter {
                 return self.close();
             }
             if at_end && !full {
-                // The line end that stood in for the end of the input did not end the record: it is inside quotes.
+                // The added line end did not end the record: it is inside quotes.
                 self.begun = false;
                 let field = self.passed.take().map_or(self.fields, |passed| passed.fields);
                 return Step::Unclosed { field };
@@ -224,7 +224,8 @@ impl Splitter {
         }
     }
 
-    /// Splits what is there. At the end of the input a line end follows, which ends every record but an unclosed one.
+    /// Splits the chunk. At the end of the input a line end is added, which ends every record but an unclosed
+    /// one.
     fn read_on(&mut self, at_end: bool) -> ReadRecordResult {
         let input = if at_end { b"\n" } else { self.chunk.get(self.next..self.end).unwrap_or_default() };
         let text = self.text.get_mut(self.text_len..).unwrap_or_default();
@@ -245,7 +246,7 @@ impl Splitter {
         result
     }
 
-    /// Empty lines are no records.
+    /// Empty lines are not records.
     fn pass_line_ends(&mut self) {
         while let Some(byte @ (b'\n' | b'\r')) = self.ahead().first() {
             self.line += u64::from(*byte == b'\n');
@@ -253,7 +254,7 @@ impl Splitter {
         }
     }
 
-    /// Makes room for more of the record, or begins to pass it over.
+    /// Makes room for more of the record, or begins to skip it.
     fn make_room(&mut self) {
         let (text_len, ends_len) = (self.text.len(), self.ends.len());
         if self.text_len == text_len && text_len < RECORD_LEN_MAX {
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Hands out a few bytes at a time.
+    /// Returns a few bytes at a time.
     struct Trickle(Vec<u8>, usize, usize);
 
     impl Read for Trickle {

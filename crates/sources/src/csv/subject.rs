@@ -1,4 +1,4 @@
-//! Whose row it is: identity columns and labels, worked out once for each GPU and known again by their bytes.
+//! The GPU of a row: identity columns and labels, resolved once for each GPU and recognised by their bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::labels;
 use super::report::{Cause, Refusal};
 use super::split::Splitter;
 
-/// Bytes of identity fields that are remembered; a file with more GPUs than that (about 20,000) has them worked out
-/// again now and then.
+/// Bytes of identity fields that are remembered; a file with more GPUs than that (about 20,000) resolves them
+/// repeatedly.
 const REMEMBERED_LEN_MAX: usize = 8 << 20;
 
 /// Between the fields of a key: no UTF-8 text has this byte.
@@ -24,15 +24,15 @@ const KEY_SEPARATOR: u8 = 0xff;
 /// A value of a column that the catalogue does not know.
 #[derive(Debug, Clone)]
 pub(super) struct ExtraCell {
-    /// Column it goes to.
+    /// Its column.
     pub(super) name: Arc<str>,
-    /// As a number, where it is one.
+    /// As a number, if it is one.
     pub(super) number: Option<f64>,
-    /// As it stands in the file.
+    /// As in the file.
     pub(super) text: String,
 }
 
-/// A GPU (in the circumstances its rows name) and where its last row lies.
+/// A GPU (with the other identity of its rows) and the place of its last row.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) identity: Arc<Identity>,
@@ -45,16 +45,16 @@ pub(super) struct Subject {
     pub(super) has_own: bool,
     /// Last time given to a row that had none.
     pub(super) last_ns: i64,
-    /// The bytes by which it is known.
+    /// The bytes that identify it.
     key: Arc<[u8]>,
-    /// The subject that came after it when it was last met.
+    /// The subject that came after it last time.
     next: usize,
 }
 
 /// The GPUs met so far.
 #[derive(Debug)]
 pub(super) struct Subjects {
-    /// Columns whose bytes tell one subject from another.
+    /// Columns whose bytes distinguish subjects.
     columns: Vec<usize>,
     labels: Option<usize>,
     name_finder: memmem::Finder<'static>,
@@ -107,7 +107,7 @@ impl Subjects {
             self.key.push(KEY_SEPARATOR);
             self.key.extend_from_slice(field.get(span.end..).unwrap_or_default());
         }
-        // Recordings go through the GPUs in the same order again and again.
+        // Recordings repeat the GPUs in the same order.
         let expected = self.all.get(self.last).map_or(0, |last| last.next);
         if self.all.get(expected).is_some_and(|subject| *subject.key == *self.key) {
             self.last = expected;
@@ -122,7 +122,7 @@ impl Subjects {
             self.all.clear();
             self.remembered_len = 0;
         }
-        // A subject weighs more than its key: the identity's texts and the entry itself.
+        // A subject takes more memory than its key: the identity's texts and the entry itself.
         self.remembered_len += self.key.len() + size_of::<Subject>();
         subject.key = self.key.as_slice().into();
         self.by_key.insert(Arc::clone(&subject.key), self.all.len());
@@ -199,8 +199,8 @@ fn refusal(column: usize, reason: String) -> Refusal {
     Refusal { cause: Cause::Identity, column: Some(column), reason }
 }
 
-/// Labels to identity where the row's own columns are silent; what repeats a column is done with, the rest is kept as
-/// text in `label_<name>`. Gives back what the labels call the GPU where no column does.
+/// Copies labels to identity columns that the row lacks; labels that repeat a column are dropped, the others
+/// are kept as text in `label_<name>`. Returns the GPU's name in the labels if no column has it.
 fn read_labels(
     plan: &Plan,
     text: &str,
@@ -209,13 +209,13 @@ fn read_labels(
     extras: &mut Vec<ExtraCell>,
 ) -> Result<Option<String>, String> {
     let Some(labels) = labels::parse(text) else {
-        // No list of labels: kept as it is.
+        // Not a list of labels: kept unchanged.
         extras.push(ExtraCell { name: column.into(), number: None, text: text.to_owned() });
         return Ok(None);
     };
     let mut gpu = None;
     let has_gpu = plan.columns.iter().any(|c| matches!(c.role, Role::Gpu));
-    // The exporter's own pod stands in `pod` when the GPU's is in `exported_pod`.
+    // The exporter's own pod is in `pod` if the GPU's is in `exported_pod`.
     let exported = |name: &str| name.starts_with("exported_");
     let (first, second): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(name, _)| exported(name));
     for (name, value) in first.iter().chain(&second) {

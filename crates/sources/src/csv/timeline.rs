@@ -1,29 +1,29 @@
-//! When a recorded row is published and under which time.
+//! When a recorded row is published, and with which time.
 
 use gpuvitals_core::time::SECOND_NS;
 
-/// What becomes of the recorded times.
+/// Treatment of the recorded times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
-    /// They stay as they are. Another pass over the file gives the same rows again, and the same rows merge.
+    /// They stay unchanged. Another pass over the file gives the same rows again, and equal rows merge.
     Recorded,
     /// The first row's time becomes the time at which the replay starts, the others keep their distance to it
-    /// (divided by the speed); another pass goes on behind the one before.
+    /// (divided by the speed); another pass continues after the one before.
     Shifted,
 }
 
-/// How fast rows are handed over.
+/// The pace at which rows are handed over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// As fast as they are taken.
+    /// As fast as they are polled.
     Unthrottled,
-    /// So many rows of the file a second.
+    /// This many rows of the file a second.
     Rate(f64),
-    /// As the recorded times tell, at the replay's speed.
+    /// By the recorded times, at the replay's speed.
     Recorded,
 }
 
-/// Rows that [`Pace::Rate`] may make up for when it was asked late, in nanoseconds of its rate.
+/// Largest backlog that [`Pace::Rate`] makes up for after a late poll, in nanoseconds of its rate.
 const BURST_NS: i64 = SECOND_NS;
 
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(super) struct Timeline {
     pace: Pace,
     /// Recorded time of the pass's first row.
     first: Option<i64>,
-    /// Time at which the pass begins for those who get its rows.
+    /// Published time at which the pass begins.
     anchor: i64,
-    /// Last published time of all passes, as [`Replay::Shifted`] makes it.
+    /// Last published time of all passes, for [`Replay::Shifted`].
     last: i64,
     /// Recorded time of the row before, and the last step forward between two rows.
     before: i64,
@@ -76,7 +76,7 @@ impl Timeline {
         if self.pace == Pace::Recorded { on_axis } else { i64::MIN }
     }
 
-    /// The time under which a row is published.
+    /// The published time of a row.
     pub(super) fn publish(&mut self, recorded_ns: i64) -> i64 {
         let on_axis = self.on_axis(recorded_ns);
         self.last = self.last.max(on_axis);
@@ -99,14 +99,14 @@ impl Timeline {
                 self.rate_anchor = now_ns.saturating_sub(BURST_NS);
                 self.rows = 0;
             } else if self.rows > 1 << 20 {
-                // A fresh start now and then keeps the product exact.
+                // A regular restart keeps the product exact.
                 self.rate_anchor = self.rate_anchor.saturating_add(rows_ns(self.rows, rate));
                 self.rows = 0;
             }
         }
     }
 
-    /// The file begins anew.
+    /// The file restarts.
     pub(super) fn next_pass(&mut self, now_ns: i64) {
         self.first = None;
         self.before = 0;

@@ -69,8 +69,8 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("GT/s", Dimension::Transfers, 1.0),
 ];
 
-/// By what a number in the written unit must be multiplied to be in the column unit; `None` if the unit is unknown
-/// or measures something else. Case counts only where it tells units apart (`mW`).
+/// The factor from a number in the written unit to the column unit; `None` if the unit is unknown or measures
+/// something else. Case matters only if it distinguishes units (`mW`).
 pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
     let (dimension, column_size) = match column {
         Unit::None => return None,
@@ -88,7 +88,8 @@ pub(super) fn factor(written: &str, column: Unit) -> Option<f64> {
         Unit::Nanosecond => (Dimension::Duration, 1e-9),
         Unit::GigatransfersPerSecond => (Dimension::Transfers, 1.0),
     };
-    // Tools that write MB for memory (amd-smi, old nvidia-smi) count in MiB, and the catalogue takes a header's word so.
+    // Tools that print MB for memory (amd-smi, old nvidia-smi) count in MiB, and the catalogue interprets a
+    // header the same way.
     if column == Unit::Mebibyte && written.eq_ignore_ascii_case("MB") {
         return Some(1.0);
     }

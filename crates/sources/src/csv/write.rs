@@ -1,4 +1,5 @@
-//! Batches to CSV, in the wide form and in the long form of a DCGM capture. What is written here, the source reads.
+//! Batches to CSV, in the wide form and in the long form of a DCGM capture. The source can read everything
+//! written here.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use gpuvitals_core::{Batch, Identity, IdentityColumn, time};
 pub const LONG_HEADER: &str =
     "timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,container,pod,namespace,value,labels_raw";
 
-/// Why rows are not written.
+/// An error while writing rows.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The output does not take them.
@@ -45,8 +46,8 @@ impl Column {
     }
 }
 
-/// Writes batches in the wide form: time, identity, metrics in the catalogue's order and unit, unknown columns. The
-/// header has the columns it was made with, or those of the first batch.
+/// Writes batches in the wide form: time, identity, metrics in the catalogue's order and unit, unknown
+/// columns. The header has the given columns, or those of the first batch.
 #[derive(Debug)]
 pub struct WideWriter<W: Write> {
     out: W,
@@ -56,7 +57,7 @@ pub struct WideWriter<W: Write> {
 }
 
 impl<W: Write> WideWriter<W> {
-    /// A writer that has written nothing yet and takes its header from the first batch.
+    /// A writer that takes its header from the first batch.
     pub fn new(out: W) -> Self {
         Self { out, columns: Vec::new(), begun: false, line: Vec::new() }
     }
@@ -75,10 +76,10 @@ impl<W: Write> WideWriter<W> {
         self
     }
 
-    /// Writes the rows of a batch, before the first of them the header.
+    /// Writes the rows of a batch, and before the first of them the header.
     ///
     /// # Errors
-    /// When the output fails, or the batch has a column that the header lacks.
+    /// If the output fails, or the batch has a column that the header lacks.
     pub fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
         let columns = columns_of(batch);
         if !self.begun {
@@ -121,7 +122,7 @@ impl<W: Write> WideWriter<W> {
         &mut self.out
     }
 
-    /// The output; what is buffered in it must be flushed there.
+    /// The output; its buffer must still be flushed.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -134,10 +135,10 @@ impl<W: Write> WideWriter<W> {
     }
 }
 
-/// Writes batches in the long form of a DCGM capture: the same header, every field quoted, DCGM's names and units
-/// where the metric has them, the column name else; metric by metric. `labels_raw` holds the driver, host, UUID, name
-/// of the metric, device, index, `instance` and `job` (where `label_instance` and `label_job` are given), model and,
-/// where the rows name it, the source.
+/// Writes batches in the long form of a DCGM capture: the same header, every field quoted, DCGM's names and
+/// units if the metric has them, else the column name; metric by metric. `labels_raw` holds the driver, host,
+/// UUID, name of the metric, device, index, `instance` and `job` (if `label_instance` and `label_job` are
+/// given), model and, if the rows name it, the source.
 #[derive(Debug)]
 pub struct LongWriter<W: Write> {
     out: W,
@@ -154,7 +155,7 @@ impl<W: Write> LongWriter<W> {
     /// Writes one line for each value of a batch, before the first the header.
     ///
     /// # Errors
-    /// When the output fails.
+    /// If the output fails.
     pub fn write(&mut self, batch: &Batch) -> Result<(), WriteError> {
         if !self.begun {
             self.begun = true;
@@ -168,7 +169,7 @@ impl<W: Write> LongWriter<W> {
             .collect();
         for (id, column) in batch.metrics() {
             let facts = id.metric();
-            // Under a name that is read as another metric it would come back as that one.
+            // A name that means another metric would be read back as that one.
             let mut names =
                 facts.dcgm.iter().filter(|name| by_dcgm(name.name).is_some_and(|(read, _)| read == id));
             let dcgm = names.clone().find(|name| !name.modern).or_else(|| names.next());
@@ -182,7 +183,7 @@ impl<W: Write> LongWriter<W> {
         Ok(())
     }
 
-    /// The output; what is buffered in it must be flushed there.
+    /// The output; its buffer must still be flushed.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -261,7 +262,7 @@ fn extra(batch: &Batch, name: &str, row: usize) -> String {
     batch.extras().find(|(extra, _)| *extra == name).map(|(_, array)| text_of(array, row)).unwrap_or_default()
 }
 
-/// Text of a row of an identity or unknown column; empty where it is null.
+/// Text of a row of an identity or unknown column; empty if it is null.
 fn text_of(array: &ArrayRef, row: usize) -> String {
     if let Some(texts) = array.as_dictionary_opt::<Int32Type>() {
         return text_at(texts, row).unwrap_or_default().to_owned();

@@ -1,12 +1,12 @@
 //! The binary table `gpu_metrics` of amdgpu: raw fields by name, every version.
 //!
-//! amdgpu gives one consistent snapshot of a GPU in `device/gpu_metrics`: little-endian, a header of `u16` size, `u8`
-//! format and `u8` content revision, then fields at offsets that each revision fixes anew (1.x discrete GPUs, 2.x and 3.x
-//! APUs); only v1.9 describes itself. What the driver does not know is all ones. This module says where a field lies and
-//! whether it was filled; what it means and in which unit is the reader's, by [`Version`].
+//! amdgpu provides one consistent snapshot of a GPU in `device/gpu_metrics`: little-endian, a header of `u16`
+//! size, `u8` format and `u8` content revision, then fields at offsets that differ by revision (1.x discrete
+//! GPUs, 2.x and 3.x APUs); only v1.9 describes itself. Unknown values are all ones. This module finds a
+//! field and whether it was filled; its reader knows the meaning and unit, by [`Version`].
 //!
-//! A table is refused as a whole when its header does not fit the bytes or the revision is unknown, because fields move
-//! between revisions. Layouts are from the kernel's `kgd_pp_interface.h`.
+//! A table is refused as a whole if its header does not fit the bytes or the revision is unknown, because
+//! fields move between revisions. Layouts are from the kernel's `kgd_pp_interface.h`.
 
 mod apu;
 mod described;
@@ -47,7 +47,7 @@ pub enum Refused {
     /// Fewer bytes than a header has.
     #[error("{len} bytes, too few for a header")]
     NoHeader {
-        /// Bytes there are.
+        /// Actual number of bytes.
         len: usize,
     },
     /// The driver never filled it.
@@ -56,12 +56,12 @@ pub enum Refused {
     /// The header promises more than was read.
     #[error("{version}, but {len} bytes were read")]
     Truncated {
-        /// What the header says.
+        /// The version in the header.
         version: Version,
-        /// Bytes there are.
+        /// Actual number of bytes.
         len: usize,
     },
-    /// A revision whose layout is not known.
+    /// A revision with an unknown layout.
     #[error("{0} is not known")]
     Unknown(Version),
     /// A revision that is known, but with another size.
@@ -70,14 +70,14 @@ pub enum Refused {
     /// A self-describing table with an impossible number of attributes.
     #[error("{version} with {count} attributes")]
     AttributeCount {
-        /// What the header says.
+        /// The version in the header.
         version: Version,
-        /// What the table says.
+        /// The count in the table.
         count: i32,
     },
 }
 
-/// A table whose header was understood, over the bytes it was read into. Making one allocates nothing.
+/// A table with a valid header, over the bytes it was read into. Making one allocates nothing.
 #[derive(Debug, Clone)]
 pub struct GpuMetrics<'a> {
     version: Version,
@@ -123,14 +123,14 @@ impl<'a> GpuMetrics<'a> {
         self.version
     }
 
-    /// The field, of an array its first element. `None`: this version has no such field, or the driver did not fill it
-    /// (all ones), or it is above `i64::MAX`, which no counter reaches.
+    /// The field; the first element of an array. `None`: this version has no such field, or the driver did
+    /// not fill it (all ones), or it is above `i64::MAX`, which no counter reaches.
     pub fn get(&self, field: Field) -> Option<i64> {
         self.all(field).next().flatten()
     }
 
-    /// The elements of a field (of the first partition, where it is a partition's), each as [`GpuMetrics::get`] gives it.
-    /// None at all where this version has no such field.
+    /// The elements of a field (of the first partition, if it is a partition's), each as in
+    /// [`GpuMetrics::get`]. Empty if this version has no such field.
     pub fn all(&self, field: Field) -> Elements<'a> {
         self.xcp(0, field)
     }

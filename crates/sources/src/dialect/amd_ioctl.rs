@@ -1,7 +1,8 @@
-//! AMD GPUs by ioctls on their render nodes: no root, no file of sysfs, and less to know.
+//! AMD GPUs by ioctls on their render nodes: no root, no file of sysfs, and fewer values.
 //!
-//! Power comes in whole watts; there is no fan, no link, no error count. A call wakes a GPU that sleeps, so its
-//! `power/runtime_status` is looked at first. The costs are those of sysfs: the same firmware is asked.
+//! Power comes in whole watts; fans, links and error counts are not available. A call wakes a GPU that
+//! sleeps, so its `power/runtime_status` is read first. It costs as much as sysfs: both query the same
+//! firmware.
 
 mod answer;
 mod call;
@@ -69,7 +70,7 @@ fn look_at(machine: &Machine, card: &Card) -> (Option<IoctlProbe>, Finding) {
 
 const RIGHTS: &str = "add the user to the group that owns it, render or video";
 
-/// What can be asked.
+/// The possible queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Query {
     /// Constants of the part.
@@ -93,7 +94,7 @@ impl Query {
 
 /// A render node that answers.
 trait Device: fmt::Debug + Send {
-    /// Writes the name of its kernel driver, and says how long it is.
+    /// Writes the name of its kernel driver, and returns its length.
     fn driver_name(&self, name: &mut [u8]) -> io::Result<usize>;
     /// Writes the answer, as far as it fits.
     fn info(&self, query: Query, answer: &mut [u8]) -> io::Result<()>;
@@ -168,7 +169,8 @@ impl Probe for IoctlProbe {
         };
         let row = reading.row(&self.identity);
         if columns::fill(device.as_ref(), &mut self.lacks, due, row).is_err() {
-            // Open again at the next reading, what it lacks found out anew: another driver version may have come.
+            // Reopened at the next reading, and probed again for unsupported queries: another driver version
+            // may be loaded.
             self.sleep = None;
             self.lacks = Lacks::default();
             reading.clear();
@@ -191,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A GPU that was written down: an answer or an error for each query. What it has no line for it does not support.
+    /// A recorded GPU: an answer or an error for each query. A query without a line is not supported.
     #[derive(Debug, Clone)]
     struct Recorded {
         driver: &'static str,

@@ -1,9 +1,10 @@
 //! AMD GPUs by files of sysfs.
 //!
-//! Every value comes from a file that is opened once and read again and again: `gpu_metrics` (one consistent snapshot a
-//! reading) for what it has, hwmon and the small text files of the device for the rest. Which file gives a metric is
-//! settled at the first reading, by reading: a file may be there and still answer with an error. A GPU that power
-//! management may put to sleep is asked for `power/runtime_status` first, and for nothing else while it sleeps.
+//! Every value comes from a file that is opened once and read repeatedly: `gpu_metrics` (one consistent
+//! snapshot a reading) for its fields, hwmon and the small text files of the device for the rest. The first
+//! reading decides, by reading, which file provides a metric: a file may exist and still answer with an
+//! error. If power management may put a GPU to sleep, its `power/runtime_status` is read first, and nothing
+//! else while it sleeps.
 
 mod board;
 mod card;

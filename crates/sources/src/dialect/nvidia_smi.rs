@@ -1,9 +1,9 @@
 //! NVIDIA GPUs by the `nvidia-smi` command: one run of the tool answers for all GPUs.
 //!
-//! Dear (a process that loads NVML anew, 20 ms to seconds), so the last way; its numbers are NVML's. It is run once for
-//! each reading, since its own loops go bad on some GPUs. A field that a driver does not know fails the whole query: it
-//! is left out from then on, or asked for under its older name. MIG instances do not appear, and the utilisation of a GPU
-//! in MIG mode is not supported.
+//! Expensive (a process that loads NVML anew, 20 ms to seconds), so the last choice; its numbers are NVML's.
+//! It is run once for each reading, since its own loops fail on some GPUs. A field that a driver does not
+//! know fails the whole query: it is left out from then on, or queried by its older name. MIG instances do
+//! not appear, and the utilisation of a GPU in MIG mode is not supported.
 
 mod fields;
 mod pmon;
@@ -26,7 +26,7 @@ pub use pmon::{PmonRow, parse_pmon};
 pub use processes::{ComputeApp, SmiProcesses, parse_compute_apps};
 pub use query::{GpuRow, LINES_MAX, Query, parse_query_csv};
 
-/// The tool's name, and where it lies without being on `PATH`: in WSL, and on hosts of the GPU operator.
+/// The tool's name, and its paths outside `PATH`: in WSL, and on hosts of the GPU operator.
 const PROGRAMS: [&str; 3] =
     ["nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"];
 /// How long all runs of a reading may take together.
@@ -58,7 +58,7 @@ pub struct NvidiaSmi {
     node: Arc<str>,
     /// Names of fields that the driver refused.
     refused: Vec<String>,
-    /// Whether the driver refused in a way that does not tell which field.
+    /// Whether the driver refused without naming the field.
     is_plain: bool,
     known: Vec<Arc<Identity>>,
 }
@@ -105,7 +105,7 @@ impl NvidiaSmi {
         }
     }
 
-    /// The identity of a row, shared with the rows before where nothing changed.
+    /// The identity of a row, shared with the rows before if nothing changed.
     fn know(&mut self, row: &GpuRow, is_twin: bool) -> Option<Arc<Identity>> {
         let identity = identity_of(row, &self.node, is_twin)?;
         let key = identity.key();
@@ -204,7 +204,8 @@ fn fill(gpu: &GpuRow, due: Due, row: &mut Row) {
     }
 }
 
-/// Who a row is about; none when it says nothing. Of twins (GPUs with one UUID, as masked captures have) the UUID is no name.
+/// The identity of a row; none if it has none. Twins (GPUs with one UUID, as in masked captures) are not
+/// named by the UUID.
 fn identity_of(row: &GpuRow, node: &str, is_twin: bool) -> Option<Arc<Identity>> {
     let mut identity = Identity::default();
     identity.index = row.index;
@@ -240,7 +241,7 @@ fn failure(output: &ToolOutput, text: &str) -> ProbeError {
     }
 }
 
-/// What the tool says in place of GPUs, as an error.
+/// The tool's message in place of GPUs, as an error.
 fn said(text: &str) -> ProbeError {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
     let short: String = lines.join(" ").chars().take(300).collect();

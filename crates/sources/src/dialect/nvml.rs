@@ -1,9 +1,9 @@
 //! NVIDIA GPUs by NVML, the driver's own library, loaded at run time: a machine without it loses nothing.
 //!
-//! The library is started once and stays for the life of the process. Each GPU is a probe of its own with the MIG
-//! instances on it, so that a GPU whose calls hang costs nobody else anything; what is asked at which tier stands in
-//! `board`, `fields`, `singles` and `gpm`. What a GPU says it does not have is not asked again until it is opened anew
-//! or its MIG instances change.
+//! The library is initialised once and stays for the life of the process. Each GPU is a probe of its own with
+//! the MIG instances on it, so that a GPU whose calls hang affects no other; `board`, `fields`, `singles` and
+//! `gpm` have the calls of each tier. A call that a GPU does not support is not repeated until the GPU is
+//! reopened or its MIG instances change.
 
 mod board;
 mod code;
@@ -38,19 +38,20 @@ use probe::NvmlProbe;
 use processes::Processes;
 pub(crate) use raw::{Gpu, Raw};
 
-/// Environment variable that names another library than the system's: that of a driver in an unusual place, or a
-/// stand-in.
+/// Environment variable that names another library than the system's: that of a driver in an unusual place,
+/// or an imitation.
 pub const LIBRARY_VARIABLE: &str = "GPUVITALS_NVML_LIBRARY";
 /// How long the library may take to start and to name the GPUs; without persistence mode it powers them up meanwhile.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const SUBJECT: &str = "nvml";
 
-/// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] says so.
+/// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] is
+/// set.
 pub fn find(machine: &Machine) -> Found {
     libraries(machine).map_or_else(Found::default, |paths| probes(machine, paths, PATIENCE))
 }
 
-/// Finds the GPUs that a certain library names; waits so long at most for it to start and for each GPU to answer.
+/// Finds the GPUs of a certain library; waits at most this long for it to start and for each GPU to answer.
 pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Found {
     probes(machine, vec![library.to_owned()], patience)
 }
@@ -63,7 +64,7 @@ pub fn measure(machine: &Machine) -> Vec<Finding> {
     gpus.iter().flatten().flat_map(cost::measure).collect()
 }
 
-/// The libraries to try, in order; none where the machine is a captured tree.
+/// The libraries to try, in order; none if the machine is a captured tree.
 pub(crate) fn libraries(machine: &Machine) -> Option<Vec<PathBuf>> {
     match std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Some(vec![PathBuf::from(path)]),
@@ -101,8 +102,8 @@ fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Fou
     found
 }
 
-/// The GPUs that the first of these libraries counts, and what was seen on the way. One that this process may not open is none
-/// of its own.
+/// The GPUs of the first library that loads, and the findings. A GPU that this process may not open is left
+/// out.
 pub(crate) fn gpus(
     machine: &Machine,
     libraries: Vec<PathBuf>,
@@ -147,7 +148,7 @@ pub(crate) fn gpus(
     (sorted_out(machine, raw, &place, asked), findings)
 }
 
-/// What could be named, and places for the rest.
+/// The GPUs with names, and places for the rest.
 fn sorted_out(
     machine: &Machine,
     raw: &'static Raw,
@@ -158,13 +159,13 @@ fn sorted_out(
     let left = (named.len() + 1 == asked.len()).then(|| naming::address_left(machine, &named)).flatten();
     let gpu = |(index, known): (u32, Option<Known>)| match known {
         Some(known) => Some(Ok(known)),
-        // A node whose name cannot stand in an identity has no GPU with a name either.
+        // A node whose name is not allowed in an identity has no GPU with a name either.
         None => place.nameless(raw, index, left.as_deref()).ok().map(Err),
     };
     asked.into_iter().filter_map(gpu).collect()
 }
 
-/// What helps against a GPU that cannot be named.
+/// The remedy for a GPU whose name cannot be read.
 fn cure(code: Code) -> &'static str {
     match code {
         Code::GPU_IS_LOST | Code::UNKNOWN => {

@@ -1,9 +1,9 @@
 //! The host by files of procfs: `stat`, `meminfo`, `vmstat`, `loadavg`, `uptime`.
 //!
-//! Counts are the kernel's, since boot. Shares of CPU time come from two readings of `/proc/stat`, whose clock ticks a
-//! hundred times a second for each CPU: over less than 80 ms (or a hundred ticks of all CPUs together) a share would
-//! be noise. So a share stands in the row that completes such a stretch, and rows between have none. Each CPU by itself has
-//! a row of its own where that was asked for, as often as it has a share.
+//! Counts are the kernel's, since boot. Shares of CPU time come from two readings of `/proc/stat`, whose
+//! clock ticks a hundred times a second for each CPU: over less than 80 ms (or a hundred ticks of all CPUs
+//! together) a share would be noise. So the row that completes such a stretch has the share, and rows between
+//! have none. On request each CPU has its own row, as often as it has a share.
 
 mod cores;
 mod parse;
@@ -273,7 +273,7 @@ impl Face<'_> {
         }
     }
 
-    /// Sets a metric whose tier is due; none means that this kernel does not tell it.
+    /// Sets a metric whose tier is due; none means that this kernel does not provide it.
     fn int(&mut self, metric: MetricId, value: Option<u64>) {
         if !self.due.has(metric.metric().tier) {
             return;
@@ -307,7 +307,7 @@ impl CpuShares {
     /// kernel's idle times do): that is no time at all.
     fn after(&mut self, now: CpuTimes, cpus: u64) -> Option<CpuTimes> {
         let Some(since) = self.since.filter(|since| since.total() <= now.total()) else {
-            // The first reading, or a count that began anew.
+            // The first reading, or a count that restarted.
             self.since = Some(now);
             return None;
         };
@@ -320,7 +320,7 @@ impl CpuShares {
     }
 }
 
-/// What was not idle; waiting for I/O is.
+/// Time that was not idle; waiting for I/O counts as idle.
 fn busy_pct(spent: CpuTimes) -> f32 {
     let idle = spent.idle.saturating_add(spent.iowait.unwrap_or(0));
     percent(spent.total().saturating_sub(idle), spent.total())

@@ -1,11 +1,11 @@
 //! AMD GPUs by the `rocm-smi` command, any version: one run of the tool answers for all GPUs.
 //!
-//! Dear (a Python process that takes most of a second) and coarse (whole watts and MHz), so the last way. JSON is asked
-//! for; where none comes, text. Versions up to 5.x abort at the deep-sleep level of a clock table, before they print any
-//! JSON; then everything but the clocks is asked for.
+//! Expensive (a Python process that takes most of a second) and coarse (whole watts and MHz), so the last
+//! choice. It asks for JSON; if none comes, for text. Versions up to 5.x abort at the deep-sleep level of a
+//! clock table, before they print any JSON; then it asks for everything but the clocks.
 //!
-//! Its numbers are right by its own rules: clocks are those of the starred line of `pp_dpm_*`, power is the average up to
-//! version 5.
+//! Its numbers follow its own rules: clocks are those of the starred line of `pp_dpm_*`, power is the average
+//! up to version 5.
 
 mod report;
 mod values;
@@ -23,14 +23,14 @@ use crate::registry::{self, Finding, Found, Verdict};
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
 
-/// The tool's name, and where ROCm puts it without touching `PATH`.
+/// The tool's name, and ROCm's path for it outside `PATH`.
 const PROGRAMS: [&str; 2] = ["rocm-smi", "/opt/rocm/bin/rocm-smi"];
 /// How long all runs of a reading may take together.
 const DEADLINE: Duration = Duration::from_secs(9);
 /// Most output that is read: 64 partitions with everything asked for have some 200 KiB.
 const OUTPUT_LEN_MAX: usize = 4 << 20;
 
-/// What the columns of each tier need.
+/// Arguments for the columns of each tier.
 const FAST: &[&str] = &["--showtemp", "--showpower", "--showuse", "--showmemuse"];
 const CLOCKS: &str = "--showclocks";
 const SLOW: &[&str] = &["--showfan", "--showvoltage", "--showmaxpower"];
@@ -81,9 +81,9 @@ pub struct RocmSmi {
     node: Arc<str>,
     /// Index of the way that gave cards last.
     way: usize,
-    /// The tool's number of each card, and whose it is.
+    /// The tool's number of each card, and its identity.
     known: Vec<(u32, Arc<Identity>)>,
-    /// Whether who the cards are is asked for next time.
+    /// Whether the next run asks for the cards' identities.
     is_unsure: bool,
 }
 
@@ -93,7 +93,8 @@ impl RocmSmi {
         Self { program: program.into(), node: Arc::from(node), way: 0, known: Vec::new(), is_unsure: true }
     }
 
-    /// Asks in the way that worked last, and then in worse ones, until one tells of cards. With when the tool was started.
+    /// Runs the variant that worked last, and then worse ones, until one lists cards. Returns the report and
+    /// the tool's start time.
     fn ask(&mut self, due: Due) -> Result<(Report, Moment), ProbeError> {
         let begun = Moment::now();
         let mut said = String::new();
@@ -117,7 +118,8 @@ impl RocmSmi {
         Err(ProbeError::Gone(format!("{} lists no GPU: {said}", self.program.display())))
     }
 
-    /// Takes who the cards are now. One that is no more is told once; one that stayed keeps its identity.
+    /// Takes the present cards. One that has disappeared is reported once; one that stayed keeps its
+    /// identity.
     fn rename(&mut self, mut now: Vec<(u32, Arc<Identity>)>, reading: &mut Reading) {
         for (_, before) in &self.known {
             match now.iter_mut().find(|(_, identity)| identity.key() == before.key()) {
@@ -166,7 +168,7 @@ impl Probe for RocmSmi {
         if due.rare {
             self.rename(values::identify(&report, &self.node), reading);
         } else if !self.is_listed(&report) {
-            // A card that came or went has renumbered the others: nobody knows whose these values are.
+            // An added or removed card has renumbered the others: the owners of these values are unknown.
             self.is_unsure = true;
             return Ok(());
         }
@@ -192,7 +194,7 @@ fn arguments(way: Way, due: Due) -> Vec<&'static str> {
     arguments
 }
 
-/// How it ended and the last line it said.
+/// Its exit status and last line.
 fn complaint(output: &ToolOutput) -> String {
     let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
     let text = String::from_utf8_lossy(said);

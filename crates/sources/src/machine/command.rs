@@ -25,13 +25,14 @@ const STDERR_LEN_MAX: usize = 64 << 10;
 const CHUNK_LEN: usize = 64 << 10;
 /// Reads in a row from one pipe, before the clock is looked at again.
 const READS_MAX: usize = 16;
-/// Where the kernel cannot tell of an exit (`pidfd_open` came with 5.3), it is asked so often.
+/// Polling interval if the kernel cannot report an exit (`pidfd_open` came with 5.3).
 const ASK_NS: i64 = 10_000_000;
 
-/// What a tool said until it ended.
+/// The output of a tool that ended.
 #[derive(Debug, Clone)]
 pub struct ToolOutput {
-    /// How it ended. Some tools fail and yet print what they know: `rocm-smi` ends with 2 where any value is missing.
+    /// Its exit status. Some tools fail and yet print what they know: `rocm-smi` ends with 2 if any value is
+    /// missing.
     pub status: ExitStatus,
     /// Standard output, at most as long as asked for.
     pub stdout: Vec<u8>,
@@ -55,9 +56,9 @@ pub enum ToolError {
     /// It is there, and does not start: no right, its interpreter is missing, no process or descriptor left.
     #[error("cannot start {program}")]
     Start {
-        /// Where it is.
+        /// Its path.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// It was killed at its deadline, with all its children.
@@ -73,7 +74,7 @@ pub enum ToolError {
     Read {
         /// As asked for.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -93,8 +94,8 @@ impl From<ToolError> for ProbeError {
     }
 }
 
-/// Where a program lies: a name is looked for in the absolute folders of `PATH`, a path is taken as it is. None where
-/// nothing executable is found.
+/// The path of a program: a name is searched in the absolute folders of `PATH`, a path is taken unchanged.
+/// None if nothing executable is found.
 pub fn find_tool(program: impl AsRef<OsStr>) -> Option<PathBuf> {
     let program = program.as_ref();
     let is_executable = |path: &PathBuf| path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
@@ -107,12 +108,13 @@ pub fn find_tool(program: impl AsRef<OsStr>) -> Option<PathBuf> {
         .find(is_executable)
 }
 
-/// Runs a program to its end, with nothing on its standard input, in the C locale, in a process group of its own. At the
-/// deadline the whole group is killed; so is what it leaves behind when it ends. Returns only when it is reaped: one that
-/// the kernel cannot kill, since it waits for a sick device, holds the caller, and no second one is sent after it.
+/// Runs a program to its end, with empty standard input, in the C locale, in a process group of its own. At
+/// the deadline the whole group is killed; so are the processes it leaves behind when it ends. Returns only
+/// when it is reaped: one that the kernel cannot kill, since it waits for a sick device, blocks the caller,
+/// and no second one is started after it.
 ///
 /// # Errors
-/// When it cannot be found or started, or does not end in time.
+/// If it cannot be found or started, or does not end in time.
 pub fn run_tool(
     program: impl AsRef<OsStr>,
     args: &[impl AsRef<OsStr>],
@@ -157,7 +159,7 @@ impl Running {
         Ok(Self { child, exit, stdout, stderr })
     }
 
-    /// Takes in what it says until it ends; false when it has not by then.
+    /// Reads its output until it ends; false if it has not by then.
     fn follow(&mut self, until_ns: i64) -> io::Result<bool> {
         let mut chunk = vec![0; CHUNK_LEN];
         loop {
@@ -179,7 +181,7 @@ impl Running {
         }
     }
 
-    /// Waits until something is said or it ends, so long at most.
+    /// Waits until it prints something or ends, at most for this long.
     fn wait(&self, left_ns: i64) -> io::Result<()> {
         let wait_ns = if self.exit.is_some() { left_ns } else { left_ns.min(ASK_NS) };
         let timeout = Timespec { tv_sec: wait_ns / 1_000_000_000, tv_nsec: wait_ns % 1_000_000_000 };
@@ -213,7 +215,7 @@ impl Running {
     }
 
     fn kill(&self) {
-        // Only who runs with other rights (setuid) is out of reach, and ends by itself.
+        // Only a process with other rights (setuid) cannot be killed, and ends by itself.
         let _reached = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 }
@@ -244,7 +246,7 @@ impl Capture {
         Ok((Self { pipe: Some(reader), kept: Vec::new(), len_max, cut_len: 0 }, writer))
     }
 
-    /// Takes what is there, without waiting for more.
+    /// Reads the available output, without waiting for more.
     fn take_in(&mut self, chunk: &mut [u8]) -> io::Result<()> {
         for _ in 0..READS_MAX {
             let Some(pipe) = &self.pipe else { return Ok(()) };

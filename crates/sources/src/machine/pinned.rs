@@ -14,7 +14,7 @@ const PAGE_LEN: usize = 4096;
 /// Longest line or record of the files that are given in whole ones (`ras/gpu_vram_bad_pages`, `vmstat`).
 const RECORD_LEN_MAX: usize = 256;
 
-/// A kept-open file. kernfs makes the content anew for every read at offset 0, so nothing is reopened.
+/// A kept-open file. kernfs generates the content anew for every read at offset 0, so nothing is reopened.
 #[derive(Debug)]
 pub struct PinnedFile {
     file: File,
@@ -27,7 +27,7 @@ impl PinnedFile {
     /// Opens it for reading.
     ///
     /// # Errors
-    /// What the kernel says: not there, no right, device gone.
+    /// The kernel's error: missing, no right, device gone.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, buffer: vec![0; PAGE_LEN], stream: false })
     }
@@ -35,7 +35,8 @@ impl PinnedFile {
     /// Its present content, whole.
     ///
     /// # Errors
-    /// What the kernel says at this reading; `ENODEV` means that the driver has let go of the device, and the file is dead.
+    /// The kernel's error at this reading; `ENODEV` means that the driver has released the device, and the
+    /// file is dead.
     pub fn read(&mut self) -> io::Result<&[u8]> {
         let mut len = 0;
         loop {
@@ -63,8 +64,8 @@ impl PinnedFile {
         }
     }
 
-    /// Whether a read that gave so much of what there was room for ended the file: one that leaves less than a record of
-    /// the page or the room may have left out the next.
+    /// Whether a read of this many bytes, with this much room, reached the end of the file: one that leaves
+    /// less than a record of the page or the room may have left out the next.
     fn is_whole(&self, taken: usize, room: usize) -> bool {
         let of_page = match taken % PAGE_LEN {
             0 => 0,

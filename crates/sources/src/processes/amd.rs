@@ -1,9 +1,9 @@
 //! Processes on AMD GPUs, from two tables of the kernel: the open device files of every process (`fdinfo`: graphics,
 //! video, memory) and the compute driver's own (KFD: memory of ROCm and HIP).
 //!
-//! Work that a process gives the GPU through KFD is in nobody's engine time, so a compute process has no share. Its memory
-//! may stand in both tables; the larger figure counts, never the sum. A client whose file was duplicated or inherited
-//! belongs to the lowest process id that has it.
+//! The engine times leave out work that a process gives the GPU through KFD, so a compute process has no
+//! share. Its memory may be in both tables; the larger figure counts, never the sum. A client whose file was
+//! duplicated or inherited belongs to the lowest process id that has it.
 //!
 //! Files of other users' processes are seen only with `CAP_SYS_PTRACE`, and process ids of KFD are the host's: both
 //! need the host's procfs in a container.
@@ -31,7 +31,7 @@ const PIDS_PER_READING: usize = 1024;
 /// File descriptors looked at in one process.
 const FDS_MAX: usize = 4096;
 
-/// The table of the processes on AMD GPUs, where a probe reads some, with what it will not see.
+/// The table of the processes on AMD GPUs, if a probe reads some, with the findings about its limits.
 pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Found {
     let is_amd = |driver| matches!(driver, Driver::AmdSysfs | Driver::AmdIoctl | Driver::RocmSmi);
     // The processes of this machine are not on the GPUs of a captured tree.
@@ -55,9 +55,9 @@ pub struct AmdProcesses {
     machine: Machine,
     /// The GPUs and their partitions, as they are at this reading.
     places: Vec<Place>,
-    /// Who used a GPU at the reading before.
+    /// Processes that used a GPU at the previous reading.
     known: BTreeSet<u32>,
-    /// Where the look at all others goes on.
+    /// Where the scan of all others continues.
     next_pid: u32,
     /// Engine times of the reading before, by GPU and client, and when it was.
     before: HashMap<(Arc<str>, u64), BTreeMap<String, Engine>>,
@@ -75,7 +75,7 @@ struct Place {
     key: Arc<str>,
 }
 
-/// What a process uses of a GPU.
+/// A process's use of a GPU.
 #[derive(Default)]
 struct Use {
     /// Device memory in the table of KFD.
@@ -154,7 +154,7 @@ impl AmdProcesses {
         Ok(ProcessList { processes, gaps })
     }
 
-    /// Who is looked at: all who are known to use a GPU, and the next of all others.
+    /// The processes to read: all that are known to use a GPU, and the next of all others.
     fn candidates(&mut self, pids: &[u32], uses: &BTreeMap<(u32, usize), Use>) -> BTreeSet<u32> {
         let start = pids.partition_point(|pid| *pid < self.next_pid);
         let (head, tail) = pids.split_at(start);
@@ -175,7 +175,7 @@ impl AmdProcesses {
         of(&whole, Some(function)).or_else(|| of(address, None)).or_else(|| of(&whole, None))
     }
 
-    /// Share of each engine since the reading before; none for a client that is new, or whose count fell back.
+    /// Share of each engine since the previous reading; none for a new client, or one whose count went back.
     fn shares(
         &self,
         whose: &(Arc<str>, u64),

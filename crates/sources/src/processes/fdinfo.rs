@@ -1,9 +1,9 @@
-//! What the kernel tells of an open file of a GPU: `/proc/<pid>/fdinfo/<fd>`, where it has the
-//! keys that all DRM drivers share.
+//! The kernel's record of an open file of a GPU: `/proc/<pid>/fdinfo/<fd>`, if it has the keys that all DRM
+//! drivers share.
 //!
-//! Lines `key:<tab>value`. Memory has two generations of keys (`drm-resident-vram`, before 6.11 `drm-memory-vram`) with
-//! `KiB`, `MiB` or no unit behind the number; both may stand there, and tell the same. An engine that was never used has no
-//! line.
+//! Lines `key:<tab>value`. Memory has two generations of keys (`drm-resident-vram`, before 6.11
+//! `drm-memory-vram`) with `KiB`, `MiB` or no unit after the number; both may be there, with equal values. An
+//! engine that was never used has no line.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::dialect::amd_sysfs::is_pci_address;
 /// Engines kept of one client; amdgpu has some ten names.
 const ENGINES_MAX: usize = 64;
 
-/// A client of the GPU's driver: what one opening of a device file, with all its duplicates, uses.
+/// A client of the GPU's driver: one opening of a device file, with all its duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrmClient {
     /// PCI address of the GPU; the kernel gives none for partitions after the first.
@@ -25,12 +25,12 @@ pub struct DrmClient {
     pub engines: BTreeMap<String, Engine>,
 }
 
-/// What a client has used of engines of one name.
+/// A client's use of engines of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Engine {
     /// Time it kept them busy since it was opened, nanoseconds.
     pub busy_ns: u64,
-    /// How many such engines the GPU has.
+    /// Number of such engines of the GPU.
     pub capacity: u64,
 }
 
@@ -40,7 +40,7 @@ impl Default for Engine {
     }
 }
 
-/// Reads one record. None where it is no client of amdgpu, or one without a number.
+/// Reads one record. None if it is not a client of amdgpu, or one without a number.
 pub fn parse_fdinfo(text: &str) -> Option<DrmClient> {
     let mut client = DrmClient { pci: None, id: 0, vram_bytes: None, engines: BTreeMap::new() };
     let (mut is_amdgpu, mut has_id) = (false, false);

@@ -1,4 +1,4 @@
-//! What the compute driver tells of its processes: `class/kfd/kfd/proc/<pid>/`.
+//! Processes of the compute driver: `class/kfd/kfd/proc/<pid>/`.
 
 use std::io;
 use std::path::Path;

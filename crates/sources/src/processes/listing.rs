@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// The numbers that a folder has as names, in order, so many at most.
+/// The numeric names in a folder, sorted, at most this many.
 pub(super) fn numbers(folder: &Path, count_max: usize) -> io::Result<Vec<u32>> {
     let names = std::fs::read_dir(folder)?.flatten().map(|entry| entry.file_name());
     let mut numbers: Vec<u32> =

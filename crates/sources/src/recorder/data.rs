@@ -1,4 +1,4 @@
-//! Reading a recording back, whole or under way, batch by batch.
+//! Reading a recording back, finished or not, batch by batch.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,7 +11,7 @@ use super::directory::{TABLES, state, table_file};
 use super::journal::Batches;
 use super::{RecordError, part};
 
-/// Rows of a batch that comes out of a Parquet file.
+/// Rows of a batch read from a Parquet file.
 const BATCH_ROWS: usize = 8_192;
 
 /// The rows of a recording: first all GPUs', then all the host's, in the order they were written.

@@ -1,15 +1,15 @@
-//! The directory of a recording: what is in it, whose it is, and how an unfinished one becomes a whole one.
+//! The directory of a recording: its contents, its owner, and the completion of an unfinished one.
 //!
 //! ```text
 //! DIR/gpu_events.parquet  DIR/system_events.parquet  DIR/marks.parquet      a whole recording
-//! DIR/unfinished/         lock, about.json, parts, marks.rows               one that is under way, or was killed
-//! DIR/replaced/           an unfinished one that was there before, until the one that replaces it is whole
-//! DIR/finished/           what is on its way out
+//! DIR/unfinished/         lock, about.json, parts, marks.rows               running, or was killed
+//! DIR/replaced/           an earlier unfinished one, until its replacement is whole
+//! DIR/finished/           being removed
 //! ```
 //!
-//! Ending a recording and repairing one that was killed are the same steps: seal what is still a journal, join the parts
-//! beside their target, rename, and only when all files have their names is `unfinished` renamed and removed. Killed
-//! between any two of them, the next repair does the rest.
+//! Ending a recording and repairing one that was killed are the same steps: seal the remaining journals, join
+//! the parts beside their target, rename, and only when all files have their names is `unfinished` renamed
+//! and removed. If it is killed between any two of them, the next repair does the rest.
 
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io::Write;
@@ -27,7 +27,7 @@ use super::{RecordError, marks, part};
 pub(super) const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 const MARKS: &str = "marks.parquet";
 
-/// What stands in the files' metadata about how they came to be.
+/// The files' metadata about their recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct About {
     /// Version of the program that recorded.
@@ -36,9 +36,9 @@ pub(super) struct About {
     pub(super) node: String,
     /// When it began, nanoseconds UTC.
     pub(super) started_ns: i64,
-    /// Samples of a GPU a second, as asked.
+    /// Samples of a GPU a second, as configured.
     pub(super) rate_hz: f64,
-    /// Samples of the host a second, as asked.
+    /// Samples of the host a second, as configured.
     pub(super) system_rate_hz: f64,
 }
 
@@ -60,16 +60,16 @@ fn fact(key: &str, value: String) -> KeyValue {
     KeyValue::new(format!("gpuvitals.{key}"), value)
 }
 
-/// An unfinished recording that this process holds.
+/// An unfinished recording locked by this process.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     directory: PathBuf,
-    /// None where the file that says it was lost with the power; the rows may be there none the less.
+    /// None if a power cut lost the file; the rows may still be there.
     about: Option<About>,
     _lock: File,
 }
 
-/// What ending gave.
+/// The result of ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Ended {
     pub(super) gpu_rows: u64,
@@ -78,7 +78,7 @@ pub(super) struct Ended {
     pub(super) torn_bytes: u64,
 }
 
-/// Tries to lock a file that changed its place meanwhile.
+/// Attempts to lock a file that was moved meanwhile.
 const LOCK_TRIES: u32 = 8;
 
 /// Whether a directory holds a whole or an unfinished recording.
@@ -99,8 +99,8 @@ pub(super) fn table_file(directory: &Path, table: Table) -> PathBuf {
 }
 
 impl Unfinished {
-    /// Begins a recording. One that is there already and has a row or a mark is refused, or with `overwrite` kept until this one is whole: the files of
-    /// a whole one in their places, an unfinished one aside.
+    /// Begins a recording. An existing one with a row or a mark is refused, or with `overwrite` kept until
+    /// this one is whole: the files of a whole one in their places, an unfinished one moved aside.
     pub(super) fn begin(
         directory: &Path,
         about: About,
@@ -118,7 +118,7 @@ impl Unfinished {
         if (whole || unfinished) && !overwrite {
             return Err(RecordError::Exists { path: directory.to_owned(), unfinished });
         }
-        // Held until there is a new one: nobody's running recording is moved, and nobody brings this one back.
+        // Held until there is a new one: nobody's running recording is moved, and nobody restores this one.
         let _held = unfinished.then(|| lock(&path)).transpose()?;
         if unfinished {
             remove(&directory.join("replaced"))?;
@@ -135,7 +135,7 @@ impl Unfinished {
         Ok((Self { directory: directory.to_owned(), about: Some(about), _lock: lock }, marks))
     }
 
-    /// Takes over a recording whose process was killed; none when there is none.
+    /// Takes over a recording whose process was killed; none if there is none.
     pub(super) fn take_over(directory: &Path) -> Result<Option<Self>, RecordError> {
         sweep(directory)?;
         bring_back(directory)?;
@@ -161,17 +161,17 @@ impl Unfinished {
         Ok(Some(Self { directory: directory.to_owned(), about, _lock: lock }))
     }
 
-    /// Where the files will be.
+    /// Directory of the files.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where the parts lie.
+    /// Directory of the parts.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join("unfinished")
     }
 
-    /// Removes it: nothing was recorded. What it was to replace is as it was.
+    /// Removes it: nothing was recorded. A recording that it was to replace stays unchanged.
     pub(super) fn abandon(self) -> Result<(), RecordError> {
         discard(&self.directory)?;
         bring_back(&self.directory)
@@ -204,7 +204,7 @@ impl Unfinished {
             result.torn_bytes += torn;
         }
         sync(&self.directory)?;
-        // Before this one leaves its place: alone it would be brought back.
+        // Before this one leaves its place: alone it would be restored.
         remove(&self.directory.join("replaced"))?;
         discard(&self.directory)?;
         Ok(result)
@@ -230,7 +230,7 @@ fn is_empty(unfinished: &Path) -> Result<bool, RecordError> {
     Ok(true)
 }
 
-/// Removes `unfinished` in one step as far as anybody can see.
+/// Removes `unfinished` in one step as far as others can see.
 fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)?;
     let (from, to) = (directory.join("unfinished"), directory.join("finished"));
@@ -238,18 +238,18 @@ fn discard(directory: &Path) -> Result<(), RecordError> {
     sweep(directory)
 }
 
-/// Puts an unfinished recording back that was moved aside for one that never began.
+/// Restores an unfinished recording that was moved aside for one that never began.
 fn bring_back(directory: &Path) -> Result<(), RecordError> {
     let (from, to) = (directory.join("replaced"), directory.join("unfinished"));
     if to.exists() || !from.exists() {
         return Ok(());
     }
-    // Not to be had while another recording is about to begin.
+    // Fails while another recording is about to begin.
     let _held = lock(&from)?;
     fs::rename(&from, &to).map_err(RecordError::io("renaming", &from))
 }
 
-/// Removes what an earlier process was about to remove.
+/// Removes the files that an earlier process was about to remove.
 fn sweep(directory: &Path) -> Result<(), RecordError> {
     remove(&directory.join("finished"))
 }
@@ -279,8 +279,8 @@ fn lock(unfinished: &Path) -> Result<File, RecordError> {
     Err(RecordError::Busy { path: unfinished.to_owned() })
 }
 
-/// Locks an open file. Whether it is still the one of that path: another process may have ended, removed or replaced the
-/// recording since it was opened.
+/// Locks an open file. Returns whether it is still the file at that path: another process may have ended,
+/// removed or replaced the recording since it was opened.
 fn holds(file: &File, path: &Path) -> Result<bool, TryLockError> {
     file.try_lock()?;
     let name = |meta: Metadata| (meta.dev(), meta.ino());
@@ -288,7 +288,7 @@ fn holds(file: &File, path: &Path) -> Result<bool, TryLockError> {
     Ok(fs::metadata(path).is_ok_and(|meta| name(meta) == held))
 }
 
-/// On the disk when this returns: rows without it do not say where they come from.
+/// On the disk when this returns: without it the rows' origin is unknown.
 fn write(path: &Path, about: &About) -> std::io::Result<()> {
     let text = serde_json::to_string(about).map_err(std::io::Error::other)?;
     let mut file = File::create(path)?;

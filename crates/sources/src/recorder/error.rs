@@ -1,4 +1,4 @@
-//! What keeps a recording from being made or read.
+//! Errors of making and reading recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use parquet::errors::ParquetError;
 use crate::registry::Finding;
 use crate::sampler::{SamplerError, TargetState};
 
-/// Why a recording cannot begin, go on, end or be read.
+/// A recording that cannot begin, continue, end or be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// No device was found; what was looked at says why.
+    /// No device was found; the findings say why.
     #[error("there is nothing to record on this machine: no GPU was found, and no host")]
     Nothing(Vec<Finding>),
     /// Every device failed before its first row; their states say why. Nothing of the recording is left.
     #[error("nothing was recorded")]
     Empty(Vec<TargetState>),
-    /// There is a recording already.
+    /// The directory holds a recording already.
     #[error(
         "{} holds {} recording already",
         path.display(),
@@ -37,18 +37,18 @@ pub enum RecordError {
         /// Directory.
         path: PathBuf,
     },
-    /// The directory is not what it should be.
+    /// An unsuitable directory.
     #[error("{} {what}", path.display())]
     Directory {
         /// Directory or file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: &'static str,
     },
     /// The sampler does not start.
     #[error(transparent)]
     Sampler(SamplerError),
-    /// No thread could be had.
+    /// The thread could not be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
     /// The writing thread panicked: a bug.
@@ -57,11 +57,11 @@ pub enum RecordError {
     /// A file operation failed.
     #[error("{action} {}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To which file.
+        /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -73,16 +73,16 @@ pub enum RecordError {
     Journal {
         /// Journal.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its error.
         #[source]
         source: WireError,
     },
-    /// A file is no Parquet, or cannot become one.
+    /// A file is not Parquet, or cannot become it.
     #[error("{} as Parquet", path.display())]
     Parquet {
         /// File.
         path: PathBuf,
-        /// What the library said.
+        /// The library's error.
         #[source]
         source: ParquetError,
     },
@@ -91,7 +91,7 @@ pub enum RecordError {
     Columns {
         /// File.
         path: PathBuf,
-        /// Which column.
+        /// The column.
         #[source]
         source: BatchError,
     },

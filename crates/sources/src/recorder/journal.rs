@@ -1,4 +1,4 @@
-//! The journal of a part: what was sampled since the last sealed part, record after record, nothing rewritten.
+//! The journal of a part: rows since the last sealed part, record after record, nothing rewritten.
 //!
 //! ```text
 //! journal = record …
@@ -6,8 +6,8 @@
 //! payload = monotonic_count u64 | monotonic_ns i64 … | frame of `gpuvitals_core::wire`
 //! ```
 //!
-//! A record is written by one call, so a killed process leaves whole records and at most one torn one at the end.
-//! What lies behind the first record that is not whole is lost; how many bytes is told.
+//! A record is written by one call, so a killed process leaves whole records and at most one torn one at the
+//! end. Bytes after the first incomplete record are lost; their number is reported.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -38,7 +38,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Begins an empty journal. There must be none of that name.
+    /// Begins an empty journal. None of that name may exist.
     pub(super) fn create(path: PathBuf) -> Result<Self, RecordError> {
         let file = File::create_new(&path).map_err(RecordError::io("creating", &path))?;
         Ok(Self { path, file, record: Vec::new(), bytes: 0 })
@@ -68,7 +68,7 @@ impl Journal {
         let head = len.to_le_bytes().into_iter().chain(crc.sum().to_le_bytes());
         self.record.iter_mut().zip(head).for_each(|(slot, byte)| *slot = byte);
         if let Err(source) = self.file.write_all(&self.record) {
-            // A half-written record would hide those that come after it, should the disk take some again.
+            // A half-written record would hide later ones, if the disk accepts writes again.
             let _taken_back =
                 self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
             return Err(RecordError::Io { action: "writing", path: self.path.clone(), source });
@@ -107,7 +107,7 @@ impl Records {
         Ok(Self { path: path.to_owned(), input: BufReader::new(file), payload: Vec::new(), left })
     }
 
-    /// The next payload; none at the end, or where what follows is no whole record.
+    /// The next payload; none at the end, or if no whole record follows.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, RecordError> {
         let mut head = [0; HEAD_LEN];
         if self.left < head.len() as u64 {
@@ -131,7 +131,7 @@ impl Records {
         Ok(Some(&self.payload))
     }
 
-    /// Bytes behind the last whole record that was read.
+    /// Bytes after the last whole record that was read.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -147,17 +147,17 @@ impl Batches {
         Records::open(path).map(Self)
     }
 
-    /// The next batch; none at the end, or where what follows is no whole record.
+    /// The next batch; none at the end, or if no whole record follows.
     pub(super) fn next(&mut self) -> Result<Option<Batch>, RecordError> {
         let path = self.0.path.clone();
         match self.0.next()? {
             None => Ok(None),
-            // Its checksum is right, so it was written like this: a bug or another version, not a torn end.
+            // Its checksum is right, so it was written like this: a bug or another version, not a torn tail.
             Some(payload) => batch(payload).map(Some).map_err(|source| RecordError::Journal { path, source }),
         }
     }
 
-    /// Bytes behind the last whole record that was read.
+    /// Bytes after the last whole record that was read.
     pub(super) fn left(&self) -> u64 {
         self.0.left()
     }

@@ -1,4 +1,4 @@
-//! How a table's columns stand in a recording: which are always there, in which order, how they are encoded.
+//! Columns of a table in a recording: which always exist, their order and encoding.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-/// Rows a page holds: what an encoder has in memory of each column.
+/// Rows of a page: the encoder holds this many of each column in memory.
 const PAGE_ROWS: usize = 4_096;
 
-/// What every recording of a table has, even where all is null.
+/// The columns of every recording of a table, even if all are null.
 fn promised(table: Table) -> (&'static [IdentityColumn], &'static [&'static str]) {
     match table {
         Table::GpuEvents => (
@@ -38,14 +38,14 @@ fn promised(table: Table) -> (&'static [IdentityColumn], &'static [&'static str]
     }
 }
 
-/// Collects the columns that have been seen and puts them in their order.
+/// Collects the columns seen so far and orders them.
 #[derive(Debug)]
 pub(super) struct Columns {
     by_rank: BTreeMap<(usize, String), FieldRef>,
 }
 
 impl Columns {
-    /// The columns that are always there.
+    /// The columns that always exist.
     pub(super) fn of(table: Table) -> Self {
         let mut columns = Self { by_rank: BTreeMap::new() };
         for name in [TIMESTAMP_COLUMN, MONOTONIC_COLUMN] {
@@ -96,8 +96,8 @@ impl Columns {
     }
 }
 
-/// How a file with these columns is written: what counts is delta-coded, what is noise is split into byte streams,
-/// what rarely changes is a dictionary; zstd over all.
+/// Encoding of a file with these columns: counts are delta-coded, noisy values are split into byte streams,
+/// rarely changing ones use a dictionary; zstd over all.
 pub(super) fn properties(schema: &Schema, facts: Vec<KeyValue>) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

@@ -1,4 +1,4 @@
-//! Marks: what a program says happened in it (a phase, a step, a kernel), with the time on both clocks.
+//! Marks: events that a program reports (a phase, a step, a kernel), with the time on both clocks.
 //!
 //! They are kept in a journal of their own (`unfinished/marks.rows`) whose payload is
 //! `timestamp_ns i64 | monotonic_ns i64 | text`, and become `marks.parquet` at the end.
@@ -19,9 +19,9 @@ use super::RecordError;
 use super::journal::{Journal, Records};
 use super::layout::properties;
 
-/// Longest text of a mark, in bytes; what is longer is cut.
+/// Longest text of a mark, in bytes; longer ones are cut.
 pub const MARK_LEN_MAX: usize = 1_024;
-/// Most marks of a recording; what comes after is counted and dropped.
+/// Most marks of a recording; later ones are counted and dropped.
 pub const MARKS_MAX: u64 = 1_000_000;
 /// Rows of a row group of `marks.parquet`.
 const GROUP_ROWS: usize = 16_384;
@@ -40,9 +40,9 @@ impl Marks {
         Self { journal: Mutex::new(journal), taken: AtomicU64::new(0), dropped: AtomicU64::new(0), most }
     }
 
-    /// Writes a mark down. Beyond the bound it is counted and dropped, and so says the answer.
+    /// Writes a mark. Beyond the bound it is counted and dropped, and the result is false.
     pub(super) fn put(&self, text: &str, now: Moment) -> Result<bool, RecordError> {
-        // Counted under the lock, so that no two pass the bound together.
+        // Counted under the lock, so that no two exceed the bound together.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if self.taken.load(Ordering::Relaxed) >= self.most {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -58,13 +58,14 @@ impl Marks {
         Ok(true)
     }
 
-    /// Marks written down, and marks dropped.
+    /// Marks written, and marks dropped.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.taken.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
 }
 
-/// Turns the journal of marks into a file, durable when this returns. Gives the marks, and the bytes of a torn end.
+/// Turns the journal of marks into a file, durable when this returns. Returns the marks, and the bytes of a
+/// torn tail.
 pub(super) fn finish(journal: &Path, target: &Path, facts: Vec<KeyValue>) -> Result<(u64, u64), RecordError> {
     let schema = Arc::new(Schema::new(vec![
         Field::new(TIMESTAMP_COLUMN, DataType::Int64, false),

@@ -1,12 +1,12 @@
-//! Parts of a recording that is under way, and how they become one file.
+//! Parts of a running recording, and joining them into one file.
 //!
 //! ```text
 //! DIR/unfinished/gpu_events-000000.parquet     sealed: a whole Parquet file
-//! DIR/unfinished/gpu_events-000001.rows        journal of what came since
+//! DIR/unfinished/gpu_events-000001.rows        journal of the rows since then
 //! ```
 //!
-//! A sealed part has the columns that have a value in it; the file at the end has those of all parts. Pages are copied,
-//! not decoded: ending a recording of hours takes as long as copying it.
+//! A sealed part has the columns that have a value in it; the final file has those of all parts. Pages are
+//! copied, not decoded: ending a recording of hours takes as long as copying it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) struct Part {
     pub(super) number: u32,
     /// A Parquet file, or still a journal.
     pub(super) sealed: bool,
-    /// Where.
+    /// Its file.
     pub(super) path: PathBuf,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn list(unfinished: &Path, table: Table) -> Result<Vec<Part>, RecordE
     Ok(parts)
 }
 
-/// Turns a journal into a sealed part and removes it. Gives the bytes of a torn end that were left behind.
+/// Turns a journal into a sealed part and removes it. Returns the bytes of a torn tail that were left out.
 pub(super) fn seal(table: Table, journal: &Path) -> Result<u64, RecordError> {
     let mut columns = Columns::of(table);
     let mut first = Batches::open(journal)?;
@@ -113,7 +113,8 @@ pub(super) fn seal(table: Table, journal: &Path) -> Result<u64, RecordError> {
         }
     }
     let file = writer.into_inner().map_err(broken)?;
-    // Once in minutes, so that a power cut costs what the kernel had not written of the journal, and no more.
+    // Once every few minutes, so that a power cut loses only the part of the journal that the kernel had not
+    // written.
     file.sync_data().map_err(RecordError::io("syncing", &fresh))?;
     fs::rename(&fresh, &target).map_err(RecordError::io("renaming", &fresh))?;
     fs::remove_file(journal).map_err(RecordError::io("removing", journal))?;
@@ -128,7 +129,7 @@ fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, arr
     RecordBatch::try_new(Arc::clone(schema), columns.collect())
 }
 
-/// A sealed part that is open for reading.
+/// A sealed part, open for reading.
 struct Source {
     path: PathBuf,
     file: File,
@@ -144,7 +145,7 @@ impl Source {
     }
 }
 
-/// Joins sealed parts into one file, durable when this returns, and gives its number of rows.
+/// Joins sealed parts into one file, durable when this returns, and returns its number of rows.
 pub(super) fn join(
     table: Table,
     parts: &[Part],

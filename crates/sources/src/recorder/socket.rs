@@ -1,7 +1,8 @@
-//! The socket by which other programs set marks: a datagram is a mark, its bytes are the text.
+//! The socket on which other programs set marks: a datagram is a mark, its bytes are the text.
 //!
-//! It lies beside the rows of the unfinished recording, so that a repair removes what a kill leaves; in the system's
-//! directory for temporary files if the path is too long for a socket or the disk has none.
+//! It is beside the rows of the unfinished recording, so that a repair removes it after a kill; in the
+//! system's directory for temporary files if the path is too long for a socket or the disk does not support
+//! sockets.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -17,10 +18,10 @@ use gpuvitals_core::clock::Moment;
 
 use super::marks::{MARK_LEN_MAX, Marks};
 
-/// Environment variable that names the socket to programs that are recorded.
+/// Environment variable that names the socket to recorded programs.
 pub const MARK_SOCKET_VARIABLE: &str = "GPUVITALS_MARK_SOCKET";
 
-/// A socket for marks, in a directory that only this user can enter. Dropped, it is gone.
+/// A socket for marks, in a directory that only this user can enter. Removed when dropped.
 #[derive(Debug)]
 pub struct MarkSocket {
     path: PathBuf,
@@ -29,10 +30,10 @@ pub struct MarkSocket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Sends a mark to the socket of a running recording. What is sent when the recorder does not keep up waits for it.
+/// Sends a mark to the socket of a running recording. Waits while the recorder does not keep up.
 ///
 /// # Errors
-/// When nobody listens there.
+/// If nobody listens there.
 pub fn send_mark(socket: &Path, text: &str) -> io::Result<()> {
     let text = &text[..text.floor_char_boundary(MARK_LEN_MAX)];
     UnixDatagram::unbound()?.send_to(text.as_bytes(), socket).map(|_| ())
@@ -47,12 +48,12 @@ impl MarkSocket {
         let (last, listening) = (Arc::<AtomicBool>::default(), socket.try_clone()?);
         let mut socket = Self { path, socket, last: Arc::clone(&last), thread: None };
         let thread = std::thread::Builder::new().name("marks".to_owned());
-        // On an error the half-made socket removes what there is of it.
+        // On an error the half-made socket removes its remains.
         socket.thread = Some(thread.spawn(move || listen(&listening, &marks, &last))?);
         Ok(socket)
     }
 
-    /// Where to send marks.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -61,12 +62,12 @@ impl MarkSocket {
 impl Drop for MarkSocket {
     fn drop(&mut self) {
         self.last.store(true, Ordering::Release);
-        // Wakes the thread, which takes what was sent before and then ends.
+        // Wakes the thread, which takes the marks sent before and then ends.
         let woken = self.socket.shutdown(Shutdown::Read);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _panicked = thread.join();
         }
-        // What stays goes with the unfinished recording.
+        // Leftovers are removed with the unfinished recording.
         let _removed = std::fs::remove_file(&self.path);
         let _removed = self.path.parent().map(std::fs::remove_dir);
     }

@@ -16,10 +16,10 @@ use crate::sampler::Sampler;
 const PART_ROWS: u64 = 131_072;
 /// Bytes of a part, should its rows be large.
 const PART_LEN: u64 = 64 << 20;
-/// How long to wait for a batch before looking whether it is time to end.
+/// How long to wait for a batch before checking whether to end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What the writer has done so far.
+/// The writer's counts so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) gpu_rows: AtomicU64,
@@ -31,7 +31,7 @@ pub(super) struct Tally {
 /// Writes batches until the sampler is over and empty, or the disk refuses.
 pub(super) struct Writer<W> {
     pub(super) sampler: Arc<Sampler>,
-    /// Nothing will be sampled any more, though a worker may still be out.
+    /// Nothing will be sampled any more, though a worker may still be waiting.
     pub(super) last: Arc<AtomicBool>,
     pub(super) tally: Arc<Tally>,
     pub(super) tables: [Rolling; 2],
@@ -43,14 +43,14 @@ impl<W: FnMut(&Batch)> Writer<W> {
         let result = self.write_all();
         self.tally.ended.store(true, Ordering::Release);
         let [gpu, system] = self.tables;
-        // What could not be sealed is still a journal: the end tries again and tells.
+        // Unsealed parts are still journals: the end tries again and reports.
         let _sealed = (gpu.settle(), system.settle());
         result
     }
 
     fn write_all(&mut self) -> Result<(), RecordError> {
         loop {
-            // Asked before the batch is: what was handed over until then is taken before this ends.
+            // Read before the batch is: everything handed over until then is taken before this ends.
             let is_last = self.last.load(Ordering::Acquire) || self.sampler.is_over();
             let patience = if is_last { Duration::ZERO } else { PATIENCE };
             match self.sampler.next(patience) {
@@ -87,7 +87,7 @@ pub(super) struct Rolling {
 }
 
 impl Rolling {
-    /// No part yet. A part holds so many rows at most.
+    /// No part yet. A part holds at most `part_rows` rows.
     pub(super) fn new(unfinished: PathBuf, table: Table, part_rows: Option<u64>) -> Self {
         let part_rows = part_rows.unwrap_or(PART_ROWS);
         Self { unfinished, table, number: 0, part_rows, journal: None, rows: 0, sealing: None }
@@ -109,7 +109,7 @@ impl Rolling {
         Ok(())
     }
 
-    /// Has the full journal sealed by a thread of its own, so that new rows do not wait for that.
+    /// Starts a thread that seals the full journal, so that new rows do not wait for it.
     fn roll(&mut self) -> Result<(), RecordError> {
         let Some(journal) = self.journal.take() else { return Ok(()) };
         self.wait()?;
@@ -122,7 +122,7 @@ impl Rolling {
     }
 
     fn wait(&mut self) -> Result<(), RecordError> {
-        // A panic there is a bug; the journal is still whole, and the end seals it or tells why not.
+        // A panic there is a bug; the journal is still whole, and the end seals it or reports why not.
         self.sealing.take().and_then(|thread| thread.join().ok()).map_or(Ok(()), |sealed| sealed.map(|_| ()))
     }
 

@@ -1,5 +1,5 @@
-//! The hand-off from workers to whoever takes the rows: bounded; when it is full the oldest rows go, counted.
-//! Sampling never waits.
+//! The bounded hand-off of rows from workers to their taker; when it is full the oldest rows are dropped and
+//! counted. Sampling never waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::rows::Rows;
 
-/// Emptied lists that are kept for reuse.
+/// Most emptied lists kept for reuse.
 const SPARE_MAX: usize = 32;
 
 /// Rows between workers and taker.
@@ -24,19 +24,19 @@ pub(crate) struct Handoff {
 struct Waiting {
     lists: VecDeque<(u64, Rows)>,
     spare: Vec<Rows>,
-    /// Workers that may still hand something over.
+    /// Workers that may still hand over rows.
     workers: usize,
     sequence: u64,
 }
 
 impl Waiting {
-    /// Whether there are no rows, but may be some later.
+    /// Whether it is empty, but may still receive rows.
     fn is_open(&mut self) -> bool {
         self.lists.is_empty() && self.workers > 0
     }
 }
 
-/// What a wait gave.
+/// The result of a wait.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// The oldest rows, with their number in the order of arrival.
@@ -62,7 +62,8 @@ impl Handoff {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands rows over if there are any, numbered in the order of arrival, and leaves an empty list for the next ones.
+    /// Hands over rows if there are any, numbered in the order of arrival, and leaves an empty list for the
+    /// next ones.
     pub(crate) fn give(&self, rows: &mut Rows) {
         if rows.len() == 0 {
             return;
@@ -82,7 +83,7 @@ impl Handoff {
         self.arrived.notify_one();
     }
 
-    /// Takes a list back whose rows have gone on.
+    /// Takes back an emptied list.
     pub(crate) fn give_back(&self, rows: Rows) {
         let mut waiting = self.lock();
         if waiting.spare.len() < SPARE_MAX {
@@ -90,7 +91,7 @@ impl Handoff {
         }
     }
 
-    /// One more worker may hand something over.
+    /// One more worker may hand over rows.
     pub(crate) fn joined(&self) {
         self.lock().workers += 1;
     }
@@ -108,7 +109,7 @@ impl Handoff {
         let _ready = self.arrived.wait_timeout_while(self.lock(), patience, Waiting::is_open);
     }
 
-    /// The oldest rows, waiting for some if need be.
+    /// The oldest rows; waits for some if necessary.
     pub(crate) fn take(&self, patience: Duration) -> Taken {
         let (mut waiting, _) = self
             .arrived

@@ -1,7 +1,8 @@
-//! Rows on their way from a worker to who takes them: one flat list a worker appends to, made into columns by the taker.
+//! Rows between worker and taker: one flat list that a worker appends to, turned into columns by the taker.
 //!
-//! A tick appends some forty values in one place of memory. Spreading them over as many columns costs a cache miss or two
-//! each when the thread has slept before; the taker does it for hundreds of rows at once, and off the sampling thread.
+//! A tick appends some forty values to contiguous memory. Spreading them over as many columns costs a cache
+//! miss or two each when the thread has slept before; the taker does it for hundreds of rows at once, and off
+//! the sampling thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +41,7 @@ impl Rows {
         Self { worker, identities: Vec::new(), heads: Vec::new(), values: Vec::new(), absences: Vec::new() }
     }
 
-    /// A list for the next rows of the same worker, in the memory of another one where there is one.
+    /// A list for the next rows of the same worker, in the memory of another list if there is one.
     pub(crate) fn emptied(&self, spare: Option<Self>) -> Self {
         let worker = Arc::clone(&self.worker);
         let Some(mut spare) = spare else { return Self::new(worker) };
@@ -67,7 +68,7 @@ impl Rows {
         self.push(whose, row.instance(), timestamp_ns, monotonic_ns);
     }
 
-    /// Adds a row without a value: from this time on the GPU gives nothing, for this reason.
+    /// Adds a row without a value: from this time on the GPU reports nothing, for this reason.
     pub(crate) fn add_blank(
         &mut self,
         whose: &Arc<Identity>,
@@ -103,7 +104,7 @@ impl Rows {
         });
     }
 
-    /// The rows as a batch; a value that cannot be true is left out and counted.
+    /// The rows as a batch; an impossible value is left out and counted.
     pub(crate) fn to_batch(&self, monotonic: bool, origin: Origin, sequence: u64) -> Option<Batch> {
         let table: Table = self.worker.table;
         let mut builder = BatchBuilder::new(table);

@@ -1,8 +1,9 @@
-//! When to tick: absolute deadlines on the monotonic clock that lie on whole multiples of the interval of the wall clock.
+//! Tick times: absolute deadlines on the monotonic clock, at whole multiples of the interval of the wall
+//! clock.
 //!
-//! So all devices, and all nodes whose clocks agree, sample at the same instants. A tick that comes too late for the
-//! next one skips what it missed: missed ticks are counted, never made up for in a bunch. When the wall clock steps, the
-//! grid moves with it.
+//! So all devices, and all nodes whose clocks agree, sample at the same instants. A tick that ends after the
+//! next one's time skips the missed ones: missed ticks are counted, never caught up in a burst. When the wall
+//! clock steps, the grid moves with it.
 
 use gpuvitals_core::clock::Moment;
 
@@ -11,9 +12,9 @@ use gpuvitals_core::clock::Moment;
 #[expect(clippy::struct_field_names, reason = "the unit belongs into the name")]
 pub(crate) struct Schedule {
     interval_ns: i64,
-    /// Monotonic time of the tick that comes next.
+    /// Monotonic time of the next tick.
     next_ns: i64,
-    /// Wall clock less monotonic clock when the grid was laid.
+    /// Wall clock minus monotonic clock when the grid was set.
     offset_ns: i64,
 }
 
@@ -32,7 +33,7 @@ impl Schedule {
         self.next_ns
     }
 
-    /// The tick at `next_ns` was done by `now`: moves on, and says how many ticks were missed.
+    /// The tick at `next_ns` was done by `now`: advances, and returns how many ticks were missed.
     pub(crate) fn advance(&mut self, now: Moment) -> u64 {
         let offset_ns = now.wall_ns - now.mono_ns;
         if (offset_ns - self.offset_ns).abs() > self.interval_ns / 4 {
@@ -56,9 +57,9 @@ impl Schedule {
     }
 }
 
-/// The time a row carries: whole milliseconds from 10 ms of interval on (the grid is made of those, and a column of them
-/// takes a twentieth of the bytes), whole microseconds below. A tick that came so late that it would carry the time of the
-/// next one leaves that one the unit after: rows of equal times are one row.
+/// The timestamp of a row: whole milliseconds for intervals from 10 ms on (the grid has that resolution, and
+/// such a column takes a twentieth of the bytes), whole microseconds below. A tick that came so late that it
+/// would carry the time of the next one leaves that one the unit after: rows of equal times are one row.
 pub(crate) fn stamp(wall_ns: i64, interval_ns: i64, before_ns: i64) -> i64 {
     let unit = if interval_ns >= 10_000_000 { 1_000_000 } else { 1_000 };
     let stamp = (wall_ns + unit / 2).div_euclid(unit) * unit;

@@ -8,7 +8,8 @@ use rustix::time::Timespec;
 /// Sleeps until an instant of the monotonic clock.
 pub(crate) fn sleep_until(mono_ns: i64) {
     let request = Timespec { tv_sec: mono_ns / 1_000_000_000, tv_nsec: mono_ns % 1_000_000_000 };
-    // Interrupted by a signal it is asked again; any other error would be a wrong argument, and not waiting is right then.
+    // Repeated if a signal interrupts it; any other error would be a wrong argument, and not waiting is right
+    // then.
     while rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &request)
         == Err(rustix::io::Errno::INTR)
     {}

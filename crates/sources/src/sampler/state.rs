@@ -1,4 +1,4 @@
-//! What a worker tells about itself while it works; read by scrapes without asking the worker.
+//! A worker's published state; scrapes read it without asking the worker.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,29 +14,29 @@ use crate::attribution::Owners;
 use crate::probe::Driver;
 use crate::registry::{Finding, Verdict};
 
-/// How a GPU (or the host) does.
+/// The state of a GPU (or the host).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// No reading has ended yet.
     Starting,
     /// The last reading gave a row.
     Up,
-    /// The last reading gave nothing.
+    /// The last reading gave no row.
     Down {
-        /// Why, in the words of absences.
+        /// The reason, as for absences.
         reason: AbsenceReason,
-        /// What the driver said.
+        /// The driver's message.
         detail: String,
     },
-    /// A reading has not come back within its deadline and holds its thread.
+    /// A reading is past its deadline and holds its thread.
     Stuck {
-        /// How long it has been out, nanoseconds.
+        /// Its duration so far, nanoseconds.
         for_ns: i64,
     },
 }
 
 impl Condition {
-    /// Whether it is the same but for the driver's words.
+    /// Whether it equals the other apart from the driver's message.
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Down { reason, .. }, Self::Down { reason: other, .. }) => reason == other,
@@ -48,19 +48,20 @@ impl Condition {
 /// A GPU (or the host) as its worker last saw it.
 #[derive(Debug, Clone)]
 pub struct TargetState {
-    /// Who, with the present attribution.
+    /// Its identity, with the present attribution.
     pub identity: Arc<Identity>,
-    /// Which table its rows are of.
+    /// The table of its rows.
     pub table: Table,
-    /// How it is read.
+    /// The driver that reads it.
     pub driver: Driver,
-    /// How it does.
+    /// Its condition.
     pub condition: Condition,
-    /// When the condition last changed (UTC nanoseconds); a stuck one: since when its reading is out.
+    /// When the condition last changed (UTC nanoseconds); for a stuck one, when its reading began.
     pub since_ns: i64,
     /// Time of its last row, nanoseconds UTC; none before the first.
     pub last_row_ns: Option<i64>,
-    /// How often the driver's values really change, as seen so far; never finer than the sampling interval.
+    /// How often the driver's values really change, as observed so far; never finer than the sampling
+    /// interval.
     pub update_interval: Option<Duration>,
 }
 
@@ -80,7 +81,7 @@ fn name_of(identity: &Identity) -> Option<Arc<str>> {
 pub struct WorkerStats {
     /// Keys of its targets.
     pub targets: Vec<Arc<str>>,
-    /// How it reads.
+    /// The driver.
     pub driver: Driver,
     /// Its sampling interval.
     pub interval: Duration,
@@ -88,37 +89,38 @@ pub struct WorkerStats {
     pub ticks: u64,
     /// Ticks that were skipped because a reading took too long or the thread came too late.
     pub ticks_missed: u64,
-    /// Rows handed on.
+    /// Rows handed over.
     pub rows: u64,
     /// Rows left out because the driver's snapshot was the same as before.
     pub repeats: u64,
-    /// Readings that gave nothing, by reason.
+    /// Readings without a row, by reason.
     pub failures: Vec<(AbsenceReason, u64)>,
-    /// Values that could not be true.
+    /// Impossible values.
     pub invalid: u64,
     /// Time spent reading, nanoseconds.
     pub read_ns: u64,
     /// Longest reading, nanoseconds.
     pub read_max_ns: u64,
-    /// How late ticks began: bounds and counts, see [`Lateness`].
+    /// Lateness of ticks: bounds and counts, see [`Lateness`].
     pub lateness: Lateness,
 }
 
-/// Findings of a worker that wait to be taken: the latest.
+/// Most findings of a worker that wait to be taken: the latest.
 const FINDINGS_MAX: usize = 16;
-/// After so long without a word a target that is gone is forgotten.
+/// A gone target is forgotten after this time without a report.
 const FORGET_NS: i64 = 600_000_000_000;
 /// Buckets of an octave.
 const STEPS: u32 = 4;
 /// Number of buckets: up to 2^30 ns and beyond.
 const BUCKETS: usize = 31 * STEPS as usize;
 
-/// How late ticks began, as a histogram with four buckets an octave, in nanoseconds.
+/// Lateness of ticks, as a histogram with four buckets an octave, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lateness(Vec<u64>);
 
 impl Lateness {
-    /// Lateness below which this share (0 to 1) of the ticks began, as the upper bound of its bucket; none without ticks.
+    /// Lateness that this share (0 to 1) of the ticks did not reach, as the upper bound of its bucket; none
+    /// without ticks.
     #[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.0.iter().sum();
@@ -148,14 +150,14 @@ fn bucket_of(ns: u64) -> usize {
     (octave as usize * STEPS as usize + usize::try_from(step).unwrap_or(0)).min(BUCKETS - 1)
 }
 
-/// What a worker and its readers share.
+/// State shared by a worker and its readers.
 #[derive(Debug)]
 pub(crate) struct WorkerState {
     pub(crate) table: Table,
     pub(crate) driver: Driver,
     pub(crate) interval: Duration,
     deadline: Duration,
-    /// Monotonic and wall time at which the reading began that is out now; 0: none is.
+    /// Monotonic and wall time at which the present reading began; 0: none.
     out_since: AtomicI64,
     out_since_wall: AtomicI64,
     ended: AtomicBool,
@@ -178,12 +180,12 @@ struct Targets {
     by_key: HashMap<Arc<str>, Arc<Target>>,
 }
 
-/// A GPU (or the host) of a worker. A row that follows a row touches three numbers and no lock.
+/// A GPU (or the host) of a worker. A row that follows a row updates three numbers and takes no lock.
 #[derive(Debug)]
 pub(crate) struct Target {
     told: Mutex<Told>,
     is_up: AtomicBool,
-    /// When its condition was last told, monotonic.
+    /// When its condition was last reported, monotonic.
     told_ns: AtomicI64,
     /// 0 before the first.
     last_row_ns: AtomicI64,
@@ -214,7 +216,7 @@ impl Target {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It gave a row, of this time unless it was a repeat; its values change about so often.
+    /// It gave a row, of this time unless it was a repeat; its values change about this often.
     pub(crate) fn gave(&self, row_ns: Option<i64>, update_ns: Option<i64>, now: Moment) {
         if let Some(row_ns) = row_ns {
             self.last_row_ns.store(row_ns, Ordering::Relaxed);
@@ -232,7 +234,7 @@ impl Target {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    /// It is in this condition now.
+    /// Sets its condition.
     pub(crate) fn becomes(&self, condition: Condition, now: Moment) {
         let mut told = self.told();
         if !told.condition.is_like(&condition) {
@@ -243,7 +245,7 @@ impl Target {
         told.condition = condition;
     }
 
-    /// A partition that is no more is told gone once and then no more by a probe that reads on.
+    /// A probe that continues reports a removed partition as gone once and then no more.
     fn is_forgotten(&self, condition: &Condition, now: Moment) -> bool {
         matches!(condition, Condition::Down { reason: AbsenceReason::Gone, .. })
             && now.mono_ns - self.told_ns.load(Ordering::Relaxed) > FORGET_NS
@@ -274,7 +276,7 @@ impl WorkerState {
         }
     }
 
-    /// A reading begins, so much after it was due.
+    /// A reading begins, this long after it was due.
     pub(crate) fn begins(&self, now: Moment, late_ns: i64) {
         self.out_since_wall.store(now.wall_ns, Ordering::Relaxed);
         self.out_since.store(now.mono_ns.max(1), Ordering::Release);
@@ -283,7 +285,7 @@ impl WorkerState {
         }
     }
 
-    /// The reading has come back. Says whether it was out past its deadline.
+    /// The reading has finished. Returns whether it was past its deadline.
     pub(crate) fn came_back(&self, now: Moment) -> bool {
         let took_ns = (now.mono_ns - self.out_since.swap(0, Ordering::AcqRel)).max(0);
         self.read_ns.fetch_add(took_ns.unsigned_abs(), Ordering::Relaxed);
@@ -291,7 +293,7 @@ impl WorkerState {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         let was_stuck = took_ns > nanos(self.deadline);
         if was_stuck {
-            // It is what it was before only since now.
+            // Its present condition began only now.
             for target in self.targets().by_key.values() {
                 target.told().since_ns = now.wall_ns;
             }
@@ -315,7 +317,7 @@ impl WorkerState {
         }
     }
 
-    /// Readings have shown this.
+    /// Adds findings of readings.
     pub(crate) fn found(&self, findings: Vec<Finding>) {
         if findings.is_empty() {
             return;
@@ -333,7 +335,7 @@ impl WorkerState {
         kept.drain(..surplus);
     }
 
-    /// What was found and not taken yet.
+    /// Findings that were not taken yet.
     pub(crate) fn take_findings(&self) -> Vec<Finding> {
         std::mem::take(&mut *self.findings.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -342,8 +344,8 @@ impl WorkerState {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tool knows its GPUs only when it has run. Until then it stands for them itself, under the name of the driver, so that
-    /// somebody can be waited for, and can say what is wrong.
+    /// A tool knows its GPUs only after its first run. Until then it is a target itself, under the name of
+    /// the driver, so that readers can wait for it, and it can report problems.
     pub(crate) fn stand_in(&self, now: Moment) {
         let name = self.driver.as_str();
         let named = Identity::default().with(IdentityColumn::Uuid, name);
@@ -352,8 +354,8 @@ impl WorkerState {
         }
     }
 
-    /// Makes a target known, or gives it its present identity. A GPU that was known by its place only, and has its name now, is not
-    /// shown under both.
+    /// Registers a target, or updates its identity. A GPU that was known by its place only, and has its name
+    /// now, is not shown under both.
     pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) -> Arc<Target> {
         let key = name_of(identity).unwrap_or_default();
         let mut targets = self.targets();
@@ -372,7 +374,7 @@ impl WorkerState {
         target
     }
 
-    /// All targets are in this condition.
+    /// Sets the condition of all targets.
     pub(crate) fn observe_all(&self, condition: &Condition, now: Moment) {
         for target in self.targets().by_key.values() {
             target.becomes(condition.clone(), now);

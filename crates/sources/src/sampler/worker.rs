@@ -17,22 +17,24 @@ use super::state::{Condition, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
 
-/// Rows after which a batch is handed on, whatever its age.
+/// Rows after which a batch is handed over, whatever its age.
 const ROWS_MAX: usize = 512;
 /// A wait longer than this can be ended early by a stop.
 const EXACT_NS: i64 = 4_000_000;
-/// From this interval on the kernel's timer slack (50 µs) is worth having away.
+/// From this interval on the kernel's timer slack (50 µs) is worth avoiding.
 const EXACT_INTERVAL: Duration = Duration::from_millis(20);
-/// Shortest and longest pause before a device that is gone is asked again.
+/// Shortest and longest pause before a device that is gone is tried again.
 const GONE_PAUSE_NS: (i64, i64) = (1_000_000_000, 30_000_000_000);
-/// Snapshots that have moved and then stand still for so long are stale, or for so many times the time between two.
+/// Snapshots that have changed before are stale after this time without a change, or after a multiple of the
+/// usual time between two.
 const STALE_NS: i64 = 2_000_000_000;
 const STALE_UPDATES: i64 = 5;
 const STALE: &str = "its snapshot stands still: the driver gives the same one again and again";
-/// What drivers without named snapshots are watched by, and what is missing in a row without a value.
+/// The metric whose changes stand in for snapshots, for drivers without them; also the absent one in a row
+/// without values.
 pub(super) const WATCHED: MetricId = MetricId::of("power_w");
 
-/// What a worker is told once.
+/// A worker's settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) slow: Duration,
@@ -48,36 +50,36 @@ pub(crate) struct Worker {
     pub(crate) owners: Arc<Owners>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) terms: Terms,
-    /// Rows under construction. Locked to add some or to hand them on, never while the device is read.
+    /// Rows under construction. Locked to add some or to hand them over, never while the device is read.
     pub(crate) rows: Arc<Mutex<Rows>>,
-    pub(crate) faces: Vec<Face>,
+    pub(crate) entries: Vec<Entry>,
     pub(crate) generation: u64,
 }
 
 /// A target as the worker keeps it between rows.
-pub(crate) struct Face {
-    /// As the probe names it.
+pub(crate) struct Entry {
+    /// Its identity from the probe.
     probed: Arc<Identity>,
-    /// With its owners.
+    /// The same with its owners.
     attributed: Arc<Identity>,
-    /// What is told of it.
+    /// Its published state.
     target: Arc<Target>,
     /// Driver's snapshot (or the watched value) of the last row and when it last changed, monotonic.
     seen: Option<u64>,
     changed_ns: i64,
-    /// Whether a named snapshot has ever moved.
+    /// Whether a named snapshot has ever changed.
     moves: bool,
-    /// Shortest time between two changes lately.
+    /// Shortest time between two recent changes.
     update_ns: Option<i64>,
 }
 
-/// What a row says beside the one before it.
+/// A row compared with the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
     Fresh,
-    /// The same snapshot once more.
+    /// The same snapshot again.
     Repeat,
-    /// The same snapshot for so long that nothing is known any more.
+    /// The same snapshot for so long that the present values are unknown.
     Stale,
 }
 
@@ -114,11 +116,12 @@ impl Worker {
             let result = self.probe.read(due, &mut reading);
             let end = Moment::now();
             let was_stuck = self.state.came_back(end);
-            // A device that is always slow gives all it has; one that hung gave nothing meanwhile.
+            // A device that is always slow provides everything it has; one that hung provided nothing
+            // meanwhile.
             let took_ns = end.mono_ns - begin.mono_ns;
             let has_hung = was_stuck && took_ns > slowest_ns * 2;
             slowest_ns = took_ns.max(slowest_ns - slowest_ns / 64);
-            // What was waited for was taken when it came; else a reading is of when it began.
+            // A reading that hung has the time of its end; any other that of its begin.
             let taken = if was_stuck { end } else { begin };
             pause.after(&result, begin.mono_ns);
             self.state.found(self.probe.findings());
@@ -131,7 +134,7 @@ impl Worker {
                 self.state.failed(error.reason());
                 let condition = Condition::Down { reason: error.reason(), detail: error.to_string() };
                 self.state.observe_all(&condition, begin);
-                // What is new when it comes back is told at once.
+                // Rows after a return are handed over at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
                 // Nobody knows when there will be more.
                 self.handoff.give(&mut self.rows());
@@ -139,7 +142,7 @@ impl Worker {
                 last_stamp_ns = stamp(taken.wall_ns, interval_ns, last_stamp_ns);
                 self.take_rows(&reading, due, taken, last_stamp_ns);
                 let mut rows = self.rows();
-                // What would be too old at the next tick goes now.
+                // Rows that would be too old at the next tick are handed over now.
                 let age_then_ns =
                     rows.since_ns().map_or(0, |since_ns| taken.mono_ns + interval_ns - since_ns);
                 if rows.len() >= ROWS_MAX || age_then_ns >= nanos(self.terms.hand_on) {
@@ -156,7 +159,7 @@ impl Worker {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a monotonic instant; false when it is time to stop.
+    /// Waits for a monotonic instant; false if the worker must stop.
     fn wait(&self, until_ns: i64) -> bool {
         loop {
             if self.stop.load(Ordering::Acquire) {
@@ -177,18 +180,18 @@ impl Worker {
         let generation = self.owners.generation();
         if generation != self.generation {
             self.generation = generation;
-            for face in &mut self.faces {
-                face.attributed = self.owners.attribute(&face.probed);
+            for entry in &mut self.entries {
+                entry.attributed = self.owners.attribute(&entry.probed);
             }
         }
-        // All are known before the first is told of, so that nobody takes some for all.
+        // All are registered before the first is reported, so that nobody takes some for all.
         for row in reading.rows() {
             self.face_of(row.identity(), now);
         }
         for row in reading.rows() {
             let at = self.face_of(row.identity(), now);
-            let Some(face) = self.faces.get_mut(at) else { continue };
-            let news = face.news(row, now.mono_ns);
+            let Some(entry) = self.entries.get_mut(at) else { continue };
+            let news = entry.news(row, now.mono_ns);
             let is_kept = news == News::Fresh || (news == News::Repeat && (due.slow || due.rare));
             if !is_kept {
                 self.state.repeats.fetch_add(1, Ordering::Relaxed);
@@ -197,41 +200,42 @@ impl Worker {
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((reason, detail)) = row.is_down().or(stale) {
                 self.state.failed(reason);
-                face.lose(&mut rows, reason, timestamp_ns, now);
-                face.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, now);
+                entry.lose(&mut rows, reason, timestamp_ns, now);
+                entry.target.becomes(Condition::Down { reason, detail: detail.to_owned() }, now);
                 continue;
             }
             let taken_ns = is_kept.then(|| row.taken_ns().unwrap_or(timestamp_ns));
-            face.target.gave(taken_ns, face.update_ns, now);
+            entry.target.gave(taken_ns, entry.update_ns, now);
             if let Some(taken_ns) = taken_ns {
-                rows.add(&face.attributed, row, taken_ns, now.mono_ns);
+                rows.add(&entry.attributed, row, taken_ns, now.mono_ns);
                 self.state.rows.fetch_add(1, Ordering::Relaxed);
                 self.state.invalid.fetch_add(row.refused(), Ordering::Relaxed);
             }
         }
     }
 
-    /// All its targets give nothing from now on, for this reason.
+    /// All its targets report nothing from now on, for this reason.
     fn lose_all(&mut self, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        for face in &mut self.faces {
-            face.lose(&mut rows, reason, timestamp_ns, now);
+        for entry in &mut self.entries {
+            entry.lose(&mut rows, reason, timestamp_ns, now);
             if reason == AbsenceReason::Gone {
                 // A driver that comes back may be another one.
-                (face.seen, face.moves, face.update_ns) = (None, false, None);
+                (entry.seen, entry.moves, entry.update_ns) = (None, false, None);
             }
         }
     }
 
-    /// Index of the face of an identity; a new one is made known.
+    /// Index of the entry of an identity; a new one is registered.
     fn face_of(&mut self, identity: &Arc<Identity>, now: Moment) -> usize {
-        let known = self.faces.iter().position(|face| Arc::ptr_eq(&face.probed, identity));
+        let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.probed, identity));
         known.unwrap_or_else(|| {
             let attributed = self.owners.attribute(identity);
             let target = self.state.know(identity, now);
-            // A probe that renames a target (a driver update, a new partition layout) leaves no crowd of old faces behind.
-            self.faces.retain(|face| face.probed.key() != identity.key());
-            self.faces.push(Face {
+            // A probe that renames a target (a driver update, a new partition layout) must not leave old
+            // entries behind.
+            self.entries.retain(|entry| entry.probed.key() != identity.key());
+            self.entries.push(Entry {
                 probed: Arc::clone(identity),
                 attributed,
                 target,
@@ -240,36 +244,36 @@ impl Worker {
                 moves: false,
                 update_ns: None,
             });
-            self.faces.len() - 1
+            self.entries.len() - 1
         })
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Also when the probe panics: nobody waits for a worker that is no more.
+        // Also if the probe panics: nobody waits for a worker that has ended.
         self.state.ends();
         if std::thread::panicking() {
             let detail = "a bug: its worker panicked".to_owned();
             let condition = Condition::Down { reason: AbsenceReason::Gone, detail };
             self.state.observe_all(&condition, Moment::now());
         }
-        // Those before a panic; else there are none.
+        // Rows from before a panic; otherwise there are none.
         self.handoff.give(&mut self.rows.lock().unwrap_or_else(PoisonError::into_inner));
         self.handoff.left();
     }
 }
 
-impl Face {
-    /// It gave rows and gives none from now on: a row without a value says so, once.
+impl Entry {
+    /// It gave rows and gives none from now on: one row without a value records this.
     fn lose(&self, rows: &mut Rows, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
         if self.target.is_up() {
             rows.add_blank(&self.attributed, reason, timestamp_ns, now.mono_ns);
         }
     }
 
-    /// Whether the row says anything new. Where the driver names its snapshots and they move, the same one again does not;
-    /// else every row is new. Learns on the way how often values change.
+    /// Whether the row says anything new. If the driver names its snapshots and they change, a repeated one
+    /// does not; otherwise every row is new. Learns on the way how often values change.
     fn news(&mut self, row: &Row, now_ns: i64) -> News {
         let named = row.snapshot_id();
         let watched = || match row.get(WATCHED)? {
@@ -289,8 +293,8 @@ impl Face {
             }
             Some(_) => {
                 let since_ns = now_ns - self.changed_ns;
-                // The shortest time counts, since a value may well stay the same; forgotten slowly, so that one early change does
-                // not count for ever.
+                // The shortest time counts, since a value may well stay the same; forgotten slowly, so that
+                // one early change does not count for ever.
                 let before = self.update_ns.map_or(since_ns, |ns| ns + ns / 64);
                 self.update_ns = Some(since_ns.min(before));
                 self.changed_ns = now_ns;
@@ -305,7 +309,7 @@ impl Face {
     }
 }
 
-/// The pause before a device that is gone is asked again: twice as long each time.
+/// The pause before a device that is gone is tried again: doubled each time.
 #[derive(Debug, Default)]
 struct Pause {
     until_ns: i64,

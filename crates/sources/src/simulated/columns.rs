@@ -1,4 +1,4 @@
-//! From the state of a GPU to the columns of a row: which models report a column, and how often.
+//! From the state of a GPU to the columns of a row: models that report a column, and its rate.
 //!
 //! A column that a model does not report is absent, never 0. As with real hardware the fast columns are in every row,
 //! the slow ones once a second at most, and the rare ones (limits, error counts) every 30 seconds.
@@ -185,7 +185,7 @@ fn link_rate(gpu: &Gpu) -> f64 {
     gpu.load.link * gpu.model.link_rate * 0.9
 }
 
-/// Per cent of a share, whole as drivers give it.
+/// Per cent of a share, whole as in drivers.
 fn percent(share: f64) -> f64 {
     (100.0 * share).round().clamp(0.0, 100.0)
 }

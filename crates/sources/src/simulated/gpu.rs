@@ -1,8 +1,8 @@
-//! One simulated GPU: its name, and what its hardware does with the load it is given.
+//! One simulated GPU: its name, and the response of its hardware to its load.
 //!
-//! Clock and power follow the load at once, temperature follows power through one heat capacity, counters are sums over
-//! ticks: the power of a tick holds for the tick, so the energy counter is the sum of power times interval. Steps are
-//! implicit (x += (target - x) * dt / (tau + dt)) and so stable at any interval.
+//! Clock and power follow the load at once, temperature follows power through one heat capacity, counters are
+//! sums over ticks: the power of a tick applies to the whole tick, so the energy counter is the sum of power
+//! times interval. Steps are implicit (x += (target - x) * dt / (tau + dt)) and so stable at any interval.
 
 use fastrand::Rng;
 use gpuvitals_core::identity::SIMULATED;
@@ -12,11 +12,11 @@ use super::Special;
 use super::jobs::{BOARD, Job, Load, STRAGGLER_CLOCK, between, generator, planned, seconds};
 use super::models::{self, Model};
 
-/// The vanishing GPU goes this long after the first tick.
+/// The vanishing GPU disappears this long after the first tick.
 const VANISHES_NS: i64 = 300_000_000_000;
-/// Factor by which the throttling GPU loses its heat worse.
+/// Factor by which the throttling GPU dissipates heat worse.
 const BLOCKED_AIRFLOW: f64 = 1.62;
-/// Corrected errors until a memory row is to be replaced.
+/// Corrected errors until a memory row must be replaced.
 const ERRORS_PER_ROW: f64 = 64.0;
 /// PCI buses of the eight GPUs of a board.
 const BUSES: [&str; BOARD] = ["1b", "43", "52", "61", "9d", "c3", "d1", "df"];
@@ -50,7 +50,7 @@ pub(super) struct Gpu {
     pub(super) identity: Identity,
     pub(super) model: &'static Model,
     pub(super) special: Option<Special>,
-    /// The job that runs.
+    /// The running job.
     pub(super) job: Option<Job>,
     pub(super) load: Load,
     /// MHz, before the rounding to the model's steps.
@@ -67,7 +67,7 @@ pub(super) struct Gpu {
     host: usize,
     index: usize,
     rng: Rng,
-    /// The job of this shift, and when the shift ends.
+    /// The job of this shift, and the end of the shift.
     planned: Option<Job>,
     shift_end_ns: i64,
     gain: f64,
@@ -79,7 +79,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    /// A GPU as it is found at the first tick: at work, warm, with the counters of the days before.
+    /// A GPU as it is at the first tick: at work, warm, with counters from earlier days.
     pub(super) fn new(seed: u64, host: usize, index: usize) -> Result<Self, IdentityError> {
         const AIR: u64 = 4;
         const GPU: u64 = 5;
@@ -145,7 +145,7 @@ impl Gpu {
         }
     }
 
-    /// Whether it is not there any more: it has no row.
+    /// Whether it has disappeared: it has no row.
     pub(super) fn is_gone(&self, now_ns: i64) -> bool {
         self.special == Some(Special::Vanishing) && now_ns >= VANISHES_NS
     }
@@ -266,15 +266,15 @@ impl Gpu {
         self.reasons & forced != 0
     }
 
-    /// Clock that its user asks for, MHz.
+    /// Clock that its user requests, MHz.
     pub(super) fn application_clock(&self) -> f64 {
         let share = if self.special == Some(Special::Straggler) { STRAGGLER_CLOCK } else { 1.0 };
         (share * self.model.clock_max / self.model.clock_step).floor() * self.model.clock_step
     }
 }
 
-/// Identity of a GPU. Nobody can take it for a real one: it begins with `51300000` ("SIM" in leet) and carries the
-/// seed, the host and the index.
+/// Identity of a GPU. It cannot be mistaken for a real one: it begins with `51300000` ("SIM" in leet) and
+/// carries the seed, the host and the index.
 fn identity(seed: u64, host: usize, index: usize, model: &Model) -> Result<Identity, IdentityError> {
     let tag = generator(&[seed]).u32(..);
     let uuid = if model.is_nvidia() {

@@ -1,8 +1,8 @@
-//! The jobs of the simulated fleet: where and when they run, and what they ask of their GPUs.
+//! The jobs of the simulated fleet: their places, times and loads.
 //!
-//! Every board of eight GPUs changes its jobs in shifts of 20 minutes. Seed, host, board and number of the shift alone
-//! decide which jobs run, so no GPU's series depends on another GPU or on the size of the fleet. On the first board of the
-//! first host the jobs of the special cases run without end.
+//! Every board of eight GPUs changes its jobs in shifts of 20 minutes. Only seed, host, board and number of
+//! the shift decide which jobs run, so no GPU's series depends on another GPU or on the size of the fleet. On
+//! the first board of the first host the jobs of the special cases run without end.
 
 use fastrand::Rng;
 
@@ -13,7 +13,7 @@ pub(super) const BOARD: usize = 8;
 pub(super) const STRAGGLER_CLOCK: f64 = 0.78;
 const SHIFT_NS: i64 = 20 * 60 * SECOND_NS;
 
-/// What a job does with its GPUs.
+/// The activity of a job on its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Steps of compute and exchange, pauses for checkpoints.
@@ -43,7 +43,7 @@ const LAYOUTS: [&[(Kind, usize)]; 8] = [
 const SPECIAL_LAYOUT: &[(Kind, usize)] =
     &[(Training, 3), (Parked, 1), (Training, 1), (Inference, 1), (Training, 2)];
 
-/// A generator that belongs to these numbers alone.
+/// A generator seeded by these numbers.
 pub(super) fn generator(parts: &[u64]) -> Rng {
     Rng::with_seed(parts.iter().fold(0, |seed, part| Rng::with_seed(seed ^ part).u64(..)))
 }
@@ -74,12 +74,12 @@ pub(super) struct Job {
     /// Seconds from one checkpoint to the next, and of a checkpoint.
     checkpoint_every: f64,
     checkpoint: f64,
-    /// Seconds until the memory is filled, and the share of it that is.
+    /// Seconds until the memory is filled, and the share that is filled.
     loading: f64,
     memory: f64,
 }
 
-/// What a GPU is asked to do at one moment; shares of what it can do, 0 to 1.
+/// The load of a GPU at one moment; shares of its capacity, 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Load {
     /// Share of time with any work.
@@ -96,8 +96,8 @@ pub(super) struct Load {
     pub(super) memory: f64,
 }
 
-/// The job that a place has in the shift of `now_ns` (nanoseconds from the first tick), if it has one, and when the shift
-/// ends. The job begins and ends within the shift.
+/// The job of a place in the shift of `now_ns` (nanoseconds from the first tick), if any, and the end of the
+/// shift. The job begins and ends within the shift.
 pub(super) fn planned(seed: u64, host: u64, index: usize, now_ns: i64) -> (Option<Job>, i64) {
     const OFFSET: u64 = 1;
     const LAYOUT: u64 = 2;
@@ -119,7 +119,7 @@ pub(super) fn planned(seed: u64, host: u64, index: usize, now_ns: i64) -> (Optio
             let parts = [seed, JOB, host, board, shift.unsigned_abs(), u64::try_from(group).unwrap_or(0)];
             let mut job = Job::new(generator(&parts), kind, (shift, group), size > 1);
             if special {
-                // The special cases are to be seen: their jobs do not load lightly.
+                // The special cases must be visible: their jobs do not load lightly.
                 job.intensity = job.intensity.max(0.93);
                 job.slowdown = if group == 0 { 1.0 / STRAGGLER_CLOCK } else { 1.0 };
                 (job.start_ns, job.end_ns) = (-3600 * SECOND_NS, i64::MAX);
@@ -181,8 +181,8 @@ impl Job {
         if self.kind == Debugging { 2.0 } else { 1.0 }
     }
 
-    /// What the job asks of a GPU at a time (nanoseconds from the first tick); `lag` is the GPU's own step time relative
-    /// to a sound GPU's: 1 except for a straggler.
+    /// The load of the job on a GPU at a time (nanoseconds from the first tick); `lag` is the GPU's own step
+    /// time relative to a sound GPU's: 1 except for a straggler.
     pub(super) fn load(&self, now_ns: i64, lag: f64) -> Load {
         let t = seconds(now_ns - self.start_ns);
         let filled = (t / self.loading).clamp(0.0, 1.0);
@@ -234,12 +234,12 @@ impl Job {
         }
     }
 
-    /// A number of a stretch of the job's life, in [0, 1).
+    /// A random number for a stretch of the job's life, in [0, 1).
     fn chance(&self, cell: f64, purpose: u64) -> f64 {
         generator(&[self.seed, purpose, cell.to_bits()]).f64()
     }
 
-    /// A number that wanders: one value a stretch, straight lines between.
+    /// A random number that drifts: one value a stretch, straight lines between.
     fn wander(&self, x: f64, purpose: u64) -> f64 {
         let (from, to) = (self.chance(x.floor(), purpose), self.chance(x.floor() + 1.0, purpose));
         from + (to - from) * x.fract()

@@ -26,7 +26,7 @@ pub(super) struct Model {
     /// The driver slows the GPU down from this temperature on, the hardware from 3 degrees more.
     pub(super) slowdown: f64,
     pub(super) memory_total: f64,
-    /// Held by the driver, in neither used nor free; 0 where the driver does not report it.
+    /// Held by the driver, in neither used nor free; 0 if the driver does not report it.
     pub(super) memory_reserved: f64,
     pub(super) memory_idle: f64,
     pub(super) pcie_generation: f64,
@@ -139,7 +139,7 @@ const MI300X: Model = Model {
     link_rate: 448e9,
 };
 
-/// The models of the hosts, again and again: two hosts have both vendors, eight hosts all models.
+/// The models of the hosts, repeated: two hosts have both vendors, eight hosts all models.
 static HOSTS: [&Model; 8] = [&H100, &MI300X, &H100, &A100, &H100, &MI300X, &MI300X, &RTX_6000];
 
 /// Model of all GPUs of a host.

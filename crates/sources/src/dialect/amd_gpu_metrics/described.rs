@@ -1,16 +1,16 @@
 //! v1.9, which describes itself.
 //!
-//! At 4 an `i32` number of attributes, then one after the other, unaligned: a `u64` encoding and its values. Encoding:
-//! bits 31-24 unit, 23-20 type, 19-10 attribute, 9-0 number of values. The unit is fixed by the attribute so far, and left
-//! alone. An unknown attribute is stepped over by type and number; where a type is unknown or values would lie behind the
-//! end, the walk ends and what came before holds.
+//! At 4 an `i32` number of attributes, then each attribute, unaligned: a `u64` encoding and its values.
+//! Encoding: bits 31-24 unit, 23-20 type, 19-10 attribute, 9-0 number of values. The attribute determines the
+//! unit so far, so the unit bits are ignored. An unknown attribute is skipped by type and number; at an
+//! unknown type or values beyond the end, the walk stops and the earlier attributes count.
 
 use super::field::Field;
 use super::layout::{Slot, Slots};
 use super::value::Kind;
 use super::{Refused, Version};
 
-/// Attributes looked at: more than there are numbers for.
+/// Most attributes read: more than the numbers allow.
 const ATTRIBUTES_MAX: usize = 1024;
 
 /// The attributes by their number.
@@ -69,7 +69,7 @@ const ATTRIBUTES: [Field; 52] = [
     Field::TemperatureXcd,
 ];
 
-/// Where the fields of a table lie, by its own description.
+/// The places of a table's fields, by its own description.
 pub(super) fn slots(version: Version, bytes: &[u8]) -> Result<Slots, Refused> {
     let Some(count) = bytes.get(4..).and_then(<[u8]>::first_chunk) else {
         return Err(Refused::Truncated { version, len: bytes.len() });
@@ -90,7 +90,7 @@ pub(super) fn slots(version: Version, bytes: &[u8]) -> Result<Slots, Refused> {
     Ok(slots)
 }
 
-/// The number of an attribute and where its values lie, unless they end behind the table.
+/// The number of an attribute and the place of its values, unless they end beyond the table.
 fn record(bytes: &[u8], at: usize) -> Option<(usize, Slot)> {
     let encoding = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
     let bits = |shift: u32, mask: u64| u16::try_from(encoding >> shift & mask).ok();

@@ -279,9 +279,9 @@ pub(super) const V1_7: &[Row] = &[
     (F::NumPartition, 338, U16, 1),
 ];
 
-/// What ends v1.7.
+/// End of v1.7.
 pub(super) const V1_7_END: &[Row] = &[(F::PcieLcPerfOtherEndRecovery, 2200, U32, 1)];
-/// What ends v1.8.
+/// End of v1.8.
 pub(super) const V1_8_END: &[Row] = &[(F::PcieLcPerfOtherEndRecovery, 3864, U32, 1)];
 
 /// One partition in v1.6.

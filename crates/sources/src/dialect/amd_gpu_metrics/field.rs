@@ -1,8 +1,9 @@
-//! What the tables hold, by the kernel's names.
+//! Fields of the tables, by the kernel's names.
 
 macro_rules! fields {
     ($($(#[doc = $doc:literal])+ $field:ident $name:literal,)+) => {
-        /// A value of the table. The numbers are the driver's: the unit depends on the version, and says so here.
+        /// A value of the table. The numbers are the driver's: their unit depends on the version, and is
+        /// documented here.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Field { $($(#[doc = $doc])+ $field,)+ }

@@ -1,4 +1,5 @@
-//! Where the fields of a table lie. The tables become an index by field while compiling, so that a lookup is one load.
+//! Places of the fields in a table. The tables become an index by field at compile time, so that a lookup is
+//! one load.
 
 use super::field::Field;
 use super::value::Kind;
@@ -7,11 +8,11 @@ use super::{Version, XCP_MAX, apu, discrete};
 /// A field, its offset in bytes, the type and number of its elements.
 pub(super) type Row = (Field, u16, Kind, u16);
 
-/// Where a field lies.
+/// The place of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) offset: u16,
-    /// Elements; 0 where the table has no such field.
+    /// Elements; 0 if the table has no such field.
     pub(super) count: u16,
     /// Bytes from one partition's to the next one's; 0 for a field of the whole package.
     pub(super) stride: u16,
@@ -26,7 +27,7 @@ impl Slots {
     pub(super) const EMPTY: Self =
         Self([Slot { offset: 0, count: 0, stride: 0, kind: Kind::U8 }; Field::ALL.len()]);
 
-    /// Where a field lies.
+    /// The place of a field.
     #[expect(clippy::indexing_slicing, reason = "there is a slot for each field")]
     pub(super) fn of(&self, field: Field) -> Slot {
         self.0[field as usize]
@@ -39,7 +40,7 @@ impl Slots {
     }
 }
 
-/// Rows that lie somewhere in a table, once or for each partition.
+/// Rows of a table, at one place or for each partition.
 struct Part {
     rows: &'static [Row],
     at: u16,
@@ -55,14 +56,14 @@ const fn per_xcp(rows: &'static [Row], at: u16, stride: u16) -> Part {
     Part { rows, at, stride }
 }
 
-/// A version and where its fields lie.
+/// A version and the places of its fields.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) version: Version,
     pub(super) slots: Slots,
 }
 
-/// The layout of a version: of the parts what lies within its size, as a version may be the beginning of the next.
+/// The layout of a version: the parts within its size, as a version may be the beginning of the next.
 #[expect(clippy::indexing_slicing, reason = "runs while compiling only")]
 const fn layout(format: u8, content: u8, size: u16, parts: &[Part]) -> Layout {
     let mut slots = Slots::EMPTY;

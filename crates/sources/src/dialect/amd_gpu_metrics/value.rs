@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// The number, unless it is all ones, by which the driver says that it has none; of a signed one that is -1.
+    /// The number, unless it is all ones, the driver's mark for a missing value; -1 in a signed field.
     fn value(self, bytes: &[u8]) -> Option<i64> {
         let value = match self {
             Self::U8 | Self::S8 => i64::from(i8::from_le_bytes(*bytes.first_chunk()?)),
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// The elements of a field; an element is `None` where the driver did not fill it.
+/// The elements of a field; an element is `None` if the driver did not fill it.
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
     rest: &'a [u8],
@@ -64,7 +64,7 @@ impl<'a> Elements<'a> {
     /// Of a field that is not there.
     pub(super) const NONE: Self = Self { rest: &[], kind: Kind::U8 };
 
-    /// At an offset, as many and of the type that the slot says.
+    /// At an offset, with the slot's count and type.
     pub(super) fn of(bytes: &'a [u8], offset: usize, slot: Slot) -> Self {
         let len = usize::from(slot.count) * usize::from(slot.kind.width());
         match bytes.get(offset..offset + len) {

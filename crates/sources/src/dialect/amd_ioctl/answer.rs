@@ -1,21 +1,21 @@
-//! What the driver's answers mean: little structs of native integers, by offset. A kernel that knows less writes less, so
-//! an answer is as long as it is.
+//! The driver's answers: small structs of native integers, by offset. An older kernel writes fewer fields, so
+//! an answer may be shorter.
 
 /// Bytes of `struct drm_amdgpu_info_device` that are of use; it has grown to some 400.
 pub(super) const DEV_INFO_LEN: usize = 48;
 /// Bytes of `struct drm_amdgpu_memory_info`.
 pub(super) const MEMORY_LEN: usize = 96;
 
-/// What a GPU is built for.
+/// Fixed properties of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DevInfo {
-    /// Highest clock of the engine, kHz; 0 where the driver does not know it.
+    /// Highest clock of the engine, kHz; 0 if the driver does not know it.
     pub engine_clock_max_khz: u64,
-    /// Highest clock of the memory, kHz; 0 where the driver does not know it.
+    /// Highest clock of the memory, kHz; 0 if the driver does not know it.
     pub memory_clock_max_khz: u64,
 }
 
-/// `AMDGPU_INFO_DEV_INFO`; none where the answer is too short.
+/// `AMDGPU_INFO_DEV_INFO`; none if the answer is too short.
 pub fn parse_dev_info(answer: &[u8]) -> Option<DevInfo> {
     Some(DevInfo { engine_clock_max_khz: u64_at(answer, 32)?, memory_clock_max_khz: u64_at(answer, 40)? })
 }
@@ -40,7 +40,8 @@ pub struct Memory {
     pub gtt: Heap,
 }
 
-/// `AMDGPU_INFO_MEMORY`: three heaps of total, usable, used and largest allocation; none where the answer is too short.
+/// `AMDGPU_INFO_MEMORY`: three heaps of total, usable, used and largest allocation; none if the answer is too
+/// short.
 pub fn parse_memory(answer: &[u8]) -> Option<Memory> {
     Some(Memory { vram: heap_at(answer, 0)?, visible: heap_at(answer, 32)?, gtt: heap_at(answer, 64)? })
 }

@@ -31,7 +31,7 @@ struct Version {
     description: usize,
 }
 
-/// `struct drm_amdgpu_info`, with of its union what sensors need.
+/// `struct drm_amdgpu_info`, with the union members that sensors need.
 #[repr(C)]
 #[derive(Default)]
 struct Request {
@@ -77,7 +77,7 @@ impl Device for RenderNode {
     }
 }
 
-/// Where the kernel is to write.
+/// The address of the kernel's output.
 fn address(buffer: &mut [u8]) -> usize {
     buffer.as_mut_ptr().expose_provenance()
 }

@@ -41,7 +41,7 @@ const VOLTAGE_SOC: MetricId = MetricId::of("voltage_soc_mv");
 const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
-/// A heap, its size and what of it is in use.
+/// A heap, its size and the part in use.
 const HEAPS: [(PickHeap, MetricId, MetricId); 3] = [
     (|memory| memory.vram, MetricId::of("memory_total_mb"), MetricId::of("memory_used_mb")),
     (
@@ -84,7 +84,7 @@ pub(super) fn fill(device: &dyn Device, lacks: &mut Lacks, due: Due, row: &mut R
     if due.rare { read_constants(device, row) } else { Ok(()) }
 }
 
-/// The answer to a query, or why there is none.
+/// The answer to a query, or the reason why it has none.
 fn ask(device: &dyn Device, query: Query, answer: &mut [u8]) -> Result<(), Missing> {
     device.info(query, answer).map_err(|error| Missing::of(&error))
 }
@@ -109,7 +109,7 @@ fn read_sensors(device: &dyn Device, lacks: &mut Lacks, due: Due, row: &mut Row)
         (None, Some(average)) => set(row, POWER, average),
         (None, None) => absent(row, POWER, no_power, due),
     }
-    // The one temperature it tells is that of the edge.
+    // The only temperature it reports is that of the edge.
     if is_due(TEMPERATURE_EDGE, due) {
         match row.get(TEMPERATURE) {
             Some(edge) => set(row, TEMPERATURE_EDGE, edge),
@@ -119,7 +119,7 @@ fn read_sensors(device: &dyn Device, lacks: &mut Lacks, due: Due, row: &mut Row)
     Ok(())
 }
 
-/// The value of a sensor, or why it has none. One that is not there is not asked again.
+/// The value of a sensor, or the reason why it has none. A missing sensor is not queried again.
 fn sense(
     device: &dyn Device,
     sensor: &Sensor,
@@ -139,8 +139,8 @@ fn sense(
     })
 }
 
-/// Whether 0 is what the driver says for what the GPU does not have: no GPU that answers draws nothing, and none runs
-/// without a voltage.
+/// Whether 0 is the driver's value for something the GPU does not have: no GPU that answers draws nothing,
+/// and none runs without a voltage.
 fn says_nothing(metric: MetricId, row: &Row) -> bool {
     match metric {
         POWER | POWER_AVERAGE => true,
@@ -216,7 +216,7 @@ fn is_due(metric: MetricId, due: Due) -> bool {
     due.has(metric.metric().tier)
 }
 
-/// What is missing for good is told rarely.
+/// Permanently missing values are reported rarely.
 fn absent(row: &mut Row, metric: MetricId, reason: AbsenceReason, due: Due) {
     if due.rare || !matches!(reason, AbsenceReason::NotSupported | AbsenceReason::Denied) {
         row.absent(metric, reason);

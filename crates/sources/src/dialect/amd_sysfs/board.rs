@@ -30,7 +30,7 @@ const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
 const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 
-/// What an AMD GPU may give at most; what of it this one does not is told with the reason.
+/// All metrics that an AMD GPU may have; those this one lacks are reported with the reason.
 const KNOWN: &[MetricId] = &[
     MetricId::of("gpu_clock_mhz"),
     MetricId::of("mem_clock_mhz"),
@@ -130,22 +130,22 @@ const KNOWN: &[MetricId] = &[
 #[derive(Debug)]
 pub(super) struct Board {
     snapshot: Option<Snapshot>,
-    /// What the first whole reading gave, and how many values a reading of the fast tier has.
+    /// The metrics of the first whole reading, and the number of values of the fast tier.
     given: Vec<(MetricId, Tier)>,
     usual_fast: usize,
-    /// What `gpu_metrics` does not have. None until its first answer, or that there is none, says which.
+    /// Files for metrics that `gpu_metrics` lacks. None until its first answer, or its absence, shows which.
     gauges: Option<Vec<Gauge>>,
-    /// What stands in for `gpu_metrics` since it did not answer once.
+    /// Substitutes for `gpu_metrics` since it failed to answer.
     stand_ins: Option<Vec<Gauge>>,
     memory: Option<Memory>,
     ras: Ras,
     denied: Vec<MetricId>,
-    /// Partitions by the compute driver, where the table does not say.
+    /// Partitions by the compute driver, if the table does not have their number.
     partitions: Option<i64>,
     is_open: bool,
     /// Whether the last reading of the slow tier gave a value.
     gives: bool,
-    /// What is to be told.
+    /// Findings to report.
     findings: Vec<Finding>,
 }
 
@@ -157,17 +157,17 @@ struct Memory {
     total: Option<i64>,
 }
 
-/// Whose rows a board gives.
+/// The identities of a board's rows.
 #[derive(Debug)]
 pub(super) struct Whom {
     /// The whole GPU.
     pub(super) whole: Arc<Identity>,
-    /// Its partitions, where it is divided.
+    /// Its partitions, if it is divided.
     pub(super) partitions: Vec<Arc<Identity>>,
 }
 
 impl Board {
-    /// Of a card. Its files are opened by the first reading, which shows what they are needed for.
+    /// For a card. The first reading opens its files, and shows which are needed.
     pub(super) fn new(card: &Card) -> Self {
         Self {
             snapshot: Some(Snapshot::new(card)),
@@ -185,16 +185,16 @@ impl Board {
         }
     }
 
-    /// What readings have shown since it was last asked.
+    /// New findings of readings since the last call.
     pub(super) fn findings(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)
     }
 
-    /// Reads what is due into a row of the GPU and one of each partition. While `gpu_metrics` does not answer, hwmon and the
-    /// other files give what they have.
+    /// Reads what is due into a row of the GPU and one of each partition. While `gpu_metrics` does not
+    /// answer, hwmon and the other files provide what they have.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// If the device is gone.
     pub(super) fn read(
         &mut self,
         card: &Card,
@@ -258,7 +258,7 @@ impl Board {
         Ok(())
     }
 
-    /// Opens what no table has.
+    /// Opens the files for values that no table has.
     fn open(&mut self, card: &Card) {
         self.memory = Memory::open(&card.device, &mut self.denied);
         self.ras = Ras::open(&card.device);
@@ -268,7 +268,7 @@ impl Board {
         self.is_open = true;
     }
 
-    /// Opens and reads the files of what the row lacks and none that is open gives.
+    /// Opens and reads the files for values that the row lacks and no open file provides.
     fn open_gauges(&mut self, card: &Card, row: &mut Row) -> Result<Vec<Gauge>, Missing> {
         let mut gauges: Vec<Gauge> = Vec::new();
         for (path, what) in candidates(card, hwmon(&card.device).as_deref()) {
@@ -287,7 +287,7 @@ impl Board {
         Ok(gauges)
     }
 
-    /// What other files have of what `gpu_metrics` does not give now.
+    /// Values from other files that `gpu_metrics` does not provide now.
     fn stand_in(&mut self, card: &Card, due: Due, row: &mut Row) -> Result<(), Missing> {
         if self.stand_ins.is_none() {
             self.stand_ins = Some(self.open_gauges(card, row)?);
@@ -307,8 +307,8 @@ impl Board {
         if due.rare { self.ras.read(row) } else { Ok(()) }
     }
 
-    /// Says what is missing: this time, of what was given before; at the rare tier also what this GPU does not have. What
-    /// is awaited is not missing. With a reason where `gpu_metrics` does not answer now.
+    /// Reports missing values: each time, those provided before; at the rare tier also those this GPU does
+    /// not have. Awaited values are not missing. With a reason if `gpu_metrics` does not answer now.
     fn tell_missing(
         &mut self,
         due: Due,
@@ -318,7 +318,7 @@ impl Board {
     ) {
         let values = row.values().len();
         let reason = unanswered.unwrap_or(AbsenceReason::Invalid);
-        // A GPU whose fast values are all missing has slow ones all the same.
+        // A GPU without any fast values still has slow ones.
         if due.slow {
             self.gives = values > 0;
         }
@@ -377,7 +377,7 @@ fn read_partitions(
     }
 }
 
-/// Whether a row says a metric, or that it is absent.
+/// Whether a row has a metric, or its absence.
 fn is_told(row: &Row, metric: MetricId) -> bool {
     row.get(metric).is_some() || row.absences().iter().any(|(id, _)| *id == metric)
 }
@@ -394,9 +394,9 @@ fn read_gauges(gauges: Option<&mut Vec<Gauge>>, due: Due, row: &mut Row) -> Resu
     Ok(())
 }
 
-/// What follows from other values.
+/// Values derived from others.
 fn derive(due: Due, row: &mut Row) {
-    // The mean does not stand in for a power that was refused.
+    // The mean does not replace a refused power.
     let is_refused = row.absences().contains(&(POWER, AbsenceReason::Invalid));
     if row.get(POWER).is_none() && !is_refused {
         match row.get(POWER_AVERAGE) {

@@ -1,5 +1,5 @@
-//! Which AMD GPUs there are, and whose rows theirs are. Names and addresses only: no sensor is touched, so a GPU that
-//! sleeps sleeps on.
+//! The AMD GPUs of a machine, and their identities. Names and addresses only: no sensor is touched, so a
+//! sleeping GPU keeps sleeping.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ const CARDS_MAX: usize = 256;
 /// An AMD GPU with a kernel driver.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Card {
-    /// DRM name, `card0`, or the PCI address where there is no DRM node. Changes between boots.
+    /// DRM name, `card0`, or the PCI address if it has no DRM node. Changes between boots.
     pub name: String,
     /// Place among the AMD GPUs, in the order of DRM cards.
     pub index: i32,
@@ -33,9 +33,10 @@ pub struct Card {
     pub device_id: Option<u32>,
     /// Kernel driver: `amdgpu`, or `radeon` on cards from before 2012.
     pub driver: Option<String>,
-    /// Version of amdgpu where it is not the kernel's own, else the kernel's release.
+    /// Version of amdgpu if it differs from the kernel's own, else the kernel's release.
     pub driver_version: Option<String>,
-    /// Unique id of the chip, 16 hexadecimal digits; none on APUs and old cards, and none where two cards have the same.
+    /// Unique id of the chip, 16 hexadecimal digits; none on APUs and old cards, and none if two cards have
+    /// the same.
     pub unique_id: Option<String>,
     /// Marketing name, else the device id in words.
     pub model: String,
@@ -46,7 +47,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// Whose row it is when read by `source`; of a partition, or of the whole GPU.
+    /// The identity of a row read by `source`; of a partition, or of the whole GPU.
     pub fn identity(&self, machine: &Machine, source: Driver, partition: Option<&str>) -> Identity {
         let mut identity = Identity::default();
         identity.index = Some(self.index);
@@ -71,7 +72,7 @@ impl Card {
         identity
     }
 
-    /// What its partitions are called before their number: its mode, `cpx`.
+    /// The name of its partitions without their number: its mode, `cpx`.
     pub fn partition_word(&self) -> String {
         let mode = read_text(&self.device.join("current_compute_partition"));
         let mode = mode.map(|mode| mode.to_ascii_lowercase());
@@ -189,7 +190,7 @@ pub(super) fn unbound(machine: &Machine) -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// What is read once for all cards.
+/// Files read once for all cards.
 struct Shared {
     driver_version: Option<String>,
     names: Option<String>,
@@ -213,7 +214,7 @@ impl Shared {
         let Uevent { driver, pci_id, .. } = parse::parse_uevent(&uevent);
         let hex = |file: &str| read_text(&device.join(file)).as_deref().and_then(parse::parse_hex);
         let vendor = hex("vendor").or(pci_id.map(|(vendor, _)| vendor));
-        // A capture may lack both; its hardware monitor says whose it is.
+        // A capture may lack both; its hardware monitor names the driver.
         let by_monitor = || read_text(&hwmon(&device)?.join("name")).filter(|name| name == "amdgpu");
         if vendor.map_or_else(|| by_monitor().is_none(), |vendor| vendor != VENDOR) {
             return None;
@@ -239,8 +240,8 @@ impl Shared {
         })
     }
 
-    /// The nodes of a card. A node whose very address a card has is that card's (also a virtual function); else its
-    /// function is a partition's number.
+    /// The nodes of a card. A node whose exact address a card has is that card's (also a virtual function);
+    /// otherwise its function is a partition's number.
     fn nodes_of(&self, pci: Option<&str>, cards: &[Option<String>]) -> Vec<KfdNode> {
         let Some(pci) = pci else { return Vec::new() };
         let is_card = |address: &str| cards.iter().any(|card| card.as_deref() == Some(address));
@@ -255,7 +256,7 @@ fn is_unique_id(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) && text.bytes().any(|b| b != b'0')
 }
 
-/// PCI address of what has this device folder now, as the kernel says, else by where the folder really is.
+/// PCI address of the device in this folder, from the kernel, else from the folder's real path.
 pub(crate) fn address(device: &Path) -> Option<String> {
     let uevent = read_text(&device.join("uevent")).unwrap_or_default();
     parse::parse_uevent(&uevent).slot.map(str::to_lowercase).or_else(|| address_of(device))
@@ -277,7 +278,7 @@ pub(super) fn hwmon(device: &Path) -> Option<PathBuf> {
     names(&folder).into_iter().find(|name| name.starts_with("hwmon")).map(|name| folder.join(name))
 }
 
-/// Names in a folder, sorted; none where there is no folder.
+/// Names in a folder, sorted; none if it is missing.
 pub(super) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut names: Vec<String> =
@@ -286,7 +287,7 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A small text, without blanks around it; none where it is missing, empty or not to be read.
+/// A small text, without blanks around it; none if it is missing, empty or unreadable.
 pub(super) fn read_text(path: &Path) -> Option<String> {
     let read = || -> io::Result<String> { Ok(PinnedFile::open(path)?.read_text()?.to_owned()) };
     read().ok().filter(|text| !text.is_empty())

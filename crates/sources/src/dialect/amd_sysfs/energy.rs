@@ -1,17 +1,17 @@
-//! The unit of the energy counter. It is 2^-16 J on Instinct GPUs since MI100; on others nobody says, and it has been
-//! seen to count millijoules (RX 6900 XT), to stand at 0 (RDNA3 and later), and to be absent (APUs). So elsewhere the
-//! counter is held against the power meanwhile, and believed when one of the two units fits.
+//! The unit of the energy counter. It is 2^-16 J on Instinct GPUs since MI100; on others it is undocumented,
+//! and has been seen to count millijoules (RX 6900 XT), to stay at 0 (RDNA3 and later), and to be absent
+//! (APUs). So elsewhere the counter is compared with the power, and accepted when one of the two units fits.
 
 /// Joules a step, in the units that are known.
 const UNITS: [f64; 2] = [1.0 / 65_536.0, 1.0e-3];
-/// Energy after which the comparison is decided. At 1 W, where power is rounded most, it takes a few minutes.
+/// Energy after which the comparison is decided. At 1 W, where rounding matters most, it takes a few minutes.
 const ENOUGH_J: f64 = 200.0;
 /// How far counter and integrated power may be apart; the units are apart by 65 times.
 const FACTOR_MAX: f64 = 2.0;
 /// Two readings farther apart than this (the machine slept) are not integrated over.
 const GAP_NS: i64 = 10_000_000_000;
 
-/// What is known about the counter of one GPU.
+/// Knowledge about the counter of one GPU.
 #[derive(Debug)]
 pub(super) enum Energy {
     /// Joules a step.
@@ -36,8 +36,8 @@ impl Energy {
         if is_instinct { Self::Known(UNITS[0]) } else { Self::Compared(Comparison::default()) }
     }
 
-    /// Joules since the driver was loaded, where the counter's unit is known; learns it on the way. The counter as it is,
-    /// when it was taken, and the power then.
+    /// Joules since the driver was loaded, if the counter's unit is known; learns it on the way. Takes the
+    /// raw counter, its time, and the power at that time.
     pub(super) fn joules(&mut self, counter: i64, taken_ns: i64, power_w: Option<f64>) -> Option<f64> {
         if let Self::Compared(comparison) = self
             && let Some(verdict) = comparison.add(counter, taken_ns, power_w)

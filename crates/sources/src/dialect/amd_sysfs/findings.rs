@@ -1,5 +1,5 @@
-//! What `doctor` tells about AMD GPUs: what is there, what is missing, and what gives it. Looks at names and rights, and
-//! opens no sensor.
+//! Findings of `doctor` about AMD GPUs: what was found, what is missing, and the remedy. Checks names and
+//! rights, and opens no sensor.
 
 use std::path::PathBuf;
 

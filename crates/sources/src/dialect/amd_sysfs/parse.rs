@@ -1,4 +1,5 @@
-//! What the text files of amdgpu mean. Pure functions on text of unknown origin: none panics, none keeps anything.
+//! Parsers of amdgpu's text files. Pure functions on text of unknown origin: none panics, none keeps
+//! anything.
 
 /// A whole number in decimal, as most files hold one. Blanks, line ends and NULs around it do not matter.
 pub fn parse_number(text: &str) -> Option<i64> {
@@ -11,7 +12,7 @@ pub fn parse_hex(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// What `uevent` of a PCI device says about it.
+/// The `uevent` of a PCI device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Uevent<'a> {
     /// Kernel driver it is bound to: `amdgpu`, `radeon`, `vfio-pci`.
@@ -77,7 +78,7 @@ pub struct DpmLevel {
     pub is_current: bool,
 }
 
-/// `pp_dpm_sclk`, `pp_dpm_mclk` and their like, line by line: `1: 500Mhz *`, `S: 19Mhz *`. What is no such line is left
+/// `pp_dpm_sclk`, `pp_dpm_mclk` and similar, line by line: `1: 500Mhz *`, `S: 19Mhz *`. Other lines are left
 /// out.
 pub fn dpm_levels(text: &str) -> impl Iterator<Item = DpmLevel> {
     text.lines().filter_map(|line| {
@@ -101,12 +102,12 @@ pub fn parse_pp_dpm(text: &str) -> Vec<DpmLevel> {
     dpm_levels(text).collect()
 }
 
-/// Present clock of a `pp_dpm_*` table, MHz: the last line with a star; none where no line has one.
+/// Present clock of a `pp_dpm_*` table, MHz: the last line with a star; none if no line has one.
 pub fn parse_pp_dpm_current(text: &str) -> Option<u32> {
     dpm_levels(text).filter(|level| level.is_current).last().map(|level| level.mhz)
 }
 
-/// Highest clock of a `pp_dpm_*` table, MHz; none where the table is empty or holds only zeros.
+/// Highest clock of a `pp_dpm_*` table, MHz; none if the table is empty or has only zeros.
 pub fn parse_pp_dpm_max(text: &str) -> Option<u32> {
     dpm_levels(text).map(|level| level.mhz).max().filter(|&mhz| mhz > 0)
 }
@@ -141,7 +142,7 @@ pub fn parse_link_speed(text: &str) -> Option<f32> {
     (gtps.is_finite() && gtps > 0.0).then_some(gtps)
 }
 
-/// Generation of PCIe that runs at so many gigatransfers per second.
+/// Generation of PCIe with this many gigatransfers per second.
 pub fn pcie_generation(gtps: f32) -> Option<u8> {
     let speeds = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0];
     let at = speeds.iter().position(|speed| (speed - gtps).abs() < 0.05)?;
@@ -175,7 +176,7 @@ pub fn parse_err_count(text: &str) -> ErrCount {
     count
 }
 
-/// Bad memory pages by what became of them.
+/// Bad memory pages by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BadPages {
     /// `R`: out of use.

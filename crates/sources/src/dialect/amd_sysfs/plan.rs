@@ -51,7 +51,7 @@ const DEVICE: &[Place] = &[
     place("power_dpm_force_performance_level", "performance_level", performance_level, Scale::ONE),
 ];
 
-/// Files of the hardware monitor whose names say what they are.
+/// Files of the hardware monitor with self-explanatory names.
 const HWMON: &[Place] = &[
     place("power1_cap", "power_limit_w", number, MICRO),
     place("power1_cap_default", "power_limit_default_w", number, MICRO),
@@ -79,13 +79,13 @@ pub(super) fn candidates(card: &Card, hwmon: Option<&Path>) -> Vec<Candidate> {
     found
 }
 
-/// Sensors by their labels. The oldest cards have none: the first is what it always is then.
+/// Sensors by their labels. The oldest cards have none: then the first has its fixed meaning.
 fn sensors(card: &Card, hwmon: &Path, found: &mut Vec<Candidate>) {
     let mut add = |file: String, column: MetricId, parse: Parse, scale: Scale| {
         found.push((hwmon.join(file), (column, parse, scale)));
     };
     let label = |file: String| read_text(&hwmon.join(file));
-    // The second die of an MI250 says 0 W; the first tells for both.
+    // The second die of an MI250 reports 0 W; the first reports for both.
     let watts: Parse = if card.is_instinct() { positive } else { number };
     if !card.is_power_slow() {
         add("power1_input".to_owned(), MetricId::of("power_w"), watts, MICRO);
@@ -144,7 +144,7 @@ fn number(text: &str) -> Option<i64> {
     parse::parse_number(text)
 }
 
-/// A number where 0 and below say that there is none: -273150 is a limit that is not set.
+/// A number where 0 and below mean a missing value: -273150 is a limit that is not set.
 fn positive(text: &str) -> Option<i64> {
     parse::parse_number(text).filter(|&number| number > 0)
 }

@@ -1,5 +1,5 @@
-//! The probe of one GPU: opens it at the first reading, leaves it alone while it sleeps, and looks for it again by its PCI
-//! address when its driver has let go of it.
+//! The probe of one GPU: opens it at the first reading, leaves it alone while it sleeps, and looks for it
+//! again by its PCI address when its driver has released it.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Probe for SysfsProbe {
     }
 
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
-        // What is missing for good is told at the rare tier, also of the slow one.
+        // Permanently missing values are reported at the rare tier, also those of the slow one.
         let due = Due { slow: due.slow || due.rare, rare: due.rare };
         if self.is_lost {
             self.relocate()?;

@@ -32,7 +32,7 @@ pub(super) struct Ras {
 }
 
 impl Ras {
-    /// Opens what there is.
+    /// Opens the files that exist.
     pub(super) fn open(device: &Path) -> Self {
         let folder = device.join("ras");
         let mut ras = Self::default();
@@ -52,8 +52,8 @@ impl Ras {
         ras
     }
 
-    /// Reads all of it. A block that gives nothing is left out of the sum; when it fails this time only, the sum would be
-    /// too small, and is absent.
+    /// Reads all of it. A block without a count is left out of the sum; if it fails this time only, the sum
+    /// would be too small, and is absent.
     pub(super) fn read(&mut self, row: &mut Row) -> Result<(), Missing> {
         let mut sums = [(CORRECTED, None), (UNCORRECTED, None), (DEFERRED, None)];
         let mut failed = None;

@@ -1,4 +1,4 @@
-//! A kept-open file whose number is one metric, and what its errors mean.
+//! A kept-open file whose number is one metric, and the meaning of its errors.
 
 use std::io;
 use std::path::Path;
@@ -17,12 +17,12 @@ pub(in crate::dialect) enum Missing {
     Always(AbsenceReason),
     /// This time.
     Now(AbsenceReason),
-    /// The driver has let go of the device; every open file of it is dead.
+    /// The driver has released the device; every open file of it is dead.
     Gone,
 }
 
 impl Missing {
-    /// What an error of opening or reading a file of amdgpu means.
+    /// The meaning of an error of opening or reading a file of amdgpu.
     pub(in crate::dialect) fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(Errno::NOENT | Errno::NOTSUP | Errno::INVAL | Errno::NOSYS) => {
@@ -56,8 +56,8 @@ impl Scale {
     pub(super) const ONE: Self = Self(1, 1);
 }
 
-/// Sets a metric to a raw number, scaled, in the type of its column; whole numbers are rounded. One below what the metric can be
-/// is refused before that: −1 byte is no 0 MiB.
+/// Sets a metric to a raw number, scaled, in the type of its column; whole numbers are rounded. One below the
+/// metric's minimum is refused before that: −1 byte is not 0 MiB.
 pub(super) fn put(row: &mut Row, metric: MetricId, raw: i64, Scale(times, by): Scale) {
     let by = by.max(1);
     let facts = metric.metric();
@@ -109,7 +109,7 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Opens the file and reads it once into the row, which alone tells whether it can be read.
+    /// Opens the file and reads it once into the row, the only proof that it can be read.
     pub(super) fn open(
         path: &Path,
         (metric, parse, scale): (MetricId, Parse, Scale),

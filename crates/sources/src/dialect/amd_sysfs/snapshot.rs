@@ -1,4 +1,4 @@
-//! The open `gpu_metrics`: its present table, or the reason why there is none.
+//! The open `gpu_metrics`: its present table, or the reason why it has none.
 
 use std::fmt;
 use std::io;
@@ -27,11 +27,11 @@ pub(super) struct Snapshot {
     reader: Option<Reader>,
     failures: u32,
     missing: Missing,
-    /// Whether it was said that it fails; not said again before it was well at a rare reading.
+    /// Whether its failure was reported; reported again only after it was well at a rare reading.
     is_told: bool,
 }
 
-/// Why there is no table.
+/// The reason for a missing table.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("{0}")]
@@ -67,10 +67,10 @@ impl Snapshot {
         }
     }
 
-    /// The present table, and who reads it. What is to be known of it goes to the findings, once.
+    /// The present table, and its reader. News about it is added to the findings, once.
     ///
     /// # Errors
-    /// When there is none now; for always as long as none was understood, for this time once one was.
+    /// If it has no table now; permanently as long as none was understood, temporarily once one was.
     pub(super) fn read(
         &mut self,
         card: &Card,
@@ -106,7 +106,7 @@ impl Snapshot {
                     missing => missing,
                 };
                 self.failures = self.failures.saturating_add(1);
-                // That there is none, or no right to it, is seen without reading.
+                // A missing file, or a missing right, shows without reading.
                 let is_news = match self.missing {
                     Missing::Now(_) => true,
                     Missing::Always(_) => matches!(trouble, Trouble::Refused(_)),
@@ -142,7 +142,7 @@ fn subject(card: &Card) -> String {
     format!("{} {}", Driver::AmdSysfs, card.subject())
 }
 
-/// The table in a file that is opened where it is not; of the version before, where there was one.
+/// The table in a file, which is opened if necessary; of the previous version, if there was one.
 fn table<'a>(
     file: &'a mut Option<PinnedFile>,
     path: &Path,

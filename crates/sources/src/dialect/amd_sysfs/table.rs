@@ -1,4 +1,4 @@
-//! What the fields of `gpu_metrics` are called here, by version, and in which unit they come.
+//! The fields of `gpu_metrics` as our metrics, by version, with their units.
 
 use std::ops::Range;
 
@@ -22,12 +22,12 @@ const LOCKED: MetricId = MetricId::of("gpu_clock_locked");
 const JPEG: MetricId = MetricId::of("jpeg_utilization_pct");
 const MEDIA: MetricId = MetricId::of("media_utilization_pct");
 
-/// Which element of a field stands for the metric. Elements that the driver did not fill do not count.
+/// The element of a field that becomes the metric. Elements that the driver did not fill do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pick {
     /// The largest, of one element that one.
     Largest,
-    /// The largest above 0: of a sensor or link where 0 says that it is not there.
+    /// The largest above 0: of a sensor or link whose 0 means that it is missing.
     Positive,
     /// The sum.
     Sum,
@@ -59,7 +59,7 @@ const fn slow(column: &str, field: Field) -> Entry {
     entry(column, Tier::Slow, field, Pick::Largest, Scale::ONE)
 }
 
-/// A sensor that is not there where it reads 0.
+/// A sensor that is missing if it reads 0.
 const fn sensor(column: &str, tier: Tier, field: Field, scale: Scale) -> Entry {
     entry(column, tier, field, Pick::Positive, scale)
 }
@@ -152,7 +152,7 @@ const CLOCKS: &[Entry] = &[
     entry("firmware_timestamp_ns", Tier::Fast, Field::FirmwareTimestamp, Pick::Positive, Scale(10, 1)),
 ];
 
-/// Averages that stand in on APUs where nothing says the present value.
+/// Averages used on APUs without a present value.
 const STAND_INS: &[Entry] = &[
     sensor("gpu_clock_mhz", Tier::Fast, Field::AverageGfxclk, Scale::ONE),
     sensor("mem_clock_mhz", Tier::Fast, Field::AverageUclk, Scale::ONE),
@@ -162,7 +162,7 @@ const STAND_INS: &[Entry] = &[
     sensor("video_decode_clock_mhz", Tier::Slow, Field::AverageDclk, Scale::ONE),
 ];
 
-/// The same of 3.0, whose units are known.
+/// The same for 3.0, whose units are known.
 const STAND_INS_V3: &[Entry] = &[
     fast("utilization_pct", Field::AverageGfxActivity),
     slow("media_utilization_pct", Field::AverageVcnActivity),
@@ -185,7 +185,7 @@ const BELOW_LIMIT: &[Entry] = &[
     entry("below_limit_total_count", Tier::Slow, Field::XcpGfxBelowHostLimitTotalAcc, Pick::Sum, Scale::ONE),
 ];
 
-/// What a partition may give.
+/// Metrics that a partition may have.
 const OF_PARTITION: [MetricId; 8] = [
     UTILIZATION,
     GPU_CLOCK,
@@ -215,7 +215,7 @@ const RESIDENCIES: [Field; 12] = [
 
 /// Bits of the throttle status that are power, current and temperature.
 const LIMITS: i64 = (1 << 48) - 1;
-/// Bit of the hotspot, and the temperature in °C from which it is believed where the firmware always sets it.
+/// Bit of the hotspot, and the temperature in °C from which it counts on firmware that always sets it.
 const HOTSPOT: i64 = 1 << 36;
 const HOTSPOT_MIN_C: i64 = 90;
 
@@ -246,7 +246,7 @@ impl Reader {
         };
         let mut entries = parts.concat();
         if is_instinct {
-            // 0 W is what the second die of an MI250 says; the first tells for both.
+            // The second die of an MI250 reports 0 W; the first reports for both.
             for entry in entries.iter_mut().filter(|entry| entry.metric == POWER_AVERAGE) {
                 entry.pick = Pick::Positive;
             }
@@ -267,7 +267,7 @@ impl Reader {
         self.version
     }
 
-    /// What is due of the whole GPU.
+    /// The due values of the whole GPU.
     pub(super) fn fill(&mut self, table: &GpuMetrics<'_>, due: Due, row: &mut Row) {
         let is_off = self.version.format == 1
             && table.get(Field::AverageGfxclk) == Some(0)
@@ -292,7 +292,7 @@ impl Reader {
         name_snapshot(table, row);
     }
 
-    /// What no file gave, and the table has averaged; asked once, when the files have been tried.
+    /// Values that no file has, and the table has as averages; called once, after the files have been tried.
     pub(super) fn stand_in(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
         let parts: &[&[Entry]] = match self.version.format {
             2 => &[STAND_INS],
@@ -319,8 +319,9 @@ impl Reader {
         }
     }
 
-    /// Whether power, current or heat hold the clocks down: by the status that means the same on every chip, else by its
-    /// own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot before.
+    /// Whether power, current or heat hold the clocks down: by the status that means the same on every chip,
+    /// else by its own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot
+    /// before.
     fn fill_throttle(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
         if let Some(status) = table.get(Field::IndepThrottleStatus) {
             let is_hot =
@@ -347,20 +348,20 @@ impl Reader {
         let _told = self.was_throttled.map(|is_throttled| row.int(THROTTLED, is_throttled));
     }
 
-    /// What takes a second snapshot to say, while there is only one.
+    /// A metric that needs a second snapshot, while there is only one.
     pub(super) fn awaited(&self) -> Option<MetricId> {
         (self.before.is_some() && self.was_throttled.is_none()).then_some(THROTTLED)
     }
 
-    /// Partitions that the package is divided into; none where it is whole, says nothing, or has no place for the values of
-    /// each: 1.9 as described so far has them of all together.
+    /// Partitions of the package; none if it is whole, does not say, or has no separate values for each: 1.9
+    /// as described so far has joint ones.
     pub(super) fn partitions(table: &GpuMetrics<'_>) -> usize {
         let count = table.get(Field::NumPartition).and_then(|count| usize::try_from(count).ok());
         let is_apart = table.xcp(1, Field::XcpGfxBusyInst).next().is_some();
         count.filter(|count| is_apart && (2..=XCP_MAX).contains(count)).unwrap_or(0)
     }
 
-    /// What is due of one partition: what is its own, nothing of the package.
+    /// The due values of one partition: its own, none of the package.
     pub(super) fn fill_partition(
         &mut self,
         table: &GpuMetrics<'_>,
@@ -370,7 +371,7 @@ impl Reader {
     ) {
         let busy = || table.xcp(partition, Field::XcpGfxBusyInst);
         put_mean(row, UTILIZATION, busy());
-        // The clocks stand XCC by XCC for the whole package; each partition has as many of them as it tells the activity of.
+        // The package lists its clocks XCC by XCC; each partition has as many of them as it has activities.
         let xccs = busy().flatten().count();
         let clocks = table.all(Field::CurrentGfxclk).skip(partition * xccs).take(xccs);
         if let Some(mhz) = clocks.flatten().max() {
@@ -404,7 +405,7 @@ fn name_snapshot(table: &GpuMetrics<'_>, row: &mut Row) {
     }
 }
 
-/// Engines and limits that partitions tell each for itself, over some of them.
+/// Engines and limits that partitions report separately, over some of them.
 fn fill_engines(table: &GpuMetrics<'_>, partitions: Range<usize>, row: &mut Row) {
     let over = |field| partitions.clone().flat_map(move |partition| table.xcp(partition, field));
     put_mean(row, MEDIA, over(Field::XcpVcnBusy));
@@ -427,7 +428,7 @@ fn put_picked(row: &mut Row, entry: &Entry, (raw, count): (i64, i64)) {
     put(row, entry.metric, raw, Scale(times, by.saturating_mul(count)));
 }
 
-/// The number that stands for the elements, and by how many it is to be divided.
+/// The number for the elements, and its divisor.
 fn pick(elements: impl Iterator<Item = Option<i64>>, pick: Pick) -> Option<(i64, i64)> {
     let (mut count, mut sum, mut ones, mut largest) = (0_i64, 0_i64, 0_i64, i64::MIN);
     for value in elements.flatten() {

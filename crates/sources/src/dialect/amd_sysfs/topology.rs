@@ -1,4 +1,4 @@
-//! What the compute driver (KFD) knows about the GPUs: `class/kfd/kfd/topology/nodes/<n>/properties`.
+//! The compute driver's (KFD) view of the GPUs: `class/kfd/kfd/topology/nodes/<n>/properties`.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::machine::PinnedFile;
 
 /// Nodes looked at: a machine has some ten, with every GPU divided some seventy.
 const NODES_MAX: usize = 1024;
-/// What KFD calls AMD.
+/// KFD's number for AMD.
 const VENDOR: u64 = 0x1002;
 
 /// A GPU of the compute driver: a whole one, or a partition of one.
@@ -34,7 +34,7 @@ impl KfdNode {
     }
 }
 
-/// Reads the GPUs of the compute driver, in its order. Without the driver there are none.
+/// Reads the GPUs of the compute driver, in its order. Without the driver the list is empty.
 pub fn read_topology(sysfs: &Path) -> Vec<KfdNode> {
     let folders = [sysfs.join("class/kfd/kfd/topology/nodes"), sysfs.join("kfd/topology/nodes")];
     let Some(entries) = folders.iter().find_map(|folder| fs::read_dir(folder).ok()) else {

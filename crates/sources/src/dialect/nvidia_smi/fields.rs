@@ -19,7 +19,7 @@ enum Kind {
     Number,
     /// Microseconds, unless header or cell name another unit; the column has nanoseconds.
     Microseconds,
-    /// Degrees, of which 0 means that there is no sensor.
+    /// Degrees; 0 means that there is no sensor.
     Sensor,
     /// Bits, `0x0000000000000004`.
     Bits,
@@ -27,7 +27,7 @@ enum Kind {
     State,
     /// `Enabled`, `Yes`, `Active` and their contraries, or a count.
     Switch,
-    /// One of these words, whose place is the value.
+    /// One of these words; the value is its position.
     Word(&'static [&'static str]),
 }
 
@@ -42,11 +42,11 @@ const fn number(names: &'static [&'static str], column: &str) -> Field {
 const COMPUTE_MODES: &[&str] = &["Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"];
 const RECOVERY_ACTIONS: &[&str] = &["None", "Reset", "Reboot", "Drain P2P", "Drain and Reset"];
 
-/// Who a GPU is: asked for each time, since the answer is found by it.
+/// Identity of a GPU: queried each time, to match the answer.
 pub(super) const IDENTITY: &[&str] =
     &["index", "uuid", "name", "pci.bus_id", "driver_version", "compute_cap"];
 
-/// What every driver of the last ten years knows.
+/// Fields that every driver of the last ten years knows.
 pub(super) const EVERYWHERE: &[&str] = &[
     "index",
     "uuid",
@@ -156,7 +156,7 @@ impl Field {
         FIELDS.iter().find(|field| field.names.contains(&name))
     }
 
-    /// What a cell says, in the column's unit. `unit` is the one that the header names.
+    /// The value of a cell, in the column's unit. `unit` is the one in the header.
     pub(super) fn value(&self, cell: &str, unit: Option<&str>) -> Result<Value, AbsenceReason> {
         if let Some(reason) = reason_of(cell) {
             return Err(reason);
@@ -183,7 +183,7 @@ impl Field {
     }
 }
 
-/// Why a cell has no value, where it says so. Nothing in brackets is a value.
+/// The reason for a missing value, if the cell has one. Nothing in brackets is a value.
 pub(super) fn reason_of(cell: &str) -> Option<AbsenceReason> {
     let bare = cell.strip_prefix('[').map(|rest| rest.strip_suffix(']').unwrap_or(rest));
     let text = bare.unwrap_or(cell).to_ascii_lowercase();
@@ -218,7 +218,7 @@ fn number_of(cell: &str, header: Option<&str>) -> Option<Value> {
     value.is_finite().then_some(Value::Float(value))
 }
 
-/// What a unit is of its column's unit: times, over.
+/// A unit as a fraction of its column's unit: times, over.
 fn factor_of(unit: &str) -> Option<(i64, i64)> {
     Some(match unit {
         "" | "%" | "W" | "MiB" | "MB" | "MHz" | "C" | "ns" => (1, 1),

@@ -1,5 +1,5 @@
-//! What `nvidia-smi pmon` prints, of every generation: two header lines that begin with `#`, names first, then units.
-//! The header may come again, and only it says which columns there are.
+//! The output of `nvidia-smi pmon`, of every generation: two header lines that begin with `#`, names first,
+//! then units. The header may be repeated, and only it tells the columns.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub struct PmonRow {
     pub gpu: u32,
     /// Process id; none for a GPU without processes.
     pub pid: Option<u32>,
-    /// What it does.
+    /// The kind of its work.
     pub kind: ProcessKind,
     /// Name of the program, cut to some 15 characters.
     pub name: String,

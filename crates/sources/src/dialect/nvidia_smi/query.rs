@@ -1,5 +1,5 @@
-//! What `nvidia-smi --query-gpu=… --format=csv` prints: a header, a line for each GPU, and sentences about those that do
-//! not answer.
+//! The output of `nvidia-smi --query-gpu=… --format=csv`: a header, a line for each GPU, and sentences about
+//! those that do not answer.
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, MetricId};
@@ -28,9 +28,9 @@ const AVERAGED_ABOVE: (u32, u32) = (8, 0);
 /// An answer of the tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Query {
-    /// GPUs that gave at least who they are.
+    /// GPUs with at least an identity.
     pub gpus: Vec<GpuRow>,
-    /// Lines that are no row: what the tool says about GPUs that do not answer, or about itself.
+    /// Other lines: messages about GPUs that do not answer, or about the tool.
     pub sentences: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Query {
 }
 
 impl GpuRow {
-    /// What it says of a metric.
+    /// Its value of a metric.
     pub fn get(&self, metric: MetricId) -> Option<Result<Value, AbsenceReason>> {
         self.values.iter().find(|(id, _)| *id == metric).map(|(_, value)| *value)
     }
@@ -70,7 +70,7 @@ impl GpuRow {
         self.index.is_some() || self.uuid.is_some() || self.pci.is_some()
     }
 
-    /// Takes in a cell of a column that nobody filled yet.
+    /// Takes a cell of a column that is still empty.
     fn set(&mut self, metric: MetricId, value: Result<Value, AbsenceReason>) {
         match self.values.iter_mut().find(|(id, _)| *id == metric) {
             Some((_, known)) if known.is_err() && value.is_ok() => *known = value,
@@ -100,7 +100,7 @@ impl GpuRow {
         }
     }
 
-    /// What follows from other columns.
+    /// Values derived from other columns.
     fn derive(&mut self) {
         let is_true = |metric: MetricId, value: &Value| metric.metric().admits(value.as_f64());
         let got = |metric| {
@@ -129,7 +129,7 @@ impl GpuRow {
             derived.push((MEMORY_USED_SHARE, share));
         }
         let is_averaged = self.compute_cap.is_some_and(|part| part > AVERAGED_ABOVE);
-        // Where a part's only power is an average, it is the most instantaneous there is, too.
+        // If a part's only power is an average, it is also its most instantaneous power.
         if let (true, Some(power), None | Some(Err(_))) = (is_averaged, got(POWER), got(POWER_AVERAGE)) {
             derived.push((POWER_AVERAGE, power));
         }
@@ -157,15 +157,15 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Parses an answer to `--query-gpu`. The header says what the columns are; an answer without one has the columns `fields`,
-/// in that order.
+/// Parses an answer to `--query-gpu`. The header names the columns; an answer without one has the columns
+/// `fields`, in that order.
 pub fn parse_query_csv(text: &str, fields: &[&str]) -> Query {
     let mut query = Query::default();
     let table = Table::parse(text, fields, |name| {
         Field::by_name(name).is_some() || super::fields::IDENTITY.contains(&name) || name == "timestamp"
     });
     query.sentences = table.sentences.into_iter().map(str::to_owned).collect();
-    // Power is an instant where a part tells it, whatever the order of the columns.
+    // Power is the instant if a part reports it, whatever the order of the columns.
     let is_last = |column: &Column<'_>| column.name == "power.draw";
     for cells in table.rows {
         let mut row = GpuRow::default();
@@ -193,8 +193,8 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// A line is a header when two of its cells (or its only one) are names of fields, a row when it has as many cells as there are columns,
-    /// and a sentence otherwise.
+    /// A line is a header if two of its cells (or its only one) are names of fields, a row if it has as many
+    /// cells as columns, and a sentence otherwise.
     pub(super) fn parse(text: &'a str, fields: &[&'a str], is_field: impl Fn(&str) -> bool) -> Self {
         let mut table = Self::default();
         table.columns.extend(fields.iter().take(COLUMNS_MAX).map(|name| Column { name, unit: None }));

@@ -1,4 +1,4 @@
-//! What is read of a GPU, tier by tier, and what it has said it cannot give.
+//! The readings of a GPU, tier by tier, and the ones it does not support.
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
@@ -33,7 +33,7 @@ const REMAP_BANKS: [MetricId; 5] = [
     MetricId::of("remap_banks_none"),
 ];
 
-/// Counters, and the rates that follow from them where GPM gives none.
+/// Counters, and the rates derived from them if GPM provides none.
 const RATES: [(MetricId, MetricId); 4] = [
     (MetricId::of("pcie_tx_bytes"), MetricId::of("pcie_tx_bytes_per_s")),
     (MetricId::of("pcie_rx_bytes"), MetricId::of("pcie_rx_bytes_per_s")),
@@ -45,7 +45,7 @@ const RATES: [(MetricId, MetricId); 4] = [
 /// slowdown, power brake. Idling, chosen clocks and sync boost do not count.
 const HELD_DOWN: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 
-/// The calls on a GPU with what is known about each; made anew when the GPU is opened anew.
+/// The calls on a GPU with their state; recreated when the GPU is reopened.
 pub(super) struct Board {
     pub(super) ledger: Ledger,
     pub(super) mig: Gate,
@@ -100,7 +100,7 @@ impl Board {
     ) -> Result<(), ProbeError> {
         self.ledger.begin();
         self.fast.read(raw, gpu, &mut self.ledger, row)?;
-        // Not where the field fails once: this call means another power on some parts.
+        // Not if the field fails once: this call means another power on some parts.
         if !self.fast.has(POWER) {
             self.read_power(raw, gpu, is_power_averaged, row)?;
         }
@@ -129,8 +129,8 @@ impl Board {
         Ok(())
     }
 
-    /// The power call of drivers without field values. What it means depends on the part; where it is an average, that is
-    /// also the most instantaneous reading there is.
+    /// The power call of drivers without field values. Its meaning depends on the part; if it is an average,
+    /// that is also its most instantaneous reading.
     fn read_power(
         &mut self,
         raw: &Raw,
@@ -190,7 +190,7 @@ impl Board {
                 continue;
             }
             self.ledger.has(*rate);
-            // The counters wrap and start anew with the driver: a fall says nothing.
+            // The counters wrap and restart with the driver: after a fall there is no rate.
             if let Some((before_ns, before)) = before
                 && now_ns > before_ns
                 && count >= before
@@ -201,7 +201,7 @@ impl Board {
     }
 }
 
-/// What a GPU and a MIG instance have alike.
+/// The common parts of a GPU and a MIG instance.
 #[derive(Default)]
 pub(super) struct Parts {
     memory: Gate,

@@ -1,4 +1,4 @@
-//! What NVML's return codes mean for a reading.
+//! The meaning of NVML's return codes for a reading.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ pub(crate) type Answer<T> = Result<T, Code>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
 
-/// What to do about a code.
+/// The consequence of a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// This call will never answer on this device: not asked again before the device is opened anew.
+    /// This call will never answer on this device: not repeated before the device is reopened.
     Never(AbsenceReason),
     /// No value this time.
     NotNow(AbsenceReason),
@@ -50,7 +50,7 @@ impl Code {
         if code == 0 { Ok(()) } else { Err(Self(code)) }
     }
 
-    /// Whether an older call may know what a newer one does not.
+    /// Whether an older call may know a value that a newer one does not.
     pub(super) fn asks_for_older_call(self) -> bool {
         matches!(self, Self::FUNCTION_NOT_FOUND | Self::ARGUMENT_VERSION_MISMATCH)
     }

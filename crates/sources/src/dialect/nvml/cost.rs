@@ -1,4 +1,4 @@
-//! What each call costs on a GPU: the reason for the tier it is read at.
+//! Cost of each call on a GPU: the reason for its tier.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ struct Cost {
     call: String,
     median: Duration,
     longest: Duration,
-    /// What the last call answered.
+    /// The answer of the last call.
     answer: Answer<()>,
 }
 

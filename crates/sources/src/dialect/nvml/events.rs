@@ -23,7 +23,7 @@ pub(super) struct Xids {
 }
 
 impl Xids {
-    /// How many there were, and the last one's code.
+    /// Their number, and the last one's code.
     pub(super) fn seen(&self) -> (i64, Option<i64>) {
         let count = self.count.load(Ordering::Acquire);
         (count, (count > 0).then(|| self.last.load(Ordering::Relaxed)))
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Events {
-    /// Starts waiting; none where the library has no events or no thread can be had.
+    /// Starts waiting; none if the library has no events or the thread cannot be started.
     pub(super) fn start(raw: &'static Raw) -> Option<Arc<Self>> {
         let shared = Arc::new(Shared {
             set: EventSet::new(raw).ok()?,
@@ -56,7 +56,7 @@ impl Events {
         Some(Arc::new(Self { shared, thread: thread.thread().clone() }))
     }
 
-    /// Watches a GPU, again after it was opened anew.
+    /// Watches a GPU, again after it was reopened.
     pub(super) fn watch(&self, raw: &Raw, gpu: Gpu, xids: &Arc<Xids>) -> Answer<()> {
         if raw.event_types(gpu)? & XID_CRITICAL == 0 {
             return Err(Code::NOT_SUPPORTED);

@@ -27,7 +27,7 @@ enum Scale {
     Thousandth,
     /// KiB to bytes.
     Kibi,
-    /// Degrees, of which 0 means that there is no sensor.
+    /// Degrees; 0 means that there is no sensor.
     Celsius,
 }
 
@@ -41,8 +41,8 @@ const fn field(id: u32, scope: u32, column: &str, scale: Scale) -> Field {
     Field { id, scope, metric: MetricId::of(column), scale }
 }
 
-/// What is read as field values, at the tier of the metric. Ids from 251 on were renumbered and are not here but in
-/// [`RENUMBERED`].
+/// Values read as field values, at the tier of the metric. Ids from 251 on were renumbered and are listed
+/// only in [`RENUMBERED`].
 const FIELDS: &[Field] = &[
     field(id::NVML_FI_DEV_POWER_INSTANT, GPU, "power_w", Scale::Thousandth),
     field(id::NVML_FI_DEV_POWER_AVERAGE, GPU, "power_average_w", Scale::Thousandth),
@@ -89,7 +89,7 @@ const FIELDS: &[Field] = &[
     field(id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0, "recovery_action", Scale::One),
 ];
 
-/// Fields whose ids moved by [`RENUMBERED_BY`] with driver 580.82; here as they were before.
+/// Fields whose ids moved by [`RENUMBERED_BY`] with driver 580.82; with their earlier ids.
 const RENUMBERED: &[Field] = &[
     field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, 0, "throttled_sw_thermal_ns", Scale::One),
     field(id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN, 0, "throttled_hw_thermal_ns", Scale::One),
@@ -103,7 +103,7 @@ const RENUMBERED: &[Field] = &[
 const RENUMBERED_BY: u32 = 18;
 const RENUMBERED_SINCE: (u32, u32) = (580, 82);
 
-/// What NVLink counts for each link only; the columns hold the sums. Fields of other generations answer that they are
+/// NVLink counts per link only; the columns hold the sums. Fields of other generations answer that they are
 /// not supported.
 const LINK_FIELDS: &[(u32, MetricId)] = &[
     (id::NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, MetricId::of("interconnect_replay_errors")),
@@ -175,7 +175,7 @@ impl FieldGroup {
         raw.field_values(gpu, &mut self.request)
     }
 
-    /// Reads them into the row. What the device will never give is asked no more.
+    /// Reads them into the row. Fields that the device will never provide are not read again.
     pub(super) fn read(
         &mut self,
         raw: &Raw,
@@ -255,7 +255,7 @@ fn as_f64(number: Number) -> f64 {
 #[derive(Default)]
 pub(super) struct Links {
     request: Vec<FieldValue>,
-    /// None until the device has told.
+    /// None until the device has answered.
     count: Option<u32>,
     gate: Gate,
     /// The links that have ever answered, a bit each, by field of [`LINK_FIELDS`].
@@ -327,7 +327,7 @@ impl Links {
         Ok(())
     }
 
-    /// Number of links, asked until the device has told.
+    /// Number of links, queried until the device has answered.
     fn learn(&mut self, raw: &Raw, gpu: Gpu) -> Answer<u32> {
         if let Some(count) = self.count {
             return Ok(count);

@@ -58,7 +58,7 @@ impl Gpm {
         Self { instance: Some(instance), ..Self::default() }
     }
 
-    /// Takes a sample and tells what happened since the one before.
+    /// Takes a sample and reports the change since the one before.
     pub(super) fn read(
         &mut self,
         raw: &'static Raw,
@@ -75,7 +75,7 @@ impl Gpm {
             Ok(true) => self.tell(ledger, row)?,
             Ok(false) => {}
             Err(code) => {
-                // In the order of the table; told once, for good, where the part has no such counters.
+                // In the order of the table; reported once, for good, if the part has no such counters.
                 for (_, metric, _) in METRICS {
                     if let Meaning::Never(reason) = code.meaning() {
                         ledger.never(&[*metric], reason);
@@ -107,7 +107,7 @@ impl Gpm {
         raw.gpm_take(gpu, self.instance, &mut samples.now)
     }
 
-    /// Whether there is something to tell.
+    /// Whether there is something to report.
     fn between(&mut self, raw: &Raw, now_ns: i64) -> Result<bool, Code> {
         let Some(samples) = &mut self.samples else { return Ok(false) };
         let is_apart = match samples.before_ns {

@@ -1,11 +1,11 @@
-//! What a device has said it cannot give, so that it is not asked again and every absence is told with its reason.
+//! The calls that a device does not support: they are not repeated, and every absence has its reason.
 
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::code::{Answer, Code, Meaning};
 use crate::probe::{Due, ProbeError, Row};
 
-/// So many unknown errors with no answer between them, and the device counts as sick.
+/// After this many unknown errors with no answer between them, the device counts as sick.
 const UNKNOWN_MAX: u32 = 5;
 
 /// Whether a call is asked.
@@ -15,7 +15,7 @@ pub(super) enum Gate {
     Open,
     /// It refused the handle once.
     Doubted,
-    /// It said that it will never answer.
+    /// It will never answer.
     Shut,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Ledger {
     never: Vec<(MetricId, AbsenceReason)>,
     now: Vec<(MetricId, AbsenceReason)>,
     unknown_in_a_row: u32,
-    /// Whether a handle was refused: it is to be looked up again.
+    /// Whether a handle was refused: it must be looked up again.
     pub(super) is_stale: bool,
 }
 
@@ -36,7 +36,8 @@ impl Ledger {
         self.is_stale = false;
     }
 
-    /// Asks unless it is known to be in vain. None where there is no answer; why is noted for these metrics.
+    /// Calls unless it is known to be useless. None without an answer; the reason is recorded for these
+    /// metrics.
     pub(super) fn ask<T>(
         &mut self,
         gate: &mut Gate,
@@ -103,7 +104,7 @@ impl Ledger {
     pub(super) fn never(&mut self, metrics: &[MetricId], reason: AbsenceReason) {
         for metric in metrics {
             match self.never.iter_mut().find(|(known, _)| known == metric) {
-                // A right that is missing can be given; it is the better thing to tell.
+                // A missing right can be granted; so it is the better reason to report.
                 Some((_, known)) if *known == AbsenceReason::Denied => {}
                 Some((_, known)) => *known = reason,
                 None => self.never.push((*metric, reason)),
@@ -121,7 +122,7 @@ impl Ledger {
         self.never.retain(|(known, _)| *known != metric);
     }
 
-    /// The reading ends: tells what is missing from its row.
+    /// The reading ends: records the values missing from its row.
     pub(super) fn close(&self, due: Due, row: &mut Row) {
         let never = self.never.iter().filter(|_| due.rare);
         for (metric, reason) in never.chain(&self.now) {

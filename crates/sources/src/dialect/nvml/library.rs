@@ -12,8 +12,8 @@ use gpuvitals_core::clock::Moment;
 use super::code::{Answer, Code};
 use super::raw::{Gpu, LoadError, Raw};
 
-/// Where the library lies: as the loader knows it, then where the GPU operator's driver container and the hosts of GKE
-/// show it.
+/// Places of the library: where the loader finds it, then where the GPU operator's driver container and the
+/// hosts of GKE mount it.
 pub(super) const PATHS: [&str; 5] = [
     "libnvidia-ml.so.1",
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
@@ -30,7 +30,7 @@ pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) driver: String,
     pub(super) nvml: String,
-    /// By index: a GPU, or why there is none; none at all where it did not answer in time.
+    /// By index: a GPU, or its error; none at all if it did not answer in time.
     pub(super) gpus: Vec<Option<Answer<Listed>>>,
 }
 
@@ -46,10 +46,10 @@ pub(super) struct Listed {
     pub(super) architecture: Option<u32>,
 }
 
-/// Why there is no library to ask.
+/// A library that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
-    /// There is none.
+    /// It is missing.
     #[error("no libnvidia-ml.so.1")]
     Missing,
     /// The file cannot be loaded.
@@ -79,7 +79,7 @@ pub(super) fn open(paths: Vec<PathBuf>, patience: Duration) -> Result<Opened, Op
         Moment::now().mono_ns.saturating_add(i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX));
     let (started, start) = sync_channel(1);
     spawn(move || {
-        // Nobody waits any more when it came too late; the library is kept for the next search.
+        // Nobody waits any more if it came too late; the library is kept for the next search.
         let _late = started.send(first_of(&paths));
     })?;
     let (path, raw, driver, nvml, count) =
@@ -120,7 +120,7 @@ fn first_of(paths: &[PathBuf]) -> Result<Started, OpenError> {
             Err(LoadError::Starting) => return Err(OpenError::Starting),
             Err(LoadError::Open(text)) => OpenError::Open { path: path.clone(), text },
         };
-        // A file that is there and cannot be loaded says more than one that is not.
+        // A file that exists and cannot be loaded says more than a missing one.
         let is_missing = matches!(&error, OpenError::Open { text, .. } if text.contains("No such file"));
         if !is_missing || paths.len() == 1 {
             first_error.get_or_insert(error);
@@ -129,8 +129,9 @@ fn first_of(paths: &[PathBuf]) -> Result<Started, OpenError> {
     Err(first_error.unwrap_or(OpenError::Missing))
 }
 
-/// Libraries that run, by path; none while one is being started. They stay for the life of the process: handles, samples
-/// and workers point into them, and starting one anew costs tens of milliseconds and may power a GPU up.
+/// Running libraries, by path; none while one is being started. They stay for the life of the process:
+/// handles, samples and workers point into them, and restarting one costs tens of milliseconds and may power
+/// a GPU up.
 static RUNNING: Mutex<Vec<(PathBuf, Option<&'static Raw>)>> = Mutex::new(Vec::new());
 
 fn library(path: &Path) -> Result<&'static Raw, LoadError> {
@@ -151,8 +152,8 @@ fn library(path: &Path) -> Result<&'static Raw, LoadError> {
     Ok(raw)
 }
 
-/// GPUs whose listing has not come back yet. They are not asked again meanwhile: one that hangs would cost a thread at
-/// every search.
+/// GPUs whose listing has not returned yet. They are not queried again meanwhile: a hanging one would cost a
+/// thread at every search.
 static LISTINGS: Mutex<Vec<(&'static Raw, u32)>> = Mutex::new(Vec::new());
 
 /// A place in [`LISTINGS`].
@@ -181,7 +182,7 @@ fn is_of(known: &(&'static Raw, u32), raw: &Raw, index: u32) -> bool {
     std::ptr::eq(known.0, raw) && known.1 == index
 }
 
-/// What a GPU is called. May hang with it.
+/// The identity of a GPU. May hang with it.
 pub(super) fn list(raw: &Raw, index: u32) -> Answer<Listed> {
     let gpu = raw.by_index(index)?;
     Ok(Listed {
@@ -198,7 +199,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What comes before the deadline; none when nothing does or nothing will.
+/// A message before the deadline; none if nothing comes.
 fn receive<T>(from: &Receiver<T>, deadline_ns: i64) -> Option<T> {
     let left_ns = u64::try_from(deadline_ns - Moment::now().mono_ns).unwrap_or(0);
     from.recv_timeout(Duration::from_nanos(left_ns)).ok()

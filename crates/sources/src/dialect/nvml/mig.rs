@@ -1,4 +1,4 @@
-//! MIG instances of a GPU: who they are and what can be read of them.
+//! MIG instances of a GPU: their identities and readings.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::probe::{Due, ProbeError, Reading, Row};
 /// Most instances of one GPU.
 const INSTANCES_MAX: u32 = 64;
 
-/// An instance with what is known about the calls on it.
+/// An instance with the state of its calls.
 pub(super) struct Instance {
     pub(super) identity: Arc<Identity>,
     pub(super) gpu: Gpu,
@@ -66,7 +66,7 @@ fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<Place>> {
     for index in 0..raw.mig_devices_max(gpu)?.min(INSTANCES_MAX) {
         let instance = match raw.mig_device(gpu, index) {
             Ok(instance) => instance,
-            // There are holes where no instance is.
+            // There are gaps without an instance.
             Err(Code::NOT_FOUND | Code::INVALID_ARGUMENT) => continue,
             Err(code) => return Err(code),
         };
@@ -81,8 +81,8 @@ fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<Place>> {
     Ok(listed)
 }
 
-/// The parent's identity with the number of the GPU instance as partition, as DCGM names it (`GPU_I_ID`), and that of the
-/// compute instance where several share a GPU instance.
+/// The parent's identity with the number of the GPU instance as partition, as DCGM names it (`GPU_I_ID`), and
+/// that of the compute instance if several share a GPU instance.
 fn instance(place: &Place, parent: &Identity, shares_instance: bool) -> Option<Instance> {
     let mut identity = parent.clone();
     let partition = match place.compute_instance {
@@ -105,7 +105,7 @@ fn instance(place: &Place, parent: &Identity, shares_instance: bool) -> Option<I
 }
 
 impl Instance {
-    /// Reads the instance into a row of its own. Whether its handle is stale.
+    /// Reads the instance into a row of its own. Returns whether its handle is stale.
     pub(super) fn read(
         &mut self,
         raw: &'static Raw,
@@ -117,7 +117,7 @@ impl Instance {
         let row = reading.row(&self.identity);
         self.ledger.begin();
         match self.fill(raw, parent, now_ns, due, row) {
-            // Its own trouble; what befalls the whole GPU is the parent's to tell.
+            // Its own failure; the parent reports failures of the whole GPU.
             Err(ProbeError::Failed(_)) => {
                 row.down(AbsenceReason::Invalid, "the MIG instance does not answer");
             }

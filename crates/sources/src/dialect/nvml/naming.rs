@@ -1,4 +1,4 @@
-//! Which GPU is which: what the driver calls it, or where it sits while the driver cannot say.
+//! Identities of GPUs: the driver's name, or the place while the driver has no answer.
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,11 +30,11 @@ pub(crate) struct Nameless {
     pub(super) raw: &'static Raw,
     index: u32,
     place: Place,
-    /// Its place, which stands for it.
+    /// Its place, used as identity.
     identity: Arc<Identity>,
 }
 
-/// What is known of every GPU before it is asked.
+/// What is known of every GPU before its first answer.
 #[derive(Clone)]
 pub(super) struct Place {
     node: Arc<str>,
@@ -116,7 +116,7 @@ pub(super) fn address_left(machine: &Machine, named: &[&Known]) -> Option<String
 /// Why a GPU gives no handle.
 pub(super) fn lost(raw: &Raw, code: Code) -> ProbeError {
     if code == Code::UNINITIALIZED {
-        // Somebody shut the library down under us; the next reading finds out whether this helped.
+        // Another user shut the library down; the next reading shows whether this helped.
         let _again = raw.init();
     }
     match code.meaning() {

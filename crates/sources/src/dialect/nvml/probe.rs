@@ -72,7 +72,7 @@ impl NvmlProbe {
     }
 
     fn read_all(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
-        // What is read rarely fills gaps of the slow tier: it never comes alone.
+        // Rare readings complete the slow tier: they never come alone.
         let due = Due { slow: due.slow || due.rare, ..due };
         let gpu = self.open()?;
         let now_ns = Moment::now().mono_ns;
@@ -93,7 +93,7 @@ impl NvmlProbe {
             let fresh = self.look_up()?;
             self.is_watched &= fresh == gpu;
             self.gpu = Some(fresh);
-            // Those that are still there keep what is known: a call that is refused once more is asked no more.
+            // Instances that still exist keep their state: a call that is refused once more is not repeated.
             self.find_instances()?;
         }
         Ok(())
@@ -128,7 +128,7 @@ impl NvmlProbe {
         Ok(())
     }
 
-    /// Lists the instances; where they are others than before, everything is asked again.
+    /// Lists the instances; if they have changed, everything is queried again.
     fn find_instances(&mut self) -> Result<(), ProbeError> {
         let gpu = self.open()?;
         if let Some(found) = mig::find(self.raw, gpu, &self.identity, &self.instances)? {
@@ -154,7 +154,7 @@ impl Probe for NvmlProbe {
     fn read(&mut self, due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
         let result = self.read_all(due, reading);
         if result.is_err() {
-            // What was read before the device failed is not a row: half of it would look like a GPU that is well.
+            // Values read before the device failed are not a row: half of it would look like a healthy GPU.
             reading.clear();
             self.gpu = None;
         }

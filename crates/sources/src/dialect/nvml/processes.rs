@@ -1,4 +1,4 @@
-//! Who works on the GPUs: NVML's lists of contexts and its shares of each process, names from procfs.
+//! Processes on the GPUs: NVML's lists of contexts and its shares of each process, names from procfs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::probe::ProbeError;
 use crate::processes::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable};
 
-/// What stands for a name that cannot be read: the process ended just now, or is in another namespace of pids.
+/// Replaces a name that cannot be read: the process has just ended, or is in another namespace of pids.
 const NAMELESS: &str = "-";
 
 /// The processes on all GPUs of the library.

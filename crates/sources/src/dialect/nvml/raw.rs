@@ -116,7 +116,7 @@ pub(crate) struct Memory {
     pub(crate) total: u64,
     pub(crate) used: u64,
     pub(crate) free: u64,
-    /// None where the driver counts it as used.
+    /// None if the driver counts it as used.
     pub(crate) reserved: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum Contexts {
     Mps,
 }
 
-/// Where a field value was asked and what it gave.
+/// A field value's query and result.
 pub(crate) type FieldValue = sys::nvmlFieldValue_t;
 
 /// Number in a field value, by its type.
@@ -151,7 +151,7 @@ pub(crate) fn field_value(id: u32, scope: u32) -> FieldValue {
     }
 }
 
-/// What a field gave.
+/// The result of a field.
 pub(crate) fn field_answer(value: &FieldValue) -> Answer<Number> {
     Code::check(value.nvmlReturn)?;
     let bits = value.value;
@@ -330,10 +330,10 @@ impl Raw {
         Ok(state.ccFeature)
     }
 
-    /// Asks for fields; each entry gets its own answer.
+    /// Reads fields; each entry gets its own answer.
     pub(crate) fn field_values(&self, gpu: Gpu, values: &mut [FieldValue]) -> Answer<()> {
         for value in &mut *values {
-            // What the driver leaves untouched must not look like an answer.
+            // An entry that the driver leaves untouched must not look like an answer.
             value.nvmlReturn = Code::NOT_SUPPORTED.0;
             value.value.ullVal = 0;
         }
@@ -355,7 +355,8 @@ impl Raw {
         })
     }
 
-    /// Fills `list` with what processes used since a time of the driver's clock (microseconds); empty where none did.
+    /// Fills `list` with the use of processes since a time of the driver's clock (microseconds); empty if
+    /// none used it.
     pub(crate) fn process_utilization(
         &self,
         gpu: Gpu,
@@ -415,7 +416,7 @@ impl Raw {
 
 /// An entry of a list of processes.
 pub(crate) type ContextEntry = sys::nvmlProcessInfo_t;
-/// What one process used, %.
+/// The use of one process, %.
 pub(crate) type ProcessShare = sys::nvmlProcessUtilizationSample_t;
 
 /// Device memory of a process, bytes; all ones mean that the driver does not say.
@@ -423,7 +424,7 @@ pub(crate) fn context_memory(entry: &ContextEntry) -> Option<u64> {
     (entry.usedGpuMemory != u64::MAX).then_some(entry.usedGpuMemory)
 }
 
-/// Asks for a list with room for what is there: NVML says how much, and it may grow meanwhile.
+/// Requests a list with enough room: NVML reports the size, and it may grow meanwhile.
 fn filled<T: Copy>(
     list: &mut Vec<T>,
     empty: T,
@@ -467,7 +468,7 @@ impl Drop for GpmSample {
     }
 }
 
-/// A request for what changed between two samples.
+/// A request for the changes between two samples.
 pub(crate) struct GpmRequest(Box<sys::nvmlGpmMetricsGet_t>);
 
 // SAFETY: plain memory; its pointers are set anew for every call.
@@ -550,7 +551,7 @@ impl EventSet {
         call!(self.raw, nvmlDeviceRegisterEvents(gpu.0, types, self.set))
     }
 
-    /// The next event: whose, its type, its data. [`Code::TIMEOUT`] when none came in time.
+    /// The next event: its GPU, type and data. [`Code::TIMEOUT`] if none came in time.
     pub(crate) fn wait(&self, timeout_ms: u32) -> Answer<(Gpu, u64, u64)> {
         let mut event = sys::nvmlEventData_t {
             device: std::ptr::null_mut(),
@@ -573,7 +574,7 @@ impl Drop for EventSet {
 /// Why a library could not be had.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// The file is missing or no such library; the loader's words.
+    /// The file is missing or not such a library; the loader's message.
     Open(String),
     /// It does not start.
     Init(Code),

@@ -110,7 +110,7 @@ fn count(value: u32) -> Value {
 }
 
 fn count_wide(value: u64) -> Value {
-    // All ones and the like lie outside every range.
+    // All ones and similar are outside every range.
     Value::Int(i64::try_from(value).unwrap_or(-1))
 }
 
@@ -132,7 +132,7 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, Get)> {
     SINGLES.iter().map(|single| (single.metric.metric().column, single.get))
 }
 
-/// The calls with what is known about each.
+/// The calls with their state.
 pub(super) struct Singles(Vec<(&'static Single, Tier, Gate)>);
 
 impl Singles {

@@ -28,8 +28,8 @@ struct Core {
 }
 
 impl Cores {
-    /// Takes the lines of `/proc/stat`, which has none of a CPU that is offline. One that comes back begins anew: while it
-    /// was away it was neither busy nor idle.
+    /// Takes the lines of `/proc/stat`, which omits CPUs that are offline. One that returns starts afresh:
+    /// while it was offline it was neither busy nor idle.
     pub(super) fn read(&mut self, stat: &[u8]) {
         let before = self.readings;
         self.readings += 1;

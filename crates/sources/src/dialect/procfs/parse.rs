@@ -1,5 +1,5 @@
-//! What the files say. Keys that are not known are passed over, keys that are missing stay missing; a number that is
-//! none counts as missing.
+//! Parsers of the files. Unknown keys are skipped, missing keys stay missing; an invalid number counts as
+//! missing.
 
 /// CPU time of all CPUs together, or of one, since boot, in ticks of 10 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,7 +10,7 @@ pub struct CpuTimes {
     pub system: u64,
     /// Doing nothing.
     pub idle: u64,
-    /// Doing nothing while I/O was under way; older kernels than 2.5.41 do not tell.
+    /// Doing nothing while I/O was in progress; kernels before 2.5.41 do not report it.
     pub iowait: Option<u64>,
     /// Taken by the hypervisor for others.
     pub steal: u64,
@@ -24,7 +24,7 @@ impl CpuTimes {
             .fold(self.user, u64::saturating_add)
     }
 
-    /// The time since an earlier reading; what went back counts as none.
+    /// The time since an earlier reading; a decrease counts as none.
     pub fn since(&self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -104,7 +104,7 @@ pub fn parse_stat(text: &[u8]) -> Stat {
     stat
 }
 
-/// Parses the lines `cpuN` of `/proc/stat`, which stand at its beginning: number and times of each CPU that is online.
+/// Parses the lines `cpuN` at the beginning of `/proc/stat`: number and times of each CPU that is online.
 pub fn parse_cores(text: &[u8]) -> impl Iterator<Item = (u64, CpuTimes)> {
     let of_cpus = lines(text).take_while(|(key, _)| key.starts_with(b"cpu"));
     of_cpus.filter_map(|(key, rest)| Some((number(key.strip_prefix(b"cpu")?)?, times(rest)?)))

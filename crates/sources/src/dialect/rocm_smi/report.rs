@@ -1,8 +1,8 @@
-//! What `rocm-smi` prints, as JSON and as text, of any version: cards with texts by key.
+//! The output of `rocm-smi`, as JSON and as text, of any version: cards with texts by key.
 //!
 //! JSON is an object `card0`, `card1` … and sometimes `system`; all values are strings. Text is a line
-//! `GPU[0]<tabs>: key: value` a value, between headings. In both, warnings stand before and after, and keys differ by
-//! version in case and in a trailing colon; here they are lower-case and without it.
+//! `GPU[0]<tabs>: key: value` a value, between headings. In both, warnings come before and after, and keys
+//! differ by version in case and in a trailing colon; here they are lower-case and without it.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ const STARTS_MAX: usize = 16;
 /// One answer of the tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Version of the amdgpu driver, where asked for.
+    /// Version of the amdgpu driver, if requested.
     pub driver: Option<String>,
     /// In the order of the tool's numbers, each once.
     pub cards: Vec<Card>,
 }
 
-/// What was said of one card.
+/// The texts of one card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
     /// The tool's own number, not always that of DRM.
@@ -37,8 +37,9 @@ impl Card {
     }
 }
 
-/// Reads the first JSON object that holds a card, wherever it stands in the output. None where there is none: the tool
-/// died before it printed it, or knows no JSON. What is no text or number is left out, and spoils nothing else.
+/// Reads the first JSON object that holds a card, anywhere in the output. None if there is none: the tool
+/// died before it printed it, or does not support JSON. Entries that are not text or numbers are left out,
+/// and spoil nothing else.
 pub fn parse_json(output: &[u8]) -> Option<Report> {
     let starts = memchr::memchr_iter(b'{', output).take(STARTS_MAX);
     starts.filter_map(|start| report_at(output.get(start..)?)).find(|report| !report.cards.is_empty())

@@ -1,4 +1,4 @@
-//! What the tool's keys mean: columns, units, identity. Keys of all versions from ROCm 4 to 6.
+//! The meaning of the tool's keys: columns, units, identity. Keys of all versions from ROCm 4 to 6.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 use super::report::{Card, Report};
 use crate::probe::{Driver, Due, Row};
 
-/// From the printed text to the value in the column unit, or why there is none.
+/// From the printed text to the value in the column unit, or the reason for its absence.
 type Parse = fn(&str) -> Result<Value, AbsenceReason>;
 
-/// A column and the keys it stands under, each version's own; of several the first that the card has.
+/// A column and its keys, each version's own; of several the first that the card has.
 struct Column {
     metric: MetricId,
     keys: &'static [&'static str],
@@ -45,7 +45,7 @@ const HBM_KEYS: [&str; 4] = [
     "temperature (sensor hbm 3) (c)",
 ];
 
-/// `gfx activity` is left out: where it is a number it is the same for all cards of a machine.
+/// `gfx activity` is left out: if it is a number it is the same for all cards of a machine.
 const COLUMNS: &[Column] = &[
     column("temperature_edge_c", &[EDGE], number),
     column("temperature_junction_c", &[JUNCTION], number),
@@ -74,7 +74,7 @@ const COLUMNS: &[Column] = &[
     column("performance_level", &["performance level"], performance_level),
 ];
 
-/// Fills a row with what the card said; what was due and is missing is absent.
+/// Fills a row with the card's values; due values that are missing are absent.
 pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
     for column in COLUMNS.iter().filter(|column| due.has(column.metric.metric().tier)) {
         let text = column.keys.iter().find_map(|key| card.text(key)).ok_or(AbsenceReason::NotSupported);
@@ -128,7 +128,7 @@ fn absent(row: &mut Row, metric: MetricId, reason: AbsenceReason, due: Due) {
     }
 }
 
-/// A number that cannot be what it says is none.
+/// A physically impossible number is absent.
 fn believe(row: &Row, metric: MetricId, value: Value) -> Result<Value, AbsenceReason> {
     let is_mi325x = || {
         let model = row.identity().get(IdentityColumn::Model);
@@ -137,8 +137,8 @@ fn believe(row: &Row, metric: MetricId, value: Value) -> Result<Value, AbsenceRe
     match (metric, value) {
         // It is known to print 0 to 2 W whatever it draws.
         (POWER, Value::Float32(watt)) if watt <= 2.0 && is_mi325x() => Err(AbsenceReason::Invalid),
-        // No card draws nothing: 0 is what old versions print for the second die of a package. And 0 degrees is what the
-        // driver says for a sensor that the board does not have.
+        // No card draws nothing: 0 is what old versions print for the second die of a package. And 0 degrees
+        // is the driver's value for a sensor that the board does not have.
         (POWER | POWER_AVERAGE | TEMPERATURE_MEMORY, Value::Float32(0.0)) => Err(AbsenceReason::NotSupported),
         (VOLTAGE, Value::Int(0)) if row.get(CLOCK) != Some(Value::Int(0)) => Err(AbsenceReason::NotSupported),
         _ => Ok(value),
@@ -150,7 +150,7 @@ fn share(part: i64, whole: i64) -> f32 {
     (part as f64 / whole as f64 * 100.0) as f32
 }
 
-/// The value, or why there is none: the tool has many words for what a card lacks.
+/// The value, or the reason for its absence: the tool has many words for what a card lacks.
 fn read(text: &str, parse: Parse) -> Result<Value, AbsenceReason> {
     let word = text.to_ascii_lowercase();
     let lacks = ["n/a", "none", "unknown", "unsupported", "not supported"];
@@ -231,8 +231,8 @@ fn performance_level(text: &str) -> Result<Value, AbsenceReason> {
     code.map(|(_, code)| Value::Int(code)).ok_or(AbsenceReason::Invalid)
 }
 
-/// Who the cards are, by the tool's numbers. Cards of one name are partitions of one package, and numbered. A text that no
-/// such column can have is left out; the number always names the card.
+/// Identities of the cards, by the tool's numbers. Cards of one name are partitions of one package, and
+/// numbered. A text that its column does not allow is left out; the number always names the card.
 pub(super) fn identify(report: &Report, node: &str) -> Vec<(u32, Arc<Identity>)> {
     let cards = report.cards.iter();
     let mut identities: Vec<(u32, Identity)> =
@@ -250,7 +250,7 @@ pub(super) fn identify(report: &Report, node: &str) -> Vec<(u32, Arc<Identity>)>
 }
 
 fn identity(card: &Card, report: &Report, node: &str) -> Option<Identity> {
-    // What two devices have is not unique, whatever it is called; partitions of one device share it.
+    // A name of two devices is not unique, whatever it is called; partitions of one device share it.
     let device = |card: &Card| card.text("pci bus").and_then(|pci| Some(pci.rsplit_once('.')?.0.to_owned()));
     let is_unique = |id: &String| {
         let mut same = report.cards.iter().filter(|other| unique_id(other).as_ref() == Some(id));
