@@ -1,4 +1,4 @@
-//! What can be asked of the store, and how it answers.
+//! Questions to the store, and its answers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct RangeQuery {
 }
 
 impl RangeQuery {
-    /// So many rows at one end of a GPU's history.
+    /// The `limit` rows at one end of a GPU's history.
     pub(crate) fn end_of(gpu: &Arc<str>, limit: usize, newest_first: bool) -> Self {
         let gpus = vec![Arc::clone(gpu)];
         Self { gpus, start_ns: None, end_ns: None, metrics: None, limit, offset: 0, newest_first }
@@ -36,7 +36,7 @@ impl RangeQuery {
 /// Answer to a [`RangeQuery`].
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// Rows merged by key, by timestamp in the order asked, then by GPU key; none where no row matches.
+    /// Rows merged by key, by timestamp in the requested order, then by GPU key; none if no row matches.
     pub batch: Option<Batch>,
     /// How many rows match in all, before limit and offset.
     pub total: usize,
@@ -47,7 +47,7 @@ pub struct Rows {
 /// Rows at one end of a GPU's history.
 #[derive(Debug, Clone)]
 pub struct EndRows {
-    /// Rows merged by key, in the order asked; none where there are none.
+    /// Rows merged by key, in the requested order; none if there are none.
     pub batch: Option<Batch>,
     /// What could not be read, in words; empty: the answer is whole.
     pub partial: Vec<String>,
@@ -68,13 +68,13 @@ pub struct BucketQuery {
     pub end_ns: i64,
     /// Width of a bucket in nanoseconds; buckets begin at its multiples.
     pub step_ns: i64,
-    /// What to compute of each bucket.
+    /// Aggregates of each bucket.
     pub aggregates: Vec<Aggregate>,
-    /// Whose values form one series.
+    /// The values that form one series.
     pub group_by: GroupBy,
 }
 
-/// What becomes of the values of a bucket.
+/// An aggregate of the values of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aggregate {
     /// Smallest.
@@ -91,7 +91,7 @@ pub enum Aggregate {
     Count,
 }
 
-/// Whose values form one series.
+/// The values that form one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GroupBy {
     /// One series per GPU; the group is its key.
@@ -120,18 +120,18 @@ pub struct Buckets {
 pub struct BucketSeries {
     /// Metric.
     pub metric: MetricId,
-    /// What was computed.
+    /// The aggregate.
     pub aggregate: Aggregate,
     /// Key of the GPU, name of the node or model, or `all`.
     pub group: Arc<str>,
-    /// One per bucket, in the column unit; none where no value was read.
+    /// One per bucket, in the column unit; none if no value was read.
     pub values: Vec<Option<f64>>,
 }
 
-/// Why a question has no answer. What merely could not be read is in `partial` of the answer.
+/// A question without an answer. Unreadable files are in `partial` of the answer instead.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The step is not positive or the end lies before the start.
+    /// The step is not positive or the end is before the start.
     #[error("the range from {start_ns} to {end_ns} with step {step_ns} is empty or endless")]
     Range {
         /// Start, nanoseconds.

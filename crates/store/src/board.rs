@@ -1,4 +1,4 @@
-//! How the store does: each part says what ails it, the board says it in one.
+//! Health of the store: each part reports its problem, the board combines them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ pub(crate) enum Part {
 
 const PARTS: usize = 4;
 
-/// The first of several reasons, and how many more there are.
+/// The first of several reasons, and the number of others.
 pub(crate) fn first_and_more(reasons: &[String]) -> Option<String> {
     let (first, others) = reasons.split_first()?;
     Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
@@ -43,7 +43,7 @@ impl Board {
         Self(Mutex::new(State { reasons: Default::default(), health: Health::healthy(clock::now_ns()) }))
     }
 
-    /// A part ails, or (none) does no longer.
+    /// Sets or (none) clears the problem of a part.
     pub(crate) fn set(&self, part: Part, reason: Option<String>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(slot) = state.reasons.get_mut(part as usize) else { return };

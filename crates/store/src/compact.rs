@@ -1,7 +1,8 @@
-//! Small files of one hour become one.
+//! Merging the small files of one hour into one.
 //!
-//! All files of the hour are read side by side, row group by row group in the order of keys. What lies below the next
-//! unread key of every file is whole and goes out. Memory is a row group per file and what becomes of them.
+//! All files of the hour are read in parallel, row group by row group in the order of keys. Rows below the
+//! next unread key of every file are complete and are written. Memory is a row group per file and its merged
+//! rows.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,7 +27,7 @@ const GRACE_NS: i64 = HOUR_NS / 12;
 /// A complete hour is merged again when the new files have a quarter of the merged one's bytes.
 const WORTH: u64 = 4;
 
-/// What became of a merge.
+/// The outcome of a merge.
 #[derive(Debug)]
 pub(crate) enum Merged {
     /// One file instead of the inputs.
@@ -39,8 +40,8 @@ pub(crate) enum Merged {
     Failed(StoreError),
 }
 
-/// The files to merge next, oldest arrival first, if any are due: all those of one hour. The hour that failed last comes
-/// after all others, so that it cannot hold them up.
+/// The files to merge next, oldest arrival first, if any are due: all those of one hour. The hour that failed
+/// last comes after all others, so that it cannot hold them up.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
     config: &StoreConfig,
@@ -136,7 +137,7 @@ fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError
         if cursors.iter().any(whole) {
             return Ok(Some(bound.map_or(Bound::Unbounded, Bound::Excluded)));
         }
-        // One GPU goes over the end of a row group, or all is read.
+        // One GPU extends past the end of a row group, or everything is read.
         let Some(bound) = bound else { return Ok(None) };
         for cursor in cursors.iter_mut().filter(|cursor| cursor.next_key().as_ref() == Some(&bound)) {
             cursor.read_group()?;
@@ -159,12 +160,12 @@ impl Cursor {
         Ok(Self { entry: Arc::clone(entry), table, next: 0, pending: Vec::new() })
     }
 
-    /// Smallest key of what is not read yet.
+    /// Smallest key of the unread rows.
     fn next_key(&self) -> Option<Arc<str>> {
         self.table.row_groups.get(self.next).map(|group| Arc::from(group.min_key.as_str()))
     }
 
-    /// Smallest key of what is read but not merged.
+    /// Smallest key of the read but unmerged rows.
     fn first_key(&self) -> Option<&str> {
         let (_, keys) = self.pending.first()?;
         let id = *keys.ids.first()?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of the store. Every limit of it is here.
+/// Settings of the store, with all of its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// The store's directory; made if it is not there.
@@ -15,7 +15,7 @@ pub struct StoreConfig {
     pub flush_bytes: usize,
     /// Age of the oldest row in memory that starts a flush.
     pub flush_age: Duration,
-    /// GPUs per row group: what one merge step holds in memory, and what a one-GPU query reads.
+    /// GPUs per row group: held in memory by one merge step, and read by a one-GPU query.
     pub row_group_gpus: usize,
     /// Rows after which a row group ends even within fewer GPUs.
     pub row_group_rows: usize,

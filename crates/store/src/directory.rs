@@ -1,4 +1,4 @@
-//! The store's directory: who owns it, what lies where, and files that appear whole or not at all.
+//! The store's directory: its lock, its layout, and files that appear whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::step::{FileStep, FileSteps};
 /// Folder of files that were set aside.
 pub(crate) const QUARANTINE: &str = "quarantine";
 
-/// An owned directory. The lock goes with it, or before.
+/// A locked directory. The lock is released with it, or before.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
@@ -54,16 +54,16 @@ impl Directory {
 
     /// Lets the next one in.
     pub(crate) fn release(&self) {
-        // What fails here is undone when the file is closed.
+        // Closing the file undoes a failure here.
         let _released = flock(&self.lock, FlockOperation::Unlock);
     }
 
-    /// Where the log lies.
+    /// Directory of the log.
     pub(crate) fn wal(&self) -> PathBuf {
         self.root.join("wal")
     }
 
-    /// Where a file of that name lies in `quarantine/`.
+    /// Path of a file of that name in `quarantine/`.
     pub(crate) fn aside(&self, name: &str) -> PathBuf {
         self.root.join(QUARANTINE).join(name.replace('/', "_"))
     }
@@ -71,7 +71,7 @@ impl Directory {
     /// Moves a file to `quarantine/`. Its name there is the one in the directory, with `_` for `/`.
     ///
     /// # Errors
-    /// The system's, or that a file of this name is there already.
+    /// The system's error, or a file of this name is there already.
     pub(crate) fn quarantine(&self, name: &str) -> io::Result<PathBuf> {
         let target = self.aside(name);
         rename_new(&self.root.join(name), &target)?;
@@ -101,7 +101,7 @@ fn rename_new(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(path, target)
 }
 
-/// Makes a directory that is not there, durably, with those it lies in.
+/// Creates a missing directory, durably, with its parents.
 fn make(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     fs::create_dir_all(path)?;
@@ -114,12 +114,13 @@ fn make(path: &Path) -> io::Result<()> {
 /// Makes entries of a directory durable.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a file whole: under its `.tmp` name, synced, renamed, the directory synced. The rename is the step `last`.
+/// Writes a file whole: under its `.tmp` name, synced, renamed, the directory synced. The rename is the step
+/// `last`.
 ///
 /// # Errors
 /// What the system says; unless the last sync failed, the file is as it was.

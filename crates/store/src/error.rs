@@ -1,4 +1,4 @@
-//! What goes wrong with the store as a whole.
+//! Errors of the store as a whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub enum StoreError {
     /// A system call on a file of the store failed.
     #[error("{action} {path}")]
     Io {
-        /// What was being done: `creating`, `syncing` …
+        /// The operation: `creating`, `syncing` …
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -36,15 +36,15 @@ pub enum StoreError {
         /// The format of this program.
         known: u32,
     },
-    /// There are files, but no manifest that verifies. Nothing was opened or changed; [`crate::repair`] rebuilds it.
+    /// Files without a manifest that verifies. Nothing was opened or changed; [`crate::repair`] rebuilds it.
     #[error("it holds table files ({tables}) but no manifest that verifies{}", named(.damaged))]
     NoManifest {
         /// Table files in their places.
         tables: usize,
-        /// The manifests that do not verify, each with its fault. Empty: there is none.
+        /// The manifests that do not verify, each with its fault. Empty: the directory has none.
         damaged: Vec<String>,
     },
-    /// There is nothing to repair.
+    /// Nothing to repair.
     #[error("{0} holds no store")]
     NoStore(PathBuf),
     /// A table file.
@@ -62,7 +62,7 @@ pub enum StoreError {
     /// The log.
     #[error("the log")]
     Log(#[from] LogError),
-    /// Rows whose columns do not fit together.
+    /// Rows whose columns have incompatible types.
     #[error("joining rows")]
     Merge(#[from] MergeError),
     /// Rows could not be written to files. They are safe in the log, and the store tries again.
@@ -83,8 +83,8 @@ impl StoreError {
     }
 }
 
-/// Why rows were not taken. Nothing of them is acknowledged. After a crash they may be found all the same; the same
-/// rows sent again change nothing.
+/// Rows that were not taken. None of them is acknowledged. After a crash they may still appear; the same rows
+/// sent again change nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The log does not take them now: the disk is full.

@@ -25,7 +25,7 @@ use crate::manifest::FileEntry;
 /// Footer key of the row groups' facts.
 pub(crate) const ROW_GROUPS_KEY: &str = "gpuvitals.row_groups";
 
-/// What is known of a row group beyond Parquet's statistics.
+/// Facts about a row group beyond Parquet's statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RowGroupFacts {
     /// First byte in the file.
@@ -58,13 +58,13 @@ pub(crate) struct TableFile {
     path: PathBuf,
 }
 
-/// What is wrong with a table file.
+/// An error of a table file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A system call failed.
     #[error("{action} {path}")]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -72,18 +72,18 @@ pub enum FileError {
         #[source]
         source: std::io::Error,
     },
-    /// It is not what was written.
+    /// Its bytes have changed since it was written.
     #[error("{path} is damaged: {what}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// In what way.
+        /// The damage.
         what: &'static str,
     },
     /// Parquet does not parse or does not encode.
     #[error("{action} {path}")]
     Parquet {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -94,9 +94,9 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Whether the file itself is at fault, and not the moment (no memory, no file handles, an unplugged disk).
-    /// Parquet reads only what a checksum has proven to be as it was written: what it cannot read is the moment's
-    /// fault, told in its own words, or this program's; the rows are there and the file stays.
+    /// Whether the file itself is at fault, and not a temporary condition (no memory, no file handles, an
+    /// unplugged disk). Parquet reads only bytes that a checksum has verified: an error there is temporary,
+    /// described in its own words, or a bug of this program; the rows are intact and the file stays.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged { .. } => true,
@@ -111,7 +111,7 @@ impl FileError {
 /// Opens a live file, checks its footer against the manifest and parses it.
 ///
 /// # Errors
-/// When the file cannot be read or is not what was written. If [`FileError::is_damage`], the caller condemns it.
+/// If the file cannot be read or its bytes have changed. If [`FileError::is_damage`], the caller condemns it.
 pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
     let io = |action, source| FileError::Io { action, path: entry.path.clone(), source };
     let damaged = |what| FileError::Damaged { path: entry.path.clone(), what };
@@ -177,7 +177,7 @@ impl TableFile {
     /// Checks the bytes of a row group. Once per open file and row group is enough; the caller remembers.
     ///
     /// # Errors
-    /// When they cannot be read or are not what was written.
+    /// If they cannot be read or have changed since they were written.
     pub(crate) fn verify(&self, row_group: usize) -> Result<(), FileError> {
         let damaged = |what| FileError::Damaged { path: self.path.clone(), what };
         let facts = self.row_groups.get(row_group).ok_or_else(|| damaged("it has fewer row groups"))?;

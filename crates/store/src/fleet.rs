@@ -11,7 +11,7 @@ use gpuvitals_core::{Identity, MetricId};
 
 pub(crate) use live::LiveFleet;
 
-/// The fleet as it stood at one version. Cheap to hold; later versions share what did not change.
+/// The fleet at one version. Cheap to hold; later versions share unchanged parts.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
     /// Version of the store ([`crate::Store::version`]) it shows.
@@ -21,15 +21,15 @@ pub struct Fleet {
     names: Arc<Names>,
 }
 
-/// By what a GPU can be asked for: position in `gpus`, or none where two GPUs answer to the name.
+/// By the names of GPUs: position in `gpus`, or none if two GPUs have the name.
 pub(crate) type Names = HashMap<Arc<str>, Option<u32>, foldhash::fast::RandomState>;
 
-/// Latest state of a GPU: of each column the newest value that was read, with its own time.
+/// Latest state of a GPU: the newest value of each column, with its own time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuState {
     /// `uuid`, or `uuid:partition`.
     pub key: Arc<str>,
-    /// As the newest row has it; what a newest row does not say about the device itself stays.
+    /// From the newest row; device fields that the newest row lacks are kept.
     pub identity: Identity,
     /// Time of the oldest row, nanoseconds UTC since 1970.
     pub first_seen_ns: i64,

@@ -84,7 +84,7 @@ fn write_hour(
     Ok(Some(writer.finish()?))
 }
 
-/// Merged rows piece by piece: what is encoded already need not be held.
+/// Merged rows piece by piece: an encoded piece need not be held.
 pub(crate) fn pieces(
     plan: &Merge,
     rows: Range<usize>,

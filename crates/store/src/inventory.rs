@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::directory::{Directory, QUARANTINE};
 use crate::error::StoreError;
 
-/// What a file is, by its name.
+/// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `MANIFEST-0000000042`

@@ -33,8 +33,8 @@ use crate::tail::Tail;
 use crate::writer::{Event, Flushed};
 use gpuvitals_core::causes;
 
-/// Jobs that can wait: one flush, one finished merge, one inspection, one close. So nobody who tells the keeper
-/// something ever waits for it: the keeper itself waits for the writer, and at the end for a merge.
+/// Waiting jobs: one flush, one finished merge, one inspection, one close. So sending a job never waits: the
+/// keeper itself waits for the writer, and at the end for a merge.
 pub(crate) const JOBS: usize = 8;
 /// Delays before a failed flush is tried again; the last one repeats.
 const RETRY: [Duration; 5] = [
@@ -45,15 +45,15 @@ const RETRY: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 
-/// Where the outcome of a flush goes.
+/// Where the outcome of a flush is sent.
 pub(crate) type Reply = oneshot::Sender<Result<(), StoreError>>;
 
-/// What the keeper is told.
+/// The keeper's jobs.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Write these rows to files.
     Flush { tail: Arc<Tail>, replies: Vec<Reply> },
-    /// A merge ended; the inputs and what became of them.
+    /// A merge ended; the inputs and the outcome.
     Merged { inputs: Vec<Arc<FileEntry>>, outcome: Merged },
     /// Some query has condemned a file.
     Inspect,
@@ -88,8 +88,8 @@ pub(crate) struct Keeper {
     pending: Option<Pending>,
 }
 
-/// Says that nothing is written to files any more when the keeper ends by a panic: who waits for room in memory would
-/// wait for ever.
+/// Reports that nothing is written to files any more if the keeper ends by a panic: callers that wait for
+/// room in memory would wait for ever.
 struct Exit(Arc<Shared>);
 
 impl Drop for Exit {
@@ -129,7 +129,7 @@ impl Keeper {
         }
     }
 
-    /// Works until told to close.
+    /// Works until closed.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         let _exit = Exit(Arc::clone(&self.shared));
         self.merge_if_due();
@@ -198,7 +198,8 @@ impl Keeper {
         }
     }
 
-    /// Waits until the writer shows what it has been told: who asked for a flush finds the rows in files.
+    /// Waits until the writer has published its events: a caller that asked for a flush finds the rows in
+    /// files.
     fn settle(&self) {
         let (done, shown) = sync_channel(1);
         if self.events.send(Event::Barrier(done)).is_ok() {
@@ -209,7 +210,7 @@ impl Keeper {
 
     fn try_flush(&mut self, tail: &Tail) -> Result<(), StoreError> {
         let root = self.directory.root().to_owned();
-        // A number is used up even if the try fails: what it left behind is never written over.
+        // A number is used up even if the attempt fails: its leftovers are never overwritten.
         let order = self.manifest.next_order;
         self.manifest.next_order += 1;
         let records = flush::write(tail, &root, order, &self.shared.config, &self.steps)?;
@@ -217,7 +218,8 @@ impl Keeper {
         next.flushed_through = next.flushed_through.max(Some(tail.last_sequence));
         next.files.extend(records.iter().map(|record| Arc::new(FileEntry::new(&root, record.clone()))));
         if let Err(error) = self.write_fleet(&mut next) {
-            // No list names them yet. On a full disk they would take what room there is, try by try.
+            // No manifest lists them yet. On a full disk they would take the remaining room, attempt by
+            // attempt.
             for record in &records {
                 file::discard(&root, record);
             }
@@ -229,7 +231,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// What memory keeps of the files when this tail is in them.
+    /// The rows of files to keep in memory once this tail is in files.
     fn recall(&self, tail: &Tail) -> Option<Arc<Recent>> {
         let shared = &self.shared;
         // Shown since the last flush: before that the writer froze no other tail.
@@ -287,7 +289,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether a file that no list names any more is gone.
+    /// Whether an unlisted file was removed.
     fn remove(&self, name: &str) -> bool {
         let path = self.directory.root().join(name);
         match self.steps.take(FileStep::Remove, &path).and_then(|()| fs::remove_file(&path)) {
@@ -299,7 +301,8 @@ impl Keeper {
         }
     }
 
-    /// Lets go of log records that are in files. What stays is skipped at the next start and goes with a later flush.
+    /// Truncates log records that are in files. A failure is skipped at the next start and repeated with a
+    /// later flush.
     fn truncate_log(&self) {
         let through = self.manifest.flushed_through.unwrap_or(0);
         let asked = self.steps.take(FileStep::Truncate, &self.directory.wal());
@@ -340,7 +343,7 @@ impl Keeper {
     }
 
     fn merge_if_due(&mut self) {
-        // Until its outcome has been dealt with, a merge goes on: its inputs are still listed.
+        // Until its outcome has been handled, a merge is running: its inputs are still listed.
         if self.merging.is_some()
             || self.merging_rests
             || !self.shared.config.merge
@@ -362,7 +365,7 @@ impl Keeper {
             // A merge that ends without a word would be the last one.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(merge))
                 .unwrap_or(Merged::Failed(StoreError::Closed));
-            // A keeper that has gone needs no news: the files are as they were.
+            // A keeper that has ended needs no news: the files are unchanged.
             let _told = jobs.send(Job::Merged { inputs, outcome });
         });
         match spawned {

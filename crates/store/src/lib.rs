@@ -4,15 +4,15 @@
 //! ```text
 //! DIR/
 //!   LOCK                          advisory lock: one writer
-//!   MANIFEST-0000000042           live files, and up to which log record they reach; the newest that verifies counts
+//!   MANIFEST-0000000042           live files, and the last log record in them; the newest that verifies counts
 //!   fleet-0000000042              latest value of every column of every GPU at that moment
 //!   wal/                          the log: the acknowledgement point
 //!   raw/2026-11-20/10h-L1-42.parquet   rows of one UTC hour, sorted by GPU key and time
 //!   quarantine/                   files that failed a checksum, or that no manifest lists
 //! ```
 //!
-//! One thread (`writer`) changes what is visible; readers take an `Arc` of a `Snapshot` and never wait for a disk
-//! write. A second thread (`keeper`) writes and merges files.
+//! One thread (`writer`) changes the visible state; readers take an `Arc` of a `Snapshot` and never wait for
+//! a disk write. A second thread (`keeper`) writes and merges files.
 
 mod ask;
 mod board;

@@ -20,15 +20,15 @@ use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
 const FORMAT: u32 = 2;
-/// Nanoseconds of an hour: what one table file spans at most.
+/// Nanoseconds of an hour: the longest span of one table file.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// A live table file. Everything needed to decide whether a query must open it; [`crate::file::open`] opens it.
 #[derive(Debug)]
 pub(crate) struct FileEntry {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// Where it is in the store's directory, with `/`.
+    /// Its name in the store's directory, with `/`.
     pub(crate) name: String,
     /// 0: as flushed; 1: merged.
     pub(crate) level: u8,
@@ -47,13 +47,13 @@ pub(crate) struct FileEntry {
     pub(crate) min_key: Arc<str>,
     /// Largest GPU key.
     pub(crate) max_key: Arc<str>,
-    /// Where the footer (everything after the last row group) begins.
+    /// Start of the footer (everything after the last row group).
     pub(crate) footer_offset: u64,
     /// CRC32C of the footer. The footer holds the checksums of the row groups.
     pub(crate) footer_crc32c: u32,
-    /// Why the file is not to be trusted; set by whoever finds out.
+    /// Why the file cannot be trusted; set by whichever thread finds out.
     damage: OnceLock<Arc<str>>,
-    /// Whether the file goes when the last snapshot that names it does.
+    /// Whether the file is removed with the last snapshot that names it.
     doomed: AtomicBool,
 }
 
@@ -98,7 +98,8 @@ impl FileEntry {
         self.min_timestamp_ns.div_euclid(HOUR_NS)
     }
 
-    /// Marks the file as damaged: the store moves it to quarantine; until then every query leaves it out and says so.
+    /// Marks the file as damaged: the store moves it to quarantine; until then every query leaves it out and
+    /// reports this.
     pub(crate) fn condemn(&self, reason: impl Into<Arc<str>>) {
         let _first = self.damage.set(reason.into());
     }
@@ -108,7 +109,7 @@ impl FileEntry {
         self.damage.get()
     }
 
-    /// The file is no longer live: removes it when the last snapshot lets go of it.
+    /// The file is no longer live: removes it when the last snapshot releases it.
     pub(crate) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
     }
@@ -146,12 +147,12 @@ pub(crate) struct LostFile {
     pub(crate) name: String,
     /// Rows that it had.
     pub(crate) rows: u64,
-    /// What was found: `is missing`, or `is damaged` with the reason.
+    /// The finding: `is missing`, or `is damaged` with the reason.
     pub(crate) fault: String,
 }
 
 impl LostFile {
-    /// What happened to the file, and where it is now if it was set aside.
+    /// The fault of the file, and its present place if it was set aside.
     pub(crate) fn describe(&self, directory: &Directory) -> String {
         let Self { name, rows, fault } = self;
         let aside = Some(directory.aside(name)).filter(|_| !directory.root().join(name).exists());
@@ -217,11 +218,11 @@ enum Refused {
 }
 
 impl Manifest {
-    /// Reads the newest manifest that verifies; makes the first one in a new directory. `damaged` gets newer ones that
-    /// do not verify.
+    /// Reads the newest manifest that verifies; creates the first one in a new directory. `damaged` gets
+    /// newer ones that do not verify.
     ///
     /// # Errors
-    /// When none verifies although there are files, or one has a format that is not known, or the system refuses.
+    /// If none verifies although there are files, or one has an unknown format, or the system refuses.
     pub(crate) fn load(
         directory: &Directory,
         inventory: &Inventory,
@@ -295,7 +296,7 @@ impl Manifest {
         format!("MANIFEST-{:010}", self.number)
     }
 
-    /// Names of the files that this list keeps: its own, that of the latest values, the tables.
+    /// Names of the files that this manifest keeps: its own, that of the latest values, the tables.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         let tables = self.files.iter().map(|file| file.name.clone());
         let fleet = self.fleet.iter().map(|fleet| fleet.name.clone());
@@ -312,7 +313,7 @@ impl Manifest {
         next
     }
 
-    /// Puts this list in force. The files it names must be synced, with their directories.
+    /// Puts this manifest in force. The files it names must be synced, with their directories.
     ///
     /// # Errors
     /// What the system says; then the list before it may still be in force, or already this one.

@@ -1,14 +1,14 @@
-//! Many batches become one: sorted, and rows with the same GPU and time are one row.
+//! Merging many batches into one: sorted, and rows with the same GPU and time are one row.
 //!
-//! Parts are given oldest to newest. Rows with equal keys (GPU key, `timestamp_ns`) join column by column: null
-//! never overwrites a value; of two values the later arrival stays, which is the one in the later part, and inside
-//! a part the one in the later row. Schemas may differ: columns are matched by name, a missing column is a column
-//! of nulls, narrower numbers are widened, text may be plain or dictionary-encoded.
+//! Parts are given oldest to newest. Rows with equal keys (GPU key, `timestamp_ns`) join column by column:
+//! null never overwrites a value; of two values the later arrival wins, which is the one in the later part,
+//! and inside a part the one in the later row. Schemas may differ: columns are matched by name, a missing
+//! column is a column of nulls, narrower numbers are widened, text may be plain or dictionary-encoded.
 //!
-//! How it is done: each part's GPUs become integer ranks once (by dictionary value, not by row), a stable counting
-//! sort by rank follows, and times are sorted only within the GPUs that need it. What comes out is a permutation;
-//! columns are gathered one by one, and run by run where the permutation has long runs, so that parts which are in
-//! order already are copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
+//! Method: each part's GPUs become integer ranks once (by dictionary value, not by row), a stable counting
+//! sort by rank follows, and times are sorted only within the GPUs that need it. The result is a permutation;
+//! columns are gathered one by one, and run by run if the permutation has long runs, so that sorted parts are
+//! copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
 
 mod gather;
 mod keys;
@@ -28,7 +28,7 @@ use schema::Columns;
 pub(crate) use schema::{as_text, widen};
 use sort::Sorted;
 
-/// In which order merged rows stand. GPUs are ordered by key, as text.
+/// Order of merged rows. GPUs are ordered by key, as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     /// By GPU, then time: how files are sorted.
@@ -55,9 +55,9 @@ pub enum MergeError {
     Type {
         /// Column.
         column: String,
-        /// What a part has.
+        /// The part's type.
         found: DataType,
-        /// What the table has.
+        /// The table's type.
         wanted: DataType,
     },
     /// A row has neither `uuid` nor `node`.
@@ -83,7 +83,7 @@ pub(crate) struct Pick {
     pub(crate) row: u32,
 }
 
-/// The plan of a merge: which row of which part stands where. Columns are gathered by [`Merge::batch`].
+/// The plan of a merge: the part and row of each result row. [`Merge::batch`] gathers the columns.
 #[derive(Debug)]
 pub(crate) struct Merge {
     columns: Columns,
@@ -94,7 +94,7 @@ impl Merge {
     /// Plans the merge of parts, oldest to newest.
     ///
     /// # Errors
-    /// When a part lacks time or GPU, a column's types do not fit together, or there are 2^32 rows or more.
+    /// If a part lacks time or GPU, a column's types are incompatible, or there are 2^32 rows or more.
     pub(crate) fn plan(parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
         let rows: usize = parts.iter().map(RecordBatch::num_rows).sum();
         if u32::try_from(rows).is_err() || u32::try_from(parts.len()).is_err() {
@@ -136,10 +136,10 @@ impl Merge {
         ranges
     }
 
-    /// Gathers rows of the result, all columns. The range is cut to the rows there are.
+    /// Gathers rows of the result, all columns. The range is cut to the existing rows.
     ///
     /// # Errors
-    /// When Arrow refuses the columns; with parts that were planned it does not.
+    /// If Arrow refuses the columns; planned parts are never refused.
     pub(crate) fn batch(&self, rows: Range<usize>) -> Result<RecordBatch, MergeError> {
         let end = rows.end.min(self.rows());
         let rows = rows.start.min(end)..end;

@@ -16,5 +16,5 @@ pub const POINTS_MAX: u64 = 2_000_000;
 /// Most values held at a time for percentiles (4 or 8 bytes each). A longer range is answered piece by piece; only a
 /// single bucket with more values is refused.
 pub const VALUES_MAX: u64 = 32_000_000;
-/// Most rows that are held to be compared with one another, and most rows up to the end of a page of rows.
+/// Most rows held for comparison, and most rows up to the end of a page of rows.
 pub const ROWS_MAX: u64 = 16_000_000;

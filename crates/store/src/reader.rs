@@ -1,11 +1,11 @@
 //! Reading the parts of a snapshot: row groups of table files, and chunks of the tail.
 //!
-//! A query has a [`Scope`] (GPUs and time). What it need not look at is left out at every level: files by the
-//! manifest, row groups by the facts in the footer, pages by the page index, columns by projection (and by
-//! statistics where a column is all null), tail rows by the tail's index. What is read is then filtered exactly.
+//! A query has a [`Scope`] (GPUs and time). Unneeded data is skipped at every level: files by the manifest,
+//! row groups by the facts in the footer, pages by the page index, columns by projection (and by statistics
+//! if a column is all null), tail rows by the tail's index. The rows read are then filtered exactly.
 //!
-//! The bytes of a row group are checked against their checksum when they are first read. A file that turns out
-//! damaged is condemned; the answer goes on without it and says so.
+//! The bytes of a row group are checked against their checksum at their first reading. A file found damaged
+//! is condemned; the answer continues without it and reports this.
 
 mod contest;
 mod files;
@@ -58,7 +58,7 @@ impl Reader {
     }
 }
 
-/// What the answer says of a file that cannot be read. If the file is at fault it is condemned.
+/// The answer's message about an unreadable file. If the file is at fault it is condemned.
 pub(crate) fn unreadable(entry: &Arc<FileEntry>, error: &FileError) -> String {
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(error);

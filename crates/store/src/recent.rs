@@ -1,13 +1,14 @@
-//! What stays in memory of the rows that are in files: the newest of each GPU.
+//! Rows of files that stay in memory: the newest of each GPU.
 //!
-//! With every flush the rows that go to files join those that are held already, and of each GPU the newest
-//! [`StoreConfig::recent_rows`](crate::StoreConfig::recent_rows) stay. Each GPU has a *floor*: all its rows from that time on
-//! are here or in the tail. So a question for the newest rows needs no file if there are enough of them above the floor, and
-//! a late row below it changes no answer from memory. A GPU of which nothing is held has its floor above all its rows in files.
+//! With every flush the rows that go to files join those already held, and the newest
+//! [`StoreConfig::recent_rows`](crate::StoreConfig::recent_rows) of each GPU stay. Each GPU has a *floor*:
+//! all its rows from that time on are here or in the tail. So a query for the newest rows needs no file if
+//! enough of them are above the floor, and a late row below it changes no answer from memory. A GPU without
+//! held rows has its floor above all its rows in files.
 //!
-//! Where there is not room for all, GPUs that were asked for longest ago leave first; of those that nobody asked for, those
-//! without new rows, and then the latest comers. A GPU that is asked for and of which too little is held is read from the
-//! files when the next rows are flushed.
+//! If there is not room for all, GPUs that were queried longest ago leave first; of those never queried,
+//! those without new rows, and then the latest comers. A GPU that is queried and has too few held rows is
+//! read from the files at the next flush.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -25,7 +26,7 @@ use crate::fleet::Fleet;
 use crate::merge::{Merge, MergeError, Order, RowKeys, without_empty};
 use crate::tail::{Chunk, Positions, TailSnapshot, timestamps, weight};
 
-/// GPUs whose rows stand in one chunk: columns that only some GPUs have are paid for within it.
+/// GPUs whose rows share one chunk: columns that only some GPUs have are paid for within it.
 const CHUNK_GPUS: usize = 64;
 /// GPUs that are read from files with one flush at most.
 pub(crate) const FILLS_MAX: usize = 64;
@@ -61,7 +62,7 @@ struct Past {
     newest_ns: i64,
     /// Number of the last question for it; 0: never.
     asked: AtomicU64,
-    /// Where they are held.
+    /// The chunk that holds them.
     chunk: Option<usize>,
 }
 
@@ -90,7 +91,7 @@ struct Stay {
 }
 
 impl Recent {
-    /// Nothing held of GPUs whose rows in files are no newer than the fleet has them.
+    /// Nothing held; the rows in files are no newer than in the fleet.
     pub(crate) fn of(fleet: &Fleet) -> Self {
         let past = |newest_ns: i64| {
             let mut past = Past { newest_ns, ..Past::default() };
@@ -101,8 +102,8 @@ impl Recent {
         Self { gpus, ..Self::default() }
     }
 
-    /// What memory has of a GPU, and from which time on that is all there is. `question` is the number of the question,
-    /// later ones have higher numbers.
+    /// The held rows of a GPU, and the time from which on they are complete. `question` is the number of the
+    /// query, later ones have higher numbers.
     pub(crate) fn of_gpu(&self, key: &str, tail: &TailSnapshot, question: u64) -> (TailSnapshot, i64) {
         let past = self.gpus.get(key);
         if let Some(past) = past {
@@ -126,7 +127,7 @@ impl Recent {
         wanted.into_iter().take(FILLS_MAX).map(|(key, _)| Arc::clone(key)).collect()
     }
 
-    /// What is held once these rows are in files too.
+    /// The rows held once these rows are in files too.
     pub(crate) fn renewed(&self, tail: &[Arc<Chunk>], fills: Vec<Fill>, limits: Limits) -> Self {
         let mut next = Self { gpus: self.pasts(), ..Self::default() };
         next.asked_before = self.gpus.values().map(Past::asked).max().unwrap_or(0).max(self.asked_before);
@@ -160,7 +161,7 @@ impl Recent {
         self.gpus.iter().map(|(key, past)| (Arc::clone(key), copy(past))).collect()
     }
 
-    /// Notes whose rows come to the files, and how new they are.
+    /// Notes the GPUs of the rows that go to files, and the newest time of each.
     fn see(&mut self, tail: &[Arc<Chunk>]) -> HashSet<Arc<str>, RandomState> {
         let mut fresh = HashSet::default();
         for chunk in tail {
@@ -216,7 +217,7 @@ impl Recent {
         Ok(())
     }
 
-    /// The rows of a piece that stay, and the floors that follow. A piece stands by GPU and time.
+    /// The rows of a piece that stay, and the resulting floors. A piece is sorted by GPU and time.
     fn newest(&mut self, piece: &RecordBatch, rows_max: usize) -> Result<Vec<Stay>, MergeError> {
         let RowKeys { ids, keys } =
             RowKeys::of(piece).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
@@ -238,7 +239,7 @@ impl Recent {
         Ok(stays)
     }
 
-    /// GPUs for which there is no room.
+    /// GPUs without room.
     fn leaving(
         &self,
         held: &[Held],
@@ -273,7 +274,7 @@ struct Held {
 }
 
 impl Held {
-    /// Those rows only; none if there are none.
+    /// Only those rows; none if there are none.
     fn cut(records: &RecordBatch, stays: Vec<Stay>) -> Result<Option<Self>, MergeError> {
         let rows: usize = stays.iter().map(|stay| stay.rows.len()).sum();
         if rows == 0 {

@@ -1,4 +1,4 @@
-//! What a store finds when it is opened.
+//! Opening a store: what its directory holds.
 
 use std::collections::HashSet;
 use std::fs;
@@ -28,10 +28,10 @@ pub(crate) const KIND_GPU_EVENTS: u8 = 2;
 /// Newest files whose footers are read when the store is opened; the others are checked when they are first read.
 const FOOTERS: usize = 64;
 
-/// What to do when files are missing from the list.
+/// Remedy for files missing from the list.
 const REPAIR: &str = "with the store stopped run `gpuvitals store repair`";
 
-/// What was found.
+/// The result of opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Live files.
@@ -54,7 +54,7 @@ pub struct Recovered {
     pub in_quarantine: usize,
     /// Files that are not the store's and were left alone.
     pub foreign: Vec<PathBuf>,
-    /// What is lost or set aside, in words; empty after an ordinary crash.
+    /// Lost or set-aside data, in words; empty after an ordinary crash.
     pub damage: Vec<String>,
 }
 
@@ -102,13 +102,13 @@ pub(crate) fn files(
     Ok((manifest, is_whole))
 }
 
-/// What is wrong with a listed file.
+/// The fault of a listed file.
 enum Fault {
     Missing,
     Damaged(String),
 }
 
-/// What is wrong with a file, if anything is.
+/// The fault of a file, if any.
 fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
     match fs::metadata(&entry.path) {
         Ok(facts) if facts.len() == entry.bytes => {}
@@ -119,7 +119,7 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Some(Fault::Missing));
         }
-        // It may be whole: a store without it would be less than what was acknowledged.
+        // It may be whole: a store without it would have less than what was acknowledged.
         Err(error) => return Err(StoreError::io("inspecting", &entry.path, error)),
     }
     match footer.then(|| file::open(entry)) {
@@ -128,8 +128,8 @@ fn check(entry: &FileEntry, footer: bool) -> Result<Option<Fault>, StoreError> {
     }
 }
 
-/// Removes what is certainly of no use, and sets aside every other file that the manifest does not list. If the store is
-/// not whole, a replaced file may hold the rows of a lost one: then it is set aside, too.
+/// Removes files that are certainly useless, and sets aside every other file that the manifest does not list.
+/// If the store is not whole, a replaced file may hold the rows of a lost one: then it is set aside, too.
 fn sweep(
     directory: &Directory,
     inventory: &Inventory,
@@ -208,11 +208,11 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
     Ok(())
 }
 
-/// Compares where the log begins and ends with how far the files reach. If they are not whole, the log is read from its
-/// beginning: it may still have rows of a file that is lost, and would let go of them with the next flush.
+/// Compares the range of the log with the records in files. If the files are not whole, the log is read from
+/// its beginning: it may still have rows of a lost file, and would truncate them with the next flush.
 ///
 /// # Errors
-/// When a manifest has to be written and cannot be.
+/// If a manifest must be written and cannot be.
 pub(crate) fn align(
     recovery: &Recovery,
     directory: &Directory,
@@ -254,7 +254,7 @@ pub(crate) fn log(
     let flushed = manifest.flushed_through.unwrap_or(0);
     found.torn_bytes = recovery.torn.as_ref().map_or(0, |torn| torn.len);
     for damage in &recovery.damage {
-        // What was in files before it was damaged is not lost.
+        // Rows that were in files before the damage are not lost.
         if damage.sequences.end > flushed.saturating_add(1) {
             found.damage.push(format!("log {damage}"));
         }

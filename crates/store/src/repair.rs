@@ -1,4 +1,4 @@
-//! A manifest made anew from the table files themselves.
+//! Rebuilding a manifest from the table files themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct RepairProgress {
 /// A table file that is not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
-    /// Where it is now.
+    /// Its present path.
     pub path: PathBuf,
     /// Why it is not listed.
     pub reason: String,
@@ -42,7 +42,7 @@ pub struct Repaired {
     pub manifest: PathBuf,
     /// Table files that it lists.
     pub files: usize,
-    /// Rows in them. A row may lie in several files; queries show it once.
+    /// Rows in them. A row may be in several files; queries show it once.
     pub rows: u64,
     /// Bytes of them.
     pub bytes: u64,
@@ -52,12 +52,13 @@ pub struct Repaired {
     pub set_aside: Vec<SetAside>,
 }
 
-/// Makes a new manifest of a closed store from the footers of its table files, after reading and checking all of them.
-/// Whole files in `quarantine/` are brought back, damaged ones go there; nothing is deleted. The next opening reads the
-/// latest values from the files, and takes in all of the log: rows that are in files already stay single.
+/// Rebuilds the manifest of a closed store from the footers of its table files, after reading and checking
+/// all of them. Whole files in `quarantine/` are brought back, damaged ones go there; nothing is deleted. The
+/// next opening reads the latest values from the files, and replays the whole log: rows that are in files
+/// already stay single.
 ///
 /// # Errors
-/// When there is no store, another process has it open, or the disk refuses.
+/// If there is no store, another process has it open, or the disk refuses.
 pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Repaired, StoreError> {
     // Neither a directory nor a store is made.
     fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
@@ -107,7 +108,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     })
 }
 
-/// A table file and what its name says.
+/// A table file and the facts in its name.
 struct Candidate<'a> {
     name: &'a str,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! What the store's threads and handles share.
+//! State shared by the store's threads and handles.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::fleet::{Fleet, LiveFleet};
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 
-/// Bytes that one permit of [`Shared::room`] stands for.
+/// Bytes of one permit of [`Shared::room`].
 pub(crate) const PERMIT_BYTES: usize = 1024;
 
 /// Names of unknown columns taken from one opening to the next. Rows in memory and in files of one hour are joined,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     unknown: Mutex<HashSet<Arc<str>>>,
     /// An inspection waits in the keeper's queue.
     pub(crate) inspecting: AtomicBool,
-    /// The store is going: merging stops where it is.
+    /// The store is closing: merging stops immediately.
     pub(crate) ending: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// Whether columns may come under this name: it is known by now, or there are not too many.
+    /// Whether a column of this name is accepted: it is known, or there are not too many.
     pub(crate) fn takes_column(&self, name: &str) -> bool {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         unknown.contains(name) || (unknown.len() < UNKNOWN_COLUMNS_MAX && unknown.insert(Arc::from(name)))

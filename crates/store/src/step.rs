@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is about to be done to a file of the store (the log has its own seam, `gpuvitals_log::Disk`).
+/// The next operation on a file of the store (the log has its own seam, `gpuvitals_log::Disk`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileStep {
     /// Made and written, under a name that is not its final one or that nothing names yet.
@@ -40,7 +40,7 @@ impl FileSteps {
         Self(Some(Arc::new(hook)))
     }
 
-    /// About to take a step.
+    /// Before a step.
     ///
     /// # Errors
     /// What the hook says.

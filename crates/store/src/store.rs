@@ -31,7 +31,7 @@ use crate::step::FileSteps;
 use crate::tail::weight;
 use crate::writer::{Arrival, EVENTS, Event, Writer};
 
-/// Rows and how they stand in the log.
+/// Rows and their encoding in the log.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     /// Rows of `gpu_events`.
@@ -82,7 +82,7 @@ impl Store {
         let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
         let damaged = found.damage.len();
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
-        // Where not all latest values are known, memory cannot know of which GPUs it lacks rows.
+        // If some latest values are unknown, memory cannot tell of which GPUs it lacks rows.
         let recalls = config.recent_rows > 0 && found.damage.len() == damaged;
         let recent = recalls.then(|| Arc::new(Recent::of(&fleet.snapshot())));
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
@@ -97,7 +97,7 @@ impl Store {
                 let _known = shared.takes_column(field.name());
             }
         }
-        // Held as far as there are any; no more than that is given back.
+        // Takes as many permits as there are; no more than that is given back.
         tail.permits = shared.room.forget_permits(tail.permits);
         count(&shared.counters.quarantined, found.unlisted.len() as u64);
         shared.board.set(Part::Damage, first_and_more(&found.damage));
@@ -184,8 +184,8 @@ impl Store {
         Ok(rows)
     }
 
-    /// Rows at one end of the history of the GPU of that key: the newest, newest first, or the oldest, oldest first. From
-    /// memory where it has all of them ([`StoreConfig::recent_rows`]), or else blocks on the disk.
+    /// Rows at one end of the history of the GPU of that key: the newest, newest first, or the oldest, oldest
+    /// first. From memory if it has all of them ([`StoreConfig::recent_rows`]), otherwise blocks on the disk.
     ///
     /// # Errors
     /// As [`Store::range`].
@@ -218,8 +218,8 @@ impl Store {
         Ok(buckets)
     }
 
-    /// Batches as they become visible. A receiver that falls behind by more than [`StoreConfig::subscriber_lag`]
-    /// appends loses the oldest and is told how many.
+    /// Batches as they become visible. A receiver that falls behind by more than
+    /// [`StoreConfig::subscriber_lag`] appends loses the oldest and gets their number.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Batch]>> {
         self.0.shared.subscribers.subscribe()
     }
@@ -249,14 +249,14 @@ impl Store {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Takes nothing more, writes everything to files, ends and gives up the directory. Appends get `Closed` from then
-    /// on; what was visible stays so to those who hold a handle.
+    /// Takes nothing more, writes everything to files, ends and releases the directory. Appends get `Closed`
+    /// from then on; the visible state stays so for holders of a handle.
     ///
     /// # Errors
-    /// When the last flush failed or the log is poisoned; acknowledged rows are in the log.
+    /// If the last flush failed or the log is poisoned; acknowledged rows are in the log.
     pub async fn close(&self) -> Result<(), StoreError> {
-        // Once while the log is open, so that it can let go of what is in files; below once more for what came since.
-        // If this one fails so does that one.
+        // Once while the log is open, so that it can truncate records that are in files; below once more for
+        // later ones. If this one fails so does that one.
         drop(self.flush().await);
         let inner = Arc::clone(&self.0);
         let closed =

@@ -1,8 +1,8 @@
 //! The rows that are in the log but not yet in files.
 //!
-//! Batches come small (a node's rows of one second) and are folded as they come: sixteen of about one size become
-//! one, sorted by GPU and time, until a chunk has [`SEALED_ROWS`]. So a row is copied three times at most, there are
-//! few chunks to look through, and their columns and dictionaries are not paid for per batch.
+//! Batches are small (a node's rows of one second) and are folded as they come: sixteen of about one size
+//! become one, sorted by GPU and time, until a chunk has [`SEALED_ROWS`]. So a row is copied three times at
+//! most, there are few chunks to search, and their columns and dictionaries are not paid for per batch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::merge::{self, MergeError, Order, RowKeys};
 
 /// How many chunks of about one size are folded into one.
 const FOLD: usize = 16;
-/// Rows of a chunk that is not folded any more. With [`FOLD`] it bounds a chunk to 65,536 rows and what wire frames
-/// allow.
+/// Rows of a chunk that is not folded any more. With [`FOLD`] it bounds a chunk to 65,536 rows, the limit of
+/// wire frames.
 pub(crate) const SEALED_ROWS: usize = 4_096;
 
-/// Where a GPU's rows are in a chunk.
+/// The rows of a GPU in a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Positions<'a> {
     /// Side by side, by time, no time twice.
@@ -45,9 +45,10 @@ impl Positions<'_> {
 pub(crate) struct Chunk {
     /// The rows. Columns as in `gpuvitals_core::Batch`.
     pub(crate) records: RecordBatch,
-    /// The GPUs that have rows here, by key, and where they begin: row number if `rows` is none, else index in it.
+    /// The GPUs with rows here, by key, and their beginning: row number if `rows` is none, else index in it.
     pub(crate) gpus: Vec<(Arc<str>, u32)>,
-    /// Row numbers by GPU, and by arrival within a GPU; none: the rows themselves stand by GPU and time, merged.
+    /// Row numbers by GPU, and by arrival within a GPU; none: the rows themselves are sorted by GPU and time,
+    /// merged.
     pub(crate) rows: Option<Vec<u32>>,
     /// Earliest time, nanoseconds UTC since 1970.
     pub(crate) min_timestamp_ns: i64,
@@ -56,7 +57,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Where the rows of a GPU are, if it has any.
+    /// The rows of a GPU, if it has any.
     pub(crate) fn positions(&self, key: &str) -> Option<Positions<'_>> {
         let at = self.gpus.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
         let start = self.gpus.get(at).map(|(_, start)| *start as usize)?;
@@ -112,7 +113,7 @@ impl Chunk {
         Self { records, gpus, rows: Some(rows), min_timestamp_ns, max_timestamp_ns }
     }
 
-    /// A chunk of rows that stand by GPU and time, merged.
+    /// A chunk of rows sorted by GPU and time, merged.
     pub(crate) fn sorted(records: RecordBatch, keys: &RowKeys) -> Self {
         let mut gpus: Vec<(Arc<str>, u32)> = Vec::new();
         let mut last = None;
@@ -167,7 +168,7 @@ pub(crate) fn weight(records: &RecordBatch) -> usize {
     records.columns().iter().map(|array| column(array.as_ref())).sum()
 }
 
-/// The tail as it stood at one version, oldest arrival first: where two chunks have the same key, the later wins.
+/// The tail at one version, oldest arrival first: if two chunks have the same key, the later wins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TailSnapshot {
     /// The chunks.
@@ -180,7 +181,7 @@ pub(crate) struct Tail {
     chunks: Vec<Arc<Chunk>>,
     /// Rows that came; merging may have made them fewer.
     pub(crate) rows: usize,
-    /// [`weight`] of what is held: folded rows have room for each other's columns.
+    /// [`weight`] of the held rows: folded rows have room for each other's columns.
     pub(crate) bytes: usize,
     /// Number of the newest log record in it; 0: none.
     pub(crate) last_sequence: u64,

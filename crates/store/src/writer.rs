@@ -1,9 +1,9 @@
-//! The thread that changes what is visible.
+//! The thread that changes the visible state.
 //!
-//! It takes what the log has made durable, in the log's order, adds it to tail and fleet, publishes, and only then
-//! answers. When the tail is large or old enough it is frozen and handed to the keeper; a new one is filled
-//! meanwhile. While files cannot be written the frozen one stays visible, the new one grows to the bound of memory,
-//! and then appends wait or, once writing has failed, are refused.
+//! It takes the records that the log has made durable, in the log's order, adds them to tail and fleet,
+//! publishes, and only then answers. When the tail is large or old enough it is frozen and handed to the
+//! keeper; a new one is filled meanwhile. While files cannot be written the frozen one stays visible, the new
+//! one grows to the bound of memory, and then appends wait or, once writing has failed, are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use crate::tail::{Chunk, Tail, TailSnapshot};
 
 /// Events that wait for the writer at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;
-/// Events taken in before what they changed is published.
+/// Most events processed before their changes are published.
 const EVENTS_PER_PUBLISH: usize = 256;
 
 /// Rows on their way in.
@@ -42,7 +42,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Looks up whose the rows are.
+    /// Looks up the GPUs of the rows.
     ///
     /// # Errors
     /// The first row that names no GPU.
@@ -59,11 +59,11 @@ pub(crate) type Answer = oneshot::Sender<Result<u64, LogError>>;
 /// The frozen tail is in files.
 #[derive(Debug)]
 pub(crate) struct Flushed {
-    /// What memory keeps of all files; none: nothing.
+    /// The rows of files kept in memory; none: nothing.
     pub(crate) recent: Option<Arc<Recent>>,
 }
 
-/// What the writer is told.
+/// The writer's events.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The log has made these durable.
@@ -121,9 +121,9 @@ impl Writer {
         writer
     }
 
-    /// Works until told to close, or until nobody is left.
+    /// Works until closed, or until no sender is left.
     pub(crate) fn run(mut self, events: &Receiver<Event>) {
-        // What was replayed may be more than enough for a flush.
+        // The replayed rows may be more than enough for a flush.
         self.freeze_if_due();
         'work: loop {
             let first = match events.recv_timeout(self.patience()) {
@@ -141,7 +141,7 @@ impl Writer {
             self.publish();
             self.freeze_if_due();
         }
-        // The keeper outlives its queue only by a bug; then there is nothing to tell it.
+        // Sending fails only if the keeper has ended by a bug; then nobody needs the job.
         let _told = self.keeper.send(Job::Close);
     }
 
@@ -194,8 +194,8 @@ impl Writer {
         for Arrival { batch, keys, chunk } in arrivals {
             lock(&shared).apply(&batch, &keys);
             if let Err(error) = self.tail.push(chunk) {
-                // Columns of one name that do not fit together stay in chunks of their own; queries say what they
-                // could not join.
+                // Columns of one name with incompatible types stay in chunks of their own; queries report
+                // what they could not join.
                 tracing::warn!(error = causes(&error), "rows in memory do not fold");
             }
             batches.push(batch);
@@ -205,7 +205,7 @@ impl Writer {
         self.changed = true;
     }
 
-    /// Makes visible what was taken in, and answers.
+    /// Publishes the processed events, and answers.
     fn publish(&mut self) {
         if !self.changed {
             return;

@@ -1,5 +1,5 @@
-//! How each column is encoded. The choice is measured (`reference/store.md`): noise is split into byte streams, what
-//! counts is delta-coded, what rarely changes is a dictionary.
+//! Encoding of each column. The choice is measured (`reference/store.md`): noisy values are split into byte
+//! streams, counts are delta-coded, rarely changing ones use a dictionary.
 
 use arrow_schema::{DataType, Schema};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;

@@ -10,12 +10,12 @@ use parquet::errors::ParquetError;
 use super::{FileError, RowGroupFacts, parse};
 use crate::manifest::FileRecord;
 
-/// Where a footer lies and its checksum.
+/// A footer's place and checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Footer {
     /// First byte in the file.
     pub(crate) offset: u64,
-    /// Bytes of the whole file: where the footer ends.
+    /// Bytes of the whole file: the end of the footer.
     pub(crate) bytes: u64,
     /// CRC32C of the footer.
     pub(crate) crc32c: u32,

@@ -18,7 +18,7 @@ use crate::merge::{MergeError, RowKeys};
 use crate::step::{FileStep, FileSteps};
 use crate::tail;
 
-/// Counts what goes to a file and sums it up.
+/// Counts and checksums the bytes written to a file.
 struct Summed {
     file: File,
     offset: u64,
@@ -38,7 +38,7 @@ impl Write for Summed {
     }
 }
 
-/// Where a file of the store goes.
+/// The destination of a file of the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     /// The store's directory.
@@ -136,10 +136,10 @@ impl<'a> TableWriter<'a> {
         move |source| FileError::Io { action, path, source }
     }
 
-    /// Adds a row group: pieces of rows by GPU and time, not before those that are there already.
+    /// Adds a row group: pieces of rows by GPU and time, not before the earlier ones.
     ///
     /// # Errors
-    /// When the disk or Parquet refuses, or a piece does not come to be.
+    /// If the disk or Parquet refuses, or a piece fails.
     pub(crate) fn row_group(
         &mut self,
         pieces: impl Iterator<Item = Result<RecordBatch, MergeError>>,
@@ -192,7 +192,7 @@ impl<'a> TableWriter<'a> {
     /// Ends the file, makes it durable and gives it its name.
     ///
     /// # Errors
-    /// When the disk or Parquet refuses; then there is no such file.
+    /// If the disk or Parquet refuses; then the file does not exist.
     pub(crate) fn finish(mut self) -> Result<FileRecord, FileError> {
         let footer_offset = self.groups.last().map_or(0, |last| last.offset + last.len);
         let json =

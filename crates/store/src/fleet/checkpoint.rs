@@ -1,4 +1,4 @@
-//! The fleet on disk: what the log no longer has of it.
+//! The fleet on disk: the part that the log no longer has.
 //!
 //! A file of batches ([`frames`]). They are ordinary rows, of each GPU one per
 //! time at which one of its latest values was taken, so that taking them in again gives the same fleet. The manifest
@@ -20,7 +20,7 @@ const FRAME_GPUS: usize = 200;
 /// Spells a fleet.
 ///
 /// # Errors
-/// When a batch of it is beyond the limits of the wire form.
+/// If a batch of it exceeds the limits of the wire form.
 pub(crate) fn write(fleet: &Fleet) -> Result<Vec<u8>, wire::WireError> {
     let mut bytes = Vec::new();
     for gpus in fleet.gpus.chunks(FRAME_GPUS) {
@@ -56,7 +56,7 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
     Ok(())
 }
 
-/// Takes a spelled fleet in.
+/// Replays an encoded fleet.
 ///
 /// # Errors
 /// When it is not what was written; what came before the fault has been taken in.
@@ -70,7 +70,7 @@ pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FrameError
     Ok(())
 }
 
-/// Batches of one frame; text columns apart, because a column's name may stand for numbers here and for text there.
+/// Batches of one frame; text columns apart, because a column's name may mean numbers here and text there.
 struct Frame {
     numbers: BatchBuilder,
     texts: BatchBuilder,

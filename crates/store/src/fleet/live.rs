@@ -15,8 +15,8 @@ use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId};
 use super::{ExtraValue, Fleet, GpuState, LatestValue, Names};
 use crate::merge::RowKeys;
 
-/// Who holds the GPU, and how the row was obtained: what the newest row does not say is over. All else describes the
-/// device, and a row that does not say it changes nothing.
+/// Holder of the GPU, and origin of the row: empty if the newest row lacks them. All other columns describe
+/// the device, and a row that lacks one changes nothing.
 const PASSING: [IdentityColumn; 5] = [
     IdentityColumn::Pod,
     IdentityColumn::Namespace,
@@ -25,16 +25,17 @@ const PASSING: [IdentityColumn; 5] = [
     IdentityColumn::Source,
 ];
 
-/// What the order of GPUs and the names they answer to are made of, beside the index. The rest may change every second.
+/// The columns that determine the order of GPUs and their names, besides the index. The others may change
+/// every second.
 const NAMING: [IdentityColumn; 3] = [IdentityColumn::Node, IdentityColumn::Uuid, IdentityColumn::Pci];
 
-/// Latest state of every GPU, changed in place; what a snapshot holds is copied first.
+/// Latest state of every GPU, changed in place; state that a snapshot holds is copied first.
 #[derive(Debug, Default)]
 pub(crate) struct LiveFleet {
     version: u64,
     ordinals: HashMap<Arc<str>, usize, RandomState>,
     gpus: Vec<Arc<GpuState>>,
-    /// Order of presentation and names, as long as nobody changed what they are made of.
+    /// Order of presentation and names, until a naming column changes.
     index: Option<(Vec<usize>, Arc<Names>)>,
 }
 
@@ -70,7 +71,7 @@ impl LiveFleet {
         self.gpus.len()
     }
 
-    /// What readers see from now on has this version.
+    /// Sets the version that readers see from now on.
     pub(crate) fn set_version(&mut self, version: u64) {
         self.version = version;
     }
@@ -127,7 +128,7 @@ impl LiveFleet {
         }
     }
 
-    /// What readers see.
+    /// The readers' view.
     pub(crate) fn snapshot(&mut self) -> Fleet {
         let gpus = &self.gpus;
         let (order, names) = self.index.get_or_insert_with(|| index(gpus));
@@ -136,7 +137,7 @@ impl LiveFleet {
     }
 }
 
-/// Takes over what a newest row says of the GPU; whether that changed its place or its names.
+/// Takes over a newest row's description of the GPU; returns whether that changed its place or its names.
 fn describe(gpu: &mut GpuState, columns: &Columns<'_>, row: usize, time: i64) -> bool {
     let mut changed = false;
     for (column, array) in &columns.texts {
@@ -203,7 +204,7 @@ fn note(gpu: &mut GpuState, name: &Arc<str>, column: &ArrayRef, row: usize, time
         }
         return;
     }
-    // Columns nobody knows may come under ever new names; the stalest gives way.
+    // Unknown columns may come under ever new names; the stalest is dropped.
     if gpu.extras.len() >= EXTRA_COLUMNS_MAX
         && let Some(stalest) = (0..gpu.extras.len()).min_by_key(|&i| gpu.extras.get(i).map(|(_, _, at)| *at))
     {
@@ -212,7 +213,7 @@ fn note(gpu: &mut GpuState, name: &Arc<str>, column: &ArrayRef, row: usize, time
     gpu.extras.push((Arc::clone(name), value, time));
 }
 
-/// Order of presentation, and who answers to which name.
+/// Order of presentation, and the GPU of each name.
 fn index(gpus: &[Arc<GpuState>]) -> (Vec<usize>, Arc<Names>) {
     let mut order: Vec<usize> = (0..gpus.len()).collect();
     order.sort_by_key(|&i| gpus.get(i).map(|gpu| (gpu.identity.node(), gpu.identity.index, &gpu.key)));
@@ -231,7 +232,7 @@ fn index(gpus: &[Arc<GpuState>]) -> (Vec<usize>, Arc<Names>) {
     (order, Arc::new(names))
 }
 
-/// What a GPU is called beside its key, each name once.
+/// Names of a GPU besides its key, each name once.
 pub(super) fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
     let mut aliases = BTreeSet::new();
     let node = identity.node();

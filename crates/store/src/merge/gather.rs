@@ -16,7 +16,7 @@ use super::{MergeError, Pick};
 /// Runs pay when they are at least this many rows long on average.
 const RUN_ROWS_MIN: usize = 8;
 
-/// Rows that stand one after the other in a part and in the result.
+/// Rows that are adjacent in a part and in the result.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     part: usize,

@@ -1,4 +1,4 @@
-//! Whose row it is, as small integers: strings are compared once per dictionary value, never per row.
+//! The GPUs of rows, as small integers: strings are compared once per dictionary value, never per row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use gpuvitals_core::IdentityColumn;
 
 use super::schema::as_text;
 
-/// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may stand for
-/// the same text.
+/// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may have the
+/// same text.
 #[derive(Debug, Default)]
 pub(crate) struct RowKeys {
     /// Per row, an index into `keys`.

@@ -100,7 +100,8 @@ impl Columns {
     }
 }
 
-/// Numbers in a wider type. What the catalogue once narrowed is refused: a stored value is never cut.
+/// Numbers in a wider type. A column that the catalogue has narrowed is refused: a stored value is never
+/// truncated.
 #[expect(
     clippy::cast_precision_loss,
     reason = "integers beyond 2^53 lose their last digits as 64-bit floats"

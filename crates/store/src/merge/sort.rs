@@ -1,4 +1,4 @@
-//! Where each row goes: GPUs as ranks, a counting sort by rank, and times sorted only where they are not.
+//! Result position of each row: GPUs as ranks, a counting sort by rank, and times sorted only if necessary.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// How many GPU keys there are, and per part and row the place of its key among them.
+/// Number of GPU keys, and per part and row the rank of its key.
 type Ranked = (usize, Vec<Vec<u32>>);
 
 fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {

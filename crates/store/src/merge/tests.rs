@@ -1,4 +1,4 @@
-//! Merging against the plainest model there is: a map from (GPU, time) to a map of columns.
+//! Merging against the plainest model: a map from (GPU, time) to a map of columns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn text(values: Vec<Option<String>>, plain: bool) -> ArrayRef {
 fn build(rows: &[Row], shape: Shape) -> RecordBatch {
     let mut columns: Vec<(&str, ArrayRef)> = Vec::new();
     let texts = |get: &dyn Fn(&Row) -> Option<String>| text(rows.iter().map(get).collect(), shape.plain_text);
-    // Columns deliberately stand in no sensible order.
+    // Columns deliberately have no sensible order.
     if shape.note {
         columns.push(("note", texts(&|row| row.note.map(|n| format!("note {n}")))));
     }
@@ -230,7 +230,7 @@ proptest! {
             None => prop_assert!(expected.is_empty()),
             Some(whole) => {
                 prop_assert_eq!(all_cells(&whole), expected);
-                // What comes out is a batch of the table.
+                // The result is a batch of the table.
                 let whole = without_empty(&whole).unwrap();
                 prop_assert!(Batch::new(Table::GpuEvents, whole, Origin::default(), 0).is_ok());
             }

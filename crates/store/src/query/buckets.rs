@@ -1,8 +1,8 @@
 //! Values by steps of time.
 //!
-//! Rows that are the only ones of their key are counted where they are read, part by part and by all cores. Rows in
-//! contested times (see [`crate::reader`]) are set apart, merged, and then counted. If that is more than fits, the
-//! range is halved and answered piece by piece.
+//! Rows whose key occurs once are counted where they are read, part by part and by all cores. Rows in
+//! contested times (see [`crate::reader`]) are set apart, merged, and then counted. If they exceed the bound,
+//! the range is halved and answered piece by piece.
 //!
 //! The 99th percentile is exact, by nearest rank: the smallest value that at least 99 % of the values do not exceed.
 //! Of fewer than 100 values that is the largest.
@@ -85,7 +85,7 @@ struct Piece<'a> {
     snapshot: &'a Snapshot,
 }
 
-/// What a part gave.
+/// The result of a part.
 struct Yield {
     tally: Tally,
     apart: Option<RecordBatch>,
@@ -148,7 +148,7 @@ impl Piece<'_> {
         Tally::new(&self.query.metrics, window, self.query.aggregates.contains(&Aggregate::P99))
     }
 
-    /// Holds the cells to what an answer may have.
+    /// Checks the cells against the bound of an answer.
     fn bound(&self, tally: &Tally) -> Result<(), Stop> {
         let series = tally.names.len() * self.query.metrics.len() * self.query.aggregates.len().max(1);
         let points = (series as u64).saturating_mul(self.grid.buckets as u64);
@@ -164,7 +164,7 @@ impl Piece<'_> {
         contest: &[(i64, i64)],
     ) -> Result<Yield, Unread> {
         let by_gpu = self.query.group_by == GroupBy::Gpu;
-        // What may have twins is merged with them by key; else the key of one GPU is known.
+        // Rows that may have twins are merged with them by key; otherwise the key of one GPU is known.
         let with_keys = !contest.is_empty() || (by_gpu && scope.only_key().is_none());
         let names = self.query.metrics.iter().map(|metric| metric.metric().column);
         let key_columns = [IdentityColumn::Uuid.name(), IdentityColumn::Partition.name()];

@@ -66,7 +66,7 @@ impl Number for f64 {
     }
 }
 
-/// What a slice of numbers amounts to.
+/// Aggregates of a slice of numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Folded<T> {
     pub(crate) min: T,
@@ -74,7 +74,7 @@ pub(crate) struct Folded<T> {
     pub(crate) sum: f64,
 }
 
-/// Numbers added side by side: the compiler makes vectors of it.
+/// Numbers added in parallel: the compiler vectorises it.
 const LANES: usize = 8;
 
 /// Folds a slice that is not empty and has no NaN; with NaN or infinities the sum is not finite.
@@ -97,8 +97,8 @@ pub(crate) fn fold<T: Number>(values: &[T]) -> Folded<T> {
     }
 }
 
-/// Position, from 0, of the 99th percentile among so many values in ascending order, by nearest rank: the smallest
-/// value that at least 99 % of the values do not exceed.
+/// Position, from 0, of the 99th percentile among `count` values in ascending order, by nearest rank: the
+/// smallest value that at least 99 % of the values do not exceed.
 pub(crate) fn p99_position(count: usize) -> usize {
     count.saturating_mul(99).div_ceil(100).saturating_sub(1)
 }

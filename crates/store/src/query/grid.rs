@@ -12,13 +12,13 @@ pub(crate) struct Grid {
     pub(crate) step_ns: i64,
     /// How many.
     pub(crate) buckets: usize,
-    /// First instant wanted; may lie within the first bucket.
+    /// First instant wanted; may be inside the first bucket.
     pub(crate) start_ns: i64,
     /// Last instant wanted, inclusive.
     pub(crate) end_ns: i64,
 }
 
-/// What a stretch of time is to the rows of a part.
+/// Relation of a stretch of time to the rows of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stretch {
     /// Not wanted.
@@ -33,14 +33,14 @@ impl Grid {
     /// The buckets of a range, both ends inclusive.
     ///
     /// # Errors
-    /// When the range ends before it starts, the step is not positive, or there are more than [`BUCKETS_MAX`].
+    /// If the range ends before it starts, the step is not positive, or there are more than [`BUCKETS_MAX`].
     pub(crate) fn new(start_ns: i64, end_ns: i64, step_ns: i64) -> Result<Self, QueryError> {
         let bad = || QueryError::Range { start_ns, end_ns, step_ns };
         if end_ns < start_ns || step_ns <= 0 {
             return Err(bad());
         }
         let origin_ns = start_ns.div_euclid(step_ns).checked_mul(step_ns).ok_or_else(bad)?;
-        // Within what instants are told apart by: no difference of two of them overflows.
+        // Within the range of instants: no difference of two of them overflows.
         let span_ns = end_ns.checked_sub(origin_ns).ok_or_else(bad)?.unsigned_abs();
         let buckets = (span_ns / step_ns.unsigned_abs()).saturating_add(1);
         let held = usize::try_from(buckets).ok().filter(|_| buckets <= BUCKETS_MAX);
@@ -63,8 +63,8 @@ impl Grid {
         (before, rest)
     }
 
-    /// What the time is to a part with these contested times (ascending, apart, inclusive), and the longest stretch
-    /// around it, inclusive, that is the same.
+    /// The relation of the time to a part with these contested times (ascending, disjoint, inclusive), and
+    /// the longest stretch around it, inclusive, with the same relation.
     pub(crate) fn stretch(&self, time_ns: i64, contested: &[(i64, i64)]) -> (Stretch, i64, i64) {
         if time_ns < self.start_ns {
             return (Stretch::Outside, i64::MIN, self.start_ns - 1);

@@ -1,8 +1,8 @@
 //! Rows of a range, a page at a time.
 //!
-//! First times and keys only: parts that begin with the best times (newest or oldest) are read first, and what lies
-//! behind the end of the page is not held. Parts that are wanted whole and overlap with no other are counted without
-//! being read. Then all columns of the rows of the page, and of nothing else.
+//! First times and keys only: parts that begin with the best times (newest or oldest) are read first, and
+//! rows beyond the end of the page are not held. Parts that are wanted whole and overlap with no other are
+//! counted without being read. Then all columns of the rows of the page, and of nothing else.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,7 +35,7 @@ struct Candidate {
 /// Answers the question from a snapshot.
 ///
 /// # Errors
-/// When the range ends before it starts or the page lies too far on; see [`QueryError`].
+/// If the range ends before it starts or the page is too far on; see [`QueryError`].
 pub(crate) fn range(reader: &Reader, snapshot: &Snapshot, query: &RangeQuery) -> Result<Rows, QueryError> {
     let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
     if end_ns < start_ns {
@@ -50,7 +50,7 @@ pub(crate) fn range(reader: &Reader, snapshot: &Snapshot, query: &RangeQuery) ->
     let parts = reader.parts(snapshot, &scope, &mut partial);
     let contests = contested(&parts);
     let twins = contests.iter().any(|contest| !contest.is_empty());
-    // Twins make the page shorter than its candidates; if it gets too short the search begins anew with more.
+    // Twins make the page shorter than its candidates; if it gets too short the search restarts with more.
     let mut held = if twins { page_end.saturating_mul(2) } else { page_end };
     let (chosen, total) = loop {
         let mut search = Search::new(query.newest_first, held, &scope, &parts);
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The scope without what lies behind the worst candidate held.
+    /// The scope without times beyond the worst candidate held.
     fn narrowed(&self) -> Scope {
         let (start_ns, end_ns) = (self.scope.start_ns, self.scope.end_ns);
         match self.worst {
@@ -234,7 +234,7 @@ impl<'a> Search<'a> {
         key
     }
 
-    /// Drops what lies behind the candidates that are surely held.
+    /// Drops candidates beyond those surely needed.
     fn drop_worst(&mut self) {
         if self.candidates.len() <= self.held || self.held == 0 {
             return;
@@ -291,7 +291,7 @@ impl<'a> Numbers<'a> {
         Self { ranges: ranges.iter(), current: 0..0, first: 0 }
     }
 
-    /// Numbers from the row read on, as far as they follow one another. Rows read must ascend.
+    /// Numbers from the given row on, as long as they are consecutive. Calls must ascend.
     fn at(&mut self, row: usize) -> Range<u32> {
         while row >= self.first + self.current.len() {
             self.first += self.current.len();

@@ -20,7 +20,7 @@ use super::grid::{Grid, Stretch};
 use crate::merge::{MergeError, widen};
 use crate::tail;
 
-/// What is known of the values of a bucket.
+/// Figures of the values of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) count: u64,
@@ -146,7 +146,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// No values yet. The window is in buckets of the grid; values outside of it are not counted.
+    /// No values yet. The window is in buckets of the grid; values outside are not counted.
     pub(crate) fn new(metrics: &[MetricId], window: Range<usize>, percentiles: bool) -> Self {
         let counted = |&metric| Counted { metric, cells: Vec::new(), samples: Vec::new() };
         Self {
@@ -163,7 +163,7 @@ impl Tally {
         self.window.len()
     }
 
-    /// How many values are kept; one that stands alone in its run counts for eleven, and a cell for three, by the
+    /// Number of values kept; one that is alone in its run counts for eleven, and a cell for three, by the
     /// memory they take.
     pub(crate) fn values(&self) -> usize {
         let samples = self.counted.iter().flat_map(|counted| &counted.samples);
@@ -179,7 +179,7 @@ impl Tally {
         self.names.push(Arc::clone(name));
         self.index.insert(Arc::clone(name), group);
         let cells = self.names.len() * self.window.len();
-        // Beyond what an answer may have the number of names is enough to refuse it by; its cells are not made.
+        // An answer over the bound is refused by its number of names; its cells are not created.
         if (cells * self.counted.len()) as u64 <= POINTS_MAX {
             for counted in &mut self.counted {
                 counted.cells.resize(cells, Cell::EMPTY);
@@ -188,11 +188,11 @@ impl Tally {
         group
     }
 
-    /// Counts rows (of the ranges) in; a row's GPU and times ascend as they do in files. Gives back the ranges of
-    /// rows that lie in contested times: they are not counted.
+    /// Counts rows (of the ranges); a row's GPU and times ascend as in files. Returns the ranges of rows in
+    /// contested times: they are not counted.
     ///
     /// # Errors
-    /// When a column has a type that cannot become the catalogue's.
+    /// If a column has a type that cannot become the catalogue's.
     pub(crate) fn add(
         &mut self,
         records: &RecordBatch,
@@ -264,7 +264,7 @@ impl Tally {
         runs
     }
 
-    /// Counts in what another tally of the same metrics has; its window lies within this one's.
+    /// Adds another tally of the same metrics; its window is inside this one's.
     pub(crate) fn absorb(&mut self, other: Self) {
         let groups: Vec<u32> = other.names.iter().map(|name| self.group(name)).collect();
         let shift = other.window.start.saturating_sub(self.window.start);
@@ -284,7 +284,7 @@ impl Tally {
     }
 }
 
-/// Where the rows of one group end whose times ascend and lie in the stretch; at least one row on.
+/// End of the rows of one group whose times ascend and are in the stretch; at least one row on.
 fn run_end(
     times: &[i64],
     ids: Option<&[u32]>,
@@ -302,7 +302,7 @@ fn run_end(
     range.start + by_group.min(times.len().max(1))
 }
 
-/// Where one metric's values go.
+/// The destination of one metric's values.
 struct Sink<'a> {
     cells: &'a mut [Cell],
     samples: Option<&'a mut Samples>,
@@ -318,7 +318,7 @@ impl Sink<'_> {
             let holes = nulls.is_some_and(|nulls| nulls.slice(run.start, slice.len()).null_count() > 0);
             let (mut slice, mut last_row) = (slice, run.end - 1);
             let mut folded = fold(slice);
-            // What is under a null may be anything; NaN and infinities are not values.
+            // The value under a null is arbitrary; NaN and infinities are not values.
             if holes || !folded.sum.is_finite() {
                 compact.clear();
                 let valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));

@@ -1,4 +1,4 @@
-//! Where parts overlap, so that a row may have a twin in another part.
+//! Overlaps of parts, in which a row may have a twin in another part.
 
 use super::part::Part;
 

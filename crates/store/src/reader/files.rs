@@ -11,10 +11,11 @@ use foldhash::fast::RandomState;
 use crate::file::{self, FileError, TableFile};
 use crate::manifest::FileEntry;
 
-/// Most files kept open: a quarter of the usual limit on file handles. Beyond it the one not used for longest goes.
+/// Most files kept open: a quarter of the usual limit on file handles. Beyond it the least recently used is
+/// closed.
 pub(crate) const OPEN_FILES_MAX: usize = 256;
 
-/// An open file, which of its row groups have been checked, and where GPUs are in those that were asked for some.
+/// An open file, its verified row groups, and the places of GPUs in row groups that were queried for some.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) table: TableFile,
@@ -27,7 +28,7 @@ struct Group {
     index: OnceLock<GpuIndex>,
 }
 
-/// Where each GPU's rows are in a row group, by key.
+/// Rows of each GPU in a row group, by key.
 pub(crate) type GpuIndex = Vec<(Arc<str>, Range<usize>)>;
 
 impl OpenFile {
@@ -47,12 +48,12 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Where GPUs are in a row group, if that is known.
+    /// Places of GPUs in a row group, if known.
     pub(crate) fn index(&self, row_group: usize) -> Option<&GpuIndex> {
         self.groups.get(row_group)?.index.get()
     }
 
-    /// Remembers where GPUs are in a row group.
+    /// Remembers the places of GPUs in a row group.
     pub(crate) fn set_index(&self, row_group: usize, index: GpuIndex) -> Option<&GpuIndex> {
         self.groups.get(row_group).map(|group| group.index.get_or_init(|| index))
     }
@@ -110,7 +111,7 @@ impl Files {
         inner.clock += 1;
         let clock = inner.clock;
         let kept = inner.files.get_mut(&entry.path)?;
-        // A file of the same name that was written anew is another file.
+        // A rewritten file of the same name is another file.
         if !std::ptr::eq(kept.entry.as_ptr(), Arc::as_ptr(entry)) {
             return None;
         }

@@ -9,7 +9,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::scope::Scope;
 
-/// Those of the rows (ascending ranges) whose pages may hold times in scope; without a page index that is all.
+/// The rows (ascending ranges) whose pages may have times in scope; all of them without a page index.
 pub(crate) fn in_time(
     metadata: &ParquetMetaData,
     row_group: usize,

@@ -27,9 +27,9 @@ use crate::tail::{Chunk, Positions};
 /// Which columns to read.
 #[derive(Debug, Clone)]
 pub(crate) enum Columns {
-    /// All there are.
+    /// All columns.
     All,
-    /// These, where they are.
+    /// These, if they exist.
     Named(BTreeSet<String>),
 }
 
@@ -159,7 +159,7 @@ impl Part {
         }
     }
 
-    /// Row numbers of some GPUs in a row group. Where GPUs are is found out once and remembered.
+    /// Row numbers of some GPUs in a row group. The places of GPUs are determined once and remembered.
     fn group_rows(
         &self,
         file: &OpenFile,

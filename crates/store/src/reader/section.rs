@@ -12,8 +12,8 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::files::OpenFile;
 
-/// Reads at offsets. (Parquet's own reader of files moves a position that all handles of a file share, and so must
-/// not be used by two threads.) What is known to be needed is read ahead in large pieces.
+/// Reads at offsets. (Parquet's own reader of files moves a position that all handles of a file share, and so
+/// must not be used by two threads.) Known ranges are read ahead in large pieces.
 #[derive(Debug)]
 pub(crate) struct Section {
     file: Arc<File>,
@@ -25,7 +25,7 @@ impl Section {
     /// Reads the ranges ahead, joined where they touch.
     ///
     /// # Errors
-    /// When the file cannot be read there.
+    /// If the file cannot be read there.
     pub(crate) fn new(file: &OpenFile, mut ahead: Vec<Range<u64>>) -> io::Result<Self> {
         let file = file.table.handle()?;
         let len = file.metadata()?.len();
