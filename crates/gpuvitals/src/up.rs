@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
-use crate::pipe::{Counts, PipeError};
+use crate::pipe::{Counts, PipeError, Progress};
 use crate::{broker, collect, disk};
 use status::Status;
 
@@ -77,19 +77,11 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let mut failure = loop {
         tokio::select! {
             signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); break None }
-            ended = source.ended() => match ended {
-                Ok(()) => {
-                    let Counts { rows, bad, .. } = progress.counts();
-                    tracing::info!(rows, bad_rows = bad, "the source has handed over everything");
+            ended = source.ended() => {
+                if let Some(failure) = source_ended(ended, &progress, &status) {
+                    break Some(failure);
                 }
-                Err(error @ PipeError::Panicked) => break Some(Failure::caused(Exit::Bug, "the source failed", error)),
-                // What was read is worth serving.
-                Err(error) => {
-                    let reason = causes(&error);
-                    tracing::error!(reason, "the source broke off; what was read is served");
-                    status.collector().source_broke(&reason);
-                }
-            },
+            }
             _ = looks.tick() => status.look(),
             ended = &mut server => break Some(server_ended(ended)),
             Some(ended) = collectors.join_next() => {
@@ -121,6 +113,24 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     }
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
+}
+
+/// What it means that the source ended: a failure if that was a bug. What was read is worth serving.
+fn source_ended(ended: Result<(), PipeError>, progress: &Progress, status: &Status) -> Option<Failure> {
+    match ended {
+        Ok(()) => {
+            let Counts { rows, bad, .. } = progress.counts();
+            tracing::info!(rows, bad_rows = bad, "the source has handed over everything");
+            None
+        }
+        Err(error @ PipeError::Panicked) => Some(Failure::caused(Exit::Bug, "the source failed", error)),
+        Err(error) => {
+            let reason = causes(&error);
+            tracing::error!(reason, "the source broke off; what was read is served");
+            status.collector().source_broke(&reason);
+            None
+        }
+    }
 }
 
 /// Waits until the queue of this process, if it has one, can store nothing more.
