@@ -18,7 +18,7 @@ fn keys(of: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn health_stats_and_topics_have_the_shape_that_others_rely_on() {
-    let world = World::new().await;
+    let world = World::new();
     assert_eq!(get(world.at, "/topics").await.json(), json!({"topics": []}));
     post(world.at, "/publish/gpu-telemetry", &[LINES], messages(30, "\n").as_bytes()).await;
     let mut consumer =
@@ -51,7 +51,7 @@ async fn health_stats_and_topics_have_the_shape_that_others_rely_on() {
 
 #[tokio::test]
 async fn a_queue_that_takes_nothing_is_not_healthy() {
-    let world = World::new().await;
+    let world = World::new();
     world.queue.shutdown().await;
     let answer = get(world.at, "/health").await;
     assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("unhealthy")));
@@ -60,7 +60,7 @@ async fn a_queue_that_takes_nothing_is_not_healthy() {
 
 #[tokio::test]
 async fn a_group_can_be_ended() {
-    let world = World::new().await;
+    let world = World::new();
     world.queue.subscribe("t", "g", &ConsumerOptions::default()).await.unwrap().leave().await;
     assert_eq!(ask(world.at, "DELETE", "/topics/t/groups/g", &[], &[]).await.status, 204);
     ask(world.at, "DELETE", "/topics/t/groups/g", &[], &[]).await.refused(404, "unknown_group");
@@ -69,7 +69,7 @@ async fn a_group_can_be_ended() {
 
 #[tokio::test]
 async fn what_is_not_there_says_where_to_look() {
-    let world = World::new().await;
+    let world = World::new();
     for path in ["/stats/x", "/topics/x/groups", "/topics/x/dead"] {
         assert!(get(world.at, path).await.refused(404, "unknown_topic").contains("GET /topics"));
     }
@@ -116,7 +116,7 @@ async fn where_tokens_are_known_only_health_is_for_everybody() {
     let (publisher, admin) = (token(Scope::Publish), token(Scope::Admin));
     let settings = Settings { token_file: Some(file), guard_metrics: true, ..Settings::default() };
     let server = ServerConfig { access: Access::load(settings).unwrap(), ..ServerConfig::default() };
-    let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server).await;
+    let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server);
     for path in ["/health", "/healthz", "/readyz"] {
         assert_eq!(get(world.at, path).await.status, 200, "{path}");
     }
@@ -133,7 +133,7 @@ async fn where_tokens_are_known_only_health_is_for_everybody() {
 #[tokio::test]
 async fn the_figures_are_what_happened_and_promtool_has_nothing_to_say() {
     let config = QueueConfig { max_messages: 300, ..QueueConfig::default() };
-    let world = World::with(config, HttpLimits::default()).await;
+    let world = World::with(config, HttpLimits::default());
     let mut consumer = world.queue.subscribe("a", "g", &ConsumerOptions::default()).await.unwrap();
     post(world.at, "/publish/a", &[LINES], messages(200, "\n").as_bytes()).await;
     post(world.at, "/publish/a", &[LINES], messages(200, "\n").as_bytes()).await.refused(429, "full");

@@ -13,7 +13,7 @@ use crate::world::{World, array, gzip, message, messages};
 
 #[tokio::test]
 async fn packed_bodies_are_unpacked() {
-    let world = World::new().await;
+    let world = World::new();
     let body = array(300);
     let zstd = zstd::bulk::compress(body.as_bytes(), 3).unwrap();
     for (coding, packed) in [
@@ -36,7 +36,7 @@ async fn packed_bodies_are_unpacked() {
 
 #[tokio::test]
 async fn a_small_body_that_unpacks_to_a_giant_is_refused() {
-    let world = World::new().await;
+    let world = World::new();
     let mebibyte = vec![b' '; 1 << 20];
     // A member of gzip follows another, a frame of zstd another: 256 MiB in all.
     let packed = [
@@ -52,7 +52,7 @@ async fn a_small_body_that_unpacks_to_a_giant_is_refused() {
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_with_the_limit() {
-    let world = World::new().await;
+    let world = World::new();
     let body = messages(60_000, "\n");
     assert!(body.len() > 4 << 20);
     let answer = post(world.at, "/publish/t", &[LINES], body.as_bytes()).await;
@@ -68,7 +68,7 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
 
 #[tokio::test]
 async fn chunks_are_put_together_and_a_cut_body_is_taken_in_no_part() {
-    let world = World::new().await;
+    let world = World::new();
     let head = "POST /publish/t HTTP/1.1\r\nhost: q\r\nconnection: close\r\ncontent-type: application/json\r\n\
                 transfer-encoding: chunked\r\n\r\n";
     let body = array(3);
@@ -92,7 +92,7 @@ async fn chunks_are_put_together_and_a_cut_body_is_taken_in_no_part() {
 
 #[tokio::test]
 async fn other_types_are_refused_with_the_types_there_are() {
-    let world = World::new().await;
+    let world = World::new();
     for headers in
         [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/x-www-form-urlencoded")]]
     {
@@ -113,7 +113,7 @@ async fn bodies_that_never_end_do_not_take_more_memory_than_there_is_for_them() 
         request_time: Duration::from_millis(500),
         ..HttpLimits::default()
     };
-    let world = World::with(QueueConfig::default(), limits).await;
+    let world = World::with(QueueConfig::default(), limits);
     let mut stalled = TcpStream::connect(world.at).await.unwrap();
     let head = "POST /publish/t HTTP/1.1\r\nhost: q\r\nconnection: close\r\ncontent-type: application/json\r\n\
                 content-length: 100000\r\n\r\n";

@@ -39,7 +39,7 @@ async fn replay(world: &World, body: &Value) -> crate::client::Answer {
 
 #[tokio::test]
 async fn a_dead_letter_says_what_why_when_and_shows_its_messages() {
-    let world = World::new().await;
+    let world = World::new();
     post(world.at, "/publish/t", &[LINES], messages(3, "\n").as_bytes()).await;
     kill(&world).await;
     let told = get(world.at, "/topics/t/dead").await.json();
@@ -61,7 +61,7 @@ async fn a_dead_letter_says_what_why_when_and_shows_its_messages() {
 
 #[tokio::test]
 async fn what_is_no_json_is_shown_as_the_bytes_it_is() {
-    let world = World::new().await;
+    let world = World::new();
     let long = vec![7_u8; 300 << 10];
     for frame in [
         Frame::new(ContentType::Batch, 2, "GVB1…"),
@@ -80,7 +80,7 @@ async fn what_is_no_json_is_shown_as_the_bytes_it_is() {
 
 #[tokio::test]
 async fn letters_come_page_by_page() {
-    let world = World::new().await;
+    let world = World::new();
     publish(&world, 5).await;
     kill(&world).await;
     let first = get(world.at, "/topics/t/dead?limit=2").await.json();
@@ -105,7 +105,7 @@ async fn letters_come_page_by_page() {
 
 #[tokio::test]
 async fn letters_are_given_back_by_id_or_the_oldest_first() {
-    let world = World::new().await;
+    let world = World::new();
     publish(&world, 4).await;
     kill(&world).await;
     let told = get(world.at, "/topics/t/dead").await.json();
@@ -141,7 +141,7 @@ async fn letters_are_given_back_by_id_or_the_oldest_first() {
 
 #[tokio::test]
 async fn a_replay_at_a_rate_takes_its_time_and_says_what_is_left() {
-    let world = World::new().await;
+    let world = World::new();
     publish(&world, 30).await;
     kill(&world).await;
     let app = router(world.queue.clone(), &ServerConfig::default(), CancellationToken::new());
@@ -158,7 +158,7 @@ async fn a_replay_at_a_rate_takes_its_time_and_says_what_is_left() {
 
 #[tokio::test]
 async fn letters_are_thrown_away_by_id_the_oldest_or_all() {
-    let world = World::new().await;
+    let world = World::new();
     publish(&world, 6).await;
     kill(&world).await;
     let told = get(world.at, "/topics/t/dead").await.json();

@@ -71,7 +71,7 @@ fn fits(document: &Value, method: &str, path: &str, answer: &Answer) {
 
 #[tokio::test]
 async fn the_document_has_the_paths_that_there_are() {
-    let world = World::new().await;
+    let world = World::new();
     let document = document();
     let mut described = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -95,7 +95,7 @@ async fn the_document_has_the_paths_that_there_are() {
 #[tokio::test]
 async fn answers_are_as_described() {
     let config = QueueConfig { max_messages: 600, ..QueueConfig::default() };
-    let world = World::with(config, HttpLimits::default()).await;
+    let world = World::with(config, HttpLimits::default());
     let document = document();
     let publish = "/publish/{topic}";
     let mixed = format!("[{},3,{}]", message(0), message(1).replace("61", "-900"));

@@ -12,7 +12,7 @@ use crate::world::{World, array, message, messages};
 
 #[tokio::test]
 async fn one_message_is_stored_as_it_was_written() {
-    let world = World::new().await;
+    let world = World::new();
     let answer = post(world.at, "/publish/gpu-telemetry", &[JSON], message(7).as_bytes()).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(
@@ -30,7 +30,7 @@ async fn one_message_is_stored_as_it_was_written() {
 
 #[tokio::test]
 async fn a_long_array_is_cut_into_frames_and_compressed() {
-    let world = World::new().await;
+    let world = World::new();
     let answer = post(world.at, "/publish/t", &[JSON], array(1_000).as_bytes()).await;
     assert_eq!(answer.json()["accepted"], 1_000, "{answer:?}");
     assert_eq!(answer.json()["offsets"], json!([0, 1, 2, 3]));
@@ -46,7 +46,7 @@ async fn a_long_array_is_cut_into_frames_and_compressed() {
 
 #[tokio::test]
 async fn of_lines_the_good_ones_are_taken_and_the_bad_ones_named() {
-    let world = World::new().await;
+    let world = World::new();
     let body = [
         message(0),
         "{\"timestamp\":".to_owned(),
@@ -87,7 +87,7 @@ async fn of_lines_the_good_ones_are_taken_and_the_bad_ones_named() {
 
 #[tokio::test]
 async fn a_request_without_a_good_message_is_refused_with_what_is_wrong() {
-    let world = World::new().await;
+    let world = World::new();
     let bad = r#"{"timestamp":"2026-01-01T00:00:00Z","fields":{"temperature":61}}"#;
     for (headers, body, says) in [
         (JSON, bad.to_owned(), "index 0"),
@@ -112,7 +112,7 @@ async fn a_request_without_a_good_message_is_refused_with_what_is_wrong() {
 
 #[tokio::test]
 async fn many_bad_messages_are_counted_and_the_first_are_named() {
-    let world = World::new().await;
+    let world = World::new();
     let body = format!("{}\n{}", message(0), "x\n".repeat(500));
     let told = post(world.at, "/publish/t", &[LINES], body.as_bytes()).await.json();
     assert_eq!((&told["accepted"], &told["refused_count"]), (&json!(1), &json!(500)));
@@ -121,7 +121,7 @@ async fn many_bad_messages_are_counted_and_the_first_are_named() {
 
 #[tokio::test]
 async fn a_message_too_deep_to_read_does_not_take_its_neighbours_with_it() {
-    let world = World::new().await;
+    let world = World::new();
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let body = format!("[{},{deep},{}]", message(0), message(1));
     let told = post(world.at, "/publish/t", &[JSON], body.as_bytes()).await.json();
@@ -130,7 +130,7 @@ async fn a_message_too_deep_to_read_does_not_take_its_neighbours_with_it() {
 
 #[tokio::test]
 async fn a_binary_batch_is_one_frame_of_its_rows() {
-    let world = World::new().await;
+    let world = World::new();
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let mut identity = Identity::default();
     identity.set(IdentityColumn::Node, "n1").unwrap();
@@ -163,7 +163,7 @@ async fn a_binary_batch_is_one_frame_of_its_rows() {
 
 #[tokio::test]
 async fn a_repeat_is_recognised_and_said_to_be_one() {
-    let world = World::new().await;
+    let world = World::new();
     let stamp = [JSON, ("x-gpuvitals-producer", "p-1"), ("x-gpuvitals-sequence", "4")];
     let body = array(600);
     let first = post(world.at, "/publish/t", &stamp, body.as_bytes()).await.json();
@@ -192,7 +192,7 @@ async fn a_repeat_is_recognised_and_said_to_be_one() {
 
 #[tokio::test]
 async fn a_name_or_fact_that_no_frame_can_carry_is_refused() {
-    let world = World::new().await;
+    let world = World::new();
     let body = message(0);
     let stamp: &[u8] = b"x-gpuvitals-sequence: 1\r\nx-gpuvitals-producer: importer-\xe4\r\n";
     for (headers, code, says) in [
@@ -215,8 +215,7 @@ async fn a_name_or_fact_that_no_frame_can_carry_is_refused() {
 #[tokio::test]
 async fn a_stamped_request_beyond_one_frame_is_refused_whole() {
     let world =
-        World::with(QueueConfig::default(), HttpLimits { body_bytes: 16 << 20, ..HttpLimits::default() })
-            .await;
+        World::with(QueueConfig::default(), HttpLimits { body_bytes: 16 << 20, ..HttpLimits::default() });
     let stamp = [LINES, ("x-gpuvitals-producer", "p"), ("x-gpuvitals-sequence", "0")];
     let body = messages(65_537, "\n");
     let answer = post(world.at, "/publish/t", &stamp, body.as_bytes()).await;
@@ -227,7 +226,7 @@ async fn a_stamped_request_beyond_one_frame_is_refused_whole() {
 #[tokio::test]
 async fn a_full_topic_says_how_far_it_came_and_when_to_come_again() {
     let config = QueueConfig { max_messages: 600, ..QueueConfig::default() };
-    let world = World::with(config, HttpLimits::default()).await;
+    let world = World::with(config, HttpLimits::default());
     let answer = post(world.at, "/publish/t", &[JSON], array(1_000).as_bytes()).await;
     let message = answer.refused(429, "full");
     assert!(message.contains("topic t is full"), "{message}");
@@ -240,7 +239,7 @@ async fn a_full_topic_says_how_far_it_came_and_when_to_come_again() {
 #[tokio::test]
 async fn what_the_queue_refuses_has_a_status_of_its_own() {
     let config = QueueConfig { max_topics: 1, max_messages: 2, ..QueueConfig::default() };
-    let world = World::with(config, HttpLimits::default()).await;
+    let world = World::with(config, HttpLimits::default());
     let publish = async |topic: &str, body: &str| {
         post(world.at, &format!("/publish/{topic}"), &[JSON], body.as_bytes()).await
     };
@@ -259,7 +258,7 @@ async fn what_the_queue_refuses_has_a_status_of_its_own() {
 
 #[tokio::test]
 async fn a_hundred_publishers_at_once_lose_nothing() {
-    let world = World::new().await;
+    let world = World::new();
     let mut publishers = JoinSet::new();
     for publisher in 0..100_u32 {
         let at = world.at;
@@ -285,7 +284,7 @@ async fn a_hundred_publishers_at_once_lose_nothing() {
 
 #[tokio::test]
 async fn a_nested_value_that_no_column_takes_is_named() {
-    let world = World::new().await;
+    let world = World::new();
     let body = r#"{"timestamp":"2026-01-01T00:00:00Z","fields":{"gpu_id":0,"a":{"b":1},"power_w":1}}"#;
     let told = post(world.at, "/publish/t", &[JSON], body.as_bytes()).await.json();
     assert_eq!((&told["accepted"], &told["left_out_count"]), (&json!(1), &json!(1)), "{told}");

@@ -15,20 +15,19 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) async fn new() -> Self {
-        Self::with(QueueConfig::default(), HttpLimits::default()).await
+    pub(crate) fn new() -> Self {
+        Self::with(QueueConfig::default(), HttpLimits::default())
     }
 
-    pub(crate) async fn with(config: QueueConfig, http: HttpLimits) -> Self {
+    pub(crate) fn with(config: QueueConfig, http: HttpLimits) -> Self {
         Self::serving(
             config,
             "127.0.0.1:0".parse().unwrap(),
             ServerConfig { http, ..ServerConfig::default() },
         )
-        .await
     }
 
-    pub(crate) async fn serving(config: QueueConfig, at: SocketAddr, server: ServerConfig) -> Self {
+    pub(crate) fn serving(config: QueueConfig, at: SocketAddr, server: ServerConfig) -> Self {
         Self::over(Queue::in_process(config, Clock::system()), at, server)
     }
 
