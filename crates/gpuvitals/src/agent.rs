@@ -46,7 +46,7 @@ use publishing::Publisher;
 use scrape::Scraper;
 use server::{Server, Terms};
 
-pub(crate) use settings::{Agent, AgentFlags, environment};
+pub(crate) use settings::{Agent, EXAMPLES};
 
 /// Threads that serve scrapes: a second one answers probes while the first renders.
 const SERVING_THREADS: usize = 2;

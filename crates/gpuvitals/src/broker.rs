@@ -4,8 +4,8 @@
 //! far as anyone takes from it), then the connections close. All of it within the grace; what was left is named. SIGHUP is no
 //! end: tokens are read anew.
 
-mod flags;
 mod opening;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,20 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
 use crate::queue::TAIL_PREFIX;
 
-pub(crate) use flags::BrokerFlags;
 pub(crate) use opening::open;
+pub(crate) use settings::{Broker, EXAMPLES};
 
 /// Files beside the connections: segments of the log, listeners, standard streams.
 const OTHER_FILES: u64 = 64;
+/// Largest frame.
+const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Part of the grace that the connections may take to close; the rest is the queue's.
 const CONNECTIONS_SHARE: u32 = 4;
 
@@ -94,13 +96,13 @@ pub(crate) async fn end(queue: &Queue, config: &Config) {
     }
 }
 
-fn report(queue: &Queue, drained: &DrainReport, settings: &config::Broker) {
+fn report(queue: &Queue, drained: &DrainReport, settings: &Broker) {
     if drained.unacknowledged > 0 {
         let messages = drained.unacknowledged;
         tracing::warn!(messages, "consumers still had messages that they had not acknowledged");
     }
     for (topic, messages) in &drained.left {
-        if settings.keeps(topic) {
+        if settings.keeps() {
             tracing::info!(topic, messages, "kept for the next start");
         } else {
             let groups = queue.topic_stats(topic).map(|topic| topic.groups).unwrap_or_default();
@@ -117,12 +119,11 @@ fn report(queue: &Queue, drained: &DrainReport, settings: &config::Broker) {
 }
 
 fn server_config(config: &Config, access: Access) -> ServerConfig {
-    let frame_bytes = usize::try_from(config.broker.frame_bytes_max).unwrap_or(usize::MAX);
     let drain = config.shutdown.grace / CONNECTIONS_SHARE;
     ServerConfig {
         limits: Limits { connections: config.broker.connections_max, drain, ..Limits::default() },
-        http: HttpLimits { body_bytes: frame_bytes, ..HttpLimits::default() },
-        max_frame_bytes: frame_bytes,
+        http: HttpLimits { body_bytes: FRAME_BYTES_MAX, ..HttpLimits::default() },
+        max_frame_bytes: FRAME_BYTES_MAX,
         access,
         meter: Arc::new(Meter::beside(crate::telemetry::families)),
     }

@@ -1,14 +1,15 @@
 //! The command line.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
-use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::builder::PossibleValuesParser;
+use clap::parser::ValueSource;
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    ValueHint,
+};
 
-use crate::config::{Override, SourceKind, Times, overrides, word};
-use crate::sampling::MachineFlags;
-use crate::telemetry::TelemetryFlags;
+use crate::config::{self, Form, Override, Setting};
 
 /// What are my GPUs doing?
 ///
@@ -33,33 +34,130 @@ pub(crate) struct Cli {
     /// Configuration file (YAML); see `gpuvitals config default`
     #[arg(long, global = true, env = "GPUVITALS_CONFIG", value_name = "FILE", help_heading = "Everywhere")]
     pub config: Option<PathBuf>,
-    /// Log level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug) [default: info]
-    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Everywhere")]
-    pub log_level: Option<String>,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The arguments of this process.
+/// Flags that say which machine is read, and how.
+const MACHINE: &[&str] =
+    &["sampling.drivers", "sampling.sysfs", "sampling.procfs", "sampling.dev", "sampling.node"];
+
+/// The settings that a command has flags for: one, or all of a section that have a flag.
+const FLAGS: [(&str, &[&str]); 8] = [
+    ("up", &["source", "store.dir", "api", "otlp"]),
+    (
+        "agent",
+        &[
+            "agent",
+            "sampling.rate",
+            "sampling.system_rate",
+            "message_queue.address",
+            "message_queue.topic",
+            "otlp",
+        ],
+    ),
+    ("broker", &["broker", "otlp"]),
+    ("collect", &["collector", "store.dir", "message_queue.address", "message_queue.topic", "otlp"]),
+    ("stream", &["stream", "message_queue.address", "message_queue.topic", "otlp"]),
+    (
+        "queue",
+        &[
+            "message_queue.address",
+            "message_queue.token_file",
+            "message_queue.ca",
+            "message_queue.client_cert",
+            "message_queue.client_key",
+        ],
+    ),
+    ("store", &["store.dir"]),
+    ("token", &["broker.token_file"]),
+];
+/// Commands that read the machine.
+const READERS: [&str; 7] = ["up", "agent", "sample", "top", "record", "doctor", "clocks"];
+
+/// The arguments of this process, and the settings among them.
 ///
 /// # Errors
 /// When they are none, or ask for help or version.
-pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    let matches = dressed(Cli::command()).try_get_matches()?;
-    Cli::from_arg_matches(&matches)
+pub(crate) fn parse() -> Result<(Cli, Vec<Override>), clap::Error> {
+    let matches = command().try_get_matches()?;
+    let mut given = Vec::new();
+    let mut level = Some(&matches);
+    while let Some(matches) = level {
+        given.extend(config::settings().filter_map(|setting| given_in(matches, setting)));
+        level = matches.subcommand().map(|(_, below)| below);
+    }
+    if given.iter().any(|it| it.setting == "source.csv") {
+        given.push(Override { setting: "source.kind", value: "csv".into(), flag: "--csv" });
+    }
+    Ok((Cli::from_arg_matches(&matches)?, given))
+}
+
+fn given_in(matches: &ArgMatches, setting: &'static Setting) -> Option<Override> {
+    let flag = setting.flag_name()?;
+    let is_here = matches.try_contains_id(setting.path).unwrap_or_default();
+    if !is_here || matches.value_source(setting.path) != Some(ValueSource::CommandLine) {
+        return None;
+    }
+    let texts = matches.get_raw(setting.path)?.map(|text| text.to_string_lossy());
+    // A list takes texts with commas between.
+    let value = texts.collect::<Vec<_>>().join(",");
+    Some(Override { setting: setting.path, value: value.into(), flag })
+}
+
+/// The command line with the flags of the settings.
+fn command() -> clap::Command {
+    let mut command = dressed(Cli::command());
+    if let Some(level) = config::settings().find(|setting| setting.path == "log.level") {
+        command = command.args(flag_of(level).map(|arg| arg.help_heading("Everywhere")));
+    }
+    for (name, settings) in FLAGS {
+        let is_of = |setting: &&Setting| {
+            let section = setting.path.split('.').next().unwrap_or_default();
+            settings.iter().any(|it| [section, setting.path].contains(it))
+        };
+        let flags = config::settings().filter(is_of).filter_map(flag_of);
+        command = command.mut_subcommand(name, |it| it.args(flags));
+    }
+    for name in READERS {
+        let flags = config::settings().filter(|setting| MACHINE.contains(&setting.path)).filter_map(flag_of);
+        command = command.mut_subcommand(name, |it| it.args(flags.map(|arg| arg.help_heading("Machine"))));
+    }
+    command.mut_subcommand("up", |up| up.mut_arg("source.csv", |csv| csv.conflicts_with("source.kind")))
+}
+
+/// The flag of a setting.
+fn flag_of(setting: &'static Setting) -> Option<Arg> {
+    let (name, value) = setting.flag?.split_once(' ')?;
+    let read = move |text: &str| (setting.check)(&text.into()).map(|()| text.to_owned());
+    let arg = Arg::new(setting.path)
+        .long(name.trim_start_matches('-'))
+        .value_name(value)
+        .help(setting.flag_help())
+        .global(true);
+    Some(match setting.form {
+        Form::Plain | Form::Duration | Form::Secret => arg.value_parser(read),
+        Form::Url => arg,
+        Form::Switch => arg.value_parser(read).num_args(0..=1).default_missing_value("true"),
+        Form::Words(words) => arg.value_parser(PossibleValuesParser::new(words())),
+        Form::List(words) => arg
+            .value_parser(PossibleValuesParser::new(words()))
+            .value_delimiter(',')
+            .action(ArgAction::Append),
+    })
 }
 
 /// The command line for completions: of a value that is no file none is completed as one.
 pub(crate) fn to_complete() -> clap::Command {
     let levels = ["error", "warn", "info", "debug", "trace", "off"];
-    offering(Cli::command()).mut_arg("log_level", |level| level.value_parser(levels))
+    offering(command()).mut_arg("log.level", |level| level.value_parser(levels))
 }
 
 /// Adds to the help of each duration how one without a unit is read.
 fn dressed(command: clap::Command) -> clap::Command {
     let add = |arg: Arg| match arg.get_help().map(ToString::to_string) {
-        Some(help) if names_value(&arg, &["DURATION"]) => {
+        Some(help) if names_value(&arg, "DURATION") => {
             let (words, default) = help.split_once(" [").unwrap_or((&help, ""));
             let default = if default.is_empty() { String::new() } else { format!(" [{default}") };
             arg.help(format!("{words} (without a unit: seconds){default}"))
@@ -72,24 +170,27 @@ fn dressed(command: clap::Command) -> clap::Command {
 fn offering(command: clap::Command) -> clap::Command {
     let hint = |arg: Arg| {
         let is_plain = arg.get_action().takes_values() && arg.get_value_hint() == ValueHint::Unknown;
-        let hint = if names_value(&arg, &["FILE"]) { ValueHint::FilePath } else { ValueHint::Other };
+        let hint = if names_value(&arg, "FILE") { ValueHint::FilePath } else { ValueHint::Other };
         if is_plain { arg.value_hint(hint) } else { arg }
     };
     command.mut_args(hint).mut_subcommands(offering)
 }
 
-fn names_value(arg: &Arg, names: &[&str]) -> bool {
-    arg.get_value_names().unwrap_or_default().iter().any(|name| names.contains(&name.as_str()))
+fn names_value(arg: &Arg, name: &str) -> bool {
+    arg.get_value_names().unwrap_or_default().iter().any(|it| it.as_str() == name)
 }
 
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run everything in one process: source, queue, store, API and dashboard
-    Up(Up),
+    #[command(after_help = crate::up::EXAMPLES)]
+    Up,
     /// Replay a CSV file into a queue
-    Stream(crate::stream::StreamFlags),
+    #[command(after_help = crate::stream::EXAMPLES)]
+    Stream,
     /// Store what a queue delivers; several of them share the work
+    #[command(after_help = crate::collect::EXAMPLES)]
     Collect(crate::collect::CollectFlags),
     /// Print rows of the GPUs (and host) of this machine as they are sampled
     Sample(crate::sample::Sample),
@@ -104,9 +205,11 @@ pub(crate) enum Command {
     /// Say what was found, what is missing and what gives it; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
-    Agent(crate::agent::AgentFlags),
+    #[command(after_help = crate::agent::EXAMPLES)]
+    Agent,
     /// Run the queue as a service of its own: publish and subscribe by gRPC and HTTP, in memory or on disk
-    Broker(crate::broker::BrokerFlags),
+    #[command(after_help = crate::broker::EXAMPLES)]
+    Broker,
     /// Look into a queue: statistics, topics, messages as they come, dead letters
     Queue(crate::queue::QueueCommand),
     /// Repair the history that `up` and `collect` keep
@@ -160,87 +263,6 @@ pub(crate) enum CatalogueFormat {
     Json,
     /// As in docs/metrics.md
     Markdown,
-}
-
-/// `gpuvitals up`
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  gpuvitals up                                      the GPUs of this machine
-  gpuvitals up --source simulated                   a fleet that needs no GPU
-  gpuvitals up --csv rows.csv --times now --loop    a recording, as if live
-
-Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.")]
-pub(crate) struct Up {
-    /// Replay this CSV file (long DCGM form or wide; .gz understood; - is standard input)
-    #[arg(long, value_name = "FILE", conflicts_with = "source")]
-    pub csv: Option<String>,
-    /// Where rows come from [default: auto, the GPUs of this machine if it has any]
-    #[arg(long, value_enum)]
-    pub source: Option<SourceKind>,
-    /// Times of replayed rows: as recorded, or shifted so that the first is now [default: recorded]
-    #[arg(long, value_enum)]
-    pub times: Option<Times>,
-    /// With --times now: how many times faster than recorded
-    #[arg(long, value_name = "FACTOR")]
-    pub speed: Option<f64>,
-    /// Replay recorded times at this many rows a second [default: as fast as they are stored]
-    #[arg(long, value_name = "ROWS/S")]
-    pub rate: Option<f64>,
-    /// Begin again at the end of the file [default: false]
-    #[arg(long = "loop", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
-    pub looped: Option<bool>,
-    /// Size of the simulated fleet [default: 64]
-    #[arg(long, value_name = "N")]
-    pub gpus: Option<u32>,
-    /// Hosts of the simulated fleet [default: 8]
-    #[arg(long, value_name = "N")]
-    pub hosts: Option<u32>,
-    /// Seed of the simulated fleet: same seed, same data [default: 1]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Time between two samples of a simulated GPU: 1s, 100ms [default: 1s]
-    #[arg(long, value_name = "DURATION")]
-    pub interval: Option<String>,
-    /// Where history is kept [default: data]
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Address to listen on [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<IpAddr>,
-    /// Port of API and dashboard; 0 takes a free one [default: 8081]
-    #[arg(long, value_name = "PORT")]
-    pub port: Option<u16>,
-    #[command(flatten)]
-    machine: MachineFlags,
-    #[command(flatten)]
-    telemetry: TelemetryFlags,
-}
-
-impl Up {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        let mut set: Vec<Override> = self.machine.overrides();
-        set.extend(self.telemetry.overrides());
-        if let Some(file) = &self.csv {
-            set.push(("source.kind", "csv".into()));
-            set.push(("source.csv", file.as_str().into()));
-        }
-        set.extend(overrides([
-            ("source.kind", &word(self.source)),
-            ("source.times", &word(self.times)),
-            ("source.speed", &self.speed),
-            ("source.rate", &self.rate),
-            ("source.loop", &self.looped),
-            ("source.gpus", &self.gpus),
-            ("source.hosts", &self.hosts),
-            ("source.seed", &self.seed),
-            ("source.interval", &self.interval),
-            ("store.dir", &self.data_dir),
-            ("api.listen", &self.listen),
-            ("api.port", &self.port),
-        ]));
-        set
-    }
 }
 
 /// `gpuvitals query`

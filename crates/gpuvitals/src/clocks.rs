@@ -17,9 +17,8 @@ use gpuvitals_sources::clocks::{
 use gpuvitals_sources::machine::Machine;
 
 use crate::child::{self, Signals};
-use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::sampling::{MachineFlags, Sampling};
+use crate::sampling::Sampling;
 use journal::Journal;
 
 /// `gpuvitals clocks`
@@ -59,8 +58,6 @@ struct Devices {
     /// This GPU only: index, UUID or unique id, or PCI address; may be given several times [default: all]
     #[arg(long = "gpu", value_name = "GPU", value_delimiter = ',')]
     gpus: Vec<String>,
-    #[command(flatten)]
-    machine: MachineFlags,
 }
 
 #[derive(Debug, Args)]
@@ -99,11 +96,6 @@ fn levels() -> PossibleValuesParser {
 }
 
 impl Clocks {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        self.devices().machine.overrides()
-    }
-
     fn devices(&self) -> &Devices {
         match &self.action {
             Action::Show { devices, .. } | Action::Reset { devices, .. } => devices,

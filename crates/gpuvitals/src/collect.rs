@@ -45,7 +45,7 @@ pub(crate) use meter::families;
 pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
 pub(crate) use serving::{listen, open_store};
-pub(crate) use settings::{CollectFlags, Collector};
+pub(crate) use settings::{CollectFlags, Collector, EXAMPLES};
 pub(crate) use worker::{Ended, Terms};
 
 /// Part of the grace that workers may take to finish what they hold; the rest is the store's.

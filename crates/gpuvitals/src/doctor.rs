@@ -19,9 +19,8 @@ use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
 use serde_json::{Value, json};
 
-use crate::config::{Config, Override};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::sampling::MachineFlags;
 
 /// How long devices have for their first reading; a vendor's tool may take seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -42,15 +41,6 @@ pub(crate) struct Doctor {
     /// Time each call of NVML on every NVIDIA GPU, twenty times
     #[arg(long)]
     measure: bool,
-    #[command(flatten)]
-    machine: MachineFlags,
-}
-
-impl Doctor {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        self.machine.overrides()
-    }
 }
 
 /// A device that was read for a moment.

@@ -63,11 +63,6 @@ impl Failure {
         Self::caused(exit, message, source)
     }
 
-    /// The same with another exit code.
-    pub(crate) fn exiting(self, exit: Exit) -> Self {
-        Self { exit, ..self }
-    }
-
     /// The process's exit code.
     pub(crate) fn code(&self) -> u8 {
         self.exit as u8

@@ -37,7 +37,6 @@ mod top;
 mod up;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gpuvitals_core::catalogue;
@@ -48,8 +47,8 @@ use failure::{Exit, Failure};
 use logging::Announcer;
 
 fn main() -> ExitCode {
-    let cli = match cli::parse() {
-        Ok(cli) => cli,
+    let (cli, given) = match cli::parse() {
+        Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
             // Nobody is left to tell when not even this can be printed.
@@ -57,7 +56,7 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match run(cli) {
+    match run(cli, &given) {
         Ok(code) => code,
         Err(failure) => {
             let _unprinted = writeln!(std::io::stderr(), "gpuvitals: {failure}");
@@ -69,45 +68,45 @@ fn main() -> ExitCode {
 /// What runs until it is told to end.
 type Role = fn(&Config, Announcer) -> Result<(), Failure>;
 
-fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let common = Common::of(&cli);
-    let layers = |flags| common.layers(environment(), flags);
+fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
+    let load = |environment: &mut dyn Iterator<Item = Variable>, more: Vec<Override>| {
+        Layers::load(cli.config.as_deref(), environment, given.iter().cloned().chain(more).collect())
+    };
+    let tool = |more| load(&mut environment(), more)?.check();
     // Only what serves sends telemetry; variables that others have set are nothing to a tool.
-    let service_layers = |flags| common.layers(telemetry::environment(environment()), flags);
-    let serve = |service, flags, run: Role| {
-        let (config, announcer) = settled(&service_layers(flags)?, service)?;
+    let service_layers = |more| load(&mut telemetry::environment(environment()), more);
+    let serve = |service, more, run: Role| {
+        let (config, announcer) = settled(&service_layers(more)?, service)?;
         let outcome = run(&config, announcer);
         telemetry::finish();
         outcome
     };
     let done = match cli.command {
-        Command::Up(flags) => serve("up", flags.overrides(), up::run),
-        Command::Stream(flags) => serve("stream", flags.overrides()?, stream::run),
+        Command::Up => serve("up", vec![], up::run),
+        Command::Stream => serve("stream", vec![], stream::run),
         Command::Collect(flags) => serve("collect", flags.overrides(), collect::run),
-        Command::Sample(flags) => sample::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
-        Command::Top(flags) => top::run(&flags, &layers(flags.overrides()?)?.check()?.sampling),
+        Command::Sample(flags) => sample::run(&flags, &tool(flags.overrides()?)?.sampling),
+        Command::Top(flags) => top::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Record(flags) => {
-            let config = layers(flags.overrides())?.check()?;
+            let config = tool(flags.overrides())?;
             return record::run(&flags, &config.sampling, &config.attribution);
         }
         Command::Repair(flags) => record::repair(&flags),
         Command::Mark(flags) => record::mark(&flags),
-        Command::Doctor(flags) => doctor::run(&flags, &layers(flags.overrides())?.check()?),
-        Command::Agent(flags) => {
-            let environment = || telemetry::environment(agent::environment(environment()));
-            let layers = || common.layers(environment(), flags.overrides());
+        Command::Doctor(flags) => doctor::run(&flags, &tool(vec![])?),
+        Command::Agent => {
+            let variables = || telemetry::environment(config::with_shared(environment()));
+            let layers = || load(&mut variables(), vec![]);
             let (config, announcer) = settled(&layers()?, "agent")?;
             let outcome = agent::run(config, announcer, &|| layers()?.check());
             telemetry::finish();
             outcome
         }
-        Command::Broker(flags) => serve("broker", flags.overrides(), broker::run),
-        Command::Queue(command) => queue::run(&command, &layers(command.overrides())?.check()?),
-        Command::Store(command) => store::run(&command, &layers(command.overrides())?.check()?),
-        Command::Token(command) => token::run(&command, &layers(command.overrides())?.check()?),
-        Command::Clocks(flags) => {
-            return clocks::run(&flags, &layers(flags.overrides())?.check()?.sampling);
-        }
+        Command::Broker => serve("broker", vec![], broker::run),
+        Command::Queue(command) => queue::run(&command, &tool(vec![])?),
+        Command::Store(command) => store::run(&command, &tool(vec![])?),
+        Command::Token(command) => token::run(&command, &tool(vec![])?),
+        Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => {
@@ -124,34 +123,13 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// What the command line has for every command.
-struct Common {
-    file: Option<PathBuf>,
-    flags: Vec<Override>,
-}
-
-impl Common {
-    fn of(cli: &Cli) -> Self {
-        Self { file: cli.config.clone(), flags: config::overrides([("log.level", &cli.log_level)]) }
-    }
-
-    fn layers(
-        &self,
-        environment: impl Iterator<Item = Variable>,
-        flags: Vec<Override>,
-    ) -> Result<Layers, Failure> {
-        let flags = flags.into_iter().chain(self.flags.clone()).collect();
-        Layers::load(self.file.as_deref(), environment, flags)
-    }
-}
-
 /// `gpuvitals config`.
 fn configuration(
     command: &ConfigCommand,
     layers: impl FnOnce() -> Result<Layers, Failure>,
 ) -> Result<(), Failure> {
     if matches!(command, ConfigCommand::Default) {
-        return print(config::DEFAULTS);
+        return print(&config::defaults());
     }
     let layers = layers()?;
     layers.check()?;
@@ -179,6 +157,11 @@ fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer)
     let config = layers.check()?;
     let tracer = telemetry::start(&config, service)?;
     let announcer = logging::start(&config.log, service, tracer)?;
+    if !config.database.host.is_empty() && ["up", "collect"].contains(&service) {
+        tracing::warn!(
+            "database.host is set, but PostgreSQL is not supported yet: rows go to the embedded store"
+        );
+    }
     for (name, near) in &layers.strangers {
         tracing::warn!(
             name,

@@ -12,13 +12,11 @@ use gpuvitals_sources::attribution::slurm::Slurm;
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
-use serde::Deserialize;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Switch;
+use crate::config::{Switch, settings};
 use crate::failure::Failure;
-use crate::quantity::deserialize_word;
 
 /// Between two askings of the kubelet.
 const KUBELET_PAUSE: Duration = Duration::from_secs(15);
@@ -32,16 +30,14 @@ const SILENCE_NS: i64 = 40_000_000_000;
 /// Lists of processes that wait for their follower at most; there is one for each vendor.
 const TABLES_MAX: usize = 16;
 
-/// Section `attribution`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Attribution {
-    /// The kubelet's socket: `auto`, `off`, or a path.
-    #[serde(deserialize_with = "deserialize_word")]
-    pod_resources: String,
-    /// Whether to look for batch jobs.
-    #[serde(deserialize_with = "deserialize_word")]
-    slurm: Switch,
+settings! {
+    /// Pod, namespace, container and job that hold the GPUs
+    pub(crate) struct Attribution = "attribution" {
+        /// The kubelet's socket: auto (if its directory exists), off, or a path
+        pod_resources: String = "auto";
+        /// Look for jobs of Slurm on the GPUs: auto (if it has cgroups), true, false
+        slurm: Switch = "auto";
+    }
 }
 
 /// What each teller said last.
@@ -320,7 +316,7 @@ impl Attribution {
     /// machine's would answer for another.
     fn kubelet_socket(&self, machine: &Machine) -> Option<PathBuf> {
         match self.pod_resources.as_str() {
-            "off" | "" => None,
+            "off" | "false" | "" => None,
             "auto" => {
                 let socket = PathBuf::from(SOCKET);
                 let has_folder = socket.parent().is_some_and(Path::is_dir);

@@ -18,7 +18,6 @@ use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::AnyProducer;
-use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -43,14 +42,15 @@ pub(crate) trait Counted: Source {
 }
 
 /// How rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns in binary, compressed: of 80 metrics some 110 bytes a row in frames of 100 rows, 500 in frames of 5
     Batch,
     /// JSON messages, compressed with zstd
     Json,
 }
+
+crate::config::words!(Format);
 
 /// How a pipe publishes.
 #[derive(Debug, Clone)]

@@ -11,7 +11,6 @@ mod tail;
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -19,7 +18,7 @@ use gpuvitals_queue::Start;
 use gpuvitals_queue::link::{Access, QueueUrl};
 use serde_json::Value;
 
-use crate::config::{Config, Override, overrides};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use admin::Admin;
 
@@ -38,25 +37,9 @@ const HOME: &str = "\u{1b}[H\u{1b}[J";
   gpuvitals queue dead gpu-telemetry --show 3
   gpuvitals queue redrive gpu-telemetry --id 3")]
 pub(crate) struct QueueCommand {
-    /// The queue: http://host:9090, nats://host:4222, with TLS https://, tls:// [default: message_queue.address, or the
-    /// queue of this machine]
-    #[arg(long, visible_alias = "mq-url", value_name = "URL", global = true)]
-    url: Option<String>,
     /// Print JSON as the queue gave it
     #[arg(long, global = true)]
     json: bool,
-    /// File with the token that the queue asks for
-    #[arg(long, value_name = "FILE", global = true)]
-    token_file: Option<PathBuf>,
-    /// Authorities (PEM) that sign the queue's certificate [default: those of the system]
-    #[arg(long, value_name = "FILE", global = true)]
-    ca: Option<PathBuf>,
-    /// Certificate chain (PEM) to show, where the queue asks for one
-    #[arg(long, value_name = "FILE", global = true)]
-    client_cert: Option<PathBuf>,
-    /// Its private key (PEM)
-    #[arg(long, value_name = "FILE", global = true)]
-    client_key: Option<PathBuf>,
     #[command(subcommand)]
     what: What,
 }
@@ -211,19 +194,6 @@ impl From {
             Self::Oldest => Start::Oldest,
             Self::Newest => Start::Newest,
         }
-    }
-}
-
-impl QueueCommand {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        overrides([
-            ("message_queue.address", &self.url),
-            ("message_queue.token_file", &self.token_file),
-            ("message_queue.ca", &self.ca),
-            ("message_queue.client_cert", &self.client_cert),
-            ("message_queue.client_key", &self.client_key),
-        ])
     }
 }
 

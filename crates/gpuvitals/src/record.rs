@@ -21,11 +21,11 @@ use gpuvitals_sources::registry::Found;
 use gpuvitals_sources::sampler::Condition;
 
 use crate::child::{Signals, code_of};
-use crate::config::{Override, overrides};
+use crate::config::Override;
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Following};
 use crate::quantity;
-use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
+use crate::sampling::{Sampling, nothing_to_sample, refused};
 use report::Report;
 pub(crate) use report::{bytes, count};
 
@@ -60,8 +60,6 @@ pub(crate) struct Record {
     /// Print no progress
     #[arg(long, short = 'q')]
     quiet: bool,
-    #[command(flatten)]
-    machine: MachineFlags,
     /// Command to record: begins and ends with it, passes signals on, and exits as it does
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -88,10 +86,13 @@ pub(crate) struct Mark {
 impl Record {
     /// The settings these flags change.
     pub(crate) fn overrides(&self) -> Vec<Override> {
-        let mut set = self.machine.overrides();
-        set.extend([("sampling.rate", self.rate.into()), ("sampling.system_rate", self.system_rate.into())]);
-        set.extend(overrides([("sampling.per_core", &self.per_core)]));
-        set
+        let set = |setting, value, flag| Override { setting, value, flag };
+        let mut all = vec![
+            set("sampling.rate", self.rate.into(), "--rate"),
+            set("sampling.system_rate", self.system_rate.into(), "--system-rate"),
+        ];
+        all.extend(self.per_core.map(|is| set("sampling.per_core", is.into(), "--per-core")));
+        all
     }
 
     fn duration(&self) -> Result<Option<Duration>, Failure> {

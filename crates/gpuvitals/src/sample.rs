@@ -16,9 +16,9 @@ use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState};
 
-use crate::config::{Override, overrides};
+use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::sampling::{MachineFlags, Sampling, nothing_to_sample, refused};
+use crate::sampling::{Sampling, nothing_to_sample, rates_of, refused};
 use print::Printer;
 
 /// How long a wait for rows lasts at most before the devices are looked at.
@@ -46,8 +46,6 @@ pub(crate) struct Sample {
     /// Print a row of each CPU of the host as well, with its share; means --host [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     per_core: Option<bool>,
-    #[command(flatten)]
-    machine: MachineFlags,
 }
 
 /// Form of the rows.
@@ -67,13 +65,13 @@ impl Sample {
     /// # Errors
     /// When the interval is none.
     pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
-        let mut set = self.machine.overrides();
-        if let Some(text) = &self.interval {
-            let rate = crate::sampling::rate_of("--interval", text)?;
-            set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
-        }
-        set.extend(overrides([("sampling.per_core", &self.per_core)]));
-        Ok(set)
+        let rates = self.interval.as_deref().map(|text| rates_of("--interval", text)).transpose()?;
+        let per_core = self.per_core.map(|is| Override {
+            setting: "sampling.per_core",
+            value: is.into(),
+            flag: "--per-core",
+        });
+        Ok(rates.into_iter().flatten().chain(per_core).collect())
     }
 
     fn of_host(&self) -> bool {

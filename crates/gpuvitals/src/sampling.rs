@@ -3,139 +3,74 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValue;
 use gpuvitals_core::Origin;
 use gpuvitals_core::clock;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{self, Found, Verdict};
 use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig, SamplerError};
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::{Override, overrides};
+use crate::config::{Form, Override, Typed, settings, text};
 use crate::failure::{Exit, Failure};
-use crate::quantity::{self, deserialize_duration};
+use crate::quantity;
 
-/// Slowest rate: once an hour.
-const RATE_MIN_HZ: f64 = 1.0 / 3600.0;
-
-/// Section `sampling`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Sampling {
-    /// Ways to read; empty: the cheapest that works.
-    pub drivers: Vec<Driver>,
-    /// Samples of a GPU a second.
-    pub rate: f64,
-    /// Samples of the host a second.
-    pub system_rate: f64,
-    /// Whether each CPU of the host is read by itself, too.
-    pub per_core: bool,
-    /// Between two readings of the slow tier.
-    #[serde(deserialize_with = "deserialize_duration")]
-    slow_interval: Duration,
-    /// Between two readings of the rare tier.
-    #[serde(deserialize_with = "deserialize_duration")]
-    rare_interval: Duration,
-    /// `/sys`.
-    sysfs: PathBuf,
-    /// `/proc`.
-    procfs: PathBuf,
-    /// `/dev`.
-    dev: PathBuf,
-    /// Name of the host.
-    node: String,
+settings! {
+    /// How GPUs and host are read
+    pub(crate) struct Sampling = "sampling" {
+        /// Read GPUs this way only; may be given several times. Without it: the cheapest that works
+        pub drivers: Vec<Driver> = [], flag "--driver DRIVER";
+        /// Samples of a GPU a second, up to 1000
+        pub rate: f64 = 1.0, from 0.0003 to 1000, flag "--rate HZ";
+        /// Samples of the host a second
+        pub system_rate: f64 = 1.0, from 0.0003 to 1000, flag "--system-rate HZ";
+        /// Read each CPU of the host by itself, too (up to 4,096)
+        pub per_core: bool = false;
+        /// Time between two readings of what is dearer: fans, links, encoders
+        slow_interval: Duration = "1s", from "100ms";
+        /// Time between two readings of what is dear: ECC, pages, limits
+        rare_interval: Duration = "30s", from "100ms";
+        /// Directory in place of /sys: a captured tree
+        sysfs: PathBuf = "/sys", flag "--sysfs DIR";
+        /// Directory in place of /proc
+        procfs: PathBuf = "/proc", flag "--procfs DIR";
+        /// Directory in place of /dev
+        dev: PathBuf = "/dev", flag "--dev DIR";
+        /// Name of this host in every row; empty: NODE_NAME, or the host name
+        node: String = "", flag "--node NAME";
+    }
 }
 
-/// Reads the spelling of a driver; the help lists them.
-fn drivers() -> impl TypedValueParser<Value = Driver> {
-    let choice = |driver: Driver| PossibleValue::new(driver.as_str()).help(driver.about());
-    PossibleValuesParser::new(Driver::ALL.map(choice))
-        .try_map(|name| Driver::ALL.into_iter().find(|driver| driver.as_str() == name).ok_or("no driver"))
+impl Typed for Driver {
+    const FORM: Form = Form::Words(|| {
+        Self::ALL.map(|driver| PossibleValue::new(driver.as_str()).help(driver.about())).to_vec()
+    });
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let text = text(value)?;
+        Self::ALL
+            .into_iter()
+            .find(|driver| driver.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is none of {}", Self::FORM.words().join(", ")))
+    }
 }
 
-/// Flags that say which machine is read, and how.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct MachineFlags {
-    /// Read GPUs this way only; may be given several times [default: the cheapest that works]
-    #[arg(
-        long = "driver",
-        value_parser = drivers(),
-        value_name = "DRIVER",
-        value_delimiter = ',',
-        help_heading = "Machine"
-    )]
-    pub drivers: Vec<Driver>,
-    /// Directory in place of /sys: a captured tree
-    #[arg(long, value_name = "DIR", help_heading = "Machine")]
-    pub sysfs: Option<PathBuf>,
-    /// Directory in place of /proc
-    #[arg(long, value_name = "DIR", help_heading = "Machine")]
-    pub procfs: Option<PathBuf>,
-    /// Directory in place of /dev
-    #[arg(long, value_name = "DIR", help_heading = "Machine")]
-    pub dev: Option<PathBuf>,
-    /// Name of this host in every row [default: NODE_NAME, or the host name]
-    #[arg(long, value_name = "NAME", help_heading = "Machine")]
-    pub node: Option<String>,
-}
-
-/// The rate, in Hz, of a flag that is the time between two samples.
+/// The rates of GPUs and host, from a flag that is the time between two samples.
 ///
 /// # Errors
 /// When it is no time, or less than the least.
-pub(crate) fn rate_of(flag: &str, text: &str) -> Result<f64, Failure> {
+pub(crate) fn rates_of(flag: &'static str, text: &str) -> Result<Vec<Override>, Failure> {
     let seconds = quantity::flag(flag, text)?.as_secs_f64();
     if seconds * RATE_MAX_HZ < 1.0 {
         let text = format!("{flag}: {text} is too short: {RATE_MAX_HZ} samples a second are the most");
         return Err(Failure::new(Exit::Usage, text));
     }
-    Ok(1.0 / seconds)
-}
-
-impl MachineFlags {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        let drivers: Vec<Value> = self.drivers.iter().map(|driver| driver.as_str().into()).collect();
-        overrides([
-            ("sampling.drivers", &(!drivers.is_empty()).then_some(Value::Array(drivers))),
-            ("sampling.sysfs", &self.sysfs),
-            ("sampling.procfs", &self.procfs),
-            ("sampling.dev", &self.dev),
-            ("sampling.node", &self.node),
-        ])
-    }
+    let rate = |setting| Override { setting, value: (1.0 / seconds).into(), flag };
+    Ok(vec![rate("sampling.rate"), rate("sampling.system_rate")])
 }
 
 impl Sampling {
-    /// Refuses what cannot be.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        for (name, rate) in [("rate", self.rate), ("system_rate", self.system_rate)] {
-            if !(RATE_MIN_HZ..=RATE_MAX_HZ).contains(&rate) {
-                return Err(Failure::new(
-                    Exit::Config,
-                    format!(
-                        "configuration: sampling.{name} is {rate}; between once an hour and {RATE_MAX_HZ} a second is possible"
-                    ),
-                ));
-            }
-        }
-        for (name, interval) in [("slow_interval", self.slow_interval), ("rare_interval", self.rare_interval)]
-        {
-            if interval < Duration::from_millis(100) {
-                return Err(Failure::new(
-                    Exit::Config,
-                    format!(
-                        "configuration: sampling.{name} is {interval:?}; these readings are dear, 100ms is the least"
-                    ),
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// The machine to read.
     ///
     /// # Errors

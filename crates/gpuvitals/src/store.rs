@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gpuvitals_store::{RepairProgress, Repaired, StoreError, repair};
 use serde_json::json;
 
-use crate::config::{Config, Override, overrides};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -37,20 +36,9 @@ enum What {
 /// `gpuvitals store repair`
 #[derive(Debug, Args)]
 struct Repair {
-    /// Directory of the store [default: data]
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
-}
-
-impl StoreCommand {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        let What::Repair(flags) = &self.what;
-        overrides([("store.dir", &flags.data_dir)])
-    }
 }
 
 /// Does the work.
@@ -117,7 +105,7 @@ fn files(number: usize) -> String {
 }
 
 fn as_json(repaired: &Repaired) -> serde_json::Value {
-    let text = |path: &PathBuf| path.display().to_string();
+    let text = |path: &std::path::PathBuf| path.display().to_string();
     json!({
         "manifest": text(&repaired.manifest),
         "files": repaired.files,

@@ -25,7 +25,8 @@ use crate::logging::Announcer;
 use crate::pipe::{self, PipeError, Progress, Rate, Terms};
 use line::{LOOK_PAUSE, Line, per_second};
 
-pub(crate) use settings::{Stream, StreamFlags};
+use settings::LINGER;
+pub(crate) use settings::{EXAMPLES, Stream};
 
 /// Threads: workers wait most of the time.
 const THREADS: usize = 2;
@@ -80,15 +81,12 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
 }
 
 fn open(settings: &Stream) -> Result<CsvSource, Failure> {
-    if settings.csv.is_empty() {
-        return Err(Failure::new(Exit::Usage, "there is nothing to stream; --csv FILE names a file"));
-    }
     let config = CsvConfig {
         speed: settings.speed,
         // Standard input can be read once only, so that is what is meant.
         loop_file: !settings.once && settings.csv != "-",
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
-        batch_age_ns: i64::try_from(settings.linger.as_nanos()).unwrap_or(i64::MAX),
+        batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
         node: Arc::from("stream"),
         ..CsvConfig::default()
     };

@@ -29,7 +29,7 @@ use counts::Counts;
 use transport::Transport;
 
 pub(crate) use environment::{environment, unread};
-pub(crate) use settings::{Otlp, TelemetryFlags};
+pub(crate) use settings::Otlp;
 
 /// How long the end may take for each signal; what is not sent then is dropped and named.
 const LAST_PATIENCE: Duration = Duration::from_millis(2_500);

@@ -1,13 +1,13 @@
 //! `gpuvitals token`: makes, lists and revokes the tokens that services ask for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_core::{clock, time};
 use gpuvitals_listener::{Scope, Token, TokenError, Tokens};
 use serde_json::json;
 
-use crate::config::{Config, Override, overrides};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::table::aligned;
 
@@ -20,9 +20,6 @@ use crate::table::aligned;
 
 A service reads the file anew when it changes. Docs: docs/access.md.")]
 pub(crate) struct TokenCommand {
-    /// File of the tokens [default: broker.token_file of the configuration]
-    #[arg(long, value_name = "FILE", global = true)]
-    token_file: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -71,13 +68,6 @@ impl From<ScopeName> for Scope {
             ScopeName::Read => Self::Read,
             ScopeName::Admin => Self::Admin,
         }
-    }
-}
-
-impl TokenCommand {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        overrides([("broker.token_file", &self.token_file)])
     }
 }
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::sampling::{MachineFlags, Sampling};
+use crate::sampling::Sampling;
 use keys::Action;
 use model::Model;
 
@@ -48,8 +48,6 @@ pub(crate) struct Top {
     /// Draw in ASCII, for terminals and fonts without block characters
     #[arg(long)]
     ascii: bool,
-    #[command(flatten)]
-    machine: MachineFlags,
 }
 
 impl Top {
@@ -58,10 +56,7 @@ impl Top {
     /// # Errors
     /// When the interval is none.
     pub(crate) fn overrides(&self) -> Result<Vec<Override>, Failure> {
-        let mut set = self.machine.overrides();
-        let rate = crate::sampling::rate_of("--interval", &self.interval)?;
-        set.extend([("sampling.rate", rate.into()), ("sampling.system_rate", rate.into())]);
-        Ok(set)
+        crate::sampling::rates_of("--interval", &self.interval)
     }
 }
 

@@ -4,6 +4,7 @@
 //! closes its streams last, so that a watcher sees the end. What does not end within the grace is named. It also ends when a
 //! sync of the store's log fails; its last line names the disk, and the next start recovers.
 
+mod settings;
 mod source;
 mod status;
 
@@ -17,11 +18,12 @@ use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::{broker, collect, disk};
+pub(crate) use settings::{Api as ApiSettings, EXAMPLES, Source, SourceKind};
 use status::Status;
 
 /// Between two looks at the health of the parts: `since` is late by this at most.
@@ -181,7 +183,7 @@ impl Queueing {
     }
 }
 
-fn api_config(api: &config::Api) -> ApiConfig {
+fn api_config(api: &ApiSettings) -> ApiConfig {
     ApiConfig {
         stale_after: api.stale_after,
         cors: api.cors.clone(),

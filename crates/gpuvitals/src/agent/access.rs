@@ -213,7 +213,7 @@ mod tests {
     fn a_file_whose_rights_were_put_right_counts_as_written_anew() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let set = vec![("agent.basic_auth_file", file.path().to_str().unwrap().into())];
-        let settings = Layers::load(None, std::iter::empty(), set).unwrap().check().unwrap().agent;
+        let settings = Layers::of(set).check().unwrap().agent;
         std::fs::write(file.path(), "prometheus:s3cret\n").unwrap();
         set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
         let before = Access::written(&settings);

@@ -45,7 +45,7 @@ impl Publisher {
         }
         let producer = ReloadingProducer::new(queue)?;
         let directory = config.agent.spool_dir().map(std::path::Path::to_path_buf);
-        let opening = Spool::open(producer, directory, config.agent.spool_max);
+        let opening = Spool::open(producer, directory, config.agent.spool_max.0);
         let spool = runtime.block_on(opening).map_err(refused)?;
         tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
         Ok(Some(Self {

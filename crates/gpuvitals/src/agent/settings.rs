@@ -1,70 +1,64 @@
-//! Section `agent` of the configuration, the flags over it, and the environment variables that exporters share.
+//! Section `agent` of the configuration.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
-use serde::Deserialize;
 
 use super::spool::LIMIT_MIN;
-use crate::config::{Override, Variable, overrides, word};
-use crate::failure::{Exit, Failure};
-use crate::quantity::{deserialize_bytes, deserialize_duration, deserialize_word};
-use crate::sampling::MachineFlags;
-use crate::telemetry::TelemetryFlags;
+use crate::config::{Bytes, Refusal, settings, words};
 
 /// Paths that cannot be that of the metrics, since something else is there.
 const OWN_PATHS: [&str; 3] = ["/", "/healthz", "/readyz"];
-/// Shortest and longest window.
-const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(1));
-/// Shortest and longest publishing interval.
-const PUBLISH_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(5));
 
-/// Section `agent`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Agent {
-    /// Address to listen on.
-    pub listen: IpAddr,
-    /// Port; 0 takes a free one and prints it.
-    pub port: u16,
-    /// Path of the metrics.
-    pub metrics_path: String,
-    /// Length of a window.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub interval: Duration,
-    /// Which series.
-    metrics: SetName,
-    /// Which DCGM series beside ours.
-    #[serde(deserialize_with = "deserialize_word")]
-    compat: CompatName,
-    /// Certificate chain, PEM; empty: no TLS.
-    tls_cert: PathBuf,
-    /// Its private key, PEM.
-    tls_key: PathBuf,
-    /// Whose certificates a client must show, PEM; empty: none.
-    tls_client_ca: PathBuf,
-    /// File of `user:password` lines; empty: no login.
-    basic_auth_file: PathBuf,
-    /// Whether to refuse to start where no GPU is found.
-    pub require_gpus: bool,
-    /// Longest time of a row on its way to the queue, where one is named.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub publish_interval: Duration,
-    /// Where rows are kept while the queue is away; empty: in memory.
-    spool_dir: PathBuf,
-    /// Bytes that are kept there at most.
-    #[serde(deserialize_with = "deserialize_bytes")]
-    pub spool_max: u64,
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals agent                                           http://127.0.0.1:9400/metrics
+  gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
+  gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
+  gpuvitals agent --mq-url grpc://queue:9090 --spool-dir /var/lib/gpuvitals/spool
+
+Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.";
+
+settings! {
+    /// The metrics of a node: `gpuvitals agent`
+    pub(crate) struct Agent = "agent" {
+        /// Address to listen on. Loopback unless told: metrics name users' pods and jobs, so think before you open it
+        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
+        /// Port; 0 takes a free one and prints it
+        pub port: u16 = 9400, flag "--port PORT", also "EXPORTER_PORT";
+        /// Path of the metrics
+        pub metrics_path: String = "/metrics", flag "--path PATH", also "METRICS_PATH";
+        /// Length of the windows that minimum, maximum, mean and p99 are over
+        pub interval: Duration = "30s", from "1s" to "1h", flag "--interval DURATION", also "COLLECTION_INTERVAL";
+        /// Which series; standard is at most 100 a GPU
+        metrics: SetName = "standard", flag "--metrics SET";
+        /// Which series of dcgm-exporter to add, for NVIDIA and AMD alike
+        compat: CompatName = "off", flag "--compat NAMES";
+        /// Serve TLS with this certificate chain (PEM); it is read again at SIGHUP
+        tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
+        /// Private key of the certificate (PEM)
+        tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
+        /// Only serve clients with a certificate of one of these authorities (PEM)
+        tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
+        /// Only serve clients that log in with one of the user:password lines of this file, mode 0600
+        basic_auth_file: Option<PathBuf> = "", flag "--basic-auth-file FILE";
+        /// End with code 69 if no GPU is found, instead of serving the host alone
+        pub require_gpus: bool = false, flag "--require-gpus BOOL";
+        /// Longest time of a row on its way to the queue, if message_queue.address names one
+        pub publish_interval: Duration = "5s", from "100ms" to "5m";
+        /// Directory for the rows that come while the queue is away; empty: they are kept in memory, 8 MiB at most
+        spool_dir: Option<PathBuf> = "", flag "--spool-dir DIR";
+        /// Bytes that the directory takes at most; beyond it the oldest rows go, counted
+        pub spool_max: Bytes = "256MiB";
+    }
 }
 
 /// Which series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SetName {
     /// The vital signs alone
     Basic,
@@ -75,8 +69,7 @@ pub(crate) enum SetName {
 }
 
 /// Which series of other exporters are added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompatName {
     /// None
     Off,
@@ -87,6 +80,8 @@ pub(crate) enum CompatName {
     /// Both
     Both,
 }
+
+words!(SetName, CompatName);
 
 /// The files that TLS takes.
 #[derive(Debug, Clone, Copy)]
@@ -101,36 +96,20 @@ pub(crate) struct TlsFiles<'a> {
 
 impl Agent {
     /// Refuses what cannot be.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: agent.{text}")));
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
         let path = self.metrics_path.as_str();
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(&b);
         if !path.starts_with('/') || !path.bytes().all(is_plain) || OWN_PATHS.contains(&path) {
-            return refuse(format!("metrics_path is {path:?}; a path such as /metrics is needed"));
+            let why = format!("{path:?} is not possible; a path such as /metrics is needed");
+            return Err(Refusal::new("agent.metrics_path", why));
         }
-        let (shortest, longest) = INTERVAL;
-        if !(shortest..=longest).contains(&self.interval) {
-            return refuse(format!("interval is {:?}; 1s to 1h is possible", self.interval));
+        if self.spool_dir.is_some() && self.spool_max.0 < LIMIT_MIN {
+            let why = format!("{} bytes are too few; 8MiB is the least on disk", self.spool_max.0);
+            return Err(Refusal::new("agent.spool_max", why));
         }
-        let (shortest, longest) = PUBLISH_INTERVAL;
-        if !(shortest..=longest).contains(&self.publish_interval) {
-            return refuse(format!(
-                "publish_interval is {:?}; 100ms to 5m is possible",
-                self.publish_interval
-            ));
-        }
-        if is_set(&self.spool_dir) && self.spool_max < LIMIT_MIN {
-            return refuse(format!("spool_max is {} bytes; 8MiB is the least on disk", self.spool_max));
-        }
-        if is_set(&self.tls_cert) != is_set(&self.tls_key) {
-            return refuse("tls_cert and tls_key belong together: one of them is missing".to_owned());
-        }
-        if is_set(&self.tls_client_ca) && !is_set(&self.tls_cert) {
-            return refuse(
-                "tls_client_ca needs tls_cert and tls_key: without TLS nobody shows a certificate".to_owned(),
-            );
-        }
-        Ok(())
+        let (cert, key) = (("agent.tls_cert", &self.tls_cert), ("agent.tls_key", &self.tls_key));
+        Refusal::unless_both(cert, key)?;
+        Refusal::unless_with(("agent.tls_client_ca", &self.tls_client_ca), cert)
     }
 
     /// What the exposition is made of.
@@ -158,7 +137,7 @@ impl Agent {
 
     /// Where rows are kept while the queue is away; none: in memory.
     pub(crate) fn spool_dir(&self) -> Option<&Path> {
-        Some(self.spool_dir.as_path()).filter(|path| is_set(path))
+        self.spool_dir.as_deref()
     }
 
     /// Whether both publish in the same way.
@@ -167,148 +146,28 @@ impl Agent {
             == (other.publish_interval, &other.spool_dir, other.spool_max)
     }
 
-    /// The files of TLS, where it is on.
+    /// The files of TLS, if it is on.
     pub(crate) fn tls(&self) -> Option<TlsFiles<'_>> {
-        is_set(&self.tls_cert).then(|| TlsFiles {
-            cert: &self.tls_cert,
-            key: &self.tls_key,
-            client_ca: Some(self.tls_client_ca.as_path()).filter(|path| is_set(path)),
-        })
+        let (cert, key) = self.tls_cert.as_deref().zip(self.tls_key.as_deref())?;
+        Some(TlsFiles { cert, key, client_ca: self.tls_client_ca.as_deref() })
     }
 
-    /// The file of users and passwords, where there is one.
+    /// The file of users and passwords, if there is one.
     pub(crate) fn basic_auth(&self) -> Option<&Path> {
-        Some(self.basic_auth_file.as_path()).filter(|path| is_set(path))
+        self.basic_auth_file.as_deref()
     }
-}
-
-fn is_set(path: &Path) -> bool {
-    !path.as_os_str().is_empty()
-}
-
-/// `gpuvitals agent`
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  gpuvitals agent                                           http://127.0.0.1:9400/metrics
-  gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
-  gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
-  gpuvitals agent --mq-url grpc://queue:9090 --spool-dir /var/lib/gpuvitals/spool
-
-Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.")]
-pub(crate) struct AgentFlags {
-    #[command(flatten)]
-    machine: MachineFlags,
-    /// Samples of a GPU a second, up to 1000 [default: 1]
-    #[arg(long, value_name = "HZ")]
-    rate: Option<f64>,
-    /// Samples of the host a second [default: 1]
-    #[arg(long, value_name = "HZ")]
-    system_rate: Option<f64>,
-    /// Address to listen on [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<IpAddr>,
-    /// Port; 0 takes a free one [env: EXPORTER_PORT] [default: 9400]
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
-    /// Path of the metrics [env: METRICS_PATH] [default: /metrics]
-    #[arg(long, value_name = "PATH")]
-    path: Option<String>,
-    /// Length of the windows that minimum, maximum and mean are over [env: COLLECTION_INTERVAL] [default: 30s]
-    #[arg(long, value_name = "DURATION")]
-    interval: Option<String>,
-    /// Which series [default: standard]
-    #[arg(long, value_enum, value_name = "SET")]
-    metrics: Option<SetName>,
-    /// Which series of dcgm-exporter to add, for NVIDIA and AMD alike [default: off]
-    #[arg(long, value_enum, value_name = "NAMES")]
-    compat: Option<CompatName>,
-    /// Serve TLS with this certificate chain (PEM)
-    #[arg(long, value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
-    /// Private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE")]
-    tls_key: Option<PathBuf>,
-    /// Only serve clients with a certificate of one of these authorities (PEM)
-    #[arg(long, value_name = "FILE")]
-    tls_client_ca: Option<PathBuf>,
-    /// Only serve who logs in with one of the user:password lines of this file
-    #[arg(long, value_name = "FILE")]
-    basic_auth_file: Option<PathBuf>,
-    /// End with code 69 where no GPU is found, instead of serving the host alone [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
-    require_gpus: Option<bool>,
-    /// Publish the rows of the GPUs to this queue too: grpc://, http:// or nats://HOST:PORT, or HOST:PORT [default: none]
-    #[arg(long, visible_alias = "queue", value_name = "URL")]
-    mq_url: Option<String>,
-    /// Topic to publish to [default: gpu-telemetry]
-    #[arg(long, value_name = "NAME")]
-    topic: Option<String>,
-    /// Directory for the rows that come while the queue is away [default: they are kept in memory]
-    #[arg(long, value_name = "DIR")]
-    spool_dir: Option<PathBuf>,
-    #[command(flatten)]
-    telemetry: TelemetryFlags,
-}
-
-impl AgentFlags {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        let mut set = self.machine.overrides();
-        set.extend(self.telemetry.overrides());
-        set.extend(overrides([
-            ("sampling.rate", &self.rate),
-            ("sampling.system_rate", &self.system_rate),
-            ("agent.listen", &self.listen),
-            ("agent.port", &self.port),
-            ("agent.metrics_path", &self.path),
-            ("agent.interval", &self.interval),
-            ("agent.metrics", &word(self.metrics)),
-            ("agent.compat", &word(self.compat)),
-            ("agent.tls_cert", &self.tls_cert),
-            ("agent.tls_key", &self.tls_key),
-            ("agent.tls_client_ca", &self.tls_client_ca),
-            ("agent.basic_auth_file", &self.basic_auth_file),
-            ("message_queue.address", &self.mq_url),
-            ("message_queue.topic", &self.topic),
-            ("agent.spool_dir", &self.spool_dir),
-            ("agent.require_gpus", &self.require_gpus),
-        ]));
-        set
-    }
-}
-
-/// Environment variables that exporters share, and ours of the same meaning.
-const SHARED_VARIABLES: [(&str, &str); 4] = [
-    ("EXPORTER_PORT", "GPUVITALS_AGENT_PORT"),
-    ("METRICS_PATH", "GPUVITALS_AGENT_METRICS_PATH"),
-    ("COLLECTION_INTERVAL", "GPUVITALS_AGENT_INTERVAL"),
-    ("LOG_LEVEL", "GPUVITALS_LOG_LEVEL"),
-];
-
-/// The environment with the shared variables under our names; where both are set, ours holds. An empty one is not set.
-pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
-    let ours =
-        |name: &str| SHARED_VARIABLES.iter().find(|(shared, _)| *shared == name).map(|(_, ours)| *ours);
-    let (mut shared, own): (Vec<_>, Vec<_>) = variables.partition(|it| ours(&it.name).is_some());
-    shared.retain(|it| !it.value.is_empty());
-    for variable in &mut shared {
-        if let Some(ours) = ours(&variable.name) {
-            ours.clone_into(&mut variable.name);
-        }
-    }
-    shared.into_iter().chain(own)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::Layers;
+    use crate::config::{Layers, Override, with_shared};
 
     fn agent(variables: &[(&str, &str)], flags: Vec<Override>) -> Result<Agent, String> {
         let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
-        let layers = Layers::load(None, environment(variables), flags);
+        let layers = Layers::load(None, with_shared(variables), flags);
         layers.and_then(|layers| layers.check()).map(|config| config.agent).map_err(|e| e.to_string())
     }
 
@@ -328,7 +187,8 @@ mod tests {
         );
         let both = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "1")];
         assert_eq!(agent(&both, vec![]).unwrap().port, 2);
-        assert_eq!(agent(&both, vec![("agent.port", Value::from(3))]).unwrap().port, 3);
+        let flag = Override { setting: "agent.port", value: "3".into(), flag: "--port" };
+        assert_eq!(agent(&both, vec![flag]).unwrap().port, 3);
         let linked = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "tcp://10.0.0.1:80")];
         assert_eq!(agent(&linked, vec![]).unwrap().port, 2, "a service is called exporter");
         assert_eq!(agent(&linked[1..], vec![]).unwrap().port, 9400);
@@ -337,20 +197,18 @@ mod tests {
 
     #[test]
     fn settings_that_cannot_be_are_refused() {
-        let check = |path, value: &str, words: &str| {
-            let error = agent(&[], vec![(path, Value::from(value))]).unwrap_err();
-            assert!(error.contains(words), "{path}: {error}");
+        let check = |set: &[(&'static str, Value)], words: &str| {
+            let error = Layers::of(set.to_vec()).check().unwrap_err().to_string();
+            assert!(error.contains(words), "{set:?}: {error}");
         };
-        check("agent.metrics_path", "metrics", "metrics_path");
-        check("agent.metrics_path", "/healthz", "metrics_path");
-        check("agent.metrics_path", "/a b", "metrics_path");
-        check("agent.interval", "10ms", "1s to 1h");
-        check("agent.tls_cert", "a.pem", "belong together");
-        check("agent.tls_client_ca", "a.pem", "tls_client_ca needs");
-        check("agent.metrics", "some", "metrics");
-        check("agent.publish_interval", "10ms", "100ms to 5m");
-        let small =
-            vec![("agent.spool_dir", Value::from("/spool")), ("agent.spool_max", Value::from("1MiB"))];
-        assert!(agent(&[], small).unwrap_err().contains("8MiB"));
+        for path in ["metrics", "/healthz", "/a b"] {
+            check(&[("agent.metrics_path", json!(path))], "agent.metrics_path: ");
+        }
+        check(&[("agent.interval", json!("10ms"))], "1s to 1h");
+        check(&[("agent.tls_cert", json!("a.pem"))], "agent.tls_cert: it needs agent.tls_key");
+        check(&[("agent.tls_client_ca", json!("a.pem"))], "agent.tls_client_ca: it needs agent.tls_cert");
+        check(&[("agent.metrics", json!("some"))], "none of basic, standard, all");
+        check(&[("agent.publish_interval", json!("10ms"))], "100ms to 5m");
+        check(&[("agent.spool_dir", json!("/spool")), ("agent.spool_max", json!("1MiB"))], "8MiB");
     }
 }

@@ -2,7 +2,8 @@
 
 use gpuvitals_queue::{Clock, Drain, Durability, OpenError, Queue, QueueConfig, WhenFull};
 
-use crate::config::{self, Config};
+use super::settings;
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 
 /// Part of the grace that the queue may take to drain; the rest is that of the connections, or of the store behind it.
@@ -46,11 +47,11 @@ pub(crate) async fn open(config: &Config) -> Result<Queue, Failure> {
     Ok(queue)
 }
 
-fn durability(setting: config::Durability) -> Durability {
+fn durability(setting: settings::Durability) -> Durability {
     match setting {
-        config::Durability::Memory => Durability::Memory,
-        config::Durability::Written => Durability::Written,
-        config::Durability::Synced => Durability::Synced,
+        settings::Durability::Memory => Durability::Memory,
+        settings::Durability::Written => Durability::Written,
+        settings::Durability::Synced => Durability::Synced,
     }
 }
 
@@ -59,20 +60,14 @@ fn queue_config(config: &Config) -> QueueConfig {
     let settings = &config.broker;
     QueueConfig {
         max_messages: settings.messages_max,
-        max_bytes: settings.bytes_max,
+        max_bytes: settings.bytes_max.0,
         ack_timeout: settings.ack_timeout,
         max_retries: settings.max_retries,
         when_full: match settings.when_full {
-            config::WhenFull::Refuse => WhenFull::Refuse,
-            config::WhenFull::DropOldest => WhenFull::DropOldest,
+            settings::WhenFull::Refuse => WhenFull::Refuse,
+            settings::WhenFull::DropOldest => WhenFull::DropOldest,
         },
         durability: durability(settings.durability()),
-        topic_durability: settings
-            .topics
-            .iter()
-            .filter_map(|(name, terms)| Some((name.clone(), durability(terms.durability?))))
-            .collect(),
-        memory_max: settings.memory_max,
         drain: if settings.directory().is_some() { Drain::Return } else { Drain::Deliver },
         drain_timeout: config.shutdown.grace / QUEUE_SHARE,
         ..QueueConfig::default()

@@ -1,18 +1,30 @@
 //! The layers of the configuration: defaults, file, environment, flags.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_saphyr::Spanned;
 
-use super::{Config, DEFAULTS};
+use super::setting::{Form, Refusal, Setting, render};
+use super::{Config, SECTIONS, settings};
 use crate::failure::{Exit, Failure};
 
 const ENVIRONMENT_PREFIX: &str = "GPUVITALS_";
 /// Variables of the command line itself, which are no settings.
 const OWN_VARIABLES: [&str; 3] = ["GPUVITALS_CONFIG", "GPUVITALS_URL", "GPUVITALS_NVML_LIBRARY"];
 
-/// A setting from the command line: path (`store.dir`) and value.
-pub(crate) type Override = (&'static str, Value);
+/// A setting from the command line.
+#[derive(Debug, Clone)]
+pub(crate) struct Override {
+    /// Path of the setting: `store.dir`.
+    pub setting: &'static str,
+    /// Its value.
+    pub value: Value,
+    /// The flag: `--data-dir`.
+    pub flag: &'static str,
+}
 
 /// An environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,15 +43,76 @@ impl From<(String, String)> for Variable {
     }
 }
 
-/// Settings as a tree, still to be checked; `config show` prints it.
+/// The environment with the variables that exporters share under our names; if both are set, ours holds. An empty one is
+/// not set.
+pub(crate) fn with_shared(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
+    let (mut shared, mut own) = (Vec::new(), Vec::new());
+    for variable in variables {
+        match settings().find(|setting| setting.also == Some(&variable.name)) {
+            Some(setting) if !variable.value.is_empty() => {
+                shared.push(Variable { name: setting.variable(), ..variable });
+            }
+            Some(_) => {}
+            None => own.push(variable),
+        }
+    }
+    shared.into_iter().chain(own)
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    Default,
+    File { name: String, line: u64 },
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("configuration"),
+            Self::File { name, line } => write!(f, "configuration {name} line {line}"),
+            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The value of each setting, and where it comes from.
+#[derive(Debug)]
+pub(crate) struct Values(BTreeMap<&'static str, (Value, Origin)>);
+
+impl Values {
+    fn defaults() -> Self {
+        Self(settings().map(|setting| (setting.path, ((setting.default)(), Origin::Default))).collect())
+    }
+
+    /// The value of a setting, read by `read`.
+    ///
+    /// # Errors
+    /// When that refuses it.
+    pub(crate) fn read<T>(
+        &self,
+        setting: &'static str,
+        read: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Result<T, Refusal> {
+        let value = self.0.get(setting).map_or(&Value::Null, |(value, _)| value);
+        read(value).map_err(|why| Refusal::new(setting, why))
+    }
+
+    /// Why the settings are refused, with the place of the one at fault.
+    fn failure(&self, refusal: &Refusal) -> Failure {
+        let origin = self.0.get(refusal.setting).map_or(&Origin::Default, |(_, origin)| origin);
+        let exit = if matches!(origin, Origin::Flag(_)) { Exit::Usage } else { Exit::Config };
+        Failure::new(exit, format!("{origin}: {}: {}", refusal.setting, refusal.why))
+    }
+}
+
+/// All settings, still to be checked; `config show` prints them.
 pub(crate) struct Layers {
-    tree: Value,
-    /// The tree without environment and flags.
-    file: Value,
-    /// Settings from the environment: name of the variable, path and value of the setting.
-    variables: Vec<(String, String, Value)>,
-    flags: Vec<Override>,
-    /// Environment variables with our prefix that name no key, with the nearest that does.
+    values: Values,
+    /// Environment variables with our prefix that name no setting, with the nearest that does.
     pub strangers: Vec<(String, Option<String>)>,
     /// Environment variables of ours that Kubernetes has set, for a service that happens to have such a name.
     pub service_links: Vec<String>,
@@ -55,137 +128,104 @@ impl Layers {
         environment: impl Iterator<Item = Variable>,
         flags: Vec<Override>,
     ) -> Result<Self, Failure> {
-        let mut tree = yaml(DEFAULTS, "the built-in defaults")?;
+        let mut values = Values::defaults();
         if let Some(path) = file {
             let name = path.display().to_string();
             let text = std::fs::read_to_string(path)
                 .map_err(|e| Failure::caused(Exit::Config, format!("cannot read configuration {name}"), e))?;
-            let layer = yaml(&text, &name)?;
-            if !layer.is_null() {
-                known(&tree, &layer, "", &text, &name)?;
-                merge(&mut tree, layer);
-            }
+            values.0.extend(of_file(&text, &name)?.0);
         }
-        let paths = paths_of(&tree);
-        let (mut strangers, mut service_links, mut variables) = (Vec::new(), Vec::new(), Vec::new());
-        for Variable { name, given, value } in
-            environment.filter(|it| it.name.starts_with(ENVIRONMENT_PREFIX))
-        {
-            if is_service_link(&name, &value) {
-                service_links.push(name);
+        let (mut strangers, mut service_links) = (Vec::new(), Vec::new());
+        for Variable { name, given, value } in environment {
+            if !name.starts_with(ENVIRONMENT_PREFIX) || OWN_VARIABLES.contains(&name.as_str()) {
                 continue;
             }
-            match paths.iter().find(|path| variable_of(path) == name) {
-                Some(path) => variables.push((given, path.clone(), typed(&value, get(&tree, path)))),
-                None if OWN_VARIABLES.contains(&name.as_str()) => {}
-                None => {
-                    let nearest = nearest(&name, paths.iter().map(|path| variable_of(path)));
-                    strangers.push((name, nearest));
-                }
+            if is_service_link(&name, &value) {
+                service_links.push(name);
+            } else if let Some(setting) = settings().find(|setting| setting.variable() == name) {
+                values.0.insert(setting.path, (value.into(), Origin::Variable(given)));
+            } else {
+                let nearest = nearest(&name, settings().map(Setting::variable));
+                strangers.push((name, nearest));
             }
         }
-        let mut layers = Self { tree: Value::Null, file: tree, variables, flags, strangers, service_links };
-        layers.tree = layers.laid(None, &layers.flags);
-        Ok(layers)
+        values.0.extend(flags.into_iter().map(|it| (it.setting, (it.value, Origin::Flag(it.flag)))));
+        Ok(Self { values, strangers, service_links })
     }
 
-    /// The tree with the flags, and with all variables but one.
-    fn laid(&self, without: Option<usize>, flags: &[Override]) -> Value {
-        let mut tree = self.file.clone();
-        let variables = self.variables.iter().enumerate().filter(|(at, _)| Some(*at) != without);
-        for (_, (_, path, value)) in variables {
-            set(&mut tree, path, value.clone());
-        }
-        for (path, value) in flags {
-            set(&mut tree, path, value.clone());
-        }
-        tree
+    /// Settings as flags would give them.
+    #[cfg(test)]
+    pub(crate) fn of(set: Vec<(&'static str, Value)>) -> Self {
+        let flags = set.into_iter().map(|(setting, value)| Override { setting, value, flag: "--flag" });
+        Self::load(None, std::iter::empty(), flags.collect()).unwrap()
     }
 
     /// The settings, checked.
     ///
     /// # Errors
-    /// When a value has the wrong type or cannot be: an error of usage where all is well without the flags.
+    /// When a value has the wrong type or cannot be: an error of usage if it comes from a flag.
     pub(crate) fn check(&self) -> Result<Config, Failure> {
-        checked(&self.tree).map_err(|failure| {
-            if checked(&self.laid(None, &[])).is_ok() {
-                return failure.exiting(Exit::Usage);
-            }
-            // The variable at fault is the one without which all is well, or something else is wrong.
-            let words = failure.to_string();
-            let is_at_fault = |at: &usize| {
-                checked(&self.laid(Some(*at), &self.flags))
-                    .map_or_else(|other| other.to_string() != words, |_| true)
-            };
-            let at_fault = (0..self.variables.len()).find(is_at_fault).and_then(|at| self.variables.get(at));
-            match at_fault {
-                Some((name, ..)) => {
-                    Failure::new(Exit::Config, format!("{words} (environment variable {name})"))
-                }
-                None => failure,
-            }
+        Config::read(&self.values).map_err(|refusal| self.values.failure(&refusal))
+    }
+
+    /// The settings as a file; a comment says where one comes from, unless it is the default.
+    pub(crate) fn render(&self) -> String {
+        render(SECTIONS, |setting| {
+            let given = self.values.0.get(setting.path).cloned();
+            let (value, origin) = given.unwrap_or((Value::Null, Origin::Default));
+            let is_hidden = matches!(setting.form, Form::Secret) && value != (setting.default)();
+            let comment = if origin == Origin::Default { String::new() } else { origin.to_string() };
+            (if is_hidden { "***".into() } else { value }, comment)
         })
     }
-
-    /// The tree as YAML.
-    pub(crate) fn render(&self) -> String {
-        let sections = self.tree.as_object().into_iter().flatten().map(|(section, value)| {
-            let keys = value.as_object().into_iter().flatten();
-            let lines: Vec<String> = keys.map(|(key, value)| format!("  {key}: {value}\n")).collect();
-            format!("{section}:\n{}", lines.concat())
-        });
-        sections.collect()
-    }
 }
 
-fn checked(tree: &Value) -> Result<Config, Failure> {
-    let config: Config = serde_path_to_error::deserialize(tree).map_err(|error| {
-        Failure::new(Exit::Config, format!("configuration: {}: {}", error.path(), error.inner()))
-    })?;
-    config.consistent()?;
-    Ok(config)
-}
+type Keys<T> = Option<BTreeMap<String, T>>;
 
-fn yaml(text: &str, name: &str) -> Result<Value, Failure> {
-    serde_saphyr::from_str::<Option<Value>>(text)
-        .map(|value| value.unwrap_or(Value::Null))
-        .map_err(|e| Failure::new(Exit::Config, format!("configuration {name} is not valid YAML: {e}")))
-}
-
-/// Refuses keys that the defaults do not have.
-fn known(defaults: &Value, layer: &Value, path: &str, text: &str, name: &str) -> Result<(), Failure> {
-    let (Value::Object(defaults), Value::Object(layer)) = (defaults, layer) else {
-        return if defaults.is_object() == layer.is_object() {
-            Ok(())
-        } else {
-            let place = if path.is_empty() { "the file" } else { path };
-            Err(Failure::new(Exit::Config, format!("configuration {name}: {place} has the wrong shape")))
-        };
+/// The settings in a file.
+fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
+    let refuse = |text: String| Failure::new(Exit::Config, format!("configuration {name}{text}"));
+    let invalid = |e: serde_saphyr::Error| refuse(format!(" is not valid YAML: {e}"));
+    let plain: Value = serde_saphyr::from_str::<Option<Value>>(text).map_err(invalid)?.into();
+    let sections = match &plain {
+        Value::Null => return Ok(Values(BTreeMap::new())),
+        Value::Object(sections) => sections,
+        _ => return Err(refuse(" has no sections".to_owned())),
     };
-    if defaults.is_empty() {
-        return Ok(()); // its keys are names that a user gives
+    let unknown = |line: u64, key: &str, among: Vec<&str>| {
+        let last = key.rsplit('.').next().unwrap_or(key);
+        let hint = nearest(last, among.iter().map(|&known| known.to_owned())).map_or_else(
+            || format!("known here: {}", among.join(", ")),
+            |near| format!("did you mean {near}?"),
+        );
+        refuse(format!(" line {line}: unknown key {key}; {hint}"))
+    };
+    for (section, value) in sections {
+        let begins =
+            |line: &str| line.strip_prefix(section.as_str()).is_some_and(|rest| rest.starts_with(':'));
+        let line = (1..).zip(text.lines()).find(|(_, line)| begins(line)).map_or(0, |(number, _)| number);
+        if !SECTIONS.iter().any(|known| known.name == section) {
+            return Err(unknown(line, section, SECTIONS.iter().map(|known| known.name).collect()));
+        }
+        if !value.is_object() && !value.is_null() {
+            return Err(refuse(format!(" line {line}: {section} is {value}, it has settings below it")));
+        }
     }
-    for (key, value) in layer {
-        let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        let Some(default) = defaults.get(key) else {
-            let line = text
-                .lines()
-                .position(|line| {
-                    line.trim_start().strip_prefix(key.as_str()).is_some_and(|r| r.starts_with(':'))
-                })
-                .map_or(String::new(), |index| format!(" line {}", index + 1));
-            let hint = nearest(key, defaults.keys().cloned()).map_or_else(
-                || format!("known here: {}", defaults.keys().cloned().collect::<Vec<_>>().join(", ")),
-                |near| format!("did you mean {near}?"),
-            );
-            return Err(Failure::new(
-                Exit::Config,
-                format!("configuration {name}{line}: unknown key {full}; {hint}"),
-            ));
-        };
-        known(default, value, &full, text, name)?;
+    let placed: Keys<Keys<Spanned<Value>>> = serde_saphyr::from_str(text).map_err(invalid)?;
+    let mut found = Values(BTreeMap::new());
+    for (section, keys) in placed.into_iter().flatten() {
+        let known =
+            SECTIONS.iter().find(|known| known.name == section).map_or(&[][..], |known| known.settings);
+        for (key, value) in keys.into_iter().flatten() {
+            let line = value.referenced.line();
+            let Some(setting) = known.iter().find(|setting| setting.key() == key) else {
+                let keys = known.iter().map(Setting::key).collect();
+                return Err(unknown(line, &format!("{section}.{key}"), keys));
+            };
+            found.0.insert(setting.path, (value.value, Origin::File { name: name.to_owned(), line }));
+        }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
@@ -196,168 +236,100 @@ fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<Strin
         .map(|(_, candidate)| candidate)
 }
 
-fn merge(base: &mut Value, layer: Value) {
-    match (base, layer) {
-        (Value::Object(base), Value::Object(layer)) => {
-            for (key, value) in layer {
-                merge(base.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (base, layer) => *base = layer,
-    }
-}
-
-fn set(tree: &mut Value, path: &str, value: Value) {
-    let mut place = tree;
-    for key in path.split('.') {
-        let Value::Object(map) = place else { return };
-        place = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
-    }
-    *place = value;
-}
-
-fn paths_of(tree: &Value) -> Vec<String> {
-    let mut paths = Vec::new();
-    for (section, value) in tree.as_object().into_iter().flatten() {
-        for key in value.as_object().into_iter().flat_map(Map::keys) {
-            paths.push(format!("{section}.{key}"));
-        }
-    }
-    paths
-}
-
-fn variable_of(path: &str) -> String {
-    format!("{ENVIRONMENT_PREFIX}{}", path.replace('.', "_").to_uppercase())
-}
-
 /// Whether Kubernetes has set a variable: for each service of a namespace its pods have `NAME_PORT=tcp://10.0.0.1:9400` and more,
 /// and a service `gpuvitals-agent` gives the very name of a setting.
 fn is_service_link(name: &str, value: &str) -> bool {
     name.ends_with("_PORT") && value.contains("://")
 }
 
-fn get<'a>(tree: &'a Value, path: &str) -> &'a Value {
-    path.split('.').try_fold(tree, |place, key| place.get(key)).unwrap_or(&Value::Null)
-}
-
-/// A value from the environment, of the type that the default has: `2024` is a directory where a text is expected.
-fn typed(text: &str, default: &Value) -> Value {
-    match default {
-        Value::String(_) => Value::String(text.to_owned()),
-        Value::Array(_) if !text.trim_start().starts_with('[') => {
-            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            items.map(|item| Value::String(item.to_owned())).collect()
-        }
-        _ => serde_saphyr::from_str::<Value>(text).unwrap_or_else(|_| Value::String(text.to_owned())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
+    use serde_json::json;
+
     use super::*;
+    use crate::broker::Broker;
 
     fn load(text: &str, environment: &[(&str, &str)], flags: Vec<Override>) -> Result<Config, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
-        Layers::load(Some(file.path()), environment, flags).and_then(|l| l.check()).map_err(|e| e.to_string())
+        let layers = Layers::load(Some(file.path()), environment, flags);
+        layers.and_then(|layers| layers.check()).map_err(|e| e.to_string())
     }
 
     #[test]
     fn flags_win_over_environment_over_file_over_defaults() {
-        assert_eq!(load("", &[], vec![]).unwrap().api.port, 8081);
-        assert_eq!(load("api:\n  port: 1\n", &[], vec![]).unwrap().api.port, 1);
-        assert_eq!(load("api:\n  port: 1\n", &[("GPUVITALS_API_PORT", "2")], vec![]).unwrap().api.port, 2);
-        let flags = vec![("api.port", Value::from(3))];
-        assert_eq!(load("api:\n  port: 1\n", &[("GPUVITALS_API_PORT", "2")], flags).unwrap().api.port, 3);
+        let flag = || Override { setting: "api.port", value: "3".into(), flag: "--port" };
+        let port = |text, environment: &[_], flags| load(text, environment, flags).unwrap().api.port;
+        assert_eq!(port("", &[], vec![]), 8081);
+        assert_eq!(port("api:\n  port: 1\n", &[], vec![]), 1);
+        assert_eq!(port("api:\n  port: 1\n", &[("GPUVITALS_API_PORT", "2")], vec![]), 2);
+        assert_eq!(port("api:\n  port: 1\n", &[("GPUVITALS_API_PORT", "2")], vec![flag()]), 3);
     }
 
     #[test]
-    fn an_unknown_key_is_refused_with_line_and_suggestion() {
-        let error = load("api:\n  listen: 127.0.0.1\n  prot: 1\n", &[], vec![]).unwrap_err();
-        assert!(
-            error.contains("line 3") && error.contains("api.prot") && error.contains("did you mean port?"),
-            "{error}"
-        );
-        assert!(load("apu: {}\n", &[], vec![]).unwrap_err().contains("did you mean api?"));
-    }
-
-    #[test]
-    fn a_wrong_value_names_its_setting() {
-        let error = load("store:\n  flush_age: soon\n", &[], vec![]).unwrap_err();
-        assert!(error.contains("store.flush_age: ") && error.contains("soon"), "{error}");
-        assert!(load("source:\n  speed: -1\n", &[], vec![]).unwrap_err().contains("source.speed"));
-        assert!(load("api: 5\n", &[], vec![]).unwrap_err().contains("wrong shape"));
-        assert!(load("shutdown:\n  grace: later\n", &[], vec![]).unwrap_err().contains("shutdown.grace: "));
-        assert!(load("log:\n  level: nonsense=loud\n", &[], vec![]).unwrap_err().contains("log.level"));
-        for zero in [
-            "collector:\n  ack_timeout_seconds: 0\n",
-            "broker:\n  messages_max: 0\n",
-            "source:\n  interval: 0\n",
+    fn what_is_wrong_in_a_file_has_its_line() {
+        for (text, line, words) in [
+            ("api:\n  listen: 127.0.0.1\n  prot: 1\n", "line 3", "unknown key api.prot; did you mean port?"),
+            ("# none\napu: {}\n", "line 2", "unknown key apu; did you mean api?"),
+            ("api: 5\n", "line 1", "api is 5, it has settings below it"),
+            ("api:\n  port: abc\n", "line 2", "api.port: \"abc\" is no whole number from 0 to 65535"),
+            ("log:\n  level: info\napi:\n\n  port: 70000\n", "line 5", "api.port: \"70000\""),
+            ("store:\n  flush_age: soon\n", "line 2", "store.flush_age: \"soon\""),
+            ("source:\n  speed: -1\n", "line 2", "source.speed: -1 is too low"),
+            ("shutdown:\n  grace: later\n", "line 2", "shutdown.grace: "),
+            ("log:\n  level: nonsense=loud\n", "line 2", "log.level: "),
+            ("agent:\n  interval: 2h\n", "line 2", "agent.interval: 2h is out of range: 1s to 1h"),
+            ("collector:\n  ack_timeout_seconds: 0\n", "line 2", "0 is too low: 1 is the least"),
+            ("broker:\n  messages_max: 0\n", "line 2", "0 is too low"),
+            ("broker:\n  persistence: maybe\n", "line 2", "\"maybe\" is none of auto, true, false"),
+            ("broker:\n  durability: safe\n", "line 2", "\"safe\" is none of memory, written, synced"),
+            ("broker:\n  tls_cert: a.pem\n", "line 2", "broker.tls_cert: it needs broker.tls_key"),
+            ("sampling:\n  drivers: [nvml, cuda]\n", "line 2", "\"cuda\" is none of"),
+            ("api:\n  port: [1]\n", "line 2", "api.port: [1] is no single value"),
         ] {
-            assert!(load(zero, &[], vec![]).unwrap_err().contains("must be above 0"), "{zero}");
+            let error = load(text, &[], vec![]).unwrap_err();
+            assert!(error.contains(line) && error.contains(words), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn topics_have_names_of_their_own_and_known_terms() {
-        let terms = |text: &str| load(&format!("broker:\n  topics: {text}\n"), &[], vec![]);
-        let config = terms("{ any-name: { durability: memory } }").unwrap();
-        assert_eq!(
-            config.broker.topics["any-name"].durability,
-            Some(crate::config::queue::Durability::Memory)
-        );
-        let kept = |settings: &str| {
-            let config = load(
-                &format!("broker:\n  topics: {{ a: {{ durability: memory }} }}\n{settings}"),
-                &[],
-                vec![],
-            );
-            ["a", "b"].map(|topic| config.as_ref().unwrap().broker.keeps(topic))
-        };
-        assert_eq!(kept(""), [false, false]);
-        assert_eq!(kept("  persistence: true\n"), [false, true]);
-        assert!(terms("{ a: { durable: memory } }").unwrap_err().contains("durable"));
-        assert!(terms("[a]").unwrap_err().contains("broker.topics has the wrong shape"));
-        let environment = [("GPUVITALS_BROKER_TOPICS", "{ b: { durability: written } }")];
-        assert!(load("", &environment, vec![]).unwrap().broker.topics.contains_key("b"));
+        assert!(load("- a\n", &[], vec![]).unwrap_err().contains("has no sections"));
+        assert!(load("a: b: c\n", &[], vec![]).unwrap_err().contains("is not valid YAML"));
     }
 
     #[test]
     fn a_directory_turns_persistence_on_wherever_it_is_named() {
-        let directory = |text: &str, environment: &[(&str, &str)], flags| {
-            let config = load(&format!("broker:\n  max_retries: 3\n{text}"), environment, flags).unwrap();
-            let in_vain = config.broker.in_vain().len();
-            (config.broker.directory().map(|path| path.display().to_string()), in_vain)
+        let broker = |text: &str, environment: &[_], flags| -> Broker {
+            load(&format!("broker:\n  max_retries: 3\n{text}"), environment, flags).unwrap().broker
+        };
+        let directory = |text: &str, environment: &[_], flags| {
+            let broker = broker(text, environment, flags);
+            (broker.directory().map(|path| path.display().to_string()), broker.in_vain().len())
         };
         let (named, kept) = ("  persistence_path: mq\n", (Some("mq".to_owned()), 0));
+        let flag =
+            Override { setting: "broker.persistence_path", value: "mq".into(), flag: "--persistence-path" };
         let variable = [("GPUVITALS_BROKER_PERSISTENCE_PATH", "mq")];
         assert_eq!(directory("", &[], vec![]), (None, 0));
         assert_eq!(directory(named, &[], vec![]), kept);
         assert_eq!(directory("", &variable, vec![]), kept);
-        assert_eq!(directory("", &[], vec![("broker.persistence_path", "mq".into())]), kept);
+        assert_eq!(directory("", &[], vec![flag]), kept);
         assert_eq!(directory("  persistence: true\n", &[], vec![]), (Some("/data/mq".to_owned()), 0));
-        let environment = [("GPUVITALS_BROKER_PERSISTENCE", "true")];
-        assert_eq!(directory(named, &environment, vec![]), kept);
+        assert_eq!(directory(named, &[("GPUVITALS_BROKER_PERSISTENCE", "true")], vec![]), kept);
         // What is asked for and not had is said.
         assert_eq!(directory("  persistence: false\n", &variable, vec![]), (None, 1));
         assert_eq!(directory("  durability: written\n", &[], vec![]), (None, 1));
-        assert_eq!(directory("  topics: { a: { durability: synced } }\n", &[], vec![]), (None, 1));
         assert_eq!(directory("  durability: memory\n", &[], vec![]), (None, 0));
-        assert!(load("broker:\n  persistence: maybe\n", &[], vec![]).unwrap_err().contains("maybe"));
-        assert!(load("broker:\n  durability: safe\n", &[], vec![]).unwrap_err().contains("safe"));
+        assert!(broker("  persistence: true\n", &[], vec![]).keeps());
+        assert!(!broker("  persistence: true\n  durability: memory\n", &[], vec![]).keeps());
     }
 
     #[test]
     fn the_queue_is_named_by_a_url_without_secrets() {
-        let address = |url: &str| load(&format!("message_queue:\n  address: {url}\n"), &[], vec![]);
+        let address = |url: &str| load(&format!("message_queue:\n  address: \"{url}\"\n"), &[], vec![]);
         assert_eq!(address("nats://n").unwrap().message_queue.address.port, 4222);
         let error = address("http://user:secret@host").unwrap_err();
         assert!(error.contains("message_queue.address: ") && !error.contains("secret@"), "{error}");
-        let half = load("message_queue:\n  client_cert: a.pem\n", &[], vec![]).unwrap_err();
-        assert!(half.contains("belong together"), "{half}");
     }
 
     #[test]
@@ -370,28 +342,42 @@ mod tests {
     }
 
     #[test]
+    fn a_file_with_database_queue_and_collector_alone_is_accepted() {
+        let text = "database:\n  host: localhost\n  port: 5432\n  user: gpu\n  password: s3cret\n  dbname: telemetry\n  \
+            sslmode: disable\nmessage_queue:\n  address: \"localhost:50051\"\ncollector:\n  batch_size: 100\n  \
+            max_in_flight: 1000\n  ack_timeout_seconds: 30\n  worker_count: 4\n";
+        let config = load(text, &[], vec![]).unwrap();
+        assert_eq!(config.message_queue.address.to_string(), "grpc://localhost:50051");
+        assert_eq!((config.database.host.as_str(), config.database.port), ("localhost", 5432));
+        let shown = Layers::of(vec![("database.password", json!("s3cret"))]).render();
+        assert!(shown.contains("password: \"***\"") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
     fn replays_that_would_flood_or_invent_the_future_are_refused() {
         let csv = "source:\n  kind: csv\n  csv: x.csv\n";
-        assert!(load(&format!("{csv}  loop: true\n"), &[], vec![]).unwrap_err().contains("--times now"));
-        assert!(
-            load(&format!("{csv}  times: now\n  rate: 5\n"), &[], vec![])
-                .unwrap_err()
-                .contains("source.speed")
-        );
+        let refused = |text: &str| load(&format!("{csv}{text}"), &[], vec![]).unwrap_err();
+        assert!(refused("  loop: true\n").contains("--times now"));
+        assert!(refused("  times: now\n  rate: 5\n").contains("source.speed"));
         assert!(load(&format!("{csv}  times: now\n  loop: true\n"), &[], vec![]).is_ok());
     }
 
     #[test]
-    fn the_environment_has_the_type_of_the_default() {
+    fn a_text_is_read_as_the_type_of_the_setting() {
         let environment = [
             ("GPUVITALS_MESSAGE_QUEUE_ADDRESS", "inproc:"),
             ("GPUVITALS_STORE_DIR", "2024"),
             ("GPUVITALS_LOG_LEVEL", "off"),
             ("GPUVITALS_API_CORS", "https://a.b, https://c.d"),
+            ("GPUVITALS_AGENT_REQUIRE_GPUS", "ON"),
+            ("GPUVITALS_SAMPLING_DRIVERS", "nvml,procfs"),
         ];
-        let config = load("", &environment, vec![]).unwrap();
+        let config =
+            load("agent:\n  compat: off\nattribution:\n  slurm: off\n", &environment, vec![]).unwrap();
         assert_eq!(config.store.dir, PathBuf::from("2024"));
         assert_eq!(config.api.cors, ["https://a.b", "https://c.d"]);
+        assert!(config.agent.require_gpus);
+        assert_eq!(config.sampling.drivers.len(), 2);
     }
 
     #[test]

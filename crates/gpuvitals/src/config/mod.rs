@@ -1,196 +1,158 @@
-//! Configuration: flags over environment over file over the defaults in `configs/config.yaml`, which is built in.
+//! Configuration: flags over environment over file over defaults.
 //!
-//! The defaults are the list of what can be set: a key that is not in them is refused with the nearest one that
-//! is, and the name of a key's environment variable is its path in capitals.
+//! Each part of the program declares its section with [`settings!`]: a field with its documentation, default, range and flag.
+//! From that come the flag and its help, the key of the file, the environment variable and `configs/config.yaml`. A new
+//! section is such a declaration and a line in [`Config`].
 
-mod flags;
 mod layers;
 mod queue;
+mod setting;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use gpuvitals_queue::link::{QueueUrl, Scheme};
-use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
-pub(crate) use flags::{overrides, word};
-pub(crate) use layers::{Layers, Override, Variable};
-pub(crate) use queue::{Broker, Durability, MessageQueue, WhenFull};
+pub(crate) use layers::{Layers, Override, Values, Variable, with_shared};
+pub(crate) use queue::MessageQueue;
+pub(crate) use setting::{
+    Bytes, Form, Refusal, Secret, Section, Setting, Switch, Table, Typed, settings, text, within, words,
+};
 
-use crate::failure::{Exit, Failure};
-use crate::quantity::{deserialize_bytes, deserialize_duration};
+macro_rules! sections {
+    ($($name:ident: $type:ty,)+) => {
+        /// All settings, checked.
+        #[derive(Debug, Clone)]
+        pub(crate) struct Config {
+            $(pub $name: $type,)+
+        }
 
-/// The commented defaults.
-pub(crate) const DEFAULTS: &str = include_str!("../../../../configs/config.yaml");
+        /// All sections.
+        pub(crate) const SECTIONS: &[Table] = &[$(<$type as Section>::TABLE),+];
 
-/// All settings, checked.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Config {
-    /// Logs.
-    pub log: Log,
-    /// Where rows come from.
-    pub source: Source,
-    /// How GPUs and host are read.
-    pub sampling: crate::sampling::Sampling,
-    /// Who holds the GPUs.
-    pub attribution: crate::ownership::Attribution,
-    /// The metrics of a node.
-    pub agent: crate::agent::Agent,
-    /// How the queue is reached.
-    pub message_queue: MessageQueue,
-    /// The queue itself.
-    pub broker: Broker,
-    /// From queue to store.
-    pub collector: crate::collect::Collector,
-    /// From a file to the queue.
-    pub stream: crate::stream::Stream,
-    /// History.
-    pub store: Store,
-    /// REST and dashboard.
-    pub api: Api,
-    /// Traces and metrics to OpenTelemetry.
-    pub otlp: crate::telemetry::Otlp,
-    /// The end.
-    pub shutdown: Shutdown,
+        impl Config {
+            /// Reads all settings.
+            ///
+            /// # Errors
+            /// When one cannot be as it is, by itself or beside others.
+            fn read(values: &Values) -> Result<Self, Refusal> {
+                let config = Self { $($name: Section::read(values)?),+ };
+                config.check()?;
+                Ok(config)
+            }
+        }
+    };
 }
 
-/// Logs.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Log {
-    /// Level, or levels by module.
-    pub level: String,
-    /// Human or JSON.
-    pub format: LogFormat,
+sections! {
+    log: Log,
+    source: crate::up::Source,
+    sampling: crate::sampling::Sampling,
+    attribution: crate::ownership::Attribution,
+    agent: crate::agent::Agent,
+    message_queue: MessageQueue,
+    broker: crate::broker::Broker,
+    collector: crate::collect::Collector,
+    stream: crate::stream::Stream,
+    store: Store,
+    database: Database,
+    api: crate::up::ApiSettings,
+    otlp: crate::telemetry::Otlp,
+    shutdown: Shutdown,
+}
+
+settings! {
+    /// Logs
+    pub(crate) struct Log = "log" {
+        /// Level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug)
+        pub level: String = "info", flag "--log-level LEVEL", also "LOG_LEVEL";
+        /// Form of the lines; auto is human on a terminal, else json
+        pub format: LogFormat = "auto";
+    }
+}
+
+settings! {
+    /// History: tables in files
+    pub(crate) struct Store = "store" {
+        /// Directory; one process writes it, any number read it
+        pub dir: PathBuf = "data", flag "--data-dir DIR";
+        /// Rows leave memory for a file after this time,
+        pub flush_age: Duration = "60s", from "1ms";
+        /// or this many rows,
+        pub flush_rows: usize = 400_000, from 1;
+        /// or this much memory, whichever is first
+        pub flush_bytes: Bytes = "64MiB", from 1;
+    }
+}
+
+settings! {
+    /// PostgreSQL. Not supported yet: the section is read, and rows go to the embedded store
+    pub(crate) struct Database = "database" {
+        /// Host; empty: none
+        pub host: String = "";
+        /// Port
+        pub port: u16 = 5432;
+        /// User
+        pub user: String = "";
+        /// Password
+        pub password: Secret = "";
+        /// Database
+        pub dbname: String = "";
+        /// Whether TLS is used: disable, prefer, require, verify-ca, verify-full
+        pub sslmode: String = "prefer";
+    }
+}
+
+settings! {
+    /// The end
+    pub(crate) struct Shutdown = "shutdown" {
+        /// Time for all of it after a signal: stop the source, drain, flush, close; then what was left is reported
+        pub grace: Duration = "20s", from "1ms";
+    }
 }
 
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Human on a terminal, JSON otherwise.
+    /// Human on a terminal, JSON otherwise
     Auto,
-    /// For people.
+    /// For people
     Human,
-    /// For machines.
+    /// For machines
     Json,
 }
 
-/// On, off, or where it makes sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Switch {
-    /// Where there is reason to.
-    Auto,
-    /// Always.
-    #[serde(alias = "true")]
-    On,
-    /// Never.
-    #[serde(alias = "false")]
-    Off,
-}
-
-/// Kind of source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SourceKind {
-    /// The GPUs of this machine if it has any; else what is stored is served.
-    Auto,
-    /// The GPUs of this machine.
-    Machine,
-    /// No source: only what is stored is served.
-    None,
-    /// Replay of a CSV file.
-    Csv,
-    /// A simulated fleet; every row says so.
-    Simulated,
-}
-
 /// Which times replayed rows carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Times {
-    /// Those of the file.
+    /// Those of the file
     Recorded,
-    /// Shifted, so that the first row is now.
+    /// Shifted, so that the first row is now
     Now,
 }
 
-/// Where rows come from.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Source {
-    /// Kind.
-    pub kind: SourceKind,
-    /// File to replay.
-    pub csv: String,
-    /// Times of replayed rows.
-    pub times: Times,
-    /// Speed-up of shifted replays.
-    pub speed: f64,
-    /// Rows a second; 0: unthrottled, or as recorded.
-    pub rate: f64,
-    /// Begin again at the end.
-    #[serde(rename = "loop")]
-    pub looped: bool,
-    /// Simulated GPUs.
-    pub gpus: u32,
-    /// Simulated hosts.
-    pub hosts: u32,
-    /// Seed of the simulation.
-    pub seed: u64,
-    /// Simulated sampling interval.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub interval: Duration,
-}
-
-/// History.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Store {
-    /// Directory.
-    pub dir: PathBuf,
-    /// Longest time of a row in memory before it lies in a file.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub flush_age: Duration,
-    /// Most rows in memory.
-    pub flush_rows: usize,
-    /// Most bytes of rows in memory.
-    #[serde(deserialize_with = "deserialize_bytes")]
-    pub flush_bytes: u64,
-}
-
-/// REST and dashboard.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Api {
-    /// Address to listen on.
-    pub listen: std::net::IpAddr,
-    /// Port; 0 takes a free one and prints it.
-    pub port: u16,
-    /// Origins allowed to call from elsewhere.
-    pub cors: Vec<String>,
-    /// Cached answers.
-    pub cache_entries: usize,
-    /// Age after which a GPU is stale.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub stale_after: Duration,
-}
-
-/// The end.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Shutdown {
-    /// Time to drain.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub grace: Duration,
-}
+words!(LogFormat, Times);
 
 /// Whether a replay is to run faster or slower than it was recorded.
 pub(crate) fn is_other_speed(speed: f64) -> bool {
     (speed - 1.0).abs() > f64::EPSILON
+}
+
+/// The table of all settings.
+pub(crate) fn settings() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(|section| section.settings)
+}
+
+/// The commented defaults.
+pub(crate) fn defaults() -> String {
+    const HEAD: &str = "# gpuvitals: every setting with its default, as `gpuvitals config default` prints it. A file of yours needs only the\n\
+        # lines it changes. Flags win over the environment, the environment over a file, a file over these defaults.\n\
+        # An environment variable is the path of the key in capitals: GPUVITALS_API_PORT, GPUVITALS_STORE_DIR …\n\
+        # Durations are written 500ms, 30s, 5m, 1h, and a number alone is seconds; sizes 64KiB, 256MiB, 2GiB, alone bytes.\n\n";
+    let sections = setting::render(SECTIONS, |setting| ((setting.default)(), setting.comment()));
+    format!("{HEAD}{sections}")
 }
 
 impl Config {
@@ -206,67 +168,25 @@ impl Config {
     }
 
     /// Refuses settings that contradict each other.
-    fn consistent(&self) -> Result<(), Failure> {
-        let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: {text}")));
-        let source = &self.source;
-        if source.kind == SourceKind::Csv && source.csv.is_empty() {
-            return refuse("source.kind is csv but source.csv names no file".to_owned());
-        }
-        if source.kind == SourceKind::Csv && source.times == Times::Now && source.rate > 0.0 {
-            return refuse(
-                "source.rate is for recorded times; with times: now the speed is source.speed".to_owned(),
-            );
-        }
-        if source.times == Times::Recorded && is_other_speed(source.speed) {
-            return refuse(format!(
-                "source.speed is {}, and it is for times: now (--times now); recorded times have source.rate",
-                source.speed
-            ));
-        }
-        if source.kind == SourceKind::Csv
-            && source.looped
-            && source.times == Times::Recorded
-            && source.rate == 0.0
-        {
-            return refuse(
-                "source.loop with recorded times and no rate would send the same rows without pause; \
-                 add --times now to replay as if live, or --rate"
-                    .to_owned(),
-            );
-        }
-        let is_word = |part: &&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
-        if let Some(word) = self.log.level.split(',').map(str::trim).find(is_word) {
-            return refuse(format!(
-                "log.level: {word:?} is no level; there is error, warn, info, debug, trace and off, or MODULE=LEVEL"
-            ));
-        }
-        crate::logging::filter(&self.log.level)?;
-        self.sampling.check()?;
+    fn check(&self) -> Result<(), Refusal> {
+        self.log.check()?;
+        self.source.check()?;
         self.agent.check()?;
         self.message_queue.check()?;
         self.broker.check()?;
         self.collector.check()?;
         self.stream.check()?;
-        self.otlp.check()?;
-        let some = |there: bool| f64::from(u8::from(there));
-        let above_zero = [
-            ("source.speed", source.speed),
-            ("source.gpus", source.gpus.into()),
-            ("source.hosts", source.hosts.into()),
-            ("source.interval", source.interval.as_secs_f64()),
-            ("store.flush_rows", some(self.store.flush_rows > 0)),
-            ("store.flush_bytes", some(self.store.flush_bytes > 0)),
-            ("store.flush_age", self.store.flush_age.as_secs_f64()),
-            ("shutdown.grace", self.shutdown.grace.as_secs_f64()),
-        ];
-        if let Some((name, value)) =
-            above_zero.into_iter().find(|(_, value)| !(value.is_finite() && *value > 0.0))
-        {
-            return refuse(format!("{name} is {value}, it must be above 0"));
-        }
-        if !(source.rate.is_finite() && source.rate >= 0.0) {
-            return refuse(format!("source.rate is {}, it must be 0 or more", source.rate));
-        }
-        Ok(())
+        self.otlp.check()
+    }
+}
+
+impl Log {
+    fn check(&self) -> Result<(), Refusal> {
+        let is_word = |part: &&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
+        let wrong = self.level.split(',').map(str::trim).find(is_word);
+        let wrong = wrong.or(crate::logging::filter(&self.level).err().map(|_| self.level.as_str()));
+        let Some(word) = wrong else { return Ok(()) };
+        let levels = "there is error, warn, info, debug, trace and off, or MODULE=LEVEL";
+        Err(Refusal::new("log.level", format!("{word:?} is no level; {levels}")))
     }
 }

@@ -3,121 +3,96 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::ValueEnum;
 use opentelemetry_sdk::trace::Sampler;
-use serde::Deserialize;
 use ureq::http::Uri;
 
 use super::resource;
-use crate::config::{Override, overrides};
-use crate::failure::{Exit, Failure};
-use crate::quantity::deserialize_duration;
+use crate::config::{Refusal, settings, words};
 
-/// Section `otlp`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Otlp {
-    /// Where to; empty: nowhere.
-    pub endpoint: String,
-    /// How.
-    pub protocol: Protocol,
-    /// File of headers that go with every request.
-    headers_file: String,
-    /// Authorities that sign the receiver's certificate.
-    ca: String,
-    /// How long an answer may take.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub timeout: Duration,
-    /// Whether spans are sent.
-    pub traces: bool,
-    /// Which traces.
-    sampler: SamplerKind,
-    /// Share of them, where the sampler takes one.
-    sampler_arg: f64,
-    /// Whether metrics are sent.
-    pub metrics: bool,
-    /// Time between two sendings of all metrics.
-    #[serde(deserialize_with = "deserialize_duration")]
-    pub interval: Duration,
-    /// `service.name`; empty: `gpuvitals-` and the role.
-    pub service_name: String,
-    /// Other attributes of the resource, `key=value,key=value`.
-    pub resource_attributes: String,
-}
-
-/// The flag over it, of every service.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct TelemetryFlags {
-    /// Send traces and metrics there, by OTLP: http://HOST:4318 [default: nowhere]
-    #[arg(long, value_name = "URL")]
-    otlp_endpoint: Option<String>,
-}
-
-impl TelemetryFlags {
-    /// The settings these flags change.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        overrides([("otlp.endpoint", &self.otlp_endpoint)])
+settings! {
+    /// Traces and metrics to an OpenTelemetry collector; the OTEL_* variables are understood as well
+    pub(crate) struct Otlp = "otlp" {
+        /// Send traces and metrics there, by OTLP: http://HOST:4318, or with grpc http://HOST:4317; https too; empty: nowhere
+        pub endpoint: String = "", flag "--otlp-endpoint URL";
+        /// Protocol
+        pub protocol: Protocol = "http/protobuf";
+        /// File of headers (lines NAME: VALUE) that go with every request, mode 0600; for tokens
+        headers_file: Option<PathBuf> = "";
+        /// Authorities (PEM) that sign the receiver's certificate; empty: those of the system
+        ca: Option<PathBuf> = "";
+        /// Time for an answer
+        pub timeout: Duration = "10s", from "1ms";
+        /// Send spans
+        pub traces: bool = true;
+        /// Which traces that begin here are taken
+        sampler: SamplerKind = "parentbased_always_on";
+        /// Share of the traces, for traceidratio
+        sampler_arg: f64 = 1.0, from 0.0 to 1.0;
+        /// Send what /metrics shows
+        pub metrics: bool = true;
+        /// Time between two sendings of the metrics
+        pub interval: Duration = "60s", from "1ms";
+        /// service.name; empty: gpuvitals-agent, gpuvitals-broker, gpuvitals-collect, gpuvitals-stream, gpuvitals-up
+        pub service_name: String = "";
+        /// More attributes of the sender: key=value,key=value
+        pub resource_attributes: String = "";
     }
 }
 
 /// How the receiver is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
     /// Protobuf by HTTP/1.1.
-    #[serde(rename = "http/protobuf")]
+    #[value(name = "http/protobuf")]
     Http,
     /// gRPC.
-    #[serde(rename = "grpc")]
+    #[value(name = "grpc")]
     Grpc,
 }
 
 /// Which traces are taken, by OpenTelemetry's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 enum SamplerKind {
     AlwaysOn,
     AlwaysOff,
-    #[serde(rename = "traceidratio")]
+    #[value(name = "traceidratio")]
     Ratio,
-    #[serde(rename = "parentbased_always_on")]
+    #[value(name = "parentbased_always_on")]
     ParentOn,
-    #[serde(rename = "parentbased_always_off")]
+    #[value(name = "parentbased_always_off")]
     ParentOff,
-    #[serde(rename = "parentbased_traceidratio")]
+    #[value(name = "parentbased_traceidratio")]
     ParentRatio,
 }
 
+words!(Protocol, SamplerKind);
+
 impl Otlp {
     /// Refuses what cannot be.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        let refuse = |text: String| Err(Failure::new(Exit::Config, format!("configuration: otlp.{text}")));
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let refuse = |why: String| Err(Refusal::new("otlp.endpoint", why));
         if self.endpoint.contains('@') {
             // It is not repeated: what stands before the @ is one.
             return refuse(
-                "endpoint: a secret does not stand in a URL; otlp.headers_file names a file of headers"
-                    .to_owned(),
+                "a secret does not stand in a URL; otlp.headers_file names a file of headers".to_owned(),
             );
         }
         if !self.endpoint.is_empty()
             && let Err(why) = endpoint(&self.endpoint)
         {
             return refuse(format!(
-                "endpoint is {:?}: {why}; write http://HOST:4318, or http://HOST:4317 with protocol: grpc, or https://",
+                "{:?}: {why}; write http://HOST:4318, or http://HOST:4317 with protocol: grpc, or https://",
                 self.endpoint
             ));
         }
-        if !(0.0..=1.0).contains(&self.sampler_arg) {
-            return refuse(format!("sampler_arg is {}, it is a share from 0 to 1", self.sampler_arg));
-        }
-        for (name, time) in [("timeout", self.timeout), ("interval", self.interval)] {
-            if time.is_zero() {
-                return refuse(format!("{name} is 0, it must be above 0"));
-            }
-        }
-        if let Err(entry) = resource::attributes(&self.resource_attributes) {
-            return refuse(format!("resource_attributes has {entry:?}; write key=value,key=value"));
-        }
-        Ok(())
+        resource::attributes(&self.resource_attributes).map(drop).map_err(|entry| {
+            Refusal::new(
+                "otlp.resource_attributes",
+                format!("{entry:?} is no pair; write key=value,key=value"),
+            )
+        })
     }
 
     /// Which traces are taken.
@@ -135,12 +110,12 @@ impl Otlp {
 
     /// File of headers, where one is named.
     pub(super) fn headers_file(&self) -> Option<&Path> {
-        (!self.headers_file.is_empty()).then(|| Path::new(&self.headers_file))
+        self.headers_file.as_deref()
     }
 
     /// File of authorities, where one is named.
     pub(super) fn ca(&self) -> Option<PathBuf> {
-        (!self.ca.is_empty()).then(|| PathBuf::from(&self.ca))
+        self.ca.clone()
     }
 }
 

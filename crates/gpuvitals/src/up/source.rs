@@ -17,7 +17,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Source, SourceKind, Times};
+use super::{Source, SourceKind};
+use crate::config::{Config, Times};
 use crate::failure::{Exit, Failure};
 use crate::ownership::{Attribution, Ownership};
 use crate::pipe::{self, Format, PipeError, Progress, Terms};

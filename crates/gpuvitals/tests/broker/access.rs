@@ -112,7 +112,7 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
     agent.env("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", &wrong);
     agent.env("GPUVITALS_AGENT_PUBLISH_INTERVAL", "100ms").args(["agent", "--port", "0", "--sysfs"]);
     agent.arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs/vega56"));
-    agent.args(["--driver", "amd-sysfs", "--queue", &broker.grpc]);
+    agent.args(["--driver", "amd-sysfs", "--mq-url", &broker.grpc]);
     let agent = Process::start(&mut agent);
     let line = agent.says("the queue takes nothing");
     assert!(line.contains("message_queue.token_file is") && line.contains(&wrong), "{line}");
@@ -255,7 +255,7 @@ fn files_of_secrets_are_for_their_owner_alone() {
 
     let ask = |credentials: &std::path::Path| {
         let output = gpuvitals()
-            .args(["queue", "stats", "--url", "nats://127.0.0.1:1"])
+            .args(["queue", "stats", "--mq-url", "nats://127.0.0.1:1"])
             .env("GPUVITALS_MESSAGE_QUEUE_CREDENTIALS_FILE", credentials)
             .output()
             .unwrap();

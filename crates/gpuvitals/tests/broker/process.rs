@@ -63,7 +63,7 @@ impl Broker {
 
     /// `gpuvitals queue` on it.
     pub(crate) fn queue(&self, arguments: &[&str]) -> Output {
-        gpuvitals().arg("queue").args(arguments).args(["--url", &self.http]).output().unwrap()
+        gpuvitals().arg("queue").args(arguments).args(["--mq-url", &self.http]).output().unwrap()
     }
 
     /// SIGTERM; gives the exit code.

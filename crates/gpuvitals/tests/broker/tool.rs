@@ -91,7 +91,7 @@ fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_
         (r#"{"groups": {"g": {}}}"#, &["remove-group", "t", "g"], "has no number lag; nothing was done"),
     ] {
         let url = answering(body, 1);
-        let output = gpuvitals().arg("queue").args(arguments).args(["--url", &url]).output().unwrap();
+        let output = gpuvitals().arg("queue").args(arguments).args(["--mq-url", &url]).output().unwrap();
         let (code, told, errors) = outcome(&output);
         assert_eq!((code, told), (Some(65), ""), "{arguments:?}: {errors}");
         assert!(errors.contains(words), "{arguments:?}: {errors}");
@@ -101,7 +101,7 @@ fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_
 #[test]
 fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     let check = |url: &str, wanted: i32, words: &str| {
-        let output = gpuvitals().args(["queue", "stats", "--url", url]).output().unwrap();
+        let output = gpuvitals().args(["queue", "stats", "--mq-url", url]).output().unwrap();
         let (code, _, errors) = outcome(&output);
         assert_eq!(code, Some(wanted), "{errors}");
         assert!(errors.contains(words), "{errors}");
@@ -138,7 +138,7 @@ fn another_service_than_a_queue_is_not_taken_for_one() {
             )
         });
         for what in [vec!["stats"], vec!["stats", "t"], vec!["topics"], vec!["dead", "t"]] {
-            let output = gpuvitals().arg("queue").args(&what).args(["--url", &url]).output().unwrap();
+            let output = gpuvitals().arg("queue").args(&what).args(["--mq-url", &url]).output().unwrap();
             let (code, told, errors) = outcome(&output);
             assert_eq!((code, told), (Some(64), ""), "{what:?} of {arguments:?}: {errors}");
             assert!(
@@ -152,7 +152,7 @@ fn another_service_than_a_queue_is_not_taken_for_one() {
 #[test]
 fn a_tail_that_waits_for_its_queue_says_so() {
     let mut tail = gpuvitals();
-    tail.args(["queue", "tail", "t", "--take", "--url", "grpc://127.0.0.1:1"]).stderr(Stdio::piped());
+    tail.args(["queue", "tail", "t", "--take", "--mq-url", "grpc://127.0.0.1:1"]).stderr(Stdio::piped());
     let tail = Process::start(&mut tail);
     tail.says("the queue at grpc://127.0.0.1:1 is not reached");
     assert_eq!(tail.terminated().0, Some(0));
@@ -174,7 +174,7 @@ async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
     broker.publish("t", batch()).await;
     let first = receive(&mut reader).await;
     let mut tail = gpuvitals()
-        .args(["queue", "tail", "t", "--from", "oldest", "--count", "3", "--url", &broker.http])
+        .args(["queue", "tail", "t", "--from", "oldest", "--count", "3", "--mq-url", &broker.http])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -392,12 +392,12 @@ fn what_cannot_be_is_refused_before_anything_starts() {
     let file = open.to_str().unwrap();
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
     for (environment, words) in [
-        (vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")], "otlp.endpoint is \"localhost:4317\""),
+        (vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")], "otlp.endpoint: \"localhost:4317\""),
         (vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:s3cret@h:4318")], "a secret does not stand in a URL"),
-        (vec![("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")], "unknown variant `http/json`"),
-        (vec![("OTEL_TRACES_SAMPLER_ARG", "1.5")], "otlp.sampler_arg is 1.5"),
-        (vec![("OTEL_TRACES_SAMPLER", "sometimes")], "unknown variant `sometimes`"),
-        (vec![("OTEL_RESOURCE_ATTRIBUTES", "team")], "otlp.resource_attributes has \"team\""),
+        (vec![("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")], "\"http/json\" is none of http/protobuf, grpc"),
+        (vec![("OTEL_TRACES_SAMPLER_ARG", "1.5")], "otlp.sampler_arg: 1.5 is out of range"),
+        (vec![("OTEL_TRACES_SAMPLER", "sometimes")], "\"sometimes\" is none of always_on"),
+        (vec![("OTEL_RESOURCE_ATTRIBUTES", "team")], "otlp.resource_attributes: \"team\" is no pair"),
         (vec![endpoint, ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")], "write NAME=VALUE"),
         (vec![endpoint, ("OTEL_EXPORTER_OTLP_HEADERS", "a b=s3cret")], "is no header"),
         (vec![endpoint, ("GPUVITALS_OTLP_HEADERS_FILE", file)], "others could read the secret"),

@@ -142,15 +142,15 @@ fn what_cannot_be_streamed_ends_with_its_code() {
     std::fs::write(&empty, "").unwrap();
     let [file, empty] = [&file, &empty].map(|path| path.to_str().unwrap());
     for (arguments, code, words) in [
-        (vec!["stream"], 64, "--csv FILE"),
+        (vec!["stream"], 74, "data.csv"),
         (vec!["stream", "--csv", "/no/such.csv"], 74, "/no/such.csv"),
         (vec!["stream", "--csv", empty], 65, "empty"),
         (vec!["stream", "--csv", file, "--mq-url", "kafka://x"], 64, "kafka://x"),
         (vec!["stream", "--csv", file, "--mq-url", "http://user:secret@x"], 64, "credentials"),
         (vec!["stream", "--csv", file, "--topic", "no such topic"], 64, "topic"),
         (vec!["stream", "--csv", file, "--times", "now", "--rate", "5"], 64, "--speed"),
-        (vec!["stream", "--csv", file, "--workers", "0"], 64, "workers"),
-        (vec!["collect", "--max-entries", "0"], 64, "max_entries"),
+        (vec!["stream", "--csv", file, "--workers", "0"], 64, "0 is out of range: 1 to 256"),
+        (vec!["collect", "--max-entries", "0"], 64, "--max-entries"),
         (vec!["collect", "--mq-url", "http://localhost:9090", "--broker-port", "9"], 64, "cannot be used"),
     ] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuvitals"))

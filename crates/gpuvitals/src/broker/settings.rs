@@ -1,0 +1,142 @@
+//! Section `broker` of the configuration: the queue itself.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::config::{Bytes, Refusal, Switch, settings, words};
+
+/// Where messages are kept, if no other directory is named.
+const DIRECTORY: &str = "/data/mq";
+
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals broker                                          in memory, for this machine
+  gpuvitals broker --persistence-path /data/mq              kept on disk
+  gpuvitals broker --listen 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file tokens
+  gpuvitals queue stats                                     a look into it
+
+Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md, how a client talks to it.";
+
+settings! {
+    /// The queue itself: `gpuvitals broker`, and the one inside `up`
+    pub(crate) struct Broker = "broker" {
+        /// Address to listen on. Loopback unless told: everyone who reaches it may publish and read, so think of TLS and a token
+        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
+        /// Port of HTTP and gRPC; 0 takes a free one and prints it
+        pub port: u16 = 9090, flag "--port PORT";
+        /// Keep messages, groups and dead letters on disk, so that they outlive the process: true, false, or auto, which is
+        /// true if persistence_path names a directory
+        persistence: Switch = "auto", flag "--persistence BOOL";
+        /// Where they are kept; empty, with persistence: /data/mq
+        persistence_path: Option<PathBuf> = "", flag "--persistence-path DIR";
+        /// When a publish is answered; written and synced need persistence. Empty: synced with it, memory without
+        durability: Option<Durability> = "", flag "--durability WHEN";
+        /// Time to acknowledge before a message is delivered again; a consumer may ask for another
+        pub ack_timeout: Duration = "5s", from "1ms", flag "--ack-timeout DURATION";
+        /// Deliveries after the first; then a message is a dead letter
+        pub max_retries: u32 = 3, flag "--max-retries N";
+        /// Most messages (rows) a topic holds
+        pub messages_max: u64 = 2_000_000, from 1, flag "--messages-max N";
+        /// Most bytes a topic holds
+        pub bytes_max: Bytes = "256MiB", from 1, flag "--bytes-max SIZE";
+        /// What a full topic does with the next frame
+        pub when_full: WhenFull = "refuse", flag "--when-full WHAT";
+        /// Most connections at a time; for one more, the longest idle one is closed
+        pub connections_max: usize = 16384, from 1, flag "--connections-max N";
+        /// Serve TLS with this certificate chain (PEM)
+        tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
+        /// Private key of the certificate (PEM)
+        tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
+        /// Only serve clients with a certificate of one of these authorities (PEM)
+        tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
+        /// File of the tokens that clients must have, mode 0600; `gpuvitals token create` makes them. Empty: they need none
+        token_file: Option<PathBuf> = "", flag "--token-file FILE";
+    }
+}
+
+/// What a full topic does with the next frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum WhenFull {
+    /// Refuse it; nothing that is held is lost
+    Refuse,
+    /// Let the oldest go, counted
+    DropOldest,
+}
+
+/// When a publish is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    /// Once it is in memory: lost with the process
+    Memory,
+    /// Once it is written: lost with the machine's power
+    Written,
+    /// Once it is on disk
+    Synced,
+}
+
+words!(WhenFull, Durability);
+
+impl Broker {
+    /// Where messages are kept; none: in memory.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        let named = self.persistence_path.as_deref();
+        match self.persistence {
+            Switch::Auto => named,
+            Switch::On => Some(named.unwrap_or(Path::new(DIRECTORY))),
+            Switch::Off => None,
+        }
+    }
+
+    /// When a publish is answered.
+    pub(crate) fn durability(&self) -> Durability {
+        let best = if self.directory().is_some() { Durability::Synced } else { Durability::Memory };
+        self.durability.unwrap_or(best)
+    }
+
+    /// Whether messages outlive the process.
+    pub(crate) fn keeps(&self) -> bool {
+        self.directory().is_some() && self.durability() != Durability::Memory
+    }
+
+    /// Settings without effect, since nothing is kept.
+    pub(crate) fn in_vain(&self) -> Vec<String> {
+        if self.directory().is_some() {
+            return Vec::new();
+        }
+        let path = self.persistence_path.as_deref().map(|path| {
+            format!("broker.persistence_path is {}, but broker.persistence is false", path.display())
+        });
+        let is_asked = self.durability.is_some_and(|it| it != Durability::Memory);
+        path.into_iter().chain(is_asked.then(|| "broker.durability is set".to_owned())).collect()
+    }
+
+    /// What protects its port.
+    pub(crate) fn listener(&self) -> gpuvitals_listener::Settings {
+        gpuvitals_listener::Settings {
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+            tls_client_ca: self.tls_client_ca.clone(),
+            token_file: self.token_file.clone(),
+            guard_metrics: true,
+            insecure: true,
+        }
+    }
+
+    /// The file of the tokens, if clients must bring one.
+    pub(crate) fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
+    }
+
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        Refusal::unless_both(("broker.tls_cert", &self.tls_cert), ("broker.tls_key", &self.tls_key))?;
+        Refusal::unless_with(
+            ("broker.tls_client_ca", &self.tls_client_ca),
+            ("broker.tls_cert", &self.tls_cert),
+        )
+    }
+}

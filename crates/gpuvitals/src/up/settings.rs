@@ -1,0 +1,101 @@
+//! Sections `source` and `api` of the configuration.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::config::{Refusal, Times, is_other_speed, settings, words};
+
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals up                                      the GPUs of this machine
+  gpuvitals up --source simulated                   a fleet that needs no GPU
+  gpuvitals up --csv rows.csv --times now --loop    a recording, as if live
+
+Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
+
+settings! {
+    /// Where the rows of `gpuvitals up` come from
+    pub(crate) struct Source = "source" {
+        /// Where rows come from; simulated rows are labelled so
+        pub kind: SourceKind = "auto", flag "--source KIND";
+        /// Replay this CSV file (long DCGM form or wide; .gz is understood, - is standard input)
+        pub csv: String = "", flag "--csv FILE";
+        /// Times of replayed rows: as recorded, or shifted so that the first is now
+        pub times: Times = "recorded", flag "--times TIMES";
+        /// With times now: how many times faster than recorded
+        pub speed: f64 = 1.0, from 0.001, flag "--speed FACTOR";
+        /// Replay recorded times at this many rows a second; 0: as fast as they are stored
+        pub rate: f64 = 0.0, from 0, flag "--rate ROWS/S";
+        /// Begin again at the end of the file
+        pub looped("loop"): bool = false, flag "--loop BOOL";
+        /// Simulated: size of the fleet
+        pub gpus: u32 = 64, from 1, flag "--gpus N";
+        /// Simulated: hosts of the fleet
+        pub hosts: u32 = 8, from 1, flag "--hosts N";
+        /// Simulated: same seed, same data
+        pub seed: u64 = 1, flag "--seed N";
+        /// Simulated: time between two samples of a GPU
+        pub interval: Duration = "1s", from "1ms", flag "--interval DURATION";
+    }
+}
+
+settings! {
+    /// REST and dashboard of `gpuvitals up`
+    pub(crate) struct Api = "api" {
+        /// Address to listen on. Loopback unless told: there is no login yet, so think before you open it
+        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
+        /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
+        pub port: u16 = 8081, flag "--port PORT";
+        /// Origins allowed to call the API from another site, such as https://ops.example.org
+        pub cors: Vec<String> = [];
+        /// Answers kept until newer rows arrive
+        pub cache_entries: usize = 1024;
+        /// A GPU without a sample for this long is shown as stale
+        pub stale_after: Duration = "90s";
+    }
+}
+
+/// Kind of source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SourceKind {
+    /// The GPUs of this machine if it has any; else what is stored is served
+    Auto,
+    /// The GPUs of this machine
+    Machine,
+    /// No source: only what is stored is served
+    None,
+    /// Replay of a CSV file
+    Csv,
+    /// A simulated fleet; every row says so
+    Simulated,
+}
+
+words!(SourceKind);
+
+impl Source {
+    /// Refuses settings that contradict each other.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let refuse = |setting, why: &str| Err(Refusal::new(setting, why));
+        let is_csv = self.kind == SourceKind::Csv;
+        match self.times {
+            _ if is_csv && self.csv.is_empty() => {
+                refuse("source.kind", "it is csv, but source.csv names no file")
+            }
+            Times::Now if is_csv && self.rate > 0.0 => {
+                refuse("source.rate", "it goes with recorded times; with times: now there is source.speed")
+            }
+            Times::Recorded if is_other_speed(self.speed) => refuse(
+                "source.speed",
+                "it goes with times: now (--times now); recorded times have source.rate",
+            ),
+            Times::Recorded if is_csv && self.looped && self.rate == 0.0 => refuse(
+                "source.loop",
+                "with recorded times and no rate it would send the same rows without pause; \
+                 add --times now to replay as if live, or --rate",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
