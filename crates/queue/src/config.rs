@@ -5,49 +5,48 @@ use std::time::Duration;
 
 use crate::broker::Durability;
 
-/// What happens to a publish when its topic has reached its bound.
+/// Treatment of a publish when its topic has reached its bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The publisher is told so; nothing that is held is lost. Counted as refused.
+    /// The publisher gets an error; nothing that is held is lost. Counted as refused.
     #[default]
     Refuse,
     /// The oldest frames make room. Counted as dropped.
     DropOldest,
 }
 
-/// What a shutdown does with what is held.
+/// Treatment of held messages at shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drain {
-    /// Take no more, and go on delivering until every group has everything: for a queue in memory,
-    /// where what is left is lost. One on disk does as with [`Drain::Return`].
+    /// Take no more, and continue delivering until every group has everything: for a queue in memory, which
+    /// loses the rest. One on disk does as with [`Drain::Return`].
     #[default]
     Deliver,
-    /// Deliver no more, and wait only for the acknowledgements of what is out.
+    /// Deliver no more, and wait only for the acknowledgements of delivered messages.
     Return,
 }
 
-/// Settings of a queue; the bounds hold for each topic.
+/// Settings of a queue; the bounds apply to each topic.
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
     /// Most messages a topic holds.
     pub max_messages: u64,
     /// Most bytes a topic holds, each frame counted by [`crate::Frame::cost_bytes`].
     pub max_bytes: u64,
-    /// What happens at either bound.
+    /// Treatment at either bound.
     pub when_full: WhenFull,
-    /// How long a consumer has to acknowledge what it was given, from the moment of delivery, unless it
-    /// asked for another time.
+    /// Time that a consumer has to acknowledge a delivery, unless it asked for another time.
     pub ack_timeout: Duration,
-    /// How long one lease can last at most, extensions included.
+    /// Longest duration of one lease, extensions included.
     pub max_lease: Duration,
-    /// How often a message is delivered again after its first delivery failed; then it is a dead letter.
+    /// Deliveries after the first one failed; then the message is a dead letter.
     pub max_retries: u32,
-    /// The longest wait before the first redelivery. It doubles with every further one; the actual
-    /// wait is drawn between nothing and that (full jitter).
+    /// The longest delay before the first redelivery. It doubles with every further one; the actual delay is
+    /// drawn between zero and that (full jitter).
     pub backoff_base: Duration,
-    /// Where the doubling ends.
+    /// Upper limit of the doubling.
     pub backoff_cap: Duration,
-    /// Most messages a topic keeps as dead letters; beyond it the oldest go, counted.
+    /// Most messages a topic keeps as dead letters; beyond it the oldest are dropped, counted.
     pub max_dead_messages: u64,
     /// Most bytes a topic keeps as dead letters.
     pub max_dead_bytes: u64,
@@ -55,37 +54,39 @@ pub struct QueueConfig {
     pub max_topics: usize,
     /// Most groups of a topic.
     pub max_groups: usize,
-    /// Most producers whose sequences are remembered, over all topics; beyond it the longest silent one of the topic
-    /// with most is forgotten.
+    /// Most producers whose sequences are remembered, over all topics; beyond it the longest silent one of
+    /// the topic with most is forgotten.
     pub max_producers: usize,
-    /// What a shutdown does with what is held.
+    /// Treatment of held messages at shutdown.
     pub drain: Drain,
     /// How long a shutdown waits for it.
     pub drain_timeout: Duration,
     /// Seeds the jitter of the backoff.
     pub seed: u64,
-    /// How safe a frame is before its publish is answered and anybody sees it, where there is a log.
+    /// Durability of a frame before its publish is answered and it is visible, if there is a log.
     pub durability: Durability,
-    /// The same for topics that differ, by name.
+    /// The same for single topics, by name.
     pub topic_durability: BTreeMap<String, Durability>,
-    /// How long at most what was written waits for a sync: what a power cut takes of [`Durability::Written`] topics
-    /// and of acknowledgements.
+    /// Longest time that written records wait for a sync: the loss at a power cut for [`Durability::Written`]
+    /// topics and for acknowledgements.
     pub sync_every: Duration,
-    /// Most bytes of memory for frames that are on disk too. The others are read back when they are delivered.
+    /// Most bytes of memory for frames that are on disk too. The others are read back when they are
+    /// delivered.
     pub memory_max: u64,
-    /// Bytes of a segment of the log: space is given back in pieces of this size. 4 KiB to 1 GiB; a frame must fit.
+    /// Bytes of a segment of the log: space is released in units of this size. 4 KiB to 1 GiB; a frame must
+    /// fit.
     pub segment_len: u32,
-    /// Segments of the log that are kept ready beside those in use, zeroed ahead of time, so that no publish waits for
+    /// Segments of the log kept ready beside those in use, zeroed ahead of time, so that no publish waits for
     /// a new file. Each takes [`QueueConfig::segment_len`] of the disk. At most 16.
     pub spare_segments: u32,
-    /// Most bytes of records that wait to be written to the log, and publishers' frames among them: beyond it these are
-    /// refused as at the topic's bound. A single larger frame may wait alone.
+    /// Most bytes of records that wait to be written to the log, publishers' frames included: beyond it these
+    /// are refused as at the topic's bound. A single larger frame may wait alone.
     pub unwritten_max: u32,
 }
 
 impl QueueConfig {
-    /// How safe a frame of this topic is before its publish is answered, where there is a log. Dead letters are as safe
-    /// as the frames of their origin.
+    /// Durability of a frame of this topic before its publish is answered, if there is a log. Dead letters
+    /// have the durability of their origin's frames.
     pub fn durability_of(&self, topic: &str) -> Durability {
         let topic = crate::name::origin_of(topic).unwrap_or(topic);
         self.topic_durability.get(topic).copied().unwrap_or(self.durability)

@@ -1,4 +1,4 @@
-//! What travels: frames of messages, and the time they carry.
+//! Frames of messages, and their timestamps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl fmt::Display for Millis {
     }
 }
 
-/// How a frame's payload is to be read. The queue itself never opens it.
+/// Format of a frame's payload. The queue itself never opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContentType {
@@ -43,7 +43,7 @@ pub enum ContentType {
     Json,
 }
 
-/// How a frame's payload is compressed, by its publisher. Whoever opens the payload undoes it.
+/// Compression of a frame's payload, by its publisher. Its reader decompresses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
@@ -54,16 +54,16 @@ pub enum Encoding {
     Zstd,
 }
 
-/// Who sent a frame, and as which of its frames: how a repeated publish is recognised.
+/// Producer and number of a frame: a repeated publish is recognised by them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProducerStamp {
-    /// Names one life of one producer (a restarted producer takes a new id), at most 128 bytes.
+    /// Names one run of one producer (a restarted producer takes a new id), at most 128 bytes.
     pub id: Arc<str>,
     /// Grows by one with every frame of this producer; a repeat carries the same number.
     pub sequence: u64,
 }
 
-/// Why a frame is a dead letter, and where it came from. They travel with the frame, in a topic of dead letters.
+/// Reason and origin of a dead letter. They travel with the frame, in a topic of dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadFacts {
     /// The topic that the frame was published to.
@@ -72,7 +72,7 @@ pub struct DeadFacts {
     pub group: Arc<str>,
     /// The frame's place in that topic.
     pub offset: u64,
-    /// Delivery attempts; if the consumers were lost too often, how often that was.
+    /// Delivery attempts; if the consumers were lost too often, the number of losses.
     pub attempts: u32,
     /// The last failure, in words; at most 512 bytes.
     pub reason: Arc<str>,
@@ -95,9 +95,9 @@ impl DeadFacts {
 /// Messages that travel together. Stored and forwarded unopened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// How the payload is to be read.
+    /// Format of the payload.
     pub content_type: ContentType,
-    /// How it is compressed.
+    /// Its compression.
     pub encoding: Encoding,
     /// Number of messages (rows) in the payload; at least 1.
     pub count: u32,
@@ -112,8 +112,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// What a frame costs beside its payload and its texts, in bytes: an estimate of its bookkeeping, so that
-    /// a bound in bytes holds for small frames too.
+    /// Cost of a frame in addition to its payload and its texts, in bytes: an estimate of its bookkeeping, so
+    /// that a bound in bytes applies to small frames too.
     pub const OVERHEAD_BYTES: u64 = 256;
 
     /// A frame without a producer stamp, its payload not compressed.
@@ -130,7 +130,7 @@ impl Frame {
         }
     }
 
-    /// The same frame, its payload said to be compressed so.
+    /// The same frame, with this compression declared for its payload.
     pub fn encoded(mut self, encoding: Encoding) -> Self {
         self.encoding = encoding;
         self

@@ -1,23 +1,24 @@
 //! The message queue of gpuvitals.
 //!
-//! Telemetry travels in [`Frame`]s: opaque bytes that carry a counted number of messages (a message is
-//! one row). The queue stores and forwards a frame unopened. A frame is what is delivered, acknowledged,
-//! refused and delivered again; statistics, credits and bounds count messages.
+//! Telemetry travels in [`Frame`]s: opaque bytes with a counted number of messages (a message is one row).
+//! The queue stores and forwards a frame unopened. Frames are delivered, acknowledged, refused and delivered
+//! again; statistics, credits and bounds count messages.
 //!
 //! Two layers:
 //!
 //! - [`broker`]: topics, groups, leases, redelivery, dead letters and flow control as a state machine
 //!   without I/O. Time is an argument, randomness comes from a seed, so every behaviour can be replayed.
-//! - [`service`]: what other parts of the program hold. [`Queue::in_process`] wraps a broker for one
-//!   process, [`Queue::open`] one that lies in a directory; [`Producer`] and [`Consumer`] are what every transport offers.
+//! - [`service`]: the interface to other parts of the program. [`Queue::in_process`] wraps a broker for one
+//!   process, [`Queue::open`] one in a directory; [`Producer`] and [`Consumer`] are the interface of every
+//!   transport.
 //!
 //! Promises:
 //!
 //! - *At least once.* A frame is held until every group that wants it has acknowledged it or given up on it.
-//!   Equal rows merge further on, so a repeat changes nothing.
+//!   Equal rows merge downstream, so a repeat changes nothing.
 //! - *Every group sees every message; within a group one consumer at a time holds a message.*
 //! - *No order.* Redeliveries come out of order; rows carry their time.
-//! - *Bounded.* Every topic has a bound in messages and bytes, and what happens there is counted.
+//! - *Bounded.* Every topic has a bound in messages and bytes, and what exceeds it is counted.
 //!
 //! ```
 //! use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, ContentType, Frame, Queue, QueueConfig};

@@ -1,20 +1,20 @@
 //! Names of topics and groups.
 
-/// Longest name of a topic or a group, in bytes. The name of a topic's dead letters, and the producer id that stamps
-/// them, are longer.
+/// Longest name of a topic or a group, in bytes. The name of a topic's dead letters, and the producer id in
+/// their stamps, are longer.
 pub const NAME_LEN_MAX: usize = 100;
 
 /// Longest id of a producer, in bytes.
 pub const PRODUCER_LEN_MAX: usize = 128;
 
-/// A name that ends so belongs to the dead letters of the topic before the suffix.
+/// Suffix of topics for dead letters: they belong to the topic before the suffix.
 pub const DEAD_SUFFIX: &str = ".dead";
 
-/// Why a name is refused. The name itself is not repeated: it may be megabytes of anything.
+/// A refused name. The name itself is not repeated: it may be megabytes of anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// There is no name.
+    /// The name is empty.
     #[error("name is empty")]
     Empty,
     /// Longer than [`NAME_LEN_MAX`].
@@ -23,7 +23,7 @@ pub enum NameError {
         /// Length of the name in bytes.
         len: usize,
     },
-    /// Something else than ASCII letters, digits, `.`, `_` and `-`.
+    /// A character other than ASCII letters, digits, `.`, `_` and `-`.
     #[error("character {character:?} at byte {at} of name is not a letter, digit, '.', '_' or '-'")]
     BadCharacter {
         /// The character.
@@ -31,7 +31,7 @@ pub enum NameError {
         /// Its position in the name, in bytes.
         at: usize,
     },
-    /// `.` or `..`, which clients take out of a path before they send it.
+    /// `.` or `..`, which clients remove from a path before they send it.
     #[error("name is \".\" or \"..\", which no URL can carry")]
     Path,
     /// Ends in [`DEAD_SUFFIX`].
@@ -51,11 +51,11 @@ pub(crate) fn origin_of(topic: &str) -> Option<&str> {
     topic.strip_suffix(DEAD_SUFFIX)
 }
 
-/// Checks the name of a topic that is published to: also one of dead letters.
+/// Checks the name of a topic to publish to: also one of dead letters.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The problem of the name.
 pub(crate) fn check_destination(name: &str) -> Result<(), NameError> {
     check_topic(origin_of(name).unwrap_or(name))
 }
@@ -64,7 +64,7 @@ pub(crate) fn check_destination(name: &str) -> Result<(), NameError> {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The problem of the name.
 pub fn check_topic(name: &str) -> Result<(), NameError> {
     check_group(name)?;
     if name.ends_with(DEAD_SUFFIX) { Err(NameError::Reserved) } else { Ok(()) }
@@ -74,7 +74,7 @@ pub fn check_topic(name: &str) -> Result<(), NameError> {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The problem of the name.
 pub fn check_group(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);

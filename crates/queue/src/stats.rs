@@ -1,4 +1,4 @@
-//! What the queue says about itself. The serialised names are those of the admin API.
+//! Statistics and health of the queue. The serialised names are those of the admin API.
 
 use std::collections::BTreeMap;
 

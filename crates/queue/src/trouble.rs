@@ -14,7 +14,7 @@ const SHOWS: Duration = Duration::from_secs(10);
 /// How often one cause is logged at most.
 const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
-/// Why a queue is not well.
+/// The cause of a problem of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     /// A topic is at its bound and refused publishers lately.
@@ -29,7 +29,7 @@ pub(crate) enum Cause {
     Records,
     /// The log was damaged when it was opened.
     Damage,
-    /// Nothing can be stored until the queue is opened anew.
+    /// Nothing can be stored until the queue is reopened.
     Poisoned,
     /// The queue ends.
     Closing,
@@ -43,13 +43,13 @@ impl Cause {
         }
     }
 
-    /// Whether it is logged here: what a start or an end finds is logged there.
+    /// Whether it is logged here: problems found at a start or an end are logged there.
     fn is_logged(self) -> bool {
         !matches!(self, Self::Damage | Self::Poisoned | Self::Closing)
     }
 }
 
-/// One thing that is not well.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) cause: Cause,
@@ -60,13 +60,13 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// A trouble of the whole queue.
+    /// A problem of the whole queue.
     pub(crate) fn new(cause: Cause, words: String) -> Self {
         Self { cause, topic: None, words }
     }
 }
 
-/// The health that these make.
+/// The health that results from these.
 pub(crate) fn health(troubles: Vec<Trouble>) -> Health {
     let worst = troubles.iter().map(|trouble| trouble.cause.status()).max();
     Health {
@@ -75,7 +75,7 @@ pub(crate) fn health(troubles: Vec<Trouble>) -> Health {
     }
 }
 
-/// Something that passes: how often it happened since it was last well, and when last.
+/// A temporary problem: how often it happened since it was last well, and when last.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     count: u64,
@@ -83,25 +83,26 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// It happened so many times more.
+    /// Adds `count` occurrences.
     pub(crate) fn note(&mut self, now: Millis, count: u64) {
         self.count = self.lately(now).unwrap_or(0).saturating_add(count);
         self.last = Some(now);
     }
 
-    /// How often, if it still shows.
+    /// Number of occurrences, if it is still shown.
     pub(crate) fn lately(&self, now: Millis) -> Option<u64> {
         self.last.filter(|last| now.since(*last) < SHOWS).map(|_| self.count)
     }
 }
 
-/// Logs troubles: each cause when it comes, again at most once a minute while its words change, and when it is over.
+/// Logs problems: each cause when it begins, again at most once a minute while its words change, and when it
+/// is over.
 #[derive(Debug, Default)]
 pub(crate) struct TroubleLog {
     logged: BTreeMap<Subject, Logged>,
 }
 
-/// What a trouble is about: a cause, and a topic if it is about one.
+/// The subject of a problem: a cause, and a topic if it is about one.
 type Subject = (Cause, Option<Arc<str>>);
 
 #[derive(Debug)]
@@ -111,7 +112,7 @@ struct Logged {
 }
 
 impl TroubleLog {
-    /// Takes in what is not well now.
+    /// Processes the present problems.
     pub(crate) fn look(&mut self, now: Millis, troubles: &[Trouble]) {
         let is_quiet = |logged: &Logged| now.since(logged.at) < LOGGED_EVERY;
         for Trouble { cause, topic, words } in troubles.iter().filter(|trouble| trouble.cause.is_logged()) {

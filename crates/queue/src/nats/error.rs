@@ -89,7 +89,7 @@ impl NatsError {
             | ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED => {
                 let remedy = "raise the limit of the server (jetstream max_file_store) or of the account, or create \
                               the stream yourself as you want it";
-                Self::unusable(what, format_args!("there is no room: {reason}; {remedy}"))
+                Self::unusable(what, format_args!("no room: {reason}; {remedy}"))
             }
             // Also while a cluster starts.
             ErrorCode::CLUSTER_NO_PEERS => Self::unavailable(format_args!(
