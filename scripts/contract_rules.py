@@ -4,7 +4,7 @@ import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 RULES = (
-    "end lies before start",
+    "end is before start",
     "a metric of GPUs",  # a name that the catalogue does not have
     "or a metric's column",  # the same for an order
     "names of columns of values",  # a column that says whose a row is

@@ -27,17 +27,17 @@ use crate::meter::Meter;
 /// Shortest answer in bytes that is worth compressing.
 const GZIP_FROM: usize = 1_024;
 
-/// What the gateway asks of the rest of the program: the parts it shows but does not hold.
+/// The gateway's view of the rest of the program: the parts it shows but does not own.
 pub trait StatusView: Send + Sync {
-    /// The queue's `GET /stats`: `topics`, `total_processed`, `uptime_seconds` and what else it says.
+    /// The queue's `GET /stats`: `topics`, `total_processed`, `uptime_seconds` and its other fields.
     fn queue_stats(&self) -> serde_json::Value;
     /// Health of the queue.
     fn queue_health(&self) -> Health;
     /// Health of the collector.
     fn collector_health(&self) -> Health;
-    /// Where the rows come from and how that goes: a JSON object.
+    /// The source of the rows and its progress: a JSON object.
     fn source(&self) -> serde_json::Value;
-    /// Figures of what runs beside the gateway and has no port of its own.
+    /// Figures of the parts beside the gateway that have no port of their own.
     fn families(&self) -> Vec<Family> {
         Vec::new()
     }
@@ -118,10 +118,10 @@ impl Api {
         permit.map_err(|_| ApiError::Streams(self.0.config.limits.streams))
     }
 
-    /// The answer to a question, ready or made now. Of those who ask the same at the same time one makes it.
+    /// The answer to a question, cached or computed now. Equal questions at the same time are computed once.
     ///
     /// # Errors
-    /// When the question has no answer or the gateway is too busy.
+    /// If the question has no answer or the gateway is too busy.
     pub(crate) async fn answer(&self, ask: Ask, headers: &HeaderMap) -> Result<Response, ApiError> {
         let state = &self.0;
         let key = Key { ask, gzip: compress::accepts_gzip(headers) };
@@ -176,7 +176,7 @@ impl Api {
         }
     }
 
-    /// The gateway's figures and those of what runs beside it.
+    /// The gateway's figures and those of the parts beside it.
     pub fn families(&self) -> Vec<Family> {
         let mut families = self.0.meter.families(&self.gateway_stats());
         families.extend(self.0.status.families());
@@ -192,7 +192,7 @@ impl Api {
     }
 }
 
-/// To the millisecond, which is what people read.
+/// Rounded to the millisecond, for people.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e3).round() / 1e3
 }

@@ -1,8 +1,8 @@
-//! What can be asked and answered from the store, in a form that is equal where the question is.
+//! Questions to the store, in a form in which equal questions are equal.
 
 use gpuvitals_store::Store;
 
-use crate::condition::Sight;
+use crate::condition::StateRules;
 use crate::config::ApiConfig;
 use crate::dto::MetricList;
 use crate::error::ApiError;
@@ -28,7 +28,7 @@ pub(crate) enum Ask {
     Metrics,
 }
 
-/// What an answer is made from.
+/// The data that an answer is computed from.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     /// The rows.
@@ -41,9 +41,9 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// How GPUs look now.
-    pub(crate) fn sight(&self) -> Sight {
+    pub(crate) fn rules(&self) -> StateRules {
         let stale_after_ns = i64::try_from(self.config.stale_after.as_nanos()).unwrap_or(i64::MAX);
-        Sight { now_ns: self.now_ns, stale_after_ns }
+        StateRules { now_ns: self.now_ns, stale_after_ns }
     }
 }
 

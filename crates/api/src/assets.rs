@@ -36,7 +36,7 @@ impl Page {
         Self { files: Arc::new(files.collect()) }
     }
 
-    /// No page: `/` says in one sentence how to get one.
+    /// No page: `/` explains in one sentence how to get one.
     pub fn none() -> Self {
         Self::default()
     }
@@ -47,7 +47,7 @@ impl Page {
         Self { files: Arc::new(files.collect()) }
     }
 
-    /// The file of exactly that path. Nothing else is ever opened: there is no way out of the list.
+    /// The file of exactly that path. Nothing else is ever opened: no path leads out of the list.
     pub(crate) fn get(&self, path: &str) -> Option<&Asset> {
         self.files.get(path)
     }
@@ -82,7 +82,7 @@ impl Asset {
     }
 
     fn of(path: &str, gzip: Bytes) -> Self {
-        // A gzip file ends with checksum and length of its content: what tells one version from another.
+        // A gzip file ends with checksum and length of its content, which identify a version.
         let tail = gzip.last_chunk::<8>().map_or(0, |tail| u64::from_be_bytes(*tail));
         let etag = HeaderValue::from_str(&format!("\"{tail:016x}\""));
         Self { gzip, media_type: media_type(path), etag: etag.unwrap_or(HeaderValue::from_static("\"\"")) }

@@ -18,7 +18,7 @@ const UNCHANGED_MAX: Duration = Duration::from_secs(2);
 /// Bytes of an entry beside its body, about.
 const ENTRY_LEN: u64 = 256;
 
-/// What an answer is kept under.
+/// The key of a cached answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) ask: Ask,
@@ -76,17 +76,17 @@ pub(crate) struct Cache {
 pub(crate) struct Making<'a>(Option<Place<'a>>);
 
 impl Making<'_> {
-    /// Hands the answer to those who wait and keeps it.
+    /// Passes the answer to the waiters and keeps it.
     pub(crate) fn keep(self, ready: &Ready) {
         if let Some(place) = self.0 {
-            // Refused where the entry was thrown out meanwhile: then nobody waits for it.
+            // Refused if the entry was evicted meanwhile: then nobody waits for it.
             let _kept = place.insert(ready.clone());
         }
     }
 }
 
 impl Cache {
-    /// About so many answers of so many bytes together.
+    /// About this many answers of this many bytes together.
     pub(crate) fn new(entries: usize, bytes: u64, reuse: Duration) -> Self {
         Self { answers: Answers::with_weighter(entries, bytes, Weight), reuse }
     }

@@ -2,8 +2,8 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET /health` | `{"status", "timestamp"}`; 503 where it is unhealthy |
-//! | `GET /healthz`, `GET /readyz` | whether the process answers, and whether it is not unhealthy, as text |
+//! | `GET /health` | `{"status", "timestamp"}`; 503 if it is unhealthy |
+//! | `GET /healthz`, `GET /readyz` | whether the process answers; whether it is ready (not unhealthy), as text |
 //! | `GET /stats` | `{"total_processed", "active_gpus", "file_entries", "cache_entries", "uptime_seconds"}` |
 //! | `GET /telemetry/{gpu}?limit=&reverse=` | `[{"gpu_id", "metrics", "timestamp"}]`, newest first; header `x-partial`: what could not be read |
 //! | `GET /metrics` | Prometheus text |
@@ -43,12 +43,12 @@ use crate::serve::{Bounded, ServeError, crashed, traced};
 
 /// Open connections at most; more wait to be accepted.
 const CONNECTIONS: usize = 256;
-/// Header that says what of an answer could not be read: the answer itself is a bare array.
+/// Header that names the unreadable parts of an answer: the answer itself is a bare array.
 const PARTIAL: HeaderName = HeaderName::from_static("x-partial");
 /// Longest text of it in characters.
 const PARTIAL_LEN_MAX: usize = 1_024;
 
-/// What the API asks of the collector.
+/// The API's view of the collector.
 pub trait CollectorView: Send + Sync {
     /// Rows made durable since the start, repeats among them.
     fn rows_stored(&self) -> u64;
@@ -236,7 +236,7 @@ async fn telemetry(
     read.await.unwrap_or(Err(ApiError::Crashed))
 }
 
-/// As much of a text as a header takes; what is no printable ASCII becomes `?`.
+/// As much of a text as fits in a header; a character that is not printable ASCII becomes `?`.
 fn header_text(text: &str) -> HeaderValue {
     let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
     let text: String = text.chars().take(PARTIAL_LEN_MAX).map(printable).collect();

@@ -1,4 +1,4 @@
-//! gzip, for those who accept it.
+//! gzip, for clients that accept it.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use axum::http::header::ACCEPT_ENCODING;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Content as a gzip file. Fast rather than small: it is done while somebody waits.
+/// Content as a gzip file. Fast rather than small: a client waits for it.
 ///
 /// # Errors
 /// Never in memory.

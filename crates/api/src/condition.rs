@@ -13,16 +13,16 @@ const ACTIVE_FROM_PCT: f64 = 1.0;
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
 const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 
-/// At what moment GPUs are looked at, and what counts as old.
+/// The time at which GPUs are judged, and the age from which they are stale.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sight {
+pub(crate) struct StateRules {
     /// Now, nanoseconds UTC since 1970.
     pub(crate) now_ns: i64,
     /// Age from which a value is old, nanoseconds.
     pub(crate) stale_after_ns: i64,
 }
 
-impl Sight {
+impl StateRules {
     fn is_old(self, timestamp_ns: i64) -> bool {
         self.now_ns.saturating_sub(timestamp_ns) > self.stale_after_ns
     }
@@ -48,7 +48,7 @@ impl Sight {
         }
     }
 
-    /// Why a GPU is in this state, where the state does not say it all.
+    /// The reason for this state, if the state does not explain itself.
     fn reason(self, gpu: &GpuState, state: State) -> Option<String> {
         match state {
             State::Unhealthy => {
@@ -92,7 +92,7 @@ impl Sight {
     }
 }
 
-/// What people call a GPU.
+/// The GPU's name for people.
 pub(crate) fn name(gpu: &GpuState) -> String {
     let partition =
         gpu.identity.get(IdentityColumn::Partition).map_or(String::new(), |part| format!(" / {part}"));
@@ -103,7 +103,7 @@ pub(crate) fn name(gpu: &GpuState) -> String {
     }
 }
 
-/// Device memory in MiB as it was read. What is used and free together is less: a part is reserved.
+/// Device memory in MiB as read. The sum of used and free is less: a part is reserved.
 pub(crate) fn memory_mb(gpu: &GpuState) -> Option<i64> {
     match Fleet::latest(gpu, MEMORY_TOTAL)?.value {
         Value::Int(value) => Some(value),
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    const SIGHT: Sight = Sight { now_ns: 100 * SECOND_NS, stale_after_ns: 30 * SECOND_NS };
+    const RULES: StateRules = StateRules { now_ns: 100 * SECOND_NS, stale_after_ns: 30 * SECOND_NS };
 
     fn gpu(seen_s: i64, values: &[(&str, f64, i64)]) -> GpuState {
         let mut latest: Vec<(MetricId, LatestValue)> = values
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn the_first_rule_that_applies_counts() {
         let check = |seen_s, values: &[(&str, f64, i64)], state| {
-            assert_eq!(SIGHT.state(&gpu(seen_s, values)), state, "{seen_s} {values:?}");
+            assert_eq!(RULES.state(&gpu(seen_s, values)), state, "{seen_s} {values:?}");
         };
         check(100, &[("utilization_pct", 50.0, 100)], State::Active);
         check(100, &[("utilization_pct", 1.0, 100)], State::Active);
@@ -173,7 +173,7 @@ mod tests {
     fn a_state_keeps_its_last_reason() {
         let check = |seen_s, values: &[(&str, f64, i64)], reason: Option<&str>| {
             let gpu = gpu(seen_s, values);
-            assert_eq!(SIGHT.reason(&gpu, SIGHT.state(&gpu)).as_deref(), reason, "{seen_s} {values:?}");
+            assert_eq!(RULES.reason(&gpu, RULES.state(&gpu)).as_deref(), reason, "{seen_s} {values:?}");
         };
         let margin = ("temperature_margin_c", 2.0, 60);
         check(100, &[("utilization_pct", 50.0, 100)], None);

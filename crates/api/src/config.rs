@@ -1,4 +1,4 @@
-//! Settings of the gateway. Every limit of it is here.
+//! Settings of the gateway, with all of its limits.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub struct ApiConfig {
     pub cors: Vec<String>,
     /// Answers kept ready, about.
     pub cache_entries: usize,
-    /// Limits on what is asked.
+    /// Limits on requests.
     pub limits: Limits,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
     /// The web page.
     pub page: Page,
@@ -36,10 +36,10 @@ impl Default for ApiConfig {
     }
 }
 
-/// Limits on what is asked and how long it may take.
+/// Limits on requests and their duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries of a list where the request does not say.
+    /// Entries of a list if the request does not say.
     pub page: usize,
     /// Most entries of a list.
     pub page_max: usize,

@@ -29,7 +29,7 @@ use crate::route;
         (name = "GPUs", description = "Which GPUs there are and how they do."),
         (name = "hosts", description = "Which hosts there are."),
         (name = "telemetry", description = "What was read from them."),
-        (name = "operation", description = "How the gateway and what is behind it do."),
+        (name = "operation", description = "Health of the gateway and of the parts behind it."),
     )
 )]
 struct Document;

@@ -1,6 +1,6 @@
-//! What the API says, field by field. The OpenAPI document is generated from these types.
+//! The API's answers, field by field. The OpenAPI document is generated from these types.
 //!
-//! What is unknown is `null`. Times are RFC 3339 in UTC, or milliseconds since 1970 where they are an axis.
+//! Unknown values are `null`. Times are RFC 3339 in UTC, or milliseconds since 1970 on an axis.
 
 mod catalogue;
 mod gpu;

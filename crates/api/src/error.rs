@@ -1,4 +1,4 @@
-//! How a request fails, and what the client is told: always `{error, message, code}`.
+//! Errors of requests, as the client sees them: always `{error, message, code}`.
 
 use std::borrow::Cow;
 
@@ -16,18 +16,18 @@ const CANDIDATES_MAX: usize = 8;
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER_S: &str = "2";
 
-/// What is wrong, for programs. The list is the same for every path:
+/// The error, for programs. The list is the same for every path:
 /// `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
 /// `too_large` (400): the answer would be larger than the limits; the message says what to change.
 /// `unknown_gpu` (404): no GPU answers to this name.
 /// `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
 /// `unknown_host` (404): no host has this name.
-/// `not_found` (404): there is nothing at this path.
-/// `method_not_allowed` (405): the path does not know this method.
+/// `not_found` (404): nothing is at this path.
+/// `method_not_allowed` (405): the path does not support this method.
 /// `body_too_large` (413): the request has a body, and no path takes one.
-/// `too_many_streams` (503): as many live streams are open as there may be.
+/// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
-/// `timeout` (503): the answer took longer than it may.
+/// `timeout` (503): the answer took too long.
 /// `internal` (500): a defect of the gateway; its log says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -46,7 +46,7 @@ pub(crate) enum ErrorCode {
     Internal,
 }
 
-/// What every request that fails is answered with.
+/// The answer to every request that fails.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "error": "bad request", "message": "limit is \"many\"; allowed is a whole number from 1 to 10000",
@@ -55,9 +55,9 @@ pub(crate) enum ErrorCode {
 pub(crate) struct ErrorBody {
     /// The HTTP status in words.
     pub(crate) error: String,
-    /// What is wrong and what to do, for people.
+    /// The error and its remedy, for people.
     pub(crate) message: String,
-    /// What is wrong, for programs.
+    /// The error, for programs.
     pub(crate) code: ErrorCode,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum ApiError {
     Parameters(#[from] axum::extract::rejection::QueryRejection),
     #[error("the path is not UTF-8 after decoding")]
     Path(#[from] axum::extract::rejection::PathRejection),
-    #[error("end lies before start")]
+    #[error("end is before start")]
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
     TooManyValues { buckets: i64, series: usize, max: usize, advice: &'static str },
@@ -124,12 +124,12 @@ impl ApiError {
         }
     }
 
-    /// A host nobody knows.
+    /// An unknown host.
     pub(crate) fn unknown_host(name: &str) -> Self {
         Self::UnknownHost(echo(name))
     }
 
-    /// A path nothing stands at.
+    /// A path without content.
     pub(crate) fn not_found(path: &str) -> Self {
         Self::NotFound(echo(path))
     }
@@ -166,7 +166,7 @@ impl ApiError {
         }
     }
 
-    /// The words for people. Axum puts its own before those of the parameter.
+    /// The message for people. Axum puts its own before those of the parameter.
     fn message(&self) -> String {
         match self {
             Self::Parameters(rejection) => {

@@ -31,10 +31,10 @@ const CONNECTIONS: usize = 32;
 /// How a service is, whenever that is asked.
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
 
-/// Serves them and how the service is until the shutdown. Who still asks then is left.
+/// Serves them and the health of the service until the shutdown. Requests still open then are dropped.
 ///
 /// # Errors
-/// When the socket fails.
+/// If the socket fails.
 pub async fn serve(
     listener: TcpListener,
     figures: Figures,
@@ -85,7 +85,7 @@ struct HealthAnswer {
     reason: String,
 }
 
-/// The answer to who asks how a service is.
+/// The answer about the health of a service.
 pub(crate) fn told(health: Health, now_ns: i64) -> Result<Response, ApiError> {
     let status = health.status;
     let code = if status == Status::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };

@@ -1,8 +1,8 @@
 //! The gateway: REST, live stream, OpenAPI document and the embedded web page.
 //!
-//! A request passes `serve` (limits, statistics, log), a handler in `route` (parse, ask, render) and, unless its answer
-//! is ready in the `cache`, an `Ask` that reads the store on a thread for blocking work. `dto` holds what is said, and
-//! the OpenAPI document is generated from it.
+//! A request passes `serve` (limits, statistics, log), a handler in `route` (parse, ask, render) and, unless
+//! its answer is ready in the `cache`, an `Ask` that reads the store on a thread for blocking work. `dto`
+//! holds the answers, and the OpenAPI document is generated from it.
 //!
 //! The caller owns the socket and the shutdown:
 //!

@@ -1,4 +1,4 @@
-//! What the gateway counts about itself.
+//! Counts of the gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::route::PATHS;
 
 /// Statuses with a line of their own; anything else is `other`.
 const STATUSES: [u16; 11] = [200, 204, 304, 400, 404, 405, 413, 429, 500, 503, 504];
-/// What the page's files and unknown paths are counted under.
+/// Label for the page's files and unknown paths.
 const OTHER: &str = "other";
 
 /// Counters of the gateway.

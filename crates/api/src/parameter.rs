@@ -1,4 +1,4 @@
-//! Reading parameters: each function names the parameter and what is allowed when it refuses.
+//! Reading parameters: if a function refuses one, it names the parameter and the allowed values.
 
 use std::sync::Arc;
 
@@ -95,10 +95,10 @@ pub(crate) fn flag(name: &'static str, text: Option<&String>) -> Result<bool, Ap
     }
 }
 
-/// An instant, nanoseconds UTC since 1970. A `+` of a time zone that arrived as blank is taken for what it was.
+/// An instant, nanoseconds UTC since 1970. A `+` of a time zone that arrived as a blank is restored.
 ///
 /// # Errors
-/// When it is no time.
+/// If it is not a time.
 pub(crate) fn instant(name: &'static str, text: Option<&String>) -> Result<Option<i64>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = time::parse_bound(text).or_else(|error| match text.rsplit_once(' ') {
@@ -143,10 +143,10 @@ pub(crate) fn step_for(range_ns: i64) -> i64 {
     })
 }
 
-/// Names between commas, in order, each once.
+/// Names separated by commas, in order, each once.
 ///
 /// # Errors
-/// When there are more than [`LIST_LEN_MAX`].
+/// If there are more than [`LIST_LEN_MAX`].
 pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<str>>, ApiError> {
     let mut names: Vec<Arc<str>> = Vec::new();
     let Some(text) = given(text) else { return Ok(names) };
@@ -162,10 +162,10 @@ pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<
     Ok(names)
 }
 
-/// Names of columns as they stand in rows: of the catalogue, or of columns it does not know.
+/// Names of columns in rows: of the catalogue, or of unknown columns.
 ///
 /// # Errors
-/// When one is neither a column nor could be one nobody knows.
+/// If one is neither a column nor a possible name of an unknown one.
 pub(crate) fn columns(text: Option<&String>) -> Result<Option<Vec<String>>, ApiError> {
     let names = list("metrics", text)?;
     if let Some(bad) = names.iter().find(|name| name.is_empty() || is_identity(name)) {
@@ -181,7 +181,7 @@ pub(crate) fn columns(text: Option<&String>) -> Result<Option<Vec<String>>, ApiE
 /// Refuses names of columns that neither the catalogue nor any GPU has.
 ///
 /// # Errors
-/// When there is one.
+/// If there is one.
 pub(crate) fn known_columns(names: Option<&[String]>, fleet: &Fleet) -> Result<(), ApiError> {
     let foreign = |name: &str| {
         let mut columns = fleet.gpus.iter().flat_map(|gpu| &gpu.extras);
@@ -201,7 +201,7 @@ fn is_identity(name: &str) -> bool {
 /// A metric of GPUs, by its column.
 ///
 /// # Errors
-/// When there is no such metric, or it is one of hosts.
+/// If there is no such metric, or it is one of hosts.
 pub(crate) fn gpu_metric(name: &'static str, column: &str) -> Result<MetricId, ApiError> {
     if let Some(id) = catalogue::by_column(column).filter(|id| is_of_gpus(*id)) {
         return Ok(id);

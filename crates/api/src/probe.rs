@@ -1,6 +1,6 @@
-//! `/healthz` and `/readyz`, for those who start and stop processes: the same pair on every service.
+//! `/healthz` and `/readyz`, for process supervisors: the same pair on every service.
 //!
-//! Alive is a process that answers. Ready is one that is not unhealthy.
+//! A process that answers is alive. One that is not unhealthy is ready.
 
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -13,7 +13,7 @@ pub(crate) async fn alive() -> Response {
     text(StatusCode::OK, "ok\n".to_owned())
 }
 
-/// Answers `/readyz` of a service in this state; `reason` is empty where it is healthy.
+/// Answers `/readyz` of a service in this state; `reason` is empty if it is healthy.
 pub(crate) fn ready(status: Status, reason: &str) -> Response {
     match status {
         Status::Healthy => text(StatusCode::OK, "ok\n".to_owned()),

@@ -1,4 +1,4 @@
-//! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
+//! The paths. A handler parses, asks and renders; its parameters and its entry in the document are beside it.
 
 pub(crate) mod docs;
 pub(crate) mod gpus;
@@ -20,7 +20,7 @@ use axum::routing::get;
 use crate::api::Api;
 use crate::error::ApiError;
 
-/// Every path there is, as the router knows it. The statistics keep a line for each.
+/// Every path of the router. The statistics keep a line for each.
 pub(crate) const PATHS: [&str; 19] = [
     "/api/v1/gpus",
     "/api/v1/gpus/{id}",
@@ -73,5 +73,5 @@ async fn not_allowed(method: Method, uri: Uri) -> Response {
     page::refuse_method(&method, uri.path())
 }
 
-/// What a handler ends with.
+/// The result of a handler.
 pub(crate) type Answered = Result<Response, ApiError>;

@@ -1,4 +1,4 @@
-//! The server: connections, limits and what every answer has in common.
+//! The server: connections, limits and the common parts of all answers.
 
 use std::any::Any;
 use std::io;
@@ -31,7 +31,7 @@ use crate::route;
 
 /// Largest body of a request in bytes. No path takes one; a small one is ignored.
 const BODY_LEN_MAX: u64 = 16 << 10;
-/// What an answer that is no page may load: nothing.
+/// What an answer other than a page may load: nothing.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// Why the gateway does not serve.
@@ -168,7 +168,7 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
-    /// Serves as many at a time as there are permits.
+    /// Serves as many connections at a time as there are permits.
     pub(crate) fn new(listener: TcpListener, permits: Arc<Semaphore>) -> Self {
         Self { listener, permits }
     }
@@ -189,7 +189,7 @@ impl Listener for Bounded {
         let (stream, address) = Listener::accept(&mut self.listener).await;
         // After accepting: a permit that waits for a connection would count as one. The semaphore is never closed.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        // Small answers must not wait for the acknowledgement of what came before them.
+        // Small answers must not wait for the acknowledgement of earlier ones.
         let _set = stream.set_nodelay(true);
         (Connection { stream, _permit: permit }, address)
     }

@@ -132,9 +132,10 @@ export interface paths {
         };
         /**
          * Values by step of time, in columns.
-         * @description Steps begin at multiples of their width and have no gaps; where nothing was read the value is `null`. A range may
-         *     have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values; more is
-         *     refused with `too_large` and the advice what to change. Values of 32-bit columns are rounded to 32 bits.
+         * @description Steps begin at multiples of their width and have no gaps; if nothing was read the value is `null`. A range
+         *     may have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values;
+         *     larger ones are refused with `too_large` and the advice what to change. Values of 32-bit columns are
+         *     rounded to 32 bits.
          */
         get: operations["query"];
         put?: never;
@@ -176,8 +177,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Health of the gateway and of what is behind it.
-         * @description 200 while it is healthy or degraded, 503 with the same shape when it is unhealthy.
+         * Health of the gateway and of the parts behind it.
+         * @description 200 while it is healthy or degraded, 503 with the same shape if it is unhealthy.
          */
         get: operations["health"];
         put?: never;
@@ -212,7 +213,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the gateway is not unhealthy, for readiness probes; the text says why it is, or that it is degraded. */
+        /** Readiness, for probes: 503 while it is unhealthy; the text gives the reason, or says that it is degraded. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -230,7 +231,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What queue, gateway, store and source have done since they started.
+         * Counts of queue, gateway, store and source since they started.
          * @description The queue's own `GET /stats`, with `gateway`, `store` and `source` beside it.
          */
         get: operations["stats"];
@@ -249,7 +250,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics for Prometheus: the gateway's own, and those of what runs beside it. */
+        /** Metrics for Prometheus: the gateway's own, and those of the parts beside it. */
         get: operations["gateway_metrics"];
         put?: never;
         post?: never;
@@ -291,11 +292,11 @@ export interface components {
              */
             instrument: string;
             /**
-             * @description What a value is about: `device`, `link`, `block`, `stack`, `host` or `process`.
+             * @description The subject of a value: `device`, `link`, `block`, `stack`, `host` or `process`.
              * @example device
              */
             scope: string;
-            /** @description Label that tells the instances of such a metric apart. */
+            /** @description Label that distinguishes the instances of such a metric. */
             instance_label: string | null;
             /**
              * @description Panel it belongs to.
@@ -303,12 +304,12 @@ export interface components {
              */
             group: string;
             /**
-             * @description How dear a reading is: `fast`, `slow`, `rare`.
+             * @description The price of a reading: `fast`, `slow`, `rare`.
              * @example fast
              */
             tier: string;
             /**
-             * @description Smallest set of Prometheus series it stands in: `basic`, `standard`, `all`.
+             * @description Smallest set of Prometheus series that contains it: `basic`, `standard`, `all`.
              * @example basic
              */
             series: string;
@@ -335,7 +336,7 @@ export interface components {
             /** @description Of a mask: its bits that have a meaning; empty for everything else. */
             bits: components["schemas"]["NamedBit"][];
             /**
-             * @description What it means.
+             * @description Its meaning.
              * @example Power drawn now.
              */
             help: string;
@@ -376,7 +377,7 @@ export interface components {
             factor: number;
         };
         /**
-         * @description What every request that fails is answered with.
+         * @description The answer to every request that fails.
          * @example {
          *       "code": "bad_parameter",
          *       "error": "bad request",
@@ -386,24 +387,24 @@ export interface components {
         ErrorBody: {
             /** @description The HTTP status in words. */
             error: string;
-            /** @description What is wrong and what to do, for people. */
+            /** @description The error and its remedy, for people. */
             message: string;
-            /** @description What is wrong, for programs. */
+            /** @description The error, for programs. */
             code: components["schemas"]["ErrorCode"];
         };
         /**
-         * @description What is wrong, for programs. The list is the same for every path:
+         * @description The error, for programs. The list is the same for every path:
          *     `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
          *     `too_large` (400): the answer would be larger than the limits; the message says what to change.
          *     `unknown_gpu` (404): no GPU answers to this name.
          *     `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
          *     `unknown_host` (404): no host has this name.
-         *     `not_found` (404): there is nothing at this path.
-         *     `method_not_allowed` (405): the path does not know this method.
+         *     `not_found` (404): nothing is at this path.
+         *     `method_not_allowed` (405): the path does not support this method.
          *     `body_too_large` (413): the request has a body, and no path takes one.
-         *     `too_many_streams` (503): as many live streams are open as there may be.
+         *     `too_many_streams` (503): the limit of open live streams is reached.
          *     `overloaded` (503): more queries wait than can be answered in time.
-         *     `timeout` (503): the answer took longer than it may.
+         *     `timeout` (503): the answer took too long.
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
@@ -458,7 +459,7 @@ export interface components {
             connections: number;
         };
         /**
-         * @description A GPU as it stands.
+         * @description A GPU in its present state.
          * @example {
          *       "driver_version": "570.86.15",
          *       "hostname": "sim-node-01",
@@ -492,14 +493,17 @@ export interface components {
             index: number | null;
             /**
              * Format: int64
-             * @description Device memory in MiB, where it was read.
+             * @description Device memory in MiB, if it was read.
              */
             memory_mb: number | null;
             /** @description Version of its driver. */
             driver_version: string | null;
-            /** @description How it does. */
+            /** @description Its state. */
             state: components["schemas"]["State"];
-            /** @description What makes it unhealthy, the worst first; of a stale one since when it is, and its last state with its reason. */
+            /**
+             * @description The conditions that make it unhealthy, the worst first; for a stale GPU the time since when, and its
+             *     last state with the reason.
+             */
             state_reason: string | null;
             last_seen: components["schemas"]["Moment"] | null;
             /** @description Whether it is made up by the simulation. */
@@ -517,7 +521,7 @@ export interface components {
             latest: {
                 [key: string]: components["schemas"]["LatestMetric"];
             };
-            /** @description To whom it belongs and where it comes from. */
+            /** @description Its owner and the source of its rows. */
             labels: components["schemas"]["Labels"];
             /** @description Time of its oldest row. */
             first_seen: components["schemas"]["Moment"];
@@ -534,23 +538,23 @@ export interface components {
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
         };
-        /** @description Health of the gateway and of what is behind it. */
+        /** @description Health of the gateway and of the parts behind it. */
         HealthReport: {
             /** @description The worst of the parts. */
             status: components["schemas"]["HealthStatus"];
             /**
-             * @description Who answers.
+             * @description The answering service.
              * @example telemetry-api-gateway
              */
             service: string;
-            /** @description When this was said. */
+            /** @description Time of the answer. */
             timestamp: components["schemas"]["Moment"];
             /**
              * @description Version of the program.
              * @example 0.1.0
              */
             version: string;
-            /** @description Who takes rows from the queue to the store. */
+            /** @description The collector, which moves rows from the queue to the store. */
             collector: components["schemas"]["Component"];
             /** @description The message queue. */
             queue: components["schemas"]["Component"];
@@ -603,10 +607,10 @@ export interface components {
         };
         /** @description Some of the hosts. */
         HostList: {
-            /** @description The hosts, by name. GPUs whose host is unknown are in none. */
+            /** @description The hosts, by name. GPUs with an unknown host are in none. */
             hosts: components["schemas"]["Host"][];
             /**
-             * @description How many there are in all.
+             * @description Number of all entries.
              * @example 8
              */
             total: number;
@@ -616,7 +620,7 @@ export interface components {
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;
         /**
-         * @description To whom a GPU belongs and where its rows come from.
+         * @description Owner of a GPU and source of its rows.
          * @example {
          *       "cluster": "sim",
          *       "container": "main",
@@ -662,7 +666,7 @@ export interface components {
             /** @description When it was taken. */
             timestamp: components["schemas"]["Moment"];
         };
-        /** @description Every metric there is. */
+        /** @description All metrics. */
         MetricList: {
             /** @description In the order of the catalogue. */
             metrics: components["schemas"]["CatalogueMetric"][];
@@ -690,7 +694,7 @@ export interface components {
              * @description Its number, from 0 for the lowest.
              */
             bit: number;
-            /** @description What it says when it is set. */
+            /** @description Its meaning when it is set. */
             name: string;
         };
         /** @description Which part of a list this is. */
@@ -771,7 +775,7 @@ export interface components {
             step_ms: number;
             /** @description One for each metric, aggregate and group that has a value. */
             series: components["schemas"]["Series"][];
-            /** @description What could not be read, in words; absent where the answer is whole. */
+            /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
         /** @description The queue's statistics as the queue gives them. */
@@ -816,19 +820,19 @@ export interface components {
             /** @description Unit of the values; empty for plain numbers and counts. */
             unit: string;
             /**
-             * @description What was computed of each step.
+             * @description The aggregate of each step.
              * @example mean
              */
             aggregate: string;
-            /** @description Whose values these are: a GPU's id, a hostname, a model, or `all`. */
+            /** @description Name of the group: a GPU's id, a hostname, a model, or `all`. */
             group: string;
-            /** @description The GPU, where each GPU has its own series. */
+            /** @description The GPU, if each GPU has its own series. */
             gpu: string | null;
-            /** @description The host, where the series is of one host or GPU. */
+            /** @description The host, if the series is of one host or GPU. */
             hostname: string | null;
-            /** @description `true` where values of a simulated GPU are among them; absent where all were measured. */
+            /** @description `true` if values of a simulated GPU are among them; missing if all were measured. */
             simulated?: boolean;
-            /** @description One value a step; `null` where nothing was read. */
+            /** @description One value a step; `null` if nothing was read. */
             values: (number | null)[];
         };
         /**
@@ -851,7 +855,7 @@ export interface components {
             unhealthy: number;
             unknown: number;
         };
-        /** @description What queue, gateway, store and source have done since they started. */
+        /** @description Counts of queue, gateway, store and source since they started. */
         Stats: components["schemas"]["QueueStats"] & {
             /** @description The gateway's. */
             gateway: components["schemas"]["GatewayStats"];
@@ -859,13 +863,13 @@ export interface components {
             store: {
                 [key: string]: unknown;
             };
-            /** @description Where the rows come from, and how that goes. */
+            /** @description The source of the rows, and its progress. */
             source: {
                 [key: string]: unknown;
             };
         };
         /**
-         * @description One row: what was read from one GPU at one instant.
+         * @description One row: the values of one GPU at one instant.
          * @example {
          *       "gpu_id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
          *       "hostname": "sim-node-01",
@@ -883,13 +887,13 @@ export interface components {
             gpu_id: string;
             /** @description Host it was in. */
             hostname: string | null;
-            /** @description Values by column; what was not read is left out. */
+            /** @description Values by column; a value that was not read is left out. */
             metrics: {
                 [key: string]: components["schemas"]["Scalar"];
             };
             /** @description When the values were taken. */
             timestamp: components["schemas"]["Moment"];
-            /** @description `true` where the values were made up by a simulation; absent where they were measured. */
+            /** @description `true` if the values were made up by a simulation; missing if they were measured. */
             simulated?: boolean;
         };
         /** @description Some of the rows. */
@@ -903,7 +907,7 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
-            /** @description What could not be read, in words; absent where the answer is whole. */
+            /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
     };
@@ -939,9 +943,9 @@ export interface operations {
                  */
                 host?: string;
                 /**
-                 * @description Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `last_seen`,
-                 *     `memory_mb`) or a metric's column for its latest value; `-` before it turns it round. What is unknown comes
-                 *     last. Without it: by host and index.
+                 * @description Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`,
+                 *     `last_seen`, `memory_mb`) or a metric's column for its latest value; a leading `-` reverses it.
+                 *     Unknown values come last. Without it: by host and index.
                  * @example -power_w
                  */
                 sort?: string;
@@ -1350,12 +1354,12 @@ export interface operations {
                  */
                 step?: string;
                 /**
-                 * @description What to compute of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several between commas.
+                 * @description Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas.
                  * @example mean
                  */
                 aggregate?: string;
                 /**
-                 * @description Whose values form one series: `gpu`, `node`, `model` or `all`.
+                 * @description The values that form one series: by `gpu`, `node`, `model` or `all`.
                  * @example gpu
                  */
                 group_by?: string;

@@ -6,7 +6,7 @@ use gpuvitals_core::catalogue::{DcgmName, METRICS, Metric};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Every metric there is.
+/// All metrics.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MetricList {
     /// In the order of the catalogue.
@@ -34,19 +34,19 @@ pub(crate) struct CatalogueMetric {
     /// `gauge`, `counter` (only grows), `state` or `info`.
     #[schema(example = "gauge")]
     instrument: &'static str,
-    /// What a value is about: `device`, `link`, `block`, `stack`, `host` or `process`.
+    /// The subject of a value: `device`, `link`, `block`, `stack`, `host` or `process`.
     #[schema(example = "device")]
     scope: &'static str,
-    /// Label that tells the instances of such a metric apart.
+    /// Label that distinguishes the instances of such a metric.
     #[schema(required)]
     instance_label: Option<&'static str>,
     /// Panel it belongs to.
     #[schema(example = "power")]
     group: &'static str,
-    /// How dear a reading is: `fast`, `slow`, `rare`.
+    /// The price of a reading: `fast`, `slow`, `rare`.
     #[schema(example = "fast")]
     tier: &'static str,
-    /// Smallest set of Prometheus series it stands in: `basic`, `standard`, `all`.
+    /// Smallest set of Prometheus series that contains it: `basic`, `standard`, `all`.
     #[schema(example = "basic")]
     series: &'static str,
     /// Smallest value that can be true.
@@ -66,7 +66,7 @@ pub(crate) struct CatalogueMetric {
     aliases: &'static [&'static str],
     /// Of a mask: its bits that have a meaning; empty for everything else.
     bits: Vec<NamedBit>,
-    /// What it means.
+    /// Its meaning.
     #[schema(example = "Power drawn now.")]
     help: &'static str,
 }
@@ -77,7 +77,7 @@ pub(crate) struct CatalogueMetric {
 pub(crate) struct NamedBit {
     /// Its number, from 0 for the lowest.
     bit: u8,
-    /// What it says when it is set.
+    /// Its meaning when it is set.
     name: &'static str,
 }
 

@@ -32,7 +32,7 @@ impl State {
     /// Every state.
     pub(crate) const ALL: [Self; 5] = [Self::Active, Self::Idle, Self::Stale, Self::Unhealthy, Self::Unknown];
 
-    /// As it stands in JSON.
+    /// Spelling in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// A GPU as it stands.
+/// A GPU in its present state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "name": "sim-node-01 / GPU 0", "model": "NVIDIA H100 80GB HBM3",
@@ -68,15 +68,16 @@ pub(crate) struct Gpu<'a> {
     /// Its number on the host. For people; it may change with a restart.
     #[schema(required)]
     pub(crate) index: Option<i32>,
-    /// Device memory in MiB, where it was read.
+    /// Device memory in MiB, if it was read.
     #[schema(required)]
     pub(crate) memory_mb: Option<i64>,
     /// Version of its driver.
     #[schema(required)]
     pub(crate) driver_version: Option<&'a str>,
-    /// How it does.
+    /// Its state.
     pub(crate) state: State,
-    /// What makes it unhealthy, the worst first; of a stale one since when it is, and its last state with its reason.
+    /// The conditions that make it unhealthy, the worst first; for a stale GPU the time since when, and its
+    /// last state with the reason.
     #[schema(required)]
     pub(crate) state_reason: Option<String>,
     /// Time of its newest row.
@@ -110,7 +111,7 @@ pub(crate) struct GpuDetail<'a> {
     /// The newest value of each column, with its own time.
     #[schema(value_type = std::collections::BTreeMap<String, LatestMetric<'static>>)]
     pub(crate) latest: LatestColumns<'a>,
-    /// To whom it belongs and where it comes from.
+    /// Its owner and the source of its rows.
     pub(crate) labels: Labels<'a>,
     /// Time of its oldest row.
     pub(crate) first_seen: Moment,
@@ -145,7 +146,7 @@ impl Serialize for LatestColumns<'_> {
     }
 }
 
-/// To whom a GPU belongs and where its rows come from.
+/// Owner of a GPU and source of its rows.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "cluster": "sim", "pod": "train-7", "namespace": "research", "container": "main", "job": null,
@@ -251,9 +252,9 @@ impl StateCounts {
 /// Some of the hosts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HostList<'a> {
-    /// The hosts, by name. GPUs whose host is unknown are in none.
+    /// The hosts, by name. GPUs with an unknown host are in none.
     pub(crate) hosts: Vec<Host<'a>>,
-    /// How many there are in all.
+    /// Number of all entries.
     #[schema(example = 8)]
     pub(crate) total: usize,
     /// Which part this is.

@@ -36,21 +36,21 @@ impl From<Health> for Component {
     }
 }
 
-/// Health of the gateway and of what is behind it.
+/// Health of the gateway and of the parts behind it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthReport {
     /// The worst of the parts.
     #[schema(value_type = HealthStatus)]
     pub(crate) status: Status,
-    /// Who answers.
+    /// The answering service.
     #[schema(example = "telemetry-api-gateway")]
     pub(crate) service: &'static str,
-    /// When this was said.
+    /// Time of the answer.
     pub(crate) timestamp: Moment,
     /// Version of the program.
     #[schema(example = "0.1.0")]
     pub(crate) version: &'static str,
-    /// Who takes rows from the queue to the store.
+    /// The collector, which moves rows from the queue to the store.
     pub(crate) collector: Component,
     /// The message queue.
     pub(crate) queue: Component,

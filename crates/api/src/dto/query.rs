@@ -1,4 +1,4 @@
-//! Columnar answers: what a chart draws.
+//! Columnar answers for charts.
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ pub(crate) struct QueryAnswer<'a> {
     pub(crate) step_ms: i64,
     /// One for each metric, aggregate and group that has a value.
     pub(crate) series: Vec<Series<'a>>,
-    /// What could not be read, in words; absent where the answer is whole.
+    /// What could not be read, in words; missing if the answer is whole.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     #[schema(required = false)]
     pub(crate) partial: &'a [String],
@@ -32,22 +32,22 @@ pub(crate) struct Series<'a> {
     pub(crate) metric: &'static str,
     /// Unit of the values; empty for plain numbers and counts.
     pub(crate) unit: &'static str,
-    /// What was computed of each step.
+    /// The aggregate of each step.
     #[schema(example = "mean")]
     pub(crate) aggregate: &'static str,
-    /// Whose values these are: a GPU's id, a hostname, a model, or `all`.
+    /// Name of the group: a GPU's id, a hostname, a model, or `all`.
     pub(crate) group: &'a str,
-    /// The GPU, where each GPU has its own series.
+    /// The GPU, if each GPU has its own series.
     #[schema(required)]
     pub(crate) gpu: Option<&'a str>,
-    /// The host, where the series is of one host or GPU.
+    /// The host, if the series is of one host or GPU.
     #[schema(required)]
     pub(crate) hostname: Option<&'a str>,
-    /// `true` where values of a simulated GPU are among them; absent where all were measured.
+    /// `true` if values of a simulated GPU are among them; missing if all were measured.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub(crate) simulated: bool,
-    /// One value a step; `null` where nothing was read.
+    /// One value a step; `null` if nothing was read.
     #[schema(value_type = Vec<Option<f64>>)]
     pub(crate) values: Values<'a>,
 }

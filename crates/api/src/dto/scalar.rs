@@ -1,4 +1,4 @@
-//! Values as they stand in JSON.
+//! Values in JSON.
 
 use std::borrow::Cow;
 

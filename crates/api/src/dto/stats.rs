@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// What queue, gateway, store and source have done since they started.
+/// Counts of queue, gateway, store and source since they started.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stats {
     /// The queue's own statistics.
@@ -17,7 +17,7 @@ pub(crate) struct Stats {
     /// The store's.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub(crate) store: Value,
-    /// Where the rows come from, and how that goes.
+    /// The source of the rows, and its progress.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub(crate) source: Value,
 }
@@ -37,7 +37,7 @@ pub(crate) struct QueueStats {
     /// Seconds since the queue started.
     #[schema(required, example = 3600.0)]
     pub(crate) uptime_seconds: f64,
-    /// What else the queue says.
+    /// The queue's other fields.
     #[serde(flatten)]
     #[schema(ignore)]
     pub(crate) rest: Map<String, Value>,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{Moment, Pagination, RowMetrics, Scalar};
 
-/// One row: what was read from one GPU at one instant.
+/// One row: the values of one GPU at one instant.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "gpu_id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "hostname": "sim-node-01",
@@ -21,12 +21,12 @@ pub(crate) struct TelemetryEntry<'a> {
     /// Host it was in.
     #[schema(required)]
     pub(crate) hostname: Option<&'a str>,
-    /// Values by column; what was not read is left out.
+    /// Values by column; a value that was not read is left out.
     #[schema(value_type = std::collections::BTreeMap<String, Scalar<'static>>)]
     pub(crate) metrics: RowMetrics<'a>,
     /// When the values were taken.
     pub(crate) timestamp: Moment,
-    /// `true` where the values were made up by a simulation; absent where they were measured.
+    /// `true` if the values were made up by a simulation; missing if they were measured.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub(crate) simulated: bool,
@@ -42,7 +42,7 @@ pub(crate) struct TelemetryList<'a> {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
-    /// What could not be read, in words; absent where the answer is whole.
+    /// What could not be read, in words; missing if the answer is whole.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     #[schema(required = false)]
     pub(crate) partial: &'a [String],

@@ -12,7 +12,7 @@ use crate::document;
 use crate::error::ApiError;
 use crate::parameter::Named;
 
-/// Swagger UI sets styles and draws images of its own; scripts come from here alone.
+/// Swagger UI sets styles and draws images of its own; scripts come only from here.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";

@@ -56,9 +56,9 @@ pub(crate) struct GpusParams {
     /// Only GPUs of these hosts, between commas.
     #[param(example = "sim-node-01")]
     host: Option<String>,
-    /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`, `last_seen`,
-    /// `memory_mb`) or a metric's column for its latest value; `-` before it turns it round. What is unknown comes
-    /// last. Without it: by host and index.
+    /// Order: a field (`id`, `name`, `hostname`, `index`, `model`, `vendor`, `driver_version`, `state`,
+    /// `last_seen`, `memory_mb`) or a metric's column for its latest value; a leading `-` reverses it.
+    /// Unknown values come last. Without it: by host and index.
     #[param(pattern = "^ *(?:-?[a-z][a-z0-9_]*)? *$", example = "-power_w")]
     sort: Option<String>,
     /// `metrics`: with the latest values.
@@ -212,17 +212,17 @@ impl GpusAsk {
 
     pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
-        let sight = view.sight();
+        let rules = view.rules();
         let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
         if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
             return Err(ApiError::unknown_host(host));
         }
         if !self.states.is_empty() {
-            gpus.retain(|gpu| self.states.contains(&sight.state(gpu)));
+            gpus.retain(|gpu| self.states.contains(&rules.state(gpu)));
         }
         match self.sort {
             Some(Sort { by: Field::State, descending }) => {
-                gpus.sort_by_cached_key(|gpu| sight.state(gpu));
+                gpus.sort_by_cached_key(|gpu| rules.state(gpu));
                 if descending {
                     gpus.reverse();
                 }
@@ -232,7 +232,7 @@ impl GpusAsk {
         }
         let page = gpus.iter().skip(self.offset).take(self.limit);
         let list = GpuList {
-            gpus: page.map(|gpu| sight.show(gpu, self.metrics)).collect(),
+            gpus: page.map(|gpu| rules.show(gpu, self.metrics)).collect(),
             total: gpus.len(),
             pagination: Pagination::of(self.limit, self.offset, gpus.len()),
         };
@@ -291,7 +291,7 @@ impl Sort {
         }
     }
 
-    /// What is unknown comes last, whichever way round.
+    /// Unknown values come last in either direction.
     fn known<T: Ord>(self, a: Option<T>, b: Option<T>) -> Ordering {
         match (a, b) {
             (Some(a), Some(b)) if self.descending => b.cmp(&a),
@@ -330,7 +330,7 @@ impl GpuAsk {
         let fleet = view.store.fleet();
         let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why))?;
         let detail = GpuDetail {
-            gpu: view.sight().show(gpu, false),
+            gpu: view.rules().show(gpu, false),
             latest: LatestColumns(gpu),
             labels: Labels::of(gpu),
             first_seen: Moment(gpu.first_seen_ns),

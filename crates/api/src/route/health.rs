@@ -11,9 +11,9 @@ use crate::dto::{Component, HealthReport, Moment};
 use crate::error::ErrorBody;
 use crate::probe;
 
-/// Health of the gateway and of what is behind it.
+/// Health of the gateway and of the parts behind it.
 ///
-/// 200 while it is healthy or degraded, 503 with the same shape when it is unhealthy.
+/// 200 while it is healthy or degraded, 503 with the same shape if it is unhealthy.
 #[utoipa::path(
     get, path = "/health", tag = "operation", operation_id = "health",
     responses(
@@ -39,7 +39,7 @@ pub(crate) async fn alive() -> Response {
     probe::alive().await
 }
 
-/// Whether the gateway is not unhealthy, for readiness probes; the text says why it is, or that it is degraded.
+/// Readiness, for probes: 503 while it is unhealthy; the text gives the reason, or says that it is degraded.
 #[utoipa::path(
     get, path = "/readyz", tag = "operation", operation_id = "ready",
     responses(

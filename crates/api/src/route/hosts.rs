@@ -60,7 +60,7 @@ pub(crate) async fn list(
 impl HostsAsk {
     pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
-        let sight = view.sight();
+        let rules = view.rules();
         let mut hosts: BTreeMap<&str, Host<'_>> = BTreeMap::new();
         for gpu in &fleet.gpus {
             let Some(hostname) = gpu.identity.node() else { continue };
@@ -76,7 +76,7 @@ impl HostsAsk {
             host.gpu_count += 1;
             host.models.extend(gpu.identity.get(IdentityColumn::Model));
             host.vendors.extend(gpu.identity.get(IdentityColumn::Vendor));
-            host.states.add(sight.state(gpu));
+            host.states.add(rules.state(gpu));
             host.last_seen = Moment(host.last_seen.0.max(gpu.last_seen_ns));
             host.simulated &= gpu.identity.is_simulated();
         }

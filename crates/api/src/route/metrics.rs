@@ -28,7 +28,7 @@ pub(crate) async fn catalogue(
     api.answer(Ask::Metrics, &headers).await
 }
 
-/// Metrics for Prometheus: the gateway's own, and those of what runs beside it.
+/// Metrics for Prometheus: the gateway's own, and those of the parts beside it.
 #[utoipa::path(
     get, path = "/metrics", tag = "operation", operation_id = "gateway_metrics",
     responses((status = 200, description = "Prometheus text format 0.0.4.", content_type = "text/plain", body = String))

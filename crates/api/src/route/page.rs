@@ -13,14 +13,14 @@ use crate::error::ApiError;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
-/// Where the build puts files whose name has their hash in it: they never change.
+/// Folder of built files whose name contains their hash: they never change.
 const HASHED: &str = "assets/";
 const INDEX: &str = "index.html";
 const PLACEHOLDER: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>gpuvitals</title>\n\
     <p>This program was built without its web page; <code>make build</code> builds it with the page. \
     The API is described at <a href=\"/docs\">/docs</a>.</p></html>\n";
 
-/// Answers what no other path does.
+/// Answers all other paths.
 pub(crate) async fn page(Shared(api): Shared<Api>, method: Method, uri: Uri, headers: HeaderMap) -> Answered {
     let path = uri.path();
     if method != Method::GET && method != Method::HEAD {

@@ -1,4 +1,4 @@
-//! `/api/v1/query`: what a chart draws.
+//! `/api/v1/query`: data for charts.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const GROUPS: [(&str, GroupBy); 4] =
 const HOUR_NS: i64 = 3_600_000_000_000;
 const MILLISECOND_NS: i64 = 1_000_000;
 
-/// What to compute of which values.
+/// The values and their aggregates.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -57,14 +57,14 @@ pub(crate) struct QueryParams {
     /// without it.
     #[param(pattern = "^ *(?:[0-9]+(?:\\.[0-9]+)? *(?:ms|s|m|min|h|d)?)? *$", example = "10s")]
     step: Option<String>,
-    /// What to compute of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several between commas.
+    /// Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas.
     #[param(
         pattern = "^ *(?:(?:mean|min|max|p99|last|count)? *, *)*(?:mean|min|max|p99|last|count)? *$",
         default = "mean",
         example = "mean"
     )]
     aggregate: Option<String>,
-    /// Whose values form one series: `gpu`, `node`, `model` or `all`.
+    /// The values that form one series: by `gpu`, `node`, `model` or `all`.
     #[param(pattern = "^ *(?:gpu|node|model|all)? *$", default = "gpu", example = "gpu")]
     group_by: Option<String>,
 }
@@ -84,9 +84,10 @@ pub(crate) struct QueryAsk {
 
 /// Values by step of time, in columns.
 ///
-/// Steps begin at multiples of their width and have no gaps; where nothing was read the value is `null`. A range may
-/// have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values; more is
-/// refused with `too_large` and the advice what to change. Values of 32-bit columns are rounded to 32 bits.
+/// Steps begin at multiples of their width and have no gaps; if nothing was read the value is `null`. A range
+/// may have 11,000 steps, and steps × series (metrics × aggregates × GPUs or groups) may be 2,000,000 values;
+/// larger ones are refused with `too_large` and the advice what to change. Values of 32-bit columns are
+/// rounded to 32 bits.
 #[utoipa::path(
     get, path = "/api/v1/query", tag = "telemetry", operation_id = "query", params(QueryParams),
     responses(
@@ -183,7 +184,7 @@ impl QueryAsk {
         Ok(Some(keys.cloned().collect()))
     }
 
-    /// Refuses what would be too large, with what to change.
+    /// Refuses ranges that would be too large, with the remedy.
     fn check(
         &self,
         gpus: Option<&[Arc<str>]>,

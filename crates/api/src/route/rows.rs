@@ -22,7 +22,7 @@ pub(crate) struct GpuRows<'a> {
 }
 
 impl<'a> GpuRows<'a> {
-    /// The rows with the columns that `wanted` names, or all; none where the batch is not of GPUs.
+    /// The rows with the columns in `wanted`, or all; none if the batch is not of GPUs.
     pub(crate) fn of(batch: &'a Batch, wanted: Option<&[String]>) -> Option<Self> {
         Some(Self {
             times: batch.timestamps(),

@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::dto::{QueueStats, Stats};
 use crate::error::{ApiError, ErrorBody};
 
-/// What queue, gateway, store and source have done since they started.
+/// Counts of queue, gateway, store and source since they started.
 ///
 /// The queue's own `GET /stats`, with `gateway`, `store` and `source` beside it.
 #[utoipa::path(
@@ -31,10 +31,10 @@ pub(crate) async fn stats(Shared(api): Shared<Api>) -> Answered {
     fresh(StatusCode::OK, &stats)
 }
 
-/// JSON that nobody may keep.
+/// JSON that must not be cached.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// If it cannot be written as JSON.
 pub(crate) fn fresh(status: StatusCode, body: &impl Serialize) -> Result<Response, ApiError> {
     let text = serde_json::to_vec(body)?;
     Ok((status, [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text).into_response())

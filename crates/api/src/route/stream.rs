@@ -27,7 +27,7 @@ use crate::parameter::{self, Asked};
 
 /// Rows of one event. A larger append comes as several, so that no event is larger than about a megabyte.
 const EVENT_ROWS_MAX: usize = 1_000;
-/// What a stream begins with: how long to wait before connecting again, and something to see at once.
+/// The beginning of a stream: how long to wait before reconnecting, and something to see at once.
 const GREETING: &str = "retry: 3000\n: live\n\n";
 const HEARTBEAT: &str = ": still here\n\n";
 
@@ -105,7 +105,7 @@ fn events(
     }
 }
 
-/// What a client wants to see.
+/// A client's filter.
 #[derive(Debug)]
 struct Filter {
     /// Keys of GPUs; none means all, if there are no names to resolve either.

@@ -1,4 +1,4 @@
-//! Health, statistics, documents, and what all answers have in common.
+//! Health, statistics, documents, and the common parts of all answers.
 
 use std::time::Duration;
 
@@ -248,7 +248,7 @@ async fn the_documents_are_served() {
     assert!(world.get("/docs/start.js").await.text().contains("/openapi.json"));
 }
 
-/// What the document promises of parameters is what the handlers take.
+/// The handlers accept the documented parameters.
 #[tokio::test]
 async fn documented_parameters_are_known() {
     let world = World::new().await;

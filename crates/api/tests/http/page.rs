@@ -101,7 +101,7 @@ async fn the_page_that_was_built_is_whole() {
     let world = World::empty(|api, _| api.page = Page::embedded()).await;
     let answer = world.get("/").await;
     assert_eq!(answer.status, 200);
-    // With a page every file it names is in the program; without one it says so.
+    // With a page, every file it names is in the program; without one it says so.
     let files: Vec<&str> = answer.text().split('"').filter(|text| text.starts_with("/assets/")).collect();
     assert!(!files.is_empty() || answer.text().contains("make build"));
     for path in files {

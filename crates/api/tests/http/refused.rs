@@ -1,11 +1,11 @@
-//! What is refused, and in what words.
+//! Refused requests, and their messages.
 
 use serde_json::json;
 
 use crate::client::request;
 use crate::world::World;
 
-/// Path, status, code, what the message says.
+/// Path, status, code, parts of the message.
 const REFUSED: &[(&str, u16, &str, &[&str])] = &[
     ("/api/v1/gpus?limit=many", 400, "bad_parameter", &["limit", "\"many\"", "1 to 10000"]),
     ("/api/v1/gpus?limit=0", 400, "bad_parameter", &["limit", "1 to 10000"]),

@@ -66,7 +66,7 @@ async fn a_gpu_that_is_not_known_yet_may_be_named_by_any_of_its_names() {
         let rows = events.event().await.unwrap().1;
         assert!(rows.as_array().unwrap().iter().all(|row| row["gpu_id"] == "GPU-a"), "{name}: {rows}");
     }
-    // A name of nobody is nobody's, not everybody's.
+    // An unknown name selects no GPU, not all.
     let mut nobody = Events::open(world.address, "/api/v1/stream?gpus=nobody").await;
     world.append(fleet()).await;
     world.shutdown.cancel();
@@ -79,7 +79,7 @@ async fn a_gpu_that_is_not_known_yet_may_be_named_by_any_of_its_names() {
 async fn who_is_too_slow_is_told_how_much_it_missed() {
     let world = World::empty(|_, store| store.subscriber_lag = 4).await;
     let events = Events::open(world.address, "/api/v1/stream").await;
-    // A row of many unknown columns, so that what waits in sockets between here and there is soon full.
+    // A row of many unknown columns, so that the sockets in between are soon full.
     let names: Vec<String> = (0..120).map(|n| format!("column_with_a_long_name_{n:090}")).collect();
     let values: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 0.5)).collect();
     let many = |second: i64| {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Answer, request};
 
-/// What time it is in the tests.
+/// The time in the tests.
 pub(crate) const NOW: &str = "2026-11-20T16:00:00Z";
 
 pub(crate) fn now_ns() -> i64 {
@@ -77,7 +77,7 @@ impl World {
             page: Page::none(),
             ..ApiConfig::default()
         };
-        // Each test says for itself when an answer may be given again.
+        // Each test sets for itself when an answer may be reused.
         config.limits.reuse = Duration::ZERO;
         let mut store_config = StoreConfig::new(dir.path().join("store"));
         change(&mut config, &mut store_config);
