@@ -165,7 +165,7 @@ async fn run(
     let (mut wall, mut used, mut wire_bytes, mut done) = (Duration::ZERO, Duration::ZERO, 0, 0);
     let mut maker = Maker::new();
     while done < rows {
-        // Made in slices, so that what is not yet sent takes little memory; the making is not counted.
+        // Made in slices, so that unsent rows take little memory; the making is not counted.
         let part: VecDeque<Ingest> =
             (0..SLICE_ROWS / batch_rows).filter_map(|_| maker.batch(batch_rows)).collect();
         wire_bytes += part.iter().map(|item| item.encoded.len()).sum::<usize>();

@@ -1,9 +1,9 @@
-//! Compares what was to be stored with what is: the keys (GPU and time) of files with those of stores together.
+//! Compares expected and stored keys: the keys (GPU and time) of files with those of stores together.
 //!
-//! `keys SENT PERHAPS STORE…` prints how many keys each store has, and ends with 1 if over all stores together a key of the
-//! file SENT is missing, or one is there that neither file has, or if a store has one twice. PERHAPS has those of which
-//! nobody knows whether they were sent. The files are CSV with the columns `timestamp` and `uuid` first. Nobody else may have
-//! the stores open.
+//! `keys SENT PERHAPS STORE…` prints how many keys each store has, and ends with 1 if over all stores
+//! together a key of the file SENT is missing, or one exists that neither file has, or if a store has one
+//! twice. PERHAPS has the keys that may or may not have been sent. The files are CSV with the columns
+//! `timestamp` and `uuid` first. Nobody else may have the stores open.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -56,7 +56,8 @@ fn of_file(file: &str, gpus: &mut Gpus) -> Result<Keys, Box<dyn Error>> {
     rows.map(|(timestamp, uuid)| Ok((gpus.number(uuid), time::parse(timestamp)?))).collect()
 }
 
-/// The keys of a store, and how many of them it gave more than once. Asked by the minute: what lies in the pages before
+/// The keys of a store, and how many of them it returned more than once. Queried by the minute: the pages
+/// before an offset are read each time.
 /// an offset is read each time.
 fn of_store(folder: &str, gpus: &mut Gpus) -> Result<(Keys, usize), Box<dyn Error>> {
     let (store, recovered) = Store::open(StoreConfig::new(folder))?;

@@ -142,7 +142,7 @@ fn cpu_ms() -> f64 {
     Duration::try_from(spent).map_or(0.0, |spent| spent.as_secs_f64() * 1e3)
 }
 
-/// First and median time of a question, and what it costs of the processors, in milliseconds.
+/// First and median time of a query, and its CPU time, in milliseconds.
 fn time<T>(name: &str, runs: usize, mut question: impl FnMut() -> Fallible<T>) -> Fallible {
     let mut times = Vec::with_capacity(runs);
     let cpu = cpu_ms();

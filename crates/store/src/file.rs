@@ -120,7 +120,7 @@ pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
         return Err(damaged("its length is not that of the manifest"));
     }
     let footer_len = entry.bytes.checked_sub(entry.footer_offset).and_then(|len| usize::try_from(len).ok());
-    let mut footer = vec![0; footer_len.ok_or_else(|| damaged("its footer lies outside"))?];
+    let mut footer = vec![0; footer_len.ok_or_else(|| damaged("its footer is outside"))?];
     file.read_exact_at(&mut footer, entry.footer_offset).map_err(|e| io("reading", e))?;
     if crc32c::crc32c(&footer) != entry.footer_crc32c {
         return Err(damaged("checksum of the footer"));

@@ -74,7 +74,7 @@ pub(crate) fn describe(path: &Path, name: &str, level: u8, order: u64) -> Result
         offset += facts.len;
     }
     let len = bytes.checked_sub(offset).and_then(|len| usize::try_from(len).ok());
-    let mut footer = vec![0; len.ok_or_else(|| damaged("its footer lies outside"))?];
+    let mut footer = vec![0; len.ok_or_else(|| damaged("its footer is outside"))?];
     let handle = table.handle().map_err(|e| io("opening", e))?;
     handle.read_exact_at(&mut footer, offset).map_err(|e| io("reading", e))?;
     let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };

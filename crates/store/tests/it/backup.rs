@@ -1,4 +1,4 @@
-//! A copy of a store, made as `docs/store.md` says, has every row that was acknowledged before it was begun.
+//! A copy of a store, made as in `docs/store.md`, has every row that was acknowledged before it was begun.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

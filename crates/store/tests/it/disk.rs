@@ -50,7 +50,7 @@ async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
 
 #[tokio::test]
 async fn a_log_whose_sync_failed_takes_nothing_more_until_the_next_start() {
-    // For lack of space too: who knows what is on the disk then?
+    // For lack of space too: the contents of the disk are unknown then.
     for kind in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
         let dir = tempfile::tempdir().unwrap();
         let disk = FaultDisk::new();
@@ -73,7 +73,7 @@ async fn a_log_whose_sync_failed_takes_nothing_more_until_the_next_start() {
         assert!(matches!(store.close().await, Err(StoreError::Log(_))));
         drop(store);
 
-        // After a power cut or without one, what was acknowledged is there; what was not may be.
+        // After a power cut or without one, acknowledged rows are there; others may be.
         for seed in 0..20 {
             let after = if seed == 0 { disk.clone() } else { disk.crashed(seed) };
             let copy = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! One file of a store is removed, emptied, cut or replaced by an older copy: nothing else is lost for it, and the
-//! store says what to do.
+//! One file of a store is removed, emptied, cut or replaced by an older copy: nothing else is lost for it,
+//! and the store names the remedy.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use gpuvitals_core::Status;
 use gpuvitals_store::{FileStep, Recovered, Store, StoreConfig, StoreError, repair};
 use tempfile::TempDir;
 
-/// Two moments of a store, and what was acknowledged at the second one.
+/// Two moments of a store, and the rows acknowledged at the second one.
 struct History {
     older: TempDir,
     newer: TempDir,
@@ -95,7 +95,7 @@ enum Fault {
     Older,
 }
 
-/// Does it to a file; false: there is no older copy that differs.
+/// Applies the fault to a file; false: there is no older copy that differs.
 fn harm(dir: &Path, name: &Path, fault: Fault, older: &Path) -> bool {
     let path = dir.join(name);
     let bytes = std::fs::read(&path).unwrap();
@@ -126,13 +126,13 @@ fn harm(dir: &Path, name: &Path, fault: Fault, older: &Path) -> bool {
     true
 }
 
-/// Opens a store, and says which rows it shows.
+/// Opens a store, and returns the rows it shows.
 fn open(dir: &Path) -> Result<(Model, Recovered, gpuvitals_core::Health), StoreError> {
     let (store, found) = Store::open(small_segments(dir))?;
     Ok((contents(&store), found, store.health()))
 }
 
-/// All rows that can be had from what is on the disk: a manifest is rebuilt, and the log is read from its beginning.
+/// All rows that the disk still has: a manifest is rebuilt, and the log is read from its beginning.
 fn salvaged(dir: &Path) -> Model {
     repair(dir, |_| ()).unwrap();
     open(dir).unwrap().0
@@ -181,7 +181,7 @@ async fn one_file_of_a_store_is_harmed() {
                     }
                     Err(error) => panic!("{case}: {error}"),
                 }
-                // The store goes on, and nothing is written over what was set aside.
+                // The store continues, and nothing that was set aside is overwritten.
                 let fresh = grid(1, HOUR + 7_200 * SECOND, 0..3);
                 if let Ok((store, _)) = Store::open(small_segments(dir.path())) {
                     store.append(vec![ingest(&fresh)]).await.unwrap();

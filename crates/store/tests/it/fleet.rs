@@ -1,4 +1,4 @@
-//! The latest state: of each column its newest value, and who the GPU is.
+//! The latest state: the newest value of each column, and the identity of the GPU.
 
 use std::sync::Arc;
 
