@@ -18,7 +18,7 @@ use gpuvitals_sources::csv::{CsvConfig, CsvSource};
 const NOW_NS: i64 = 1_795_176_000_000_000_000;
 const GPUS: usize = 247;
 const ROUNDS: usize = 5;
-/// Rows of a batch at most: what each GPU costs once a batch shows in the small ones.
+/// Most rows of a batch: small batches show the cost of each GPU per batch.
 const BATCH_ROWS: [usize; 2] = [500, 2_000];
 
 const LONG_METRICS: [&str; 10] = [

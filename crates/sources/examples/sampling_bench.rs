@@ -1,4 +1,4 @@
-//! What sampling costs and how punctual it is, beside a loop that does nothing but sleep and read.
+//! Cost and punctuality of sampling, beside a loop that only sleeps and reads.
 //!
 //! `cargo run --release -p gpuvitals-sources --example sampling_bench -- bare|sampler SYSFS HZ SECONDS`
 //!

@@ -1,4 +1,5 @@
-//! What the simulated fleet costs: `cargo run --release -p gpuvitals-sources --example sim_bench [GPUS] [SECONDS]`.
+//! Cost of the simulated fleet: `cargo run --release -p gpuvitals-sources --example sim_bench [GPUS]
+//! [SECONDS]`.
 //!
 //! Expected: about 80 values a row at some 15 ns each and as much again for identity and physics, so 2 to 4 µs a
 //! row; 1,000 GPUs at 1 Hz are then 0.2 to 0.4 % of a core.
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Resident memory of this process, KiB; 0 where /proc does not tell.
+/// Resident memory of this process, KiB; 0 if /proc does not have it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -187,7 +187,7 @@ pub enum ClockError {
         seen: String,
     },
     /// No GPU has this PCI address any more.
-    #[error("there is no GPU at {0} any more; nothing was written")]
+    #[error("no GPU at {0} any more; nothing was written")]
     Gone(String),
     /// The driver refused, or the device is gone.
     #[error("{target} <- {text:?}")]
@@ -201,7 +201,7 @@ pub enum ClockError {
         source: io::Error,
     },
     /// A lock failed, and the previous settings could not be restored: the clocks are neither.
-    #[error("{failed}; and what was before was not brought back: {back}")]
+    #[error("{failed}; and the earlier settings were not restored: {back}")]
     HalfMade {
         /// The error of the lock.
         #[source]

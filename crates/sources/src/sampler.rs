@@ -133,7 +133,7 @@ impl Sampler {
             if interval < probe.interval_min() {
                 let (driver, interval_min) = (probe.driver(), probe.interval_min());
                 if !config.exact {
-                    tracing::warn!(%driver, ?interval, ?interval_min, "is read as often as it stands");
+                    tracing::warn!(%driver, ?interval, ?interval_min, "is read at its fastest rate");
                     continue;
                 }
                 return Err(SamplerError::TooFast { driver, interval, interval_min });

@@ -1,4 +1,4 @@
-//! Clocks of AMD GPUs on captured trees: what is written, what is refused, what is brought back.
+//! Clocks of AMD GPUs on captured trees: writes, refusals, restores.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -313,7 +313,7 @@ fn steps_reach_their_gpu_under_whatever_number_its_card_has() {
     let mut device = at.control();
     let plan = device.plan(&level(Level::High)).unwrap();
     let held = Held::take(device.as_mut(), plan).unwrap();
-    // The driver was loaded anew, and gave the numbers in another order.
+    // The driver was reloaded, and gave the numbers in another order.
     let renumbered = at.dir.path().join("card5");
     fs::rename(card, &renumbered).unwrap();
     copy(&other, card);

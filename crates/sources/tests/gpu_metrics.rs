@@ -53,7 +53,7 @@ fn revision(name: &str) -> Option<(u8, u8)> {
     Some((format.parse().unwrap(), content.trim_end_matches("-early").parse().unwrap()))
 }
 
-/// A table under construction and what is to be read from it.
+/// A table under construction and its expected values.
 struct Encoder {
     bytes: Vec<u8>,
     expected: BTreeMap<(usize, Field), Vec<Option<i64>>>,

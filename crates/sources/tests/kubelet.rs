@@ -16,8 +16,8 @@ use tonic::codegen::{BoxFuture, Service, http};
 use tonic::{Code, Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-/// What any protobuf message is to who does not look into it: here the bytes are written by hand, so that the client's own
-/// field numbers are not what it is tested against.
+/// A raw protobuf message: the bytes are written by hand here, so that the client is not tested against its
+/// own field numbers.
 #[derive(Clone, Default, PartialEq)]
 struct Raw(Vec<u8>);
 

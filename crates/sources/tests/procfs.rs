@@ -111,7 +111,7 @@ fn every_column_of_the_host_is_read() {
             missing.push(metric.column);
         }
     }
-    // What the second, shorter stat has not.
+    // Metrics missing in the second, shorter stat.
     assert_eq!(missing, ["irqs", "soft_irqs", "forks", "procs_running", "procs_blocked"]);
 }
 

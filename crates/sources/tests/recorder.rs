@@ -1,4 +1,4 @@
-//! The recorder through its public surface: what it writes, what it refuses, what a kill leaves.
+//! The recorder through its public surface: files, refusals, the remains of a kill.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
@@ -86,7 +86,7 @@ fn config(directory: &Path) -> RecorderConfig {
     config
 }
 
-/// Records until so many GPU rows have been written.
+/// Records until this many GPU rows have been written.
 fn started(found: Found, config: RecorderConfig, rows: usize) -> Recorder {
     let (tell, told) = sync_channel(1);
     let mut left = rows;
@@ -103,7 +103,8 @@ fn started(found: Found, config: RecorderConfig, rows: usize) -> Recorder {
     recorder
 }
 
-/// Not a test of its own: the process that the next one kills. Tells on standard output what has been written.
+/// Not a test of its own: the process that the next one kills. Prints on standard output what has been
+/// written.
 #[test]
 fn child_that_records_until_it_is_killed() {
     let Some(directory) = std::env::var_os("RECORDER_TEST_DIRECTORY") else { return };
@@ -117,7 +118,7 @@ fn child_that_records_until_it_is_killed() {
         }
     };
     let recorder = Recorder::start_with(Counting::found(2), config, watch).unwrap();
-    // Standard input ends when it is to end as it should.
+    // The end of standard input is the signal to end in order.
     std::io::stdin().read_line(&mut String::new()).unwrap();
     recorder.stop().unwrap();
 }
@@ -312,7 +313,8 @@ fn nothing_to_record_and_nothing_to_overwrite_are_said() {
     assert_eq!(rows(second.data().unwrap()).len() as u64, second.gpu_rows);
 }
 
-/// A device that never answers, and tells when it is asked for the second time: by then the first reading has failed.
+/// A device that never answers, and reports when it is read for the second time: by then the first reading
+/// has failed.
 struct Mute(Arc<Identity>, u32, SyncSender<()>);
 
 impl Probe for Mute {
@@ -441,7 +443,8 @@ fn repaired_copy(at: &Path, place: &Path) {
     let whole = place.join("done");
     photographed(at, &whole);
     let wanted = repair(&whole).unwrap().unwrap();
-    // What a killed repair may leave: temporary files, a sealed part beside its journal, some of the files in place.
+    // Possible remains of a killed repair: temporary files, a sealed part beside its journal, some of the
+    // files in place.
     let leave: [&dyn Fn(&Path); 4] = [
         &|dir| {
             for name in ["gpu_events-000000.tmp", "gpu_events-000007.tmp"] {

@@ -1,4 +1,4 @@
-//! The sampler keeps its pace, and a sick device costs nobody else anything.
+//! The sampler keeps its pace, and a sick device affects no other.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ fn uuid_of(batch: &Batch) -> String {
     batch.identity(0).uuid().unwrap().to_owned()
 }
 
-/// Batches until the condition holds of what came so far.
+/// Batches until the condition is true for those received so far.
 fn until(sampler: &Sampler, mut enough: impl FnMut(&Batch) -> bool) -> Vec<Batch> {
     let mut batches = Vec::new();
     loop {
@@ -280,7 +280,7 @@ fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again(
     assert_eq!((absence.metric, absence.reason), (POWER, AbsenceReason::Invalid));
     match condition(&sampler, "GPU-1") {
         Condition::Down { reason: AbsenceReason::Invalid, detail } => {
-            assert!(detail.contains("stands still"), "{detail}");
+            assert!(detail.contains("does not change"), "{detail}");
         }
         other => panic!("{other:?}"),
     }
@@ -401,7 +401,7 @@ fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
         })],
         Duration::from_millis(1),
     );
-    // A batch a millisecond fills the hand-off (64 batches); sampling goes on all the while.
+    // A batch a millisecond fills the hand-off (64 batches); sampling continues meanwhile.
     while sampler.rows_dropped() < 20 {
         std::thread::yield_now();
     }

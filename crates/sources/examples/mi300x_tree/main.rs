@@ -2,10 +2,11 @@
 //!
 //! `cargo run -p gpuvitals-sources --example mi300x_tree -- [--gpus 8] [--gpu-metrics 1.5|1.7|none] [--animate HZ] DIR`
 //!
-//! The values are made up: it is for tests and benches, not a capture. The files and formats are what amdgpu gives for
-//! this part, with two exceptions for `rocm-smi` 5.2.3, so that it can be run on the same tree: it ends without a voltage
-//! sensor (`in0_*`, which an MI300X does not have) and on the deep-sleep lines `S:` of the clock tables (left out). With
-//! `--showtemp` it also aborts on any `gpu_metrics` newer than 1.3; for that there is `--gpu-metrics none`.
+//! The values are made up: it is for tests and benches, not a capture. The files and formats are amdgpu's for
+//! this part, with two exceptions for `rocm-smi` 5.2.3, so that it can be run on the same tree: it fails
+//! without a voltage sensor (`in0_*`, which an MI300X does not have) and on the deep-sleep lines `S:` of the
+//! clock tables (left out). With `--showtemp` it also aborts on any `gpu_metrics` newer than 1.3; for that
+//! there is `--gpu-metrics none`.
 //!
 //! Expected when animated: a tick is one `pwrite` of some 2 KiB a GPU, a few microseconds each.
 #![expect(clippy::print_stdout, reason = "an example prints what it did")]

@@ -1,12 +1,12 @@
-//! What a made-up MI300X does over time, and its binary table.
+//! The behaviour of a made-up MI300X over time, and its binary table.
 
 const LOAD_PERIOD_MS: u64 = 20_000;
 const LOAD_BUSY_MS: u64 = 14_000;
-/// What the package may draw, W.
+/// Power limit of the package, W.
 pub(crate) const POWER_CAP_W: u64 = 750;
 const POWER_IDLE_W: u64 = 140;
 
-/// Where the fields of a version lie that the two versions have apart; the rest follows from these.
+/// Offsets of the fields that differ between the two versions; the rest follows from these.
 #[derive(Debug)]
 pub(crate) struct Table {
     content: u8,
@@ -24,7 +24,7 @@ impl Table {
         Self { content: 7, size: 2208, energy: 24, links: 68, pcie: 88, firmware: 288 };
 }
 
-/// One GPU: a load that comes and goes, and what follows from it.
+/// One GPU: a load that varies, and its consequences.
 #[derive(Debug)]
 pub(crate) struct Package {
     pub(crate) gpu: u16,
@@ -145,7 +145,7 @@ impl Package {
         if table.content == 5 { self.encode_v1_5(&mut put) } else { self.encode_v1_7(&mut put) }
     }
 
-    /// What only v1.5 has: busy engines and a status of throttling.
+    /// Fields of v1.5 only: busy engines and a status of throttling.
     fn encode_v1_5(&self, put: &mut Writer<'_>) {
         put.each_u16(16, [0; 4]);
         put.each_u16(24, [0; 32]);
@@ -153,7 +153,7 @@ impl Package {
         put.u32(108, 0);
     }
 
-    /// What only v1.7 has: shares of throttling, state of links, the one partition.
+    /// Fields of v1.7 only: shares of throttling, state of links, the one partition.
     fn encode_v1_7(&self, put: &mut Writer<'_>) {
         put.u64(16, 5_300);
         let steps = self.now_ns.saturating_sub(self.started_ns) / 1_000_000;

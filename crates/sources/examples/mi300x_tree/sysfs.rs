@@ -80,7 +80,7 @@ pub(crate) fn pci_address(gpu: u16) -> String {
     format!("{:04x}:{bus:02x}:00.0", gpu / 8)
 }
 
-/// The directory that stands for `/sys`.
+/// The directory used as `/sys`.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
@@ -98,7 +98,7 @@ impl Tree {
         self.root.join(device(gpu)).join("gpu_metrics")
     }
 
-    /// What is there once: the driver and the processor.
+    /// The parts that exist once: the driver and the processor.
     pub(crate) fn machine(&self) -> Result<(), Box<dyn Error>> {
         self.text("module/amdgpu/initstate", "live")?;
         self.text("module/amdgpu/version", "6.10.5")?;

@@ -267,7 +267,7 @@ fn entries(choices: &[u32], numbers: &[u32], what: &str) -> Result<Option<Bounds
     let mut bounds: Option<Bounds> = None;
     for number in numbers {
         let Some(&mhz) = choices.get(*number as usize) else {
-            let text = format!("there is no {what} number {number}; the driver lists {}", choices.len());
+            let text = format!("no {what} has number {number}; the driver lists {}", choices.len());
             return Err(ClockError::Wrong(text));
         };
         bounds = Some(bounds.map_or((mhz, mhz), |(min, max)| (min.min(mhz), max.max(mhz))));

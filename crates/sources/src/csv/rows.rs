@@ -167,7 +167,7 @@ impl Rows {
             self.time_text.extend_from_slice(raw);
         }
         if self.time_ns > now_ns.saturating_add(FUTURE_MAX_NS) {
-            let reason = format!("{} lies more than an hour ahead of now", time::format(self.time_ns));
+            let reason = format!("{} is more than an hour ahead of now", time::format(self.time_ns));
             return Err(Refusal { cause: Cause::Future, column: Some(column), reason });
         }
         Ok(self.time_ns)

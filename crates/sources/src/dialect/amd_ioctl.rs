@@ -174,7 +174,7 @@ impl Probe for IoctlProbe {
             self.sleep = None;
             self.lacks = Lacks::default();
             reading.clear();
-            return Err(ProbeError::Gone(format!("{}: its driver has let go of it", self.node.display())));
+            return Err(ProbeError::Gone(format!("{}: its driver has released it", self.node.display())));
         }
         self.device = Some(device);
         Ok(())

@@ -29,7 +29,7 @@ const GONE_PAUSE_NS: (i64, i64) = (1_000_000_000, 30_000_000_000);
 /// usual time between two.
 const STALE_NS: i64 = 2_000_000_000;
 const STALE_UPDATES: i64 = 5;
-const STALE: &str = "its snapshot stands still: the driver gives the same one again and again";
+const STALE: &str = "its snapshot does not change: the driver keeps returning the same one";
 /// The metric whose changes stand in for snapshots, for drivers without them; also the absent one in a row
 /// without values.
 pub(super) const WATCHED: MetricId = MetricId::of("power_w");

@@ -1,4 +1,4 @@
-//! Every captured machine gives the row that its golden file holds: `UPDATE=1` writes them anew.
+//! Every captured machine gives the row of its golden file: `UPDATE=1` rewrites them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
-//! Where other readers say something else about the captured machines, and why we do not follow.
+//! Values of other readers that differ on the captured machines, and why we do not follow.
 
-/// A row of the table in docs/amd.md: machine, who, what it calls the value, its value, ours; and the reason.
+/// A row of the table in docs/amd.md: machine, tool, its name and value, our value; and the reason.
 pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
     (
         "| rx5500xt | LACT | `temps/mem/current` | 0 | `temperature_memory_c` absent |",

@@ -14,7 +14,7 @@ use crate::machines::{absence, copy, id, machine, only_probe, table, value, writ
 /// Buses of the eight packages of the capture.
 const BUSES: [u8; 8] = [0x05, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0xe5];
 
-/// Where v1.7 has its partitions, and how far they are apart.
+/// Offset of the partitions in v1.7, and the distance between them.
 const XCP: usize = 344;
 const XCP_LEN: usize = 232;
 

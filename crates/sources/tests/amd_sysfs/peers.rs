@@ -1,5 +1,5 @@
-//! What other readers make of the same trees: LACT's snapshots and the output of rocm-smi 5.2.3. Where we differ is
-//! listed with the reason in `differences.rs`, and in docs/amd.md with the same words.
+//! Other readers on the same trees: LACT's snapshots and the output of rocm-smi 5.2.3. Differences are listed
+//! with the reason in `differences.rs`, and in docs/amd.md with the same words.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::differences::DIFFERENCES;
 use crate::machines::{CAPTURED, first_reading, fixture, value};
 
-/// A value as a peer has it: what it is called there, our column, the peer's number in our unit, how far apart they may be.
+/// A peer's value: its name there, our column, the peer's number in our unit, the allowed difference.
 type Said = (&'static str, &'static str, Option<f64>, f64);
 
 const MIB: f64 = 1_048_576.0;
-/// A reading of gpu_metrics has hundredths of a degree where hwmon has whole ones.
+/// A reading of gpu_metrics has hundredths of a degree, one of hwmon whole degrees.
 const DEGREE: f64 = 0.999;
 const EDGE: &str = "Temperature (Sensor edge) (C)";
 const JUNCTION: &str = "Temperature (Sensor junction) (C)";
@@ -99,7 +99,7 @@ fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "absent".to_owned(), |value| (((value * 1000.0).round()) / 1000.0).to_string())
 }
 
-/// Where we differ from a peer, as rows of the table in docs/amd.md without their reason.
+/// Differences from a peer, as rows of the table in docs/amd.md without their reason.
 fn differing(name: &str, peer: &str, row: &Row, said: Vec<Said>) -> (Vec<String>, usize) {
     let mut compared = 0;
     let mut rows = Vec::new();

@@ -23,7 +23,7 @@ struct Counting;
     unsafe_code,
     reason = "the one way to count allocations; all is passed on to the system's allocator"
 )]
-// SAFETY: every call goes to `System` as it came.
+// SAFETY: every call goes to `System` unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that ends has no counter any more, and nobody asks for it.

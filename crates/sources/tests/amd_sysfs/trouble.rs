@@ -19,7 +19,7 @@ use crate::machines::{absence, copy, fixture, machine, only_probe, value, write}
 
 const SLOW: Due = Due { slow: true, rare: false };
 
-/// What says who a GPU is and whether it sleeps; none of it wakes one.
+/// Files with the identity and power state of a GPU; reading them does not wake one.
 const HARMLESS: [&str; 11] = [
     "vendor",
     "device",
@@ -34,8 +34,8 @@ const HARMLESS: [&str; 11] = [
     "runtime_status",
 ];
 
-/// Makes every file below a folder a pipe that nobody writes, which an `open` would wait for for ever, but for the
-/// harmless ones.
+/// Makes every file below a folder a pipe without a writer, on which an `open` would wait for ever, except
+/// the harmless ones.
 fn trap(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -171,7 +171,7 @@ fn a_table_of_an_unknown_version_leaves_its_values_to_hwmon() {
 #[test]
 fn nothing_comes_of_a_value_that_cannot_be_true() {
     let invalid = Some(AbsenceReason::Invalid);
-    // File, what it holds, what is absent for it.
+    // File, its content, the metrics absent because of it.
     let memory = &["memory_used_mb", "memory_used_pct", "memory_free_mb"][..];
     for (file, text, absent) in [
         ("mem_info_vram_used", "-2147483648", memory),
@@ -249,7 +249,7 @@ fn a_gpu_that_went_away_is_found_again_under_another_number() {
     let drm = dir.path().join("class/drm");
     let cap = drm.join("card0/device/hwmon/hwmon5/power1_cap");
     fs::remove_file(&cap).unwrap();
-    // Opening a socket as a file says that there is no such device.
+    // Opening a socket as a file fails as for a missing device.
     let socket = UnixListener::bind(&cap).unwrap();
     let mut probe = only_probe(&machine(dir.path()));
     let whom = probe.targets();

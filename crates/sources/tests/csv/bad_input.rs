@@ -1,4 +1,4 @@
-//! What must not be taken, and how it is said.
+//! Input that must not be taken, and its messages.
 
 use std::io::{self, Read};
 
@@ -91,7 +91,7 @@ fn a_bad_row_is_skipped_counted_and_reported_with_its_place() {
     check(
         b"2026-11-20T13:00:00.1Z,g,50,1",
         Cause::Future,
-        "column timestamp: 2026-11-20T13:00:00.1Z lies more than an hour ahead of now",
+        "column timestamp: 2026-11-20T13:00:00.1Z is more than an hour ahead of now",
     );
     check(
         b"2026-01-01T00:00:01Z,../../x,50,1",

@@ -1,4 +1,4 @@
-//! A fleet in the long form: the real capture where it is at hand, a twin of our own always; and round trips.
+//! A fleet in the long form: the real capture if it is at hand, an imitation always; and round trips.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use gpuvitals_sources::csv::{CsvSource, Form};
 
 use crate::reading::{NOW, SECOND_NS, config, drain, reader, rows};
 
-/// What the latest values of each GPU are, whatever rows they came in.
+/// The latest values of each GPU, whatever rows they came in.
 fn merged(batches: &[Batch]) -> BTreeMap<String, BTreeMap<&'static str, f64>> {
     let mut gpus: BTreeMap<String, BTreeMap<&'static str, f64>> = BTreeMap::new();
     for batch in batches {
@@ -83,7 +83,7 @@ fn the_dcgm_capture_gives_247_gpus_on_31_hosts() {
 /// DCGM name and value of the n-th GPU.
 type Series = (&'static str, fn(i32) -> f64);
 
-/// A fleet of our own in the shape of the capture: each metric at its own instant.
+/// A made-up fleet in the shape of the capture: each metric at its own instant.
 fn twin(hosts: i32, gpus: i32) -> Vec<Batch> {
     let metrics: [&[Series]; 2] = [
         &[

@@ -1,4 +1,4 @@
-//! What the tests of the CSV source share.
+//! Helpers of the CSV source's tests.
 
 use std::io::Cursor;
 

@@ -45,7 +45,7 @@ fn rule(path: &str, fault: &Value) -> Value {
     rule
 }
 
-/// What `gpu_metrics` may do, with the words that say so.
+/// Faults of `gpu_metrics`, with their messages.
 fn faults() -> Vec<(Value, &'static str)> {
     let read = |errno: Errno| json!({"read": errno.raw_os_error()});
     vec![
@@ -88,7 +88,7 @@ fn a_table_that_stops_answering_leaves_the_gpu_up_with_what_hwmon_has_until_it_a
                 let (_, wanted, ..) = read(&mut without, tick);
                 assert_eq!((down, snapshot), (None, None), "{gpu}, {fault}, tick {tick}");
                 if tick == 1 {
-                    // Opening what stands in reads slow values too.
+                    // Opening the substitutes reads slow values too.
                     values.retain(|column, _| wanted.contains_key(column));
                 }
                 assert_eq!(values, wanted, "{gpu}, {fault}, tick {tick}");
@@ -130,7 +130,7 @@ fn why_a_table_does_not_answer_is_told_once_and_that_it_does_again() {
             found(300..601),
             [(Verdict::Good, "amd-sysfs card0 (0000:0c:00.0): gpu_metrics answers again".to_owned())]
         );
-        // Once a rare reading, also where it answers every other time.
+        // Once a rare reading, also if it answers every other time.
         let told: usize = (601..900)
             .map(|tick| {
                 let fault = if tick % 2 == 0 { rule(TABLE, &fault) } else { json!({"path": TABLE}) };

@@ -1,4 +1,5 @@
-//! A `/sys` that has faults by rule, mounted over a captured tree. `faulty_sysfs.py` beside this file says the rules.
+//! A `/sys` that has faults by rule, mounted over a captured tree. `faulty_sysfs.py` beside this file
+//! describes the rules.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sources/tests/faulty/faulty_sysfs.py");
-/// Debian's Python, which has Debian's modules; another may stand before it.
+/// Debian's Python, which has Debian's modules; another may come first in `PATH`.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// A mounted look-alike; unmounted when dropped.
@@ -19,7 +20,8 @@ pub(crate) struct FaultySysfs {
 }
 
 impl FaultySysfs {
-    /// Mounts it over a tree. None, and a line on standard error, where this machine has no FUSE: the test is skipped.
+    /// Mounts it over a tree. None, and a line on standard error, if this machine has no FUSE: the test is
+    /// skipped.
     pub(crate) fn over(base: &Path) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             return skip("there is no /dev/fuse");
@@ -43,7 +45,7 @@ impl FaultySysfs {
         Some(sysfs)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         self.at.path()
     }
@@ -70,7 +72,7 @@ impl Drop for FaultySysfs {
     }
 }
 
-/// Says so where a test's own output is not shown.
+/// Prints it even though a test's own output is captured.
 fn skip<T>(why: &str) -> Option<T> {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     std::io::stderr().write_all(format!("skipped {test}: {why}\n").as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! Devices that fail while they are read, through a look-alike of `/sys` that has faults by rule. Skipped, with a line on
-//! standard error, where there is no FUSE.
+//! Devices that fail while they are read, through an imitation of `/sys` that has faults by rule. Skipped,
+//! with a line on standard error, if the machine has no FUSE.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod amd;

@@ -1,4 +1,4 @@
-//! Every captured answer parses to what its golden file says.
+//! Every captured answer parses to its golden file.
 
 use std::fmt::Write;
 

@@ -29,7 +29,7 @@ fn fixtures(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/nvidia").join(folder)
 }
 
-/// The files of a folder whose name ends so, with their texts, sorted.
+/// The files of a folder with this suffix, with their texts, sorted.
 fn files(folder: &str, ends: &str) -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> = std::fs::read_dir(fixtures(folder))
         .unwrap()
@@ -43,7 +43,7 @@ fn files(folder: &str, ends: &str) -> Vec<(String, String)> {
     files
 }
 
-/// Compares with the golden file beside a capture, or writes it anew.
+/// Compares with the golden file beside a capture, or rewrites it.
 fn is_as_expected(folder: &str, name: &str, got: &str) {
     let path = fixtures(folder).join(format!("{name}.expected"));
     if std::env::var_os("UPDATE").is_some() {

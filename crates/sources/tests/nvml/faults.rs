@@ -1,4 +1,4 @@
-//! What happens when a GPU, the library or the driver is not well.
+//! Faults of a GPU, the library or the driver.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn a_gpu_without_a_name_has_the_address_that_is_left() {
     assert_eq!(address(&found, 1), Some(known[1].clone()));
     let key = found.probes[1].targets()[0].key();
     assert_eq!(key.as_deref(), Some(format!("{}@n1", known[1]).as_str()));
-    // With two of them nobody can tell which is where.
+    // With two of them their places are unknown.
     stub.set(&["0.lost 15", "1.lost 15"]);
     let found = stub.find();
     assert_eq!((address(&found, 0), address(&found, 1)), (None, None));
@@ -298,7 +298,7 @@ fn a_sum_over_links_has_every_link_that_ever_answered_or_none() {
         let row = &read(probe, Due::ALL).unwrap()[0];
         (row.value("interconnect_replay_errors"), row.absence("interconnect_replay_errors"))
     };
-    // Of 18 links one cannot tell yet.
+    // Of 18 links one cannot answer yet.
     stub.set(&["field.161.3 -999"]);
     let mut probes = stub.find().probes;
     assert_eq!(replays(&mut probes[0]), (None, Some(AbsenceReason::Invalid)));

@@ -1,4 +1,4 @@
-//! A `libnvidia-ml.so` of our own, compiled once, with a copy for each test: what is loaded from another file is another
+//! A `libnvidia-ml.so` of our own, compiled once, with a copy for each test: each file is loaded as another
 //! library with a state of its own.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn compiled(flags: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// The stand-in of one test.
+/// The imitation of one test.
 pub(crate) struct Stub {
     dir: tempfile::TempDir,
 }
@@ -57,7 +57,7 @@ impl Stub {
         self.dir.path().join("libnvidia-ml.so")
     }
 
-    /// Says what the library does from now on.
+    /// Sets the behaviour of the library from now on.
     pub(crate) fn set(&self, lines: &[&str]) {
         let new = self.dir.path().join("new");
         std::fs::write(&new, lines.join("\n") + "\n").unwrap();
@@ -81,7 +81,7 @@ impl Stub {
         std::fs::create_dir_all(self.dir.path().join("proc/driver/nvidia/gpus").join(pci)).unwrap();
     }
 
-    /// A machine that has nothing but what the library says.
+    /// A machine with the library's GPUs only.
     pub(crate) fn machine(&self) -> Machine {
         let root = self.dir.path();
         Machine {
@@ -101,7 +101,7 @@ impl Stub {
     }
 }
 
-/// What one row says, by column.
+/// One row, by column.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
     pub(crate) identity: Arc<Identity>,

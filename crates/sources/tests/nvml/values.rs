@@ -1,4 +1,4 @@
-//! What a GPU that is well gives, and what it says it cannot give.
+//! Values of a healthy GPU, and those it does not support.
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
@@ -46,7 +46,7 @@ fn every_gpu_is_a_probe_with_its_identity() {
     assert_eq!((identity.index, identity.get(IdentityColumn::Partition)), (Some(1), None));
 }
 
-/// What GPU 0 of the stand-in gives, by column, in the column's unit.
+/// Values of GPU 0 of the imitation, by column, in the column's unit.
 const VALUES: &[(&str, f64)] = &[
     ("power_w", 312.5),
     ("power_average_w", 305.25),
@@ -338,7 +338,7 @@ fn mig_instances_are_rows_of_their_own_and_follow_the_layout() {
     let downs: Vec<Option<AbsenceReason>> = rows.iter().map(|row| row.down).collect();
     assert_eq!(downs, [None, Some(AbsenceReason::Invalid), Some(AbsenceReason::Invalid)]);
     assert_eq!(rows[0].value("power_w"), Some(312.5));
-    // The layout changes: old handles are refused, and what was not supported is asked again.
+    // The layout changes: old handles are refused, and unsupported calls are repeated.
     stub.set(&["mig 1", "instances 1", "generation 2"]);
     let rows = read(&mut probes[0], FAST).unwrap();
     assert_eq!(rows[1].down, Some(AbsenceReason::Gone));

@@ -1,4 +1,4 @@
-//! Every capture gives the rows that lie beside it; nothing the tool may say gives a panic.
+//! Every capture gives the rows beside it; no output of the tool causes a panic.
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, MetricId};
@@ -15,7 +15,7 @@ fn rows(json: &str, text: &str) -> Reading {
     read(&mut tool.probe(), Due::ALL).unwrap()
 }
 
-/// The value of a column, or why it is missing; none if nothing is said of it.
+/// The value of a column, or the reason for its absence; none if the row has neither.
 fn cell(row: &Row, column: &str) -> Option<Result<f64, AbsenceReason>> {
     let named = |metric: &MetricId| metric.metric().column == column;
     let value = row.values().iter().find(|(metric, _)| named(metric));

@@ -1,4 +1,4 @@
-//! The `rocm-smi` driver, against what the tool printed on real machines.
+//! The `rocm-smi` driver, against the tool's output on real machines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod forms;
@@ -10,7 +10,7 @@ use gpuvitals_core::IdentityColumn;
 use gpuvitals_sources::dialect::rocm_smi::RocmSmi;
 use gpuvitals_sources::probe::{Due, Probe, ProbeError, Reading, Row};
 
-/// Where the captures are.
+/// Folder of the captures.
 fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/rocm-smi")
 }
@@ -19,7 +19,7 @@ fn capture(name: &str) -> String {
     std::fs::read_to_string(captures().join(name)).unwrap()
 }
 
-/// A folder with the stand-in for the tool, which says what the test puts there.
+/// A folder with an imitation of the tool, which prints the test's text.
 struct FakeTool {
     folder: tempfile::TempDir,
 }
@@ -54,7 +54,7 @@ fn read(probe: &mut RocmSmi, due: Due) -> Result<Reading, ProbeError> {
     Ok(reading)
 }
 
-/// A row as text: who, what, and what is missing why.
+/// A row as text: identity, values, and absences with reasons.
 fn render(row: &Row) -> String {
     let identity = row.identity();
     let mut lines = vec![format!("{} gpu={}", identity.key().unwrap(), identity.index.unwrap())];

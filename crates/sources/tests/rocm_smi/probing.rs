@@ -1,4 +1,4 @@
-//! How the tool is asked, and what comes of its failures.
+//! Calls of the tool, and the consequences of its failures.
 
 use std::fs;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn where_no_json_comes_text_is_read() {
     assert_eq!(keys.iter().map(|key| &**key).collect::<Vec<_>>(), ids);
 }
 
-/// Who is up, and who is told to be gone.
+/// GPUs that are up, and those reported gone.
 fn who(reading: &Reading) -> [Vec<String>; 2] {
     [None, Some(AbsenceReason::Gone)].map(|wanted| {
         let rows = reading.rows().iter().filter(|row| row.is_down().map(|(reason, _)| reason) == wanted);
@@ -150,7 +150,7 @@ fn a_tool_without_cards_says_what_it_said() {
     assert_eq!(missing, ProbeError::Gone("/no/such/rocm-smi is not installed, or not on PATH".to_owned()));
 }
 
-/// The names and conditions of a sampler when nobody is starting any more.
+/// The names and conditions of a sampler when none is starting any more.
 fn settled(tool: &FakeTool) -> Vec<(String, Condition)> {
     let config = SamplerConfig::default();
     let sampler = Sampler::start(vec![Box::new(tool.probe())], config, Owners::new()).unwrap();

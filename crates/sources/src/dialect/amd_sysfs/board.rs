@@ -325,7 +325,7 @@ impl Board {
         if values == 0 && !self.gives {
             let missing = row.absences().first().map(|(_, reason)| *reason);
             let denied = (!self.denied.is_empty()).then_some(AbsenceReason::Denied);
-            row.down(missing.or(denied).unwrap_or(reason), "no file of it gives a value");
+            row.down(missing.or(denied).unwrap_or(reason), "none of its files gives a value");
         }
         let is_fast = !due.slow && !due.rare;
         if is_fast && unanswered.is_none() && values >= self.usual_fast {

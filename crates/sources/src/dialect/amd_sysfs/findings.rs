@@ -78,7 +78,7 @@ fn of_unbound(address: &str, driver: Option<String>) -> Finding {
     let subject = format!("{} {address}", Driver::AmdSysfs);
     match driver {
         Some(driver) => Finding::new(Verdict::Note, subject, format!("held by {driver}, not by amdgpu"))
-            .remedy("nothing where it is passed to a virtual machine; else bind it to amdgpu"),
+            .remedy("nothing if it is passed to a virtual machine; else bind it to amdgpu"),
         None => Finding::new(Verdict::Broken, subject, "an AMD GPU that no driver has")
             .remedy("modprobe amdgpu; dmesg tells why it does not start"),
     }

@@ -43,7 +43,7 @@ impl SysfsProbe {
         self.board = None;
         self.sleep = None;
         self.is_lost = true;
-        ProbeError::Gone(format!("{}: its driver has let go of it", self.card.subject()))
+        ProbeError::Gone(format!("{}: its driver has released it", self.card.subject()))
     }
 
     /// Finds the card again, by its address: its DRM number may have changed.

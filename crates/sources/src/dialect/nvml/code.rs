@@ -88,7 +88,7 @@ impl Code {
                 "NVML and the kernel module are of different driver versions: the driver was changed under this process; \
                  restart it"
             }
-            28 => "there is no such GPU any more",
+            28 => "no such GPU any more",
             999 => "the driver says: unknown error",
             _ => "NVML error",
         }
