@@ -171,10 +171,10 @@ impl fmt::Display for EnergyReason {
             Self::Agrees(apart) => {
                 write!(f, "the counter agrees with integrated power within {:.1} %", apart * 100.0)
             }
-            Self::Unchecked => f.write_str("there is no power reading to check the counter against"),
+            Self::Unchecked => f.write_str("no power reading to check the counter against"),
             Self::NoCounter => f.write_str("the GPU has no energy counter"),
             Self::TooShort => f.write_str("too short to check the counter against integrated power"),
-            Self::Still => f.write_str("the counter stands still"),
+            Self::Still => f.write_str("the counter does not change"),
             Self::Fell(times) => write!(f, "the counter fell {times} times"),
             Self::TooFast(times) => write!(f, "the counter rose {times} times by more than the power allows"),
             Self::Disagrees { counter_j, integrated_j } => {

@@ -158,7 +158,7 @@ pub(super) const ROWS: &[Metric] = &[
         ("memory_used_pct", ColumnType::F32, Unit::Percent),
         Group::Memory,
         "gpu_memory_used_ratio",
-        "Share of the device memory that is in use; under DCGM's names of what is not reserved.",
+        "Share of the device memory that is in use; under DCGM's names, of the unreserved memory.",
     )
     .fast()
     .basic()
