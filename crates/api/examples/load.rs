@@ -15,6 +15,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue, wire};
+use gpuvitals_listener::Access;
 use gpuvitals_store::{Ingest, Store, StoreConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +88,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8181").await?;
     println!("http://{}", listener.local_addr()?);
     let api = Api::new(ApiConfig::default(), store.clone(), Arc::new(Alone));
-    let served = tokio::spawn(serve(listener, api, CancellationToken::new()));
+    let served = tokio::spawn(serve(listener, api, Access::open(), CancellationToken::new()));
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for sequence in 1_000.. {
         seconds.tick().await;

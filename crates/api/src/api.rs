@@ -55,7 +55,7 @@ struct State {
     meter: Meter,
     queries: Arc<Semaphore>,
     streams: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    listener: Arc<gpuvitals_listener::Meter>,
     stopping: CancellationToken,
     started: Instant,
 }
@@ -75,7 +75,7 @@ impl Api {
             meter: Meter::default(),
             queries: Arc::new(Semaphore::new(limits.queries)),
             streams: Arc::new(Semaphore::new(limits.streams)),
-            connections: Arc::new(Semaphore::new(limits.connections)),
+            listener: Arc::new(gpuvitals_listener::Meter::new("gateway")),
             stopping: CancellationToken::new(),
             started: Instant::now(),
             config,
@@ -105,8 +105,9 @@ impl Api {
         &self.0.stopping
     }
 
-    pub(crate) fn connections(&self) -> &Arc<Semaphore> {
-        &self.0.connections
+    /// What the listener counts.
+    pub(crate) fn listener(&self) -> &Arc<gpuvitals_listener::Meter> {
+        &self.0.listener
     }
 
     /// A place among the live streams.
@@ -163,22 +164,23 @@ impl Api {
 
     /// The gateway's own statistics.
     pub(crate) fn gateway_stats(&self) -> GatewayStats {
-        let State { meter, cache, config, streams, connections, started, .. } = self.0.as_ref();
+        let State { meter, cache, config, streams, listener, started, .. } = self.0.as_ref();
         GatewayStats {
             cache_hit_rate: meter.hit_rate(),
             cache_hits: meter.hits(),
             cache_misses: meter.misses(),
             cache_bytes: cache.bytes(),
-            requests: meter.requests(),
+            requests: listener.requests(),
             uptime_seconds: seconds(started.elapsed()),
             streams: config.limits.streams.saturating_sub(streams.available_permits()),
-            connections: config.limits.connections.saturating_sub(connections.available_permits()),
+            connections: listener.connections(),
         }
     }
 
     /// The gateway's figures and those of the parts beside it.
     pub fn families(&self) -> Vec<Family> {
         let mut families = self.0.meter.families(&self.gateway_stats());
+        families.extend(self.0.listener.families());
         families.extend(self.0.status.families());
         families
     }

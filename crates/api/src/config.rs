@@ -61,8 +61,6 @@ pub struct Limits {
     pub streams: usize,
     /// Silence on a live stream after which a comment is sent.
     pub heartbeat: Duration,
-    /// Open connections; more wait to be accepted.
-    pub connections: usize,
     /// How long open requests may take to end after the shutdown began.
     pub drain: Duration,
 }
@@ -81,7 +79,6 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(30),
             streams: 256,
             heartbeat: Duration::from_secs(15),
-            connections: 4_096,
             drain: Duration::from_secs(5),
         }
     }

@@ -1,53 +1,59 @@
-//! Errors of requests, as the client sees them: always `{error, message, code}`.
+//! How a request fails, and what the client is told: always `{error, message, code}`.
 
 use std::borrow::Cow;
 
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use gpuvitals_listener::{echo, refuse};
 use gpuvitals_store::{NoGpu, QueryError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Longest piece of a request that is repeated in an answer, in characters.
-const ECHO_MAX: usize = 64;
 /// Most GPUs that an answer names as those that may be meant.
 const CANDIDATES_MAX: usize = 8;
-/// Seconds after which a refused client may try again.
-const RETRY_AFTER_S: &str = "2";
 
-/// The error, for programs. The list is the same for every path:
+/// What is wrong, for programs. The list is the same for every path:
 /// `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
 /// `too_large` (400): the answer would be larger than the limits; the message says what to change.
+/// `unauthorized` (401): the request needs a token, or its token is not known.
+/// `forbidden` (403): the token lacks the scope, or the client shows no certificate where one is needed.
 /// `unknown_gpu` (404): no GPU answers to this name.
 /// `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
 /// `unknown_host` (404): no host has this name.
-/// `not_found` (404): nothing is at this path.
-/// `method_not_allowed` (405): the path does not support this method.
+/// `not_found` (404): there is nothing at this path.
+/// `method_not_allowed` (405): the path does not know this method.
 /// `body_too_large` (413): the request has a body, and no path takes one.
-/// `too_many_streams` (503): the limit of open live streams is reached.
+/// `too_many_streams` (503): as many live streams are open as there may be.
 /// `overloaded` (503): more queries wait than can be answered in time.
-/// `timeout` (503): the answer took too long.
+/// `timeout` (503): the answer took longer than it may.
 /// `internal` (500): a defect of the gateway; its log says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCode {
     BadParameter,
     TooLarge,
+    #[expect(dead_code, reason = "the listener answers so")]
+    Unauthorized,
+    #[expect(dead_code, reason = "the listener answers so")]
+    Forbidden,
     UnknownGpu,
     AmbiguousGpu,
     UnknownHost,
     NotFound,
     MethodNotAllowed,
+    #[expect(dead_code, reason = "the listener answers so")]
     BodyTooLarge,
     TooManyStreams,
     Overloaded,
+    #[expect(dead_code, reason = "the listener answers so")]
     Timeout,
     Internal,
 }
 
-/// The answer to every request that fails.
-#[derive(Debug, Serialize, ToSchema)]
+/// What every request that fails is answered with.
+#[expect(dead_code, reason = "the listener writes it, the document describes it")]
+#[derive(Debug, ToSchema)]
 #[schema(example = json!({
     "error": "bad request", "message": "limit is \"many\"; allowed is a whole number from 1 to 10000",
     "code": "bad_parameter"
@@ -55,9 +61,9 @@ pub(crate) enum ErrorCode {
 pub(crate) struct ErrorBody {
     /// The HTTP status in words.
     pub(crate) error: String,
-    /// The error and its remedy, for people.
+    /// What is wrong and what to do, for people.
     pub(crate) message: String,
-    /// The error, for programs.
+    /// What is wrong, for programs.
     pub(crate) code: ErrorCode,
 }
 
@@ -72,7 +78,7 @@ pub(crate) enum ApiError {
     Parameters(#[from] axum::extract::rejection::QueryRejection),
     #[error("the path is not UTF-8 after decoding")]
     Path(#[from] axum::extract::rejection::PathRejection),
-    #[error("end is before start")]
+    #[error("end lies before start")]
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
     TooManyValues { buckets: i64, series: usize, max: usize, advice: &'static str },
@@ -86,16 +92,12 @@ pub(crate) enum ApiError {
     NotFound(String),
     #[error("{path:?} does not know {method}; it answers GET and HEAD")]
     Method { method: String, path: String },
-    #[error("the request has a body of more than {0} bytes, and no path takes one")]
-    Body(u64),
     #[error("{0} live streams are open, and there may be no more; close one or try again later")]
     Streams(usize),
     #[error(
         "more queries wait than can be answered in time; try again later, with a shorter range or fewer GPUs"
     )]
     Overloaded,
-    #[error("the answer took longer than {0} s; ask for a shorter range or fewer GPUs")]
-    Timeout(u64),
     #[error("{0}")]
     Store(#[from] QueryError),
     #[error("writing the answer")]
@@ -124,12 +126,12 @@ impl ApiError {
         }
     }
 
-    /// An unknown host.
+    /// A host nobody knows.
     pub(crate) fn unknown_host(name: &str) -> Self {
         Self::UnknownHost(echo(name))
     }
 
-    /// A path without content.
+    /// A path nothing stands at.
     pub(crate) fn not_found(path: &str) -> Self {
         Self::NotFound(echo(path))
     }
@@ -156,17 +158,15 @@ impl ApiError {
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
-            Self::Body(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
-            Self::Timeout(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Timeout),
             Self::Store(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
                 (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
             }
         }
     }
 
-    /// The message for people. Axum puts its own before those of the parameter.
+    /// The words for people. Axum puts its own before those of the parameter.
     fn message(&self) -> String {
         match self {
             Self::Parameters(rejection) => {
@@ -186,28 +186,10 @@ impl IntoResponse for ApiError {
             let cause = std::error::Error::source(&self).map(ToString::to_string);
             tracing::error!(error = %self, cause, "a request failed on a defect");
         }
-        let error = status.canonical_reason().unwrap_or("error").to_lowercase();
-        let body = ErrorBody { error, message: self.message(), code };
-        let text = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (status, text).into_response();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
-        }
+        let mut response = refuse(status, code, &self.message());
         if status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         response
     }
-}
-
-/// A piece of a request as it may be repeated.
-fn echo(text: &str) -> String {
-    let mut short: String = text.chars().take(ECHO_MAX).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }

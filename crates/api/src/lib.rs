@@ -1,8 +1,8 @@
 //! The gateway: REST, live stream, OpenAPI document and the embedded web page.
 //!
-//! A request passes `serve` (limits, statistics, log), a handler in `route` (parse, ask, render) and, unless
-//! its answer is ready in the `cache`, an `Ask` that reads the store on a thread for blocking work. `dto`
-//! holds the answers, and the OpenAPI document is generated from it.
+//! A request passes the listener (access, limits, statistics, log), a handler in `route` (parse, ask, render) and, unless its answer
+//! is ready in the `cache`, an `Ask` that reads the store on a thread for blocking work. `dto` holds what is said, and
+//! the OpenAPI document is generated from it.
 //!
 //! The caller owns the socket and the shutdown:
 //!
@@ -11,9 +11,10 @@
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! use gpuvitals_api::{Api, ApiConfig, serve};
 //!
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8081").await?;
+//! let socket = gpuvitals_listener::bind("127.0.0.1:8081".parse()?)?;
 //! let shutdown = tokio_util::sync::CancellationToken::new();
-//! serve(listener, Api::new(ApiConfig::default(), store, status), shutdown).await?;
+//! let api = Api::new(ApiConfig::default(), store, status);
+//! serve(socket, api, gpuvitals_listener::Access::open(), shutdown).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -29,10 +30,8 @@ mod config;
 pub mod document;
 mod dto;
 mod error;
-pub mod figures;
 mod meter;
 mod parameter;
-mod probe;
 mod route;
 mod serve;
 

@@ -1,4 +1,4 @@
-//! The paths. A handler parses, asks and renders; its parameters and its entry in the document are beside it.
+//! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
 
 pub(crate) mod docs;
 pub(crate) mod gpus;
@@ -19,29 +19,6 @@ use axum::routing::get;
 
 use crate::api::Api;
 use crate::error::ApiError;
-
-/// Every path of the router. The statistics keep a line for each.
-pub(crate) const PATHS: [&str; 19] = [
-    "/api/v1/gpus",
-    "/api/v1/gpus/{id}",
-    "/api/v1/gpus/{id}/telemetry",
-    "/api/v1/telemetry",
-    "/api/v1/hosts",
-    "/api/v1/hosts/{hostname}/gpus",
-    "/api/v1/metrics",
-    "/api/v1/query",
-    "/api/v1/stream",
-    "/health",
-    "/healthz",
-    "/readyz",
-    "/stats",
-    "/metrics",
-    "/docs",
-    "/docs/",
-    "/docs/{file}",
-    "/openapi.json",
-    "/openapi.yaml",
-];
 
 /// All paths.
 pub(crate) fn router() -> Router<Api> {
@@ -73,5 +50,5 @@ async fn not_allowed(method: Method, uri: Uri) -> Response {
     page::refuse_method(&method, uri.path())
 }
 
-/// The result of a handler.
+/// What a handler ends with.
 pub(crate) type Answered = Result<Response, ApiError>;

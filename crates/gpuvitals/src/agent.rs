@@ -4,7 +4,6 @@
 //! hand over, a scrape renders from memory. It ends in order: the listener closes and open scrapes are answered, then the
 //! sampling stops; a device that hangs is named and left behind.
 
-mod access;
 mod arrivals;
 mod node;
 mod own;
@@ -24,7 +23,7 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_exposition::Exposition;
-use gpuvitals_listener::Figures;
+use gpuvitals_listener::{Access, Figures, Limits, Terms, Vitals};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Found, Verdict};
@@ -36,15 +35,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::listening;
 use crate::logging::Announcer;
 use crate::ownership::Ownership;
-use access::{Access, Written};
 use arrivals::Arrivals;
 use node::Node;
 use own::Counts;
 use publishing::Publisher;
 use scrape::Scraper;
-use server::{Server, Terms};
+use server::Shown;
 
 pub(crate) use settings::{Agent, EXAMPLES};
 
@@ -56,8 +55,9 @@ const SCRAPES_SHARE: u32 = 4;
 const SAMPLING_SHARE: u32 = 8;
 /// Part of the grace that the last rows may take to the queue.
 const PUBLISHING_SHARE: u32 = 4;
-/// Between two looks whether certificates or logins were written anew, for nobody sends a signal when Kubernetes renews a secret,
-/// and whether only a new process helps.
+/// Most connections: a few Prometheus servers and probes need a handful.
+const CONNECTIONS_MAX: usize = 128;
+/// Between two looks whether only a new process helps.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reads all settings anew.
@@ -68,9 +68,7 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 /// # Errors
 /// When a setting is wrong, the port is taken, or there is no GPU where one is required.
 pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> Result<(), Failure> {
-    // Looked at first: what is written while it is read is read again.
-    let written = Access::written(&config.agent);
-    let access = Access::load(&config.agent)?;
+    let access = listening::access(config.agent.listener(), "agent")?;
     let machine = config.sampling.machine()?;
     let found = config.sampling.discover()?;
     tell(&found);
@@ -90,12 +88,12 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
         .build()
         .map_err(|e| Failure::io("cannot start the runtime", e))?;
     // Before anything is sampled, so that a port that is taken is said at once.
-    let listener = runtime.block_on(listen(&config.agent))?;
-    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
-    let scheme = if access.tls.is_some() { "https" } else { "http" };
-    if !address.ip().is_loopback() && access.is_open() {
-        tracing::warn!(%address, "everyone who reaches this address can read the metrics; see agent.basic_auth_file and agent.tls_client_ca");
-    }
+    let (socket, address) = {
+        let _inside = runtime.enter();
+        listening::listen(config.agent.listen, config.agent.port, "--port")?
+    };
+    listening::check(&access, address, "agent")?;
+    let scheme = if access.has_tls() { "https" } else { "http" };
 
     let ownership = Arc::new(Ownership::new());
     let stop_asking = CancellationToken::new();
@@ -103,18 +101,17 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     let (node, background) = begin(&config, machine, found, &ownership, asking)?;
     let counts = Arc::new(Counts::new(&config.sampling.node(), clock::now_ns()));
     let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
-    let terms = Terms { metrics_path: config.agent.metrics_path.clone(), access };
-    let server = Arc::new(Server::new(Arc::clone(&node), Arc::clone(&counts), scraper, terms));
-    let shown = Arc::clone(&server);
-    crate::telemetry::show(Figures::new(move || shown.families()));
+    let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
+    let figures = Arc::clone(&shown);
+    crate::telemetry::show(Figures::new(move || figures.families()));
     let hangups = {
         let _inside = runtime.enter();
         crate::signal::hangups()?
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let agent = Running { node, counts, stop_asking, server, written };
-    let outcome = runtime.block_on(agent.serve(listener, config, reload, hangups, background));
+    let agent = Running { node, counts, stop_asking, shown, access };
+    let outcome = runtime.block_on(agent.serve(socket, config, reload, hangups, background));
     // A worker of the runtime never waits for a device; what is left here is a name lookup at most.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
@@ -139,19 +136,6 @@ fn gpus_among(found: &Found) -> usize {
     let gpus = found.probes.iter().filter(|probe| probe.table() == Table::GpuEvents);
     // A tool that names its GPUs at the first reading only counts as one.
     gpus.map(|probe| probe.targets().len().max(1)).sum()
-}
-
-async fn listen(settings: &Agent) -> Result<TcpListener, Failure> {
-    TcpListener::bind((settings.listen, settings.port)).await.map_err(|error| {
-        let (exit, hint) = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                (Exit::Unavailable, "; is another exporter running? --port 0 takes a free one")
-            }
-            std::io::ErrorKind::PermissionDenied => (Exit::Permission, ""),
-            _ => (Exit::Unavailable, ""),
-        };
-        Failure::caused(exit, format!("cannot listen on {}:{}{hint}", settings.listen, settings.port), error)
-    })
 }
 
 /// Threads beside the workers. They end when the other end of their channel is dropped.
@@ -200,15 +184,14 @@ struct Running {
     node: Arc<Node>,
     counts: Arc<Counts>,
     stop_asking: CancellationToken,
-    server: Arc<Server>,
-    /// What certificates and logins were when they were read.
-    written: Vec<Option<Written>>,
+    shown: Arc<Shown>,
+    access: Access,
 }
 
 impl Running {
     async fn serve(
-        mut self,
-        listener: TcpListener,
+        self,
+        socket: TcpListener,
         mut config: Config,
         reload: Reload<'_>,
         mut hangups: Signal,
@@ -216,8 +199,17 @@ impl Running {
     ) -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let grace = config.shutdown.grace;
-        let serving = Arc::clone(&self.server).serve(listener, stop.clone(), grace / SCRAPES_SHARE);
-        let mut serving = tokio::spawn(serving);
+        let limits = Limits {
+            connections: CONNECTIONS_MAX,
+            body_bytes: 0,
+            drain: grace / SCRAPES_SHARE,
+            ..Limits::default()
+        };
+        let metrics_path = config.agent.metrics_path.clone();
+        let app = Arc::clone(&self.shown).router(&metrics_path);
+        let access = self.access.clone();
+        let terms = Terms { access, limits, metrics_path, ..Terms::new(Arc::clone(&self.counts.listener)) };
+        let mut serving = tokio::spawn(gpuvitals_listener::serve(socket, app, terms, stop.clone()));
         // One future for all rounds, so that no signal falls between two.
         let mut terminated = std::pin::pin!(crate::signal::terminated());
         let mut looks = tokio::time::interval(LOOK_PAUSE);
@@ -227,11 +219,6 @@ impl Running {
                     if let Some(why) = self.node.end(Moment::now()) {
                         break Some(Failure::new(Exit::Unavailable, why));
                     }
-                    let now = Access::written(&config.agent);
-                    if now != self.written {
-                        self.renew(&config);
-                    }
-                    self.written = now;
                 }
                 signal = &mut terminated => {
                     tracing::info!(signal, "stopping");
@@ -245,12 +232,10 @@ impl Running {
         };
         stop.cancel();
         self.stop_asking.cancel();
-        if !serving.is_finished() {
-            match serving.await {
-                Ok(0) => {}
-                Ok(open) => tracing::warn!(open, "connections were still open at the end of the grace"),
-                Err(error) => tracing::error!(%error, "the server ended by a panic"),
-            }
+        if !serving.is_finished()
+            && let Err(error) = serving.await
+        {
+            tracing::error!(%error, "the server ended by a panic");
         }
         self.stop_sampling(grace / SAMPLING_SHARE, background);
         if let Some(publisher) = self.node.publisher() {
@@ -273,10 +258,19 @@ impl Running {
 
     /// Brings new settings into force, as far as that goes while it runs. When they are wrong, the old ones stay.
     fn reload(&self, config: &mut Config, reload: Reload<'_>) {
-        let read = reload().and_then(|new| Access::load(&new.agent).map(|access| (new, access)));
-        let (new, access) = match read {
-            Ok(read) => read,
-            Err(failure) => return self.refuse(&failure),
+        let replace = |new: Config| {
+            let replaced = self.access.replace(new.agent.listener());
+            replaced
+                .map(|()| new)
+                .map_err(|error| Failure::caused(Exit::Config, "configuration: agent", error))
+        };
+        let new = match reload().and_then(replace) {
+            Ok(new) => new,
+            Err(failure) => {
+                self.counts.reload_worked.store(0, Ordering::Relaxed);
+                tracing::error!(reason = %failure, "the configuration was not reloaded; the old one stays in force");
+                return;
+            }
         };
         for what in needs_restart(config, &new) {
             tracing::warn!(setting = what, "has changed; only a restart brings it into force");
@@ -285,31 +279,10 @@ impl Running {
             *self.node.exposition() = Exposition::new(new.agent.exposition());
             tracing::info!("other series are shown; windows and totals begin anew");
         }
-        self.accept(&new, access);
-        tracing::info!("the configuration was reloaded: series, certificates and logins");
-        *config = new;
-    }
-
-    /// Takes certificates and logins that were written anew.
-    fn renew(&self, config: &Config) {
-        match Access::load(&config.agent) {
-            Ok(access) => {
-                self.accept(config, access);
-                tracing::info!("certificates or logins were written anew and are in force");
-            }
-            Err(failure) => self.refuse(&failure),
-        }
-    }
-
-    fn accept(&self, config: &Config, access: Access) {
-        self.server.set_terms(Terms { metrics_path: config.agent.metrics_path.clone(), access });
         self.counts.reload_worked.store(1, Ordering::Relaxed);
         self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);
-    }
-
-    fn refuse(&self, failure: &Failure) {
-        self.counts.reload_worked.store(0, Ordering::Relaxed);
-        tracing::error!(reason = %failure, "the configuration was not reloaded; the old one stays in force");
+        tracing::info!("the configuration was reloaded: series, certificates and tokens");
+        *config = new;
     }
 }
 
@@ -321,6 +294,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("sampling", old.sampling != new.sampling),
         ("agent.listen", a.listen != b.listen),
         ("agent.port", a.port != b.port),
+        ("agent.metrics_path", a.metrics_path != b.metrics_path),
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
         ("message_queue", old.message_queue != new.message_queue),
         ("otlp", old.otlp != new.otlp),

@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gpuvitals_api::collector::{self, CollectorApi, CollectorView};
+use gpuvitals_api::collector::{self, CollectorView};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes};
-use gpuvitals_listener::Figures;
+use gpuvitals_listener::{Figures, Meter, Vitals};
 use gpuvitals_queue::link::{self, AnyConsumer, Client};
 use gpuvitals_queue::{ConsumerOptions, ReceiveError, dead_topic};
 use gpuvitals_store::Store;
@@ -39,12 +39,13 @@ use self::bad::BadRows;
 use crate::config::{Config, MessageQueue};
 use crate::disk;
 use crate::failure::{Exit, Failure};
+use crate::listening;
 use crate::logging::Announcer;
 
 pub(crate) use meter::families;
 pub(crate) use opening::unpacked;
 pub(crate) use progress::Progress;
-pub(crate) use serving::{listen, open_store};
+pub(crate) use serving::open_store;
 pub(crate) use settings::{CollectFlags, Collector, EXAMPLES};
 pub(crate) use worker::{Ended, Terms};
 
@@ -74,8 +75,7 @@ async fn serve(
     member: Member,
     announcer: Announcer,
 ) -> Result<(), Failure> {
-    let listener = listen(config.api.listen, config.collector.api_port, "--api-port").await?;
-    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
+    let (socket, address) = listening::listen(config.api.listen, config.collector.api_port, "--api-port")?;
     let store = open_store(config.collector.store(&config.store))?;
     let progress = Arc::new(Progress::new());
     let terms = Terms::new(&store, Arc::clone(&progress), &config.collector);
@@ -84,12 +84,15 @@ async fn serve(
         queue.topic, queue.address, config.collector.group, config.collector.worker_count
     ));
     announcer.tell(&format!("collector API: http://{address}/"));
-    let view = View { progress, store: store.clone(), workers: config.collector.worker_count };
-    let stop_api = CancellationToken::new();
-    let api = CollectorApi::new(store.clone(), Arc::new(view));
-    let shown = api.clone();
+    let workers = config.collector.worker_count;
+    let meter = Arc::new(Meter::new("collector"));
+    let view = Arc::new(View { progress, store: store.clone(), workers, meter: Arc::clone(&meter) });
+    let shown = Arc::clone(&view);
     crate::telemetry::show(Figures::new(move || shown.families()));
-    let mut server = tokio::spawn(collector::serve(listener, api, stop_api.clone()));
+    let stop_api = CancellationToken::new();
+    let app = collector::router(store.clone(), view);
+    let api_terms = gpuvitals_listener::Terms::new(meter);
+    let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 
     let mut failure = tokio::select! {
@@ -215,19 +218,25 @@ struct View {
     progress: Arc<Progress>,
     store: Store,
     workers: usize,
+    meter: Arc<Meter>,
 }
 
 impl CollectorView for View {
     fn rows_stored(&self) -> u64 {
         self.progress.rows_stored.load(Ordering::Relaxed)
     }
+}
 
+impl Vitals for View {
+    /// That of the collector or the store, whichever is worse.
     fn health(&self) -> Health {
-        self.progress.health()
+        let (collector, store) = (self.progress.health(), self.store.health());
+        if store.status > collector.status { store } else { collector }
     }
 
     fn families(&self) -> Vec<Family> {
         let mut families = families(&self.progress, &self.store.stats(), self.workers);
+        families.extend(self.meter.families());
         families.extend(crate::telemetry::families());
         families
     }

@@ -16,8 +16,7 @@ pub(crate) fn listen(address: IpAddr, port: u16, flag: &str) -> Result<(TcpListe
     let refused = |error: std::io::Error| {
         let (exit, hint) = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                let hint =
-                    format!("; is another gpuvitals running? {flag} names another port, 0 takes a free one");
+                let hint = format!("; is another gpuvitals running? {flag} 0 takes a free one");
                 (Exit::Unavailable, hint)
             }
             std::io::ErrorKind::PermissionDenied => (Exit::Permission, String::new()),

@@ -10,9 +10,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::figures;
-use gpuvitals_core::{causes, clock};
-use gpuvitals_listener::Figures;
+use gpuvitals_core::figures::Family;
+use gpuvitals_core::{Health, causes, clock};
+use gpuvitals_listener::{Figures, Meter, Vitals, vitals};
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::csv::{CsvConfig, CsvSource};
@@ -21,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::listening;
 use crate::logging::Announcer;
 use crate::pipe::{self, PipeError, Progress, Rate, Terms};
 use line::{LOOK_PAUSE, Line, per_second};
@@ -110,7 +111,7 @@ async fn serve(
         stop: stop.clone(),
         give_up: give_up.clone(),
     };
-    let _shown = show(config, progress, announcer).await;
+    let _shown = show(config, progress, announcer);
     let mut pipe = pipe::start(source, producers, progress, terms);
 
     let (began, duration) = (Instant::now(), settings.duration);
@@ -156,24 +157,44 @@ async fn serve(
     failure.or_else(|| ended.err().map(|error| failed(&error, &config.message_queue.way_in())))
 }
 
-/// Serves what is counted until the guard is dropped. A port that is taken is done without: several may run on one machine.
-async fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> DropGuard {
-    let (shown, workers) = (Arc::clone(progress), config.stream.workers);
-    let figures = Figures::new(move || {
-        let mut families = shown.families(workers);
+/// What the streamer shows of itself.
+struct Shown {
+    progress: Arc<Progress>,
+    workers: usize,
+    meter: Arc<Meter>,
+}
+
+impl Vitals for Shown {
+    fn health(&self) -> Health {
+        self.progress.queue()
+    }
+
+    fn families(&self) -> Vec<Family> {
+        let mut families = self.progress.families(self.workers);
+        families.extend(self.meter.families());
         families.extend(crate::telemetry::families());
         families
-    });
-    crate::telemetry::show(figures.clone());
+    }
+}
+
+/// Serves what is counted until the guard is dropped. A port that is taken is done without: several may run on one machine.
+fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> DropGuard {
+    let meter = Arc::new(Meter::new("stream"));
+    let (progress, workers) = (Arc::clone(progress), config.stream.workers);
+    let shown = Arc::new(Shown { progress, workers, meter: Arc::clone(&meter) });
+    let figures = Arc::clone(&shown);
+    crate::telemetry::show(Figures::new(move || figures.families()));
     let stop = CancellationToken::new();
-    let (address, port) = (config.stream.listen, config.stream.metrics_port);
-    match crate::collect::listen(address, port, "--metrics-port").await {
-        Ok(listener) => {
-            if let Ok(address) = listener.local_addr() {
-                announcer.tell(&format!("metrics: http://{address}/metrics"));
-            }
-            let progress = Arc::clone(progress);
-            tokio::spawn(figures::serve(listener, figures, move || progress.queue(), stop.clone()));
+    match listening::listen(config.stream.listen, config.stream.metrics_port, "--metrics-port") {
+        Ok((socket, address)) => {
+            announcer.tell(&format!("metrics: http://{address}/metrics"));
+            let app = vitals::routes(shown);
+            tokio::spawn(gpuvitals_listener::serve(
+                socket,
+                app,
+                gpuvitals_listener::Terms::new(meter),
+                stop.clone(),
+            ));
         }
         Err(failure) => tracing::warn!(reason = %failure, "the metrics are not served"),
     }

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_core::causes;
-use gpuvitals_listener::Figures;
+use gpuvitals_listener::{Access, Figures};
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::listening;
 use crate::logging::Announcer;
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::{broker, collect, disk};
@@ -51,8 +52,9 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
 }
 
 async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
-    let listener = collect::listen(config.api.listen, config.api.port, "--port").await?;
-    let address = listener.local_addr().map_err(|e| Failure::io("cannot ask for the address", e))?;
+    let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
+    let access = Access::open();
+    listening::check(&access, address, "api")?;
     let store = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
@@ -61,15 +63,12 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
     let status = Arc::new(Status::new(queue, source, (store.clone(), config.collector.worker_count)));
 
     announcer.tell(&format!("dashboard and API: http://{address}/"));
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "everyone who reaches this address can read everything: there is no login yet");
-    }
 
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
     let queue = here.as_ref().map(|(_, serving)| serving.figures());
     crate::telemetry::show(figures(api.clone(), queue));
-    let mut server = tokio::spawn(gpuvitals_api::serve(listener, api, stop_api.clone()));
+    let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, access, stop_api.clone()));
     let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
     let mut looks = tokio::time::interval(LOOK_PAUSE);

@@ -74,7 +74,7 @@ impl Door {
             return Ok(None);
         }
         let is_metrics = looks && path == self.terms.metrics_path;
-        let scope = (self.terms.scope)(method, path);
+        let Some(scope) = (self.terms.scope)(method, path) else { return Ok(None) };
         let terms = self.terms.access.terms();
         Ok(terms.check(has_certificate, request.headers(), scope, is_metrics)?.map(str::to_owned))
     }

@@ -75,8 +75,8 @@ pub struct Terms {
     pub access: Access,
     /// Bounds.
     pub limits: Limits,
-    /// Which scope a request needs. Those for health need none.
-    pub scope: fn(&Method, &str) -> Scope,
+    /// Which scope a request needs; none: everyone may send it. Those for health need none.
+    pub scope: fn(&Method, &str) -> Option<Scope>,
     /// Path of the metrics.
     pub metrics_path: String,
     /// What is counted.
@@ -89,7 +89,7 @@ impl Terms {
         Self {
             access: Access::open(),
             limits: Limits::default(),
-            scope: |_, _| Scope::Read,
+            scope: |_, _| Some(Scope::Read),
             metrics_path: "/metrics".to_owned(),
             meter,
         }

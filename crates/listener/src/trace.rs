@@ -62,7 +62,7 @@ fn context(traceparent: &str) -> Context {
 
 /// The span of a request, in the trace that its headers name. `route` is the path's pattern, so that there are few names;
 /// empty where there is none for the path.
-pub fn served(method: &Method, route: &str, path: &str, headers: &HeaderMap) -> Span {
+pub(crate) fn served(method: &Method, route: &str, path: &str, headers: &HeaderMap) -> Span {
     // Anybody may invent a method, and names must be few.
     let known = matches!(
         *method,
@@ -93,7 +93,7 @@ pub fn served(method: &Method, route: &str, path: &str, headers: &HeaderMap) -> 
 }
 
 /// Notes how the request of a span was answered; a fault of the server is an error, one of the client is none.
-pub fn answered(span: &Span, status: StatusCode) {
+pub(crate) fn answered(span: &Span, status: StatusCode) {
     span.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {
         span.record("otel.status_code", "ERROR");

@@ -19,8 +19,18 @@ use serde_json::{Value, json};
 
 /// What a service says about itself.
 pub trait Vitals: Send + Sync + 'static {
-    /// Its health, for `/health` and `/readyz`.
+    /// Its health, for `/health`.
     fn health(&self) -> Health;
+
+    /// Whether the process works at all, for `/healthz`: a new process is started where it is unhealthy.
+    fn alive(&self) -> Health {
+        Health::healthy(0)
+    }
+
+    /// Whether it may be asked, for `/readyz`.
+    fn ready(&self) -> Health {
+        self.health()
+    }
 
     /// The body of `/health`: `status`, `timestamp`, and `reason` if it is not healthy.
     fn report(&self, health: &Health) -> Value {
@@ -37,11 +47,15 @@ pub trait Vitals: Send + Sync + 'static {
 
 /// The paths of a service's vitals.
 pub fn routes<S: Clone + Send + Sync + 'static>(vitals: Arc<dyn Vitals>) -> Router<S> {
+    probes(Arc::clone(&vitals)).route("/metrics", get(metrics).with_state(vitals))
+}
+
+/// [`routes`] without `/metrics`.
+pub fn probes<S: Clone + Send + Sync + 'static>(vitals: Arc<dyn Vitals>) -> Router<S> {
     Router::new()
         .route("/health", get(health))
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(alive))
         .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
         .with_state(vitals)
 }
 
@@ -50,12 +64,21 @@ async fn health(State(vitals): State<Arc<dyn Vitals>>) -> Response {
     (code(health.status), axum::Json(vitals.report(&health))).into_response()
 }
 
+async fn alive(State(vitals): State<Arc<dyn Vitals>>) -> Response {
+    probe(&vitals.alive())
+}
+
 async fn ready(State(vitals): State<Arc<dyn Vitals>>) -> Response {
-    probe(&vitals.health())
+    probe(&vitals.ready())
 }
 
 async fn metrics(State(vitals): State<Arc<dyn Vitals>>) -> Response {
-    ([(CONTENT_TYPE, Format::Prometheus.content_type())], render(&vitals.families())).into_response()
+    page(&vitals.families())
+}
+
+/// The answer of `/metrics`.
+pub fn page(families: &[Family]) -> Response {
+    ([(CONTENT_TYPE, Format::Prometheus.content_type())], render(families)).into_response()
 }
 
 /// The answer to a probe; its text says what is not well.

@@ -396,6 +396,8 @@ export interface components {
          * @description The error, for programs. The list is the same for every path:
          *     `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
          *     `too_large` (400): the answer would be larger than the limits; the message says what to change.
+         *     `unauthorized` (401): the request needs a token, or its token is not known.
+         *     `forbidden` (403): the token lacks the scope, or the client shows no certificate where one is needed.
          *     `unknown_gpu` (404): no GPU answers to this name.
          *     `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
          *     `unknown_host` (404): no host has this name.
@@ -408,7 +410,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "too_large" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "too_large" | "unauthorized" | "forbidden" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_streams" | "overloaded" | "timeout" | "internal";
         /**
          * @description The gateway's statistics.
          * @example {
@@ -455,7 +457,10 @@ export interface components {
             uptime_seconds: number;
             /** @description Live streams that are open. */
             streams: number;
-            /** @description Connections that are open. */
+            /**
+             * Format: int64
+             * @description Connections that are open.
+             */
             connections: number;
         };
         /**

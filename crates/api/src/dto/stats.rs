@@ -66,5 +66,5 @@ pub(crate) struct GatewayStats {
     /// Live streams that are open.
     pub(crate) streams: usize,
     /// Connections that are open.
-    pub(crate) connections: usize,
+    pub(crate) connections: u64,
 }

@@ -3,13 +3,13 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use gpuvitals_core::Status;
+use gpuvitals_core::{Health, Status};
+use gpuvitals_listener::vitals;
 
 use super::{Answered, stats};
 use crate::api::Api;
 use crate::dto::{Component, HealthReport, Moment};
 use crate::error::ErrorBody;
-use crate::probe;
 
 /// Health of the gateway and of the parts behind it.
 ///
@@ -36,7 +36,7 @@ pub(crate) async fn health(Shared(api): Shared<Api>) -> Answered {
     responses((status = 200, description = "It answers.", content_type = "text/plain", body = String))
 )]
 pub(crate) async fn alive() -> Response {
-    probe::alive().await
+    vitals::probe(&Health::healthy(0))
 }
 
 /// Readiness, for probes: 503 while it is unhealthy; the text gives the reason, or says that it is degraded.
@@ -52,7 +52,7 @@ pub(crate) async fn ready(Shared(api): Shared<Api>) -> Response {
     let parts = [&report.collector, &report.queue, &report.store];
     let reasons: Vec<&str> =
         parts.iter().filter(|part| part.status == report.status).map(|part| part.reason.as_str()).collect();
-    probe::ready(report.status, &reasons.join("; "))
+    vitals::probe(&Health { status: report.status, reason: reasons.join("; "), since_ns: 0 })
 }
 
 fn report(api: &Api) -> HealthReport {

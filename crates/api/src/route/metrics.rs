@@ -2,6 +2,7 @@
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
+use gpuvitals_listener::vitals;
 
 use super::Answered;
 use super::gpus::NoParams;
@@ -9,7 +10,6 @@ use crate::api::Api;
 use crate::ask::Ask;
 use crate::dto::MetricList;
 use crate::error::ErrorBody;
-use crate::figures;
 use crate::parameter::Asked;
 
 /// The catalogue: every metric with its unit, range, names and meaning.
@@ -34,5 +34,5 @@ pub(crate) async fn catalogue(
     responses((status = 200, description = "Prometheus text format 0.0.4.", content_type = "text/plain", body = String))
 )]
 pub(crate) async fn gateway(Shared(api): Shared<Api>) -> Answered {
-    Ok(figures::page(&api.families()))
+    Ok(vitals::page(&api.families()))
 }

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use gpuvitals_api::collector::{CollectorApi, CollectorView, serve};
+use gpuvitals_api::collector::{CollectorView, router};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, Status, wire};
+use gpuvitals_listener::{Meter, Terms, Vitals, serve};
 use gpuvitals_store::{Ingest, Store, StoreConfig};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -20,7 +21,9 @@ impl CollectorView for Collector {
     fn rows_stored(&self) -> u64 {
         4711
     }
+}
 
+impl Vitals for Collector {
     fn health(&self) -> Health {
         self.0.lock().unwrap().clone()
     }
@@ -40,8 +43,9 @@ async fn started() -> (SocketAddr, Arc<Collector>, CancellationToken, Store, tem
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (view, shutdown) = (Arc::new(Collector(Mutex::new(Health::healthy(0)))), CancellationToken::new());
-    let api = CollectorApi::new(store.clone(), Arc::clone(&view) as Arc<dyn CollectorView>);
-    tokio::spawn(serve(listener, api, shutdown.clone()));
+    let app = router(store.clone(), Arc::clone(&view) as Arc<dyn CollectorView>);
+    let terms = Terms::new(Arc::new(Meter::new("collector")));
+    tokio::spawn(serve(listener, app, terms, shutdown.clone()));
     (address, view, shutdown, store, dir)
 }
 
@@ -69,8 +73,7 @@ async fn a_collector_tells_health_statistics_and_metrics() {
     let metrics = get("/metrics").await;
     assert!(metrics.header("content-type").unwrap().starts_with("text/plain"));
     let lines: Vec<&str> = metrics.text().lines().filter(|line| !line.starts_with('#')).collect();
-    let shown = ["gpuvitals_collector_rows_stored_total 4711", "gpuvitals_collector_connections 1"];
-    assert_eq!(lines, shown);
+    assert_eq!(lines, ["gpuvitals_collector_rows_stored_total 4711"]);
 
     let ready = get("/readyz").await;
     assert_eq!((ready.status, ready.text()), (200, "ok\n"));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, serve};
 use gpuvitals_core::Status;
+use gpuvitals_listener::Access;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -202,7 +203,7 @@ async fn an_origin_that_is_none_is_refused_at_the_start() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = ApiConfig { cors: vec![origin.to_owned()], ..ApiConfig::default() };
         let api = Api::new(config, world.store.clone(), world.parts.clone());
-        let refused = serve(listener, api, CancellationToken::new()).await.unwrap_err();
+        let refused = serve(listener, api, Access::open(), CancellationToken::new()).await.unwrap_err();
         assert!(refused.to_string().contains("https://host:port"), "{origin}: {refused}");
     }
 }

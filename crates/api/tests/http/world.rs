@@ -10,6 +10,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Clock;
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue, wire};
+use gpuvitals_listener::Access;
 use gpuvitals_store::{Ingest, Store, StoreConfig};
 use serde_json::json;
 use tempfile::TempDir;
@@ -91,7 +92,7 @@ impl World {
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
         let api = Api::new(config, store.clone(), Arc::clone(&parts) as Arc<dyn StatusView>);
-        let served = tokio::spawn(serve(listener, api, shutdown.clone()));
+        let served = tokio::spawn(serve(listener, api, Access::open(), shutdown.clone()));
         Self { address, store, parts, shutdown, served, now, _dir: dir }
     }
 

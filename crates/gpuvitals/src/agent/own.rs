@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gpuvitals_core::IdentityColumn;
@@ -27,10 +27,8 @@ pub(crate) struct Counts {
     pub scrapes: AtomicU64,
     /// Time spent on them, nanoseconds.
     pub scrape_ns: AtomicU64,
-    /// Connections that are open.
-    pub connections: AtomicU64,
-    /// Requests without certificate or login.
-    pub refused: AtomicU64,
+    /// What the listener counts.
+    pub listener: Arc<gpuvitals_listener::Meter>,
     /// Whether the last reload worked.
     pub reload_worked: AtomicU64,
     /// When settings last came into force, UTC nanoseconds.
@@ -51,8 +49,7 @@ impl Counts {
             place: std::iter::once(("node", node.to_owned())).chain(told).collect(),
             scrapes: AtomicU64::new(0),
             scrape_ns: AtomicU64::new(0),
-            connections: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            listener: Arc::new(gpuvitals_listener::Meter::new("agent")),
             reload_worked: AtomicU64::new(1),
             reloaded_ns: AtomicI64::new(now_ns),
             started_ns: now_ns,
@@ -72,6 +69,7 @@ impl Counts {
 /// All families, in the order they are shown.
 pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> Vec<Family> {
     let mut families = of_process(counts);
+    families.extend(counts.listener.families());
     families.extend(of_sampler(node));
     families.extend(node.publisher().into_iter().flat_map(Publisher::families));
     families.push(
@@ -104,12 +102,6 @@ fn of_process(counts: &Counts) -> Vec<Family> {
             "gpuvitals_scrape_seconds_total",
             "Time spent answering scrapes.",
             Duration::from_nanos(counts.scrape_ns.load(Ordering::Relaxed)),
-        ),
-        Family::gauge("gpuvitals_connections", "Connections that are open.", &counts.connections),
-        Family::counter(
-            "gpuvitals_requests_refused_total",
-            "Requests without the certificate or login that is asked for.",
-            &counts.refused,
         ),
         Family::gauge(
             "gpuvitals_config_last_reload_successful",

@@ -12,7 +12,7 @@ use super::spool::LIMIT_MIN;
 use crate::config::{Bytes, Refusal, settings, words};
 
 /// Paths that cannot be that of the metrics, since something else is there.
-const OWN_PATHS: [&str; 3] = ["/", "/healthz", "/readyz"];
+const OWN_PATHS: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -38,14 +38,14 @@ settings! {
         metrics: SetName = "standard", flag "--metrics SET";
         /// Which series of dcgm-exporter to add, for NVIDIA and AMD alike
         compat: CompatName = "off", flag "--compat NAMES";
-        /// Serve TLS with this certificate chain (PEM); it is read again at SIGHUP
+        /// Serve TLS with this certificate chain (PEM); it is read again when it changes
         tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
         /// Private key of the certificate (PEM)
         tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
         /// Only serve clients with a certificate of one of these authorities (PEM)
         tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
-        /// Only serve clients that log in with one of the user:password lines of this file, mode 0600
-        basic_auth_file: Option<PathBuf> = "", flag "--basic-auth-file FILE";
+        /// File of the tokens that clients must have, mode 0600; `gpuvitals token create` makes them. Empty: they need none
+        token_file: Option<PathBuf> = "", flag "--token-file FILE";
         /// End with code 69 if no GPU is found, instead of serving the host alone
         pub require_gpus: bool = false, flag "--require-gpus BOOL";
         /// Longest time of a row on its way to the queue, if message_queue.address names one
@@ -82,17 +82,6 @@ pub(crate) enum CompatName {
 }
 
 words!(SetName, CompatName);
-
-/// The files that TLS takes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TlsFiles<'a> {
-    /// Certificate chain.
-    pub cert: &'a Path,
-    /// Private key.
-    pub key: &'a Path,
-    /// Whose certificates a client must show.
-    pub client_ca: Option<&'a Path>,
-}
 
 impl Agent {
     /// Refuses what cannot be.
@@ -146,15 +135,16 @@ impl Agent {
             == (other.publish_interval, &other.spool_dir, other.spool_max)
     }
 
-    /// The files of TLS, if it is on.
-    pub(crate) fn tls(&self) -> Option<TlsFiles<'_>> {
-        let (cert, key) = self.tls_cert.as_deref().zip(self.tls_key.as_deref())?;
-        Some(TlsFiles { cert, key, client_ca: self.tls_client_ca.as_deref() })
-    }
-
-    /// The file of users and passwords, if there is one.
-    pub(crate) fn basic_auth(&self) -> Option<&Path> {
-        self.basic_auth_file.as_deref()
+    /// What protects its port.
+    pub(crate) fn listener(&self) -> gpuvitals_listener::Settings {
+        gpuvitals_listener::Settings {
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+            tls_client_ca: self.tls_client_ca.clone(),
+            token_file: self.token_file.clone(),
+            guard_metrics: true,
+            insecure: true,
+        }
     }
 }
 

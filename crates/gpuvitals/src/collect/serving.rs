@@ -1,32 +1,10 @@
-//! What a role that stores and serves opens: its store, its port.
-
-use std::net::IpAddr;
+//! What a role that stores opens: its store.
 
 use gpuvitals_core::causes;
 use gpuvitals_store::{Store, StoreConfig, StoreError};
-use tokio::net::TcpListener;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::store::exit;
-
-/// Takes a port.
-///
-/// # Errors
-/// When it is taken or may not be.
-pub(crate) async fn listen(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener, Failure> {
-    TcpListener::bind((address, port)).await.map_err(|error| {
-        let hint = if error.kind() == std::io::ErrorKind::AddrInUse {
-            format!("; is another gpuvitals running? {flag} 0 takes a free one")
-        } else {
-            String::new()
-        };
-        let exit = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::Unavailable,
-        };
-        Failure::caused(exit, format!("cannot listen on {address}:{port}{hint}"), error)
-    })
-}
 
 /// Opens history.
 ///

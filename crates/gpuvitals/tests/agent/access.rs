@@ -1,6 +1,8 @@
-//! Who may read: TLS, client certificates, logins.
+//! Who may read: TLS, client certificates, tokens.
 
 use std::os::unix::fs::PermissionsExt;
+
+use gpuvitals_listener::{Scope, Tokens};
 
 use super::authority::Authority;
 use super::node::Node;
@@ -8,15 +10,15 @@ use super::process::curl;
 use super::program::gpuvitals;
 
 #[test]
-fn only_clients_with_certificate_and_login_read_the_metrics() {
+fn only_clients_with_certificate_and_token_read_the_metrics() {
     let node = Node::new();
     let (ours, others) = (Authority::new(), Authority::new());
     let ca = ours.file(node.path("ca.crt"));
     let server = ours.sign("127.0.0.1", &node.path(""));
     let client = ours.sign("prometheus", &node.path(""));
     let stranger = others.sign("stranger", &node.path(""));
-    let logins = node.write("logins", "prometheus:s3cret-word\n");
-    std::fs::set_permissions(&logins, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let tokens = node.path("tokens");
+    let token = Tokens::create(&tokens, "prometheus", &[Scope::Read], "now".to_owned()).unwrap();
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let agent = node.agent(&[
         "--tls-cert",
@@ -25,25 +27,29 @@ fn only_clients_with_certificate_and_login_read_the_metrics() {
         &text(&server.key),
         "--tls-client-ca",
         &text(&ca),
-        "--basic-auth-file",
-        &text(&logins),
+        "--token-file",
+        &text(&tokens),
     ]);
     assert!(agent.url.starts_with("https://"), "{}", agent.url);
     let (ca, cert, key) = (text(&ca), text(&client.cert), text(&client.key));
     let trust = ["--cacert", &ca];
     let shown = ["--cert", &cert, "--key", &key];
-    let login = ["-u", "prometheus:s3cret-word"];
+    let bearer = format!("authorization: Bearer {token}");
+    let bearer = ["-H", &bearer];
+    let login = format!("prometheus:{token}");
+    let login = ["-u", &login];
     let get = |path: &str, arguments: &[&[&str]]| agent.get(path, &arguments.concat());
 
     let answer = get("/metrics", &[&trust, &shown, &login]);
     assert!(answer.status == 200 && answer.text().contains("gpu_up"), "{}", answer.status);
+    assert_eq!(get("/metrics", &[&trust, &shown, &bearer]).status, 200);
     assert_eq!(get("/metrics", &[&trust, &login]).status, 403);
     let asked = get("/metrics", &[&trust, &shown]);
     assert_eq!(
         (asked.status, &*asked.headers["www-authenticate"]),
         (401, "Basic realm=\"gpuvitals\", charset=\"UTF-8\"")
     );
-    assert_eq!(get("/metrics", &[&trust, &shown, &["-u", "prometheus:s3cret-wore"]]).status, 401);
+    assert_eq!(get("/metrics", &[&trust, &shown, &["-u", "prometheus:gpv_other"]]).status, 401);
     assert_eq!(get("/", &[&trust, &login]).status, 403);
     for probe in ["/healthz", "/readyz"] {
         let status = get(probe, &[&trust]).status;
@@ -56,11 +62,11 @@ fn only_clients_with_certificate_and_login_read_the_metrics() {
     assert!(curl(&agent.url.replace("https", "http"), &[]).is_err());
 
     let text = get("/metrics", &[&trust, &shown, &login]).text().to_owned();
-    assert!(text.contains("\ngpuvitals_requests_refused_total 4\n"), "{text}");
+    assert!(text.contains("\ngpuvitals_agent_requests_denied_total 4\n"), "{text}");
     agent.process.signal("HUP");
     agent.logged("the configuration was reloaded");
     let (_, log) = agent.process.terminated();
-    assert!(!log.contains("s3cret"), "a secret is in the log");
+    assert!(!log.contains("gpv_"), "a secret is in the log");
 }
 
 #[test]
@@ -73,11 +79,11 @@ fn files_that_cannot_be_used_are_said_before_anything_runs() {
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
     let (cert, key) = (pair.cert.to_str().unwrap(), pair.key.to_str().unwrap());
     for (arguments, code, words) in [
-        (&["--tls-cert", cert, "--tls-key", "/nowhere.key"][..], 78, "agent.tls_key: /nowhere.key"),
+        (&["--tls-cert", cert, "--tls-key", "/nowhere.key"][..], 78, "reading /nowhere.key"),
         (&["--tls-cert", key, "--tls-key", key], 78, "no certificate in it"),
-        (&["--tls-cert", cert, "--tls-key", other.key.to_str().unwrap()], 78, "agent.tls_cert"),
+        (&["--tls-cert", cert, "--tls-key", other.key.to_str().unwrap()], 78, "with its key"),
         (&["--tls-cert", cert], 64, "--tls-cert: agent.tls_cert: it needs agent.tls_key"),
-        (&["--basic-auth-file", open.to_str().unwrap()], 78, "its mode is 0644"),
+        (&["--token-file", open.to_str().unwrap()], 78, "its mode is 0644"),
     ] {
         let output = gpuvitals().args(["agent", "--port", "0"]).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

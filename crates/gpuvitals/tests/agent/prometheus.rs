@@ -1,10 +1,11 @@
 //! A real Prometheus scrapes the agent, and PromQL over what it got is right.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+
+use gpuvitals_listener::{Scope, Tokens};
 
 use super::authority::Authority;
 use super::node::Node;
@@ -65,15 +66,15 @@ impl Drop for Prometheus {
 }
 
 #[test]
-fn prometheus_scrapes_it_with_tls_and_login_and_promql_is_right() {
+fn prometheus_scrapes_it_with_tls_and_token_and_promql_is_right() {
     let node = Node::new();
     let authority = Authority::new();
     let ca = authority.file(node.path("ca.crt"));
     let server = authority.sign("127.0.0.1", &node.path(""));
     let client = authority.sign("prometheus", &node.path(""));
-    let logins = node.write("logins", "prometheus:s3cret\n");
-    std::fs::set_permissions(&logins, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let password = node.write("password", "s3cret");
+    let tokens = node.path("tokens");
+    let token = Tokens::create(&tokens, "prometheus", &[Scope::Read], "now".to_owned()).unwrap();
+    let token = node.write("token", &token);
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let agent = node.agent(&[
         "--rate=20",
@@ -82,7 +83,7 @@ fn prometheus_scrapes_it_with_tls_and_login_and_promql_is_right() {
         &format!("--tls-cert={}", text(&server.cert)),
         &format!("--tls-key={}", text(&server.key)),
         &format!("--tls-client-ca={}", text(&ca)),
-        &format!("--basic-auth-file={}", text(&logins)),
+        &format!("--token-file={}", text(&tokens)),
     ]);
     // docs/agent.md shows this scrape configuration.
     let prometheus = Prometheus::start(
@@ -93,13 +94,13 @@ fn prometheus_scrapes_it_with_tls_and_login_and_promql_is_right() {
              - job_name: gpuvitals\n\
              \x20 scheme: https\n\
              \x20 tls_config: {{ca_file: {}, cert_file: {}, key_file: {}}}\n\
-             \x20 basic_auth: {{username: prometheus, password_file: {}}}\n\
+             \x20 authorization: {{credentials_file: {}}}\n\
              \x20 static_configs:\n\
              \x20 - targets: [\"{}\"]\n",
             text(&ca),
             text(&client.cert),
             text(&client.key),
-            text(&password),
+            text(&token),
             agent.url.trim_start_matches("https://").trim_end_matches("/metrics"),
         ),
     );

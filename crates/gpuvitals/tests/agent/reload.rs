@@ -59,7 +59,7 @@ fn certificates_are_renewed_and_broken_ones_are_not_taken() {
 
     // Kubernetes renews a secret and sends no signal.
     old.sign("127.0.0.1", &node.path(""));
-    agent.logged("were written anew");
+    agent.logged("certificates or tokens have changed, and the new ones are in force");
     assert_eq!(get(&old_ca).unwrap().status, 200);
     assert_eq!(agent.terminate(), Some(0));
 }

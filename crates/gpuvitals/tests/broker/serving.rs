@@ -80,7 +80,7 @@ fn a_port_that_is_taken_is_named_with_what_to_do() {
     let output = gpuvitals().args(["broker", "--port", &port]).output().unwrap();
     let (code, _, errors) = outcome(&output);
     assert_eq!(code, Some(69), "{errors}");
-    assert!(errors.contains(&port) && errors.contains("--port names another port"), "{errors}");
+    assert!(errors.contains(&port) && errors.contains("--port 0 takes a free one"), "{errors}");
 }
 
 #[test]

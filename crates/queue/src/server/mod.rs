@@ -77,7 +77,7 @@ pub async fn serve(
     let terms = Terms {
         access: config.access.clone(),
         limits,
-        scope,
+        scope: |method, path| Some(scope(method, path)),
         ..Terms::new(Arc::clone(config.meter.listener()))
     };
     let app = http::router(queue, &config, stop.clone());
