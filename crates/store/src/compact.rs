@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
@@ -102,8 +103,12 @@ fn try_merge(
         .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
         .collect();
     let schema = Arc::clone(Merge::plan(&frames, Order::GpuTime)?.schema());
-    let hour = inputs.first().map_or(0, |input| input.hour());
-    let place = Place { root: root.to_owned(), level: 1, number, hour };
+    let (Some(hour), Some(first_sequence)) =
+        (inputs.first().map(|input| input.hour()), inputs.iter().map(|input| input.first_sequence).min())
+    else {
+        return Ok(None);
+    };
+    let place = Place { root: root.to_owned(), level: 1, number, hour, first_sequence };
     let properties = file::properties(&schema, place.level, config.page_rows);
     let mut writer = TableWriter::create(place, schema, properties, steps)?;
     while let Some(bound) = advance(&mut cursors)? {
@@ -233,9 +238,9 @@ impl TableFile {
             .with_row_groups(vec![group])
             .with_batch_size(rows.max(1))
             .build()
-            .map_err(|source| self.parquet("reading", source))?;
-        reader.collect::<Result<_, _>>().map_err(|source| {
-            self.parquet("reading", parquet::errors::ParquetError::ArrowError(source.to_string()))
+            .map_err(|error| FileError::parquet("reading", &self.path, error))?;
+        reader.collect::<Result<_, _>>().map_err(|error| {
+            FileError::parquet("reading", &self.path, ParquetError::ArrowError(error.to_string()))
         })
     }
 }
@@ -250,6 +255,7 @@ mod tests {
             name: format!("raw/{hour}-{order}"),
             level: 0,
             order,
+            first_sequence: 0,
             rows: 1,
             bytes: 1000,
             min_timestamp_ns: hour * HOUR_NS,

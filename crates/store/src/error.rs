@@ -108,12 +108,9 @@ pub enum AppendError {
     /// Rows of a table that this store does not hold.
     #[error("the store holds gpu_events, not {0:?}")]
     Table(Table),
-    /// A row without identity.
-    #[error("row {row} names no GPU")]
-    Nobody {
-        /// Row in its batch, from 0.
-        row: usize,
-    },
+    /// A row that names no GPU, or columns that do not fit together.
+    #[error("the rows cannot be merged")]
+    Rows(#[from] MergeError),
     /// Columns that the catalogue does not know come under ever new names: each costs memory and files.
     #[error("column {name:?} is one more than the {max} unknown columns taken since the store was opened")]
     TooManyColumns {

@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use columns::properties;
-pub(crate) use describe::{Footer, describe, record};
+pub(crate) use describe::describe;
 pub(crate) use writing::{Place, TableWriter, discard};
 
 use crate::manifest::FileEntry;
@@ -55,7 +56,7 @@ pub(crate) struct TableFile {
     pub(crate) metadata: ArrowReaderMetadata,
     /// One per row group.
     pub(crate) row_groups: Vec<RowGroupFacts>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// An error of a table file.
@@ -89,11 +90,23 @@ pub enum FileError {
         path: PathBuf,
         /// Cause.
         #[source]
-        source: parquet::errors::ParquetError,
+        source: ParquetError,
     },
 }
 
 impl FileError {
+    /// What Parquet says. A failed system call (a full disk, no file handles) comes out of it wrapped.
+    pub(crate) fn parquet(action: &'static str, path: &Path, error: ParquetError) -> Self {
+        let path = path.to_owned();
+        match error {
+            ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+                Ok(source) => Self::Io { action, path, source: *source },
+                Err(inner) => Self::Parquet { action, path, source: ParquetError::External(inner) },
+            },
+            source => Self::Parquet { action, path, source },
+        }
+    }
+
     /// Whether the file itself is at fault, and not a temporary condition (no memory, no file handles, an
     /// unplugged disk). Parquet reads only bytes that a checksum has verified: an error there is temporary,
     /// described in its own words, or a bug of this program; the rows are intact and the file stays.
@@ -132,11 +145,8 @@ pub(crate) fn open(entry: &FileEntry) -> Result<TableFile, FileError> {
 fn parse(file: File, path: &Path) -> Result<TableFile, FileError> {
     let options = parquet::arrow::arrow_reader::ArrowReaderOptions::new()
         .with_page_index_policy(parquet::file::metadata::PageIndexPolicy::Optional);
-    let metadata = ArrowReaderMetadata::load(&file, options).map_err(|source| FileError::Parquet {
-        action: "parsing the footer of",
-        path: path.to_owned(),
-        source,
-    })?;
+    let metadata = ArrowReaderMetadata::load(&file, options)
+        .map_err(|error| FileError::parquet("parsing the footer of", path, error))?;
     let row_groups = metadata
         .metadata()
         .file_metadata()
@@ -170,10 +180,6 @@ impl TableFile {
         FileError::Io { action, path: self.path.clone(), source }
     }
 
-    pub(crate) fn parquet(&self, action: &'static str, source: parquet::errors::ParquetError) -> FileError {
-        FileError::Parquet { action, path: self.path.clone(), source }
-    }
-
     /// Checks the bytes of a row group. Once per open file and row group is enough; the caller remembers.
     ///
     /// # Errors
@@ -203,8 +209,7 @@ mod tests {
     fn the_moment_is_not_the_files_fault() {
         let path = PathBuf::from("raw/2026-11-20/10h-L0-1.parquet");
         let no_handles = || std::io::Error::from_raw_os_error(24);
-        let wrapped = parquet::errors::ParquetError::from(no_handles());
-        let inside = FileError::Parquet { action: "reading", path: path.clone(), source: wrapped };
+        let inside = FileError::parquet("reading", &path, ParquetError::from(no_handles()));
         let outside = FileError::Io { action: "opening", path: path.clone(), source: no_handles() };
         assert!(!inside.is_damage() && !outside.is_damage());
         assert!(FileError::Damaged { path, what: "checksum of a row group" }.is_damage());

@@ -31,7 +31,8 @@ pub(crate) fn write(
 ) -> Result<Vec<FileRecord>, StoreError> {
     let mut written = Vec::new();
     for (hour, parts) in by_hour(tail).map_err(MergeError::from)? {
-        let place = Place { root: root.to_owned(), level: 0, number: order, hour };
+        let first_sequence = tail.first_sequence;
+        let place = Place { root: root.to_owned(), level: 0, number: order, hour, first_sequence };
         match write_hour(&parts, place, config, steps) {
             Ok(record) => written.extend(record),
             Err(error) => {

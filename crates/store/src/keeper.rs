@@ -7,15 +7,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gpuvitals_log::Log;
-use tokio::sync::oneshot;
 use tracing::field::Empty;
 
-use crate::ask::RangeQuery;
 use crate::board::{Part, first_and_more};
 use crate::compact::{self, Merged};
 use crate::directory::{self, Directory};
@@ -24,47 +22,29 @@ use crate::file;
 use crate::fleet::checkpoint;
 use crate::flush;
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest};
-use crate::query;
-use crate::recent::{Fill, Limits, Recent};
 use crate::shared::{Shared, count};
-use crate::snapshot::Snapshot;
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
-use crate::writer::{Event, Flushed};
+use crate::writer::Event;
 use gpuvitals_core::causes;
 
 /// Waiting jobs: one flush, one finished merge, one inspection, one close. So sending a job never waits: the
 /// keeper itself waits for the writer, and at the end for a merge.
 pub(crate) const JOBS: usize = 8;
-/// Delays before a failed flush is tried again; the last one repeats.
-const RETRY: [Duration; 5] = [
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-    Duration::from_secs(5),
-];
-
-/// Where the outcome of a flush is sent.
-pub(crate) type Reply = oneshot::Sender<Result<(), StoreError>>;
+/// Pause before a failed flush is tried again.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// The keeper's jobs.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Write these rows to files.
-    Flush { tail: Arc<Tail>, replies: Vec<Reply> },
+    Flush(Arc<Tail>),
     /// A merge ended; the inputs and the outcome.
     Merged { inputs: Vec<Arc<FileEntry>>, outcome: Merged },
     /// Some query has condemned a file.
     Inspect,
     /// End.
     Close,
-}
-
-struct Pending {
-    tail: Arc<Tail>,
-    replies: Vec<Reply>,
-    failures: usize,
 }
 
 /// The keeper's own state.
@@ -85,7 +65,8 @@ pub(crate) struct Keeper {
     merging_rests: bool,
     /// The hour whose merge failed last.
     failed_hour: Option<i64>,
-    pending: Option<Pending>,
+    /// Rows that are to be written to files.
+    pending: Option<Arc<Tail>>,
 }
 
 /// Reports that nothing is written to files any more if the keeper ends by a panic: callers that wait for
@@ -134,12 +115,10 @@ impl Keeper {
         let _exit = Exit(Arc::clone(&self.shared));
         self.merge_if_due();
         loop {
-            let patience = self.pending.as_ref().map_or(Duration::from_hours(1), |pending| {
-                RETRY.get(pending.failures.saturating_sub(1)).or(RETRY.last()).copied().unwrap_or_default()
-            });
+            let patience = if self.pending.is_some() { RETRY } else { Duration::from_hours(1) };
             match jobs.recv_timeout(patience) {
-                Ok(Job::Flush { tail, replies }) => {
-                    self.pending = Some(Pending { tail, replies, failures: 0 });
+                Ok(Job::Flush(tail)) => {
+                    self.pending = Some(tail);
                     self.flush();
                 }
                 Ok(Job::Merged { inputs, outcome }) => self.merged(&inputs, outcome),
@@ -166,45 +145,24 @@ impl Keeper {
     }
 
     fn flush(&mut self) {
-        let Some(mut pending) = self.pending.take() else { return };
-        let span = tracing::info_span!("store.flush", otel.status_code = Empty, rows = pending.tail.rows);
+        let Some(tail) = self.pending.take() else { return };
+        let span = tracing::info_span!("store.flush", otel.status_code = Empty, rows = tail.rows);
         let _inside = span.enter();
-        match self.try_flush(&pending.tail) {
+        match self.try_flush(&tail) {
             Ok(()) => {
                 count(&self.shared.counters.flushes, 1);
                 self.merging_rests = false;
                 self.shared.stuck.send_replace(None);
                 self.shared.board.set(Part::Flush, None);
-                if !pending.replies.is_empty() {
-                    self.settle();
-                }
-                for reply in pending.replies {
-                    let _gone = reply.send(Ok(()));
-                }
             }
             Err(error) => {
                 span.record("otel.status_code", "ERROR");
                 let reason = causes(&error);
                 self.shared.stuck.send_replace(Some(Arc::from(reason.as_str())));
                 self.shared.board.set(Part::Flush, Some(format!("rows stay in the log: {reason}")));
-                let error = Arc::new(error);
-                for reply in pending.replies.drain(..) {
-                    let _gone = reply.send(Err(StoreError::Unflushed(Arc::clone(&error))));
-                }
-                let _told = self.events.send(Event::Stuck(error));
-                pending.failures += 1;
-                self.pending = Some(pending);
+                let _told = self.events.send(Event::Stuck(Arc::new(error)));
+                self.pending = Some(tail);
             }
-        }
-    }
-
-    /// Waits until the writer has published its events: a caller that asked for a flush finds the rows in
-    /// files.
-    fn settle(&self) {
-        let (done, shown) = sync_channel(1);
-        if self.events.send(Event::Barrier(done)).is_ok() {
-            // A writer that has ended shows nothing more.
-            let _shown = shown.recv();
         }
     }
 
@@ -225,27 +183,7 @@ impl Keeper {
             }
             return Err(error);
         }
-        let recent = self.recall(tail);
-        self.switch(next, Some(Flushed { recent }))?;
-        self.truncate_log();
-        Ok(())
-    }
-
-    /// The rows of files to keep in memory once this tail is in files.
-    fn recall(&self, tail: &Tail) -> Option<Arc<Recent>> {
-        let shared = &self.shared;
-        // Shown since the last flush: before that the writer froze no other tail.
-        let shown = shared.snapshot.load_full();
-        let recent = shown.recent.as_ref()?;
-        let rows = shared.config.recent_rows;
-        let before = Snapshot { files: Arc::from(self.manifest.files.as_slice()), ..Snapshot::default() };
-        let fill = |key: Arc<str>| {
-            let rows = query::range(&shared.reader, &before, &RangeQuery::end_of(&key, rows, true)).ok()?;
-            rows.partial.is_empty().then_some(Fill { key, rows })
-        };
-        let fills = recent.wanted(rows).into_iter().filter_map(fill).collect();
-        let limits = Limits { rows, bytes: shared.config.recent_bytes };
-        Some(Arc::new(recent.renewed(tail.chunks(), fills, limits)))
+        self.switch(next, Some(tail))
     }
 
     /// Writes the latest values beside the manifest that will name them.
@@ -267,8 +205,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Puts a list in force and makes it visible.
-    fn switch(&mut self, mut next: Manifest, flushed: Option<Flushed>) -> Result<(), StoreError> {
+    /// Puts a list in force and makes it visible, with the tail that is in its files now.
+    fn switch(&mut self, mut next: Manifest, flushed: Option<&Tail>) -> Result<(), StoreError> {
         next.files.sort_by_key(|file| file.order);
         next.replaced.extend(self.orphans.iter().cloned());
         // Even a list that failed may be in force after a crash: the number is used up.
@@ -279,13 +217,20 @@ impl Keeper {
             return Err(error);
         }
         let before = std::mem::replace(&mut self.manifest, next);
-        let files: Arc<[Arc<FileEntry>]> = Arc::from(self.manifest.files.as_slice());
-        let _told = self.events.send(Event::Files { files, flushed });
+        if let (Some(tail), Some(recent)) = (flushed, &self.shared.recent) {
+            recent.flushed(tail.chunks(), &before.files);
+        }
+        if flushed.is_some() {
+            self.truncate_log();
+        }
         // Merged tables stay as long as a snapshot names them.
         let lists = [Some(before.name()), before.fleet.map(|fleet| fleet.name)].into_iter().flatten();
         self.orphans.extend(lists.filter(|name| self.manifest.replaced.contains(name)));
         let orphans = std::mem::take(&mut self.orphans);
         self.orphans = orphans.into_iter().filter(|name| !self.remove(name)).collect();
+        // Last: who waits for a flush finds everything done.
+        let files = Arc::from(self.manifest.files.as_slice());
+        let _told = self.events.send(Event::Files { files, flushed: flushed.is_some() });
         Ok(())
     }
 
@@ -322,7 +267,7 @@ impl Keeper {
         }
         let lost = bad.iter().map(|file| {
             let fault = format!("is damaged ({})", file.damage().map_or("", AsRef::as_ref));
-            LostFile { name: file.name.clone(), rows: file.rows, fault }
+            LostFile { file: FileRecord::clone(file), fault }
         });
         let lost: Vec<LostFile> = lost.collect();
         let mut next = self.manifest.successor(&self.directory);
@@ -332,7 +277,7 @@ impl Keeper {
             tracing::warn!(error = causes(&error), "a damaged file stays listed until the next try");
             return;
         }
-        for file in &lost {
+        for LostFile { file, .. } in &lost {
             if let Err(error) = self.directory.quarantine(&file.name) {
                 tracing::warn!(name = file.name, %error, "a damaged file is not set aside");
             }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,83 +20,34 @@ use crate::inventory::{Inventory, Kind};
 use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Nanoseconds of an hour: the longest span of one table file.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// A live table file. Everything needed to decide whether a query must open it; [`crate::file::open`] opens it.
+/// A live table file: its record says whether a query must open it, [`crate::file::open`] opens it.
 #[derive(Debug)]
 pub(crate) struct FileEntry {
     /// Its path.
     pub(crate) path: PathBuf,
-    /// Its name in the store's directory, with `/`.
-    pub(crate) name: String,
-    /// 0: as flushed; 1: merged.
-    pub(crate) level: u8,
-    /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
-    /// all files of an hour, so its number is above theirs and below those of all later flushes.
-    pub(crate) order: u64,
-    /// Rows.
-    pub(crate) rows: u64,
-    /// Size in bytes.
-    pub(crate) bytes: u64,
-    /// Earliest time, nanoseconds UTC since 1970.
-    pub(crate) min_timestamp_ns: i64,
-    /// Latest time, inclusive.
-    pub(crate) max_timestamp_ns: i64,
-    /// Smallest GPU key.
-    pub(crate) min_key: Arc<str>,
-    /// Largest GPU key.
-    pub(crate) max_key: Arc<str>,
-    /// Start of the footer (everything after the last row group).
-    pub(crate) footer_offset: u64,
-    /// CRC32C of the footer. The footer holds the checksums of the row groups.
-    pub(crate) footer_crc32c: u32,
+    record: FileRecord,
     /// Why the file cannot be trusted; set by whichever thread finds out.
     damage: OnceLock<Arc<str>>,
     /// Whether the file is removed with the last snapshot that names it.
     doomed: AtomicBool,
 }
 
+impl Deref for FileEntry {
+    type Target = FileRecord;
+
+    fn deref(&self) -> &FileRecord {
+        &self.record
+    }
+}
+
 impl FileEntry {
     pub(crate) fn new(root: &Path, record: FileRecord) -> Self {
-        Self {
-            path: root.join(&record.name),
-            name: record.name,
-            level: record.level,
-            order: record.order,
-            rows: record.rows,
-            bytes: record.bytes,
-            min_timestamp_ns: record.min_timestamp_ns,
-            max_timestamp_ns: record.max_timestamp_ns,
-            min_key: Arc::from(record.min_key),
-            max_key: Arc::from(record.max_key),
-            footer_offset: record.footer_offset,
-            footer_crc32c: record.footer_crc32c,
-            damage: OnceLock::new(),
-            doomed: AtomicBool::new(false),
-        }
-    }
-
-    fn record(&self) -> FileRecord {
-        FileRecord {
-            name: self.name.clone(),
-            level: self.level,
-            order: self.order,
-            rows: self.rows,
-            bytes: self.bytes,
-            min_timestamp_ns: self.min_timestamp_ns,
-            max_timestamp_ns: self.max_timestamp_ns,
-            min_key: self.min_key.as_ref().to_owned(),
-            max_key: self.max_key.as_ref().to_owned(),
-            footer_offset: self.footer_offset,
-            footer_crc32c: self.footer_crc32c,
-        }
-    }
-
-    /// Hours since 1970 of its rows.
-    pub(crate) fn hour(&self) -> i64 {
-        self.min_timestamp_ns.div_euclid(HOUR_NS)
+        let path = root.join(&record.name);
+        Self { path, record, damage: OnceLock::new(), doomed: AtomicBool::new(false) }
     }
 
     /// Marks the file as damaged: the store moves it to quarantine; until then every query leaves it out and
@@ -127,26 +79,43 @@ impl Drop for FileEntry {
 /// A table file as the manifest spells it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileRecord {
+    /// Where it is in the store's directory, with `/`.
     pub(crate) name: String,
+    /// 0: as flushed; 1: merged.
     pub(crate) level: u8,
+    /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
+    /// all files of an hour, so its number is above theirs and below those of all later flushes.
     pub(crate) order: u64,
+    /// First log record that its rows may come from; 0: not known.
+    pub(crate) first_sequence: u64,
     pub(crate) rows: u64,
+    /// Size in bytes.
     pub(crate) bytes: u64,
+    /// Earliest time, nanoseconds UTC since 1970.
     pub(crate) min_timestamp_ns: i64,
+    /// Latest time, inclusive.
     pub(crate) max_timestamp_ns: i64,
+    /// Smallest GPU key.
     pub(crate) min_key: String,
+    /// Largest GPU key.
     pub(crate) max_key: String,
+    /// Where the footer (everything after the last row group) begins.
     pub(crate) footer_offset: u64,
+    /// CRC32C of the footer. The footer holds the checksums of the row groups.
     pub(crate) footer_crc32c: u32,
+}
+
+impl FileRecord {
+    /// Hours since 1970 of its rows.
+    pub(crate) fn hour(&self) -> i64 {
+        self.min_timestamp_ns.div_euclid(HOUR_NS)
+    }
 }
 
 /// A table file that was live and is missing or damaged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LostFile {
-    /// Name in the store's directory.
-    pub(crate) name: String,
-    /// Rows that it had.
-    pub(crate) rows: u64,
+    pub(crate) file: FileRecord,
     /// The finding: `is missing`, or `is damaged` with the reason.
     pub(crate) fault: String,
 }
@@ -154,7 +123,7 @@ pub(crate) struct LostFile {
 impl LostFile {
     /// The fault of the file, and its present place if it was set aside.
     pub(crate) fn describe(&self, directory: &Directory) -> String {
-        let Self { name, rows, fault } = self;
+        let Self { file: FileRecord { name, rows, .. }, fault } = self;
         let aside = Some(directory.aside(name)).filter(|_| !directory.root().join(name).exists());
         let place = aside.filter(|path| path.exists()).map(|path| format!(", now in {}", path.display()));
         format!("{name} with {rows} rows {fault}{}", place.unwrap_or_default())
@@ -186,7 +155,7 @@ pub(crate) struct Manifest {
     pub(crate) fleet: Option<FleetRecord>,
     /// Live files by order.
     pub(crate) files: Vec<Arc<FileEntry>>,
-    /// Files that were live and are missing or damaged, until [`crate::repair`] makes a new list.
+    /// Files that were live and are missing or damaged, until they are there again or [`crate::repair`] makes a new list.
     pub(crate) lost: Vec<LostFile>,
     /// Names of files that this list made useless and that may still be there.
     pub(crate) replaced: BTreeSet<String>,
@@ -269,7 +238,7 @@ impl Manifest {
         let is_table = |name: &String| matches!(Kind::of(name), Some(Kind::Table { .. }));
         let is_fleet = |fleet: &FleetRecord| matches!(Kind::of(&fleet.name), Some(Kind::Fleet(_)));
         if !spelled.files.iter().map(|file| &file.name).all(is_table)
-            || !spelled.lost.iter().map(|file| &file.name).all(is_table)
+            || !spelled.lost.iter().map(|lost| &lost.file.name).all(is_table)
             || !spelled.fleet.iter().all(is_fleet)
             || !spelled.replaced.iter().all(|name| Kind::of(name).is_some())
         {
@@ -326,7 +295,7 @@ impl Manifest {
             next_order: self.next_order,
             flushed_through: self.flushed_through,
             fleet: self.fleet.clone(),
-            files: self.files.iter().map(|file| file.record()).collect(),
+            files: self.files.iter().map(|file| file.record.clone()).collect(),
             lost: self.lost.clone(),
             replaced: self.replaced.clone(),
         };

@@ -17,6 +17,8 @@ mod section;
 
 use std::sync::Arc;
 
+use gpuvitals_core::causes;
+
 pub(crate) use contest::contested;
 use files::{Files, OPEN_FILES_MAX};
 pub(crate) use parallel::parallel;
@@ -53,20 +55,14 @@ impl Reader {
                 Err(error) => partial.push(unreadable(entry, &error)),
             }
         }
-        parts.extend(snapshot.tail.chunks.iter().filter_map(|chunk| Part::of_chunk(chunk, scope)));
+        parts.extend(snapshot.tail.iter().filter_map(|chunk| Part::of_chunk(chunk, scope)));
         parts
     }
 }
 
 /// The answer's message about an unreadable file. If the file is at fault it is condemned.
 pub(crate) fn unreadable(entry: &Arc<FileEntry>, error: &FileError) -> String {
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        words.push_str(": ");
-        words.push_str(&source.to_string());
-        cause = source.source();
-    }
+    let words = causes(error);
     if error.is_damage() {
         tracing::error!(file = %entry.path.display(), reason = %words, "table file is damaged");
         entry.condemn(words.as_str());

@@ -1,297 +1,183 @@
-//! Rows of files that stay in memory: the newest of each GPU.
+//! What stays in memory of the rows that are in files: the newest of each GPU.
 //!
-//! With every flush the rows that go to files join those already held, and the newest
-//! [`StoreConfig::recent_rows`](crate::StoreConfig::recent_rows) of each GPU stay. Each GPU has a *floor*:
-//! all its rows from that time on are here or in the tail. So a query for the newest rows needs no file if
-//! enough of them are above the floor, and a late row below it changes no answer from memory. A GPU without
-//! held rows has its floor above all its rows in files.
+//! Every flush adds the rows that go to files, and of each GPU the newest
+//! [`StoreConfig::recent_rows`](crate::StoreConfig::recent_rows) stay. Each GPU has a *floor*: all its rows in files from
+//! that time on are here. So a query for the newest rows needs no file if enough of them are above the floor, and a late
+//! row below it changes no answer from memory. A GPU that is queried and has no held rows is read from the files.
 //!
-//! If there is not room for all, GPUs that were queried longest ago leave first; of those never queried,
-//! those without new rows, and then the latest comers. A GPU that is queried and has too few held rows is
-//! read from the files at the next flush.
+//! If there is not room for all, GPUs that were queried longest ago leave first. GPUs that were never queried are held
+//! only while there is room.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow_array::{RecordBatch, UInt32Array};
-use arrow_select::take::take_record_batch;
+use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
 use gpuvitals_core::causes;
 
 use crate::ask::Rows;
-use crate::fleet::Fleet;
-use crate::merge::{Merge, MergeError, Order, RowKeys, without_empty};
-use crate::tail::{Chunk, Positions, TailSnapshot, timestamps, weight};
+use crate::manifest::FileEntry;
+use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
+use crate::tail::{Chunk, timestamps, weight};
 
-/// GPUs whose rows share one chunk: columns that only some GPUs have are paid for within it.
-const CHUNK_GPUS: usize = 64;
-/// GPUs that are read from files with one flush at most.
-pub(crate) const FILLS_MAX: usize = 64;
-
-/// How much may be held.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// Rows of a GPU.
-    pub(crate) rows: usize,
-    /// Bytes of columns of all GPUs.
-    pub(crate) bytes: usize,
-}
-
-/// The newest rows in files as they stood after one flush.
-#[derive(Debug, Default)]
-pub(crate) struct Recent {
-    chunks: Vec<Arc<Chunk>>,
-    gpus: HashMap<Arc<str>, Past, RandomState>,
-    /// Rows held.
-    pub(crate) rows: usize,
-    /// Bytes of their columns.
-    pub(crate) bytes: usize,
-    /// Number of the last question of before.
-    asked_before: u64,
-}
-
-/// A GPU's rows in files.
-#[derive(Debug, Default)]
-struct Past {
-    /// All rows from this time on are held, or in the tail.
-    floor_ns: i64,
-    /// Time of the newest.
-    newest_ns: i64,
-    /// Number of the last question for it; 0: never.
-    asked: AtomicU64,
-    /// The chunk that holds them.
-    chunk: Option<usize>,
-}
-
-impl Past {
-    fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// Nothing is held.
-    fn leave(&mut self) {
-        (self.floor_ns, self.chunk) = (self.newest_ns.saturating_add(1), None);
-    }
-}
-
-/// The newest rows of a GPU, read from the files of before a flush.
+/// The newest rows in files of some GPUs.
 #[derive(Debug)]
-pub(crate) struct Fill {
-    pub(crate) key: Arc<str>,
-    pub(crate) rows: Rows,
+pub(crate) struct Recent {
+    /// Rows of a GPU that are held at most.
+    pub(crate) rows_max: usize,
+    bytes_max: usize,
+    state: Mutex<State>,
 }
 
-/// Rows of a GPU in a piece of the merge.
-struct Stay {
-    key: Arc<str>,
-    rows: Range<usize>,
+#[derive(Debug, Default)]
+struct State {
+    gpus: HashMap<Arc<str>, Held, RandomState>,
+    /// Flushes whose rows are taken in.
+    flushes: u64,
+    /// Queries so far.
+    asked: u64,
 }
 
-impl Recent {
-    /// Nothing held; the rows in files are no newer than in the fleet.
-    pub(crate) fn of(fleet: &Fleet) -> Self {
-        let past = |newest_ns: i64| {
-            let mut past = Past { newest_ns, ..Past::default() };
-            past.leave();
-            past
-        };
-        let gpus = fleet.gpus.iter().map(|gpu| (Arc::clone(&gpu.key), past(gpu.last_seen_ns))).collect();
-        Self { gpus, ..Self::default() }
-    }
-
-    /// The held rows of a GPU, and the time from which on they are complete. `question` is the number of the
-    /// query, later ones have higher numbers.
-    pub(crate) fn of_gpu(&self, key: &str, tail: &TailSnapshot, question: u64) -> (TailSnapshot, i64) {
-        let past = self.gpus.get(key);
-        if let Some(past) = past {
-            past.asked.fetch_max(question, Ordering::Relaxed);
-        }
-        let held = past.and_then(|past| self.chunks.get(past.chunk?)).cloned();
-        let chunks = held.into_iter().chain(tail.chunks.iter().cloned()).collect();
-        (TailSnapshot { chunks }, past.map_or(i64::MIN, |past| past.floor_ns))
-    }
-
-    /// GPUs that were asked for since the last flush and of which fewer rows are held than may be, the last asked for first.
-    pub(crate) fn wanted(&self, rows: usize) -> Vec<Arc<str>> {
-        let lacks = |key: &str, past: &Past| {
-            let held = past.chunk.and_then(|chunk| self.chunks.get(chunk)?.positions(key));
-            past.floor_ns > i64::MIN && held.map_or(0, |held| held.len()) < rows
-        };
-        let asked = self.gpus.iter().filter(|(_, past)| past.asked() > self.asked_before);
-        let mut wanted: Vec<(&Arc<str>, u64)> =
-            asked.filter(|(key, past)| lacks(key, past)).map(|(key, past)| (key, past.asked())).collect();
-        wanted.sort_unstable_by_key(|(_, asked)| Reverse(*asked));
-        wanted.into_iter().take(FILLS_MAX).map(|(key, _)| Arc::clone(key)).collect()
-    }
-
-    /// The rows held once these rows are in files too.
-    pub(crate) fn renewed(&self, tail: &[Arc<Chunk>], fills: Vec<Fill>, limits: Limits) -> Self {
-        let mut next = Self { gpus: self.pasts(), ..Self::default() };
-        next.asked_before = self.gpus.values().map(Past::asked).max().unwrap_or(0).max(self.asked_before);
-        let mut parts = Vec::with_capacity(fills.len() + self.chunks.len() + tail.len());
-        for Fill { key, rows } in fills {
-            let Some(past) = next.gpus.get_mut(&key) else { continue };
-            let Some(batch) = rows.batch else { continue };
-            let oldest = batch.timestamps().iter().min().copied().unwrap_or(i64::MIN);
-            let floor = if rows.total > batch.rows() { oldest } else { i64::MIN };
-            past.floor_ns = past.floor_ns.min(floor);
-            parts.push(batch.records().clone());
-        }
-        let fresh = next.see(tail);
-        parts.extend(self.chunks.iter().chain(tail).map(|chunk| chunk.records.clone()));
-        if let Err(error) = next.hold(&parts, limits, &fresh) {
-            // Columns of one name that do not fit together; the files have the rows.
-            tracing::warn!(error = causes(&error), "no rows of files are held in memory");
-            (next.chunks, next.rows, next.bytes) = (Vec::new(), 0, 0);
-            next.gpus.values_mut().for_each(Past::leave);
-        }
-        next
-    }
-
-    fn pasts(&self) -> HashMap<Arc<str>, Past, RandomState> {
-        let copy = |past: &Past| Past {
-            floor_ns: past.floor_ns,
-            newest_ns: past.newest_ns,
-            asked: past.asked().into(),
-            chunk: past.chunk,
-        };
-        self.gpus.iter().map(|(key, past)| (Arc::clone(key), copy(past))).collect()
-    }
-
-    /// Notes the GPUs of the rows that go to files, and the newest time of each.
-    fn see(&mut self, tail: &[Arc<Chunk>]) -> HashSet<Arc<str>, RandomState> {
-        let mut fresh = HashSet::default();
-        for chunk in tail {
-            let times = timestamps(&chunk.records);
-            for (key, _) in &chunk.gpus {
-                let Some(positions) = chunk.positions(key) else { continue };
-                let newest = match positions {
-                    Positions::Range(rows) => times.get(rows).and_then(|times| times.last()).copied(),
-                    Positions::Rows(rows) => {
-                        rows.iter().filter_map(|&row| times.get(row as usize)).max().copied()
-                    }
-                };
-                let new = || Past { floor_ns: i64::MIN, newest_ns: i64::MIN, ..Past::default() };
-                let past = self.gpus.entry(Arc::clone(key)).or_insert_with(new);
-                past.newest_ns = past.newest_ns.max(newest.unwrap_or(i64::MIN));
-                fresh.insert(Arc::clone(key));
-            }
-        }
-        fresh
-    }
-
-    /// Holds of each GPU the newest rows above its floor.
-    fn hold(
-        &mut self,
-        parts: &[RecordBatch],
-        limits: Limits,
-        fresh: &HashSet<Arc<str>, RandomState>,
-    ) -> Result<(), MergeError> {
-        let plan = Merge::plan(parts, Order::GpuTime)?;
-        let mut held = Vec::new();
-        for range in plan.gpu_ranges(CHUNK_GPUS) {
-            let piece = plan.batch(range)?;
-            let stays = self.newest(&piece, limits.rows)?;
-            held.extend(Held::cut(&piece, stays)?);
-        }
-        let leaving = self.leaving(&held, limits.bytes, fresh);
-        self.gpus.values_mut().for_each(|past| past.chunk = None);
-        for Held { records, mut stays } in held {
-            stays.retain(|stay| !leaving.contains(&stay.key));
-            let Some(Held { records, stays }) = Held::cut(&records, stays)? else { continue };
-            for stay in &stays {
-                self.gpus
-                    .get_mut(&stay.key)
-                    .into_iter()
-                    .for_each(|past| past.chunk = Some(self.chunks.len()));
-            }
-            self.rows += records.num_rows();
-            self.bytes += weight(&records);
-            let keys = RowKeys::of(&records).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-            self.chunks.push(Arc::new(Chunk::sorted(records, &keys)));
-        }
-        self.gpus.values_mut().filter(|past| past.chunk.is_none()).for_each(Past::leave);
-        Ok(())
-    }
-
-    /// The rows of a piece that stay, and the resulting floors. A piece is sorted by GPU and time.
-    fn newest(&mut self, piece: &RecordBatch, rows_max: usize) -> Result<Vec<Stay>, MergeError> {
-        let RowKeys { ids, keys } =
-            RowKeys::of(piece).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        let (times, key) = (timestamps(piece), |id: &u32| keys.get(*id as usize));
-        let (mut stays, mut end) = (Vec::new(), 0);
-        for run in ids.chunk_by(|a, b| a == b || key(a) == key(b)) {
-            let start = end;
-            end += run.len();
-            let Some(key) = run.first().and_then(key) else { continue };
-            let Some(past) = self.gpus.get_mut(key) else { continue };
-            let run = times.get(start..end).unwrap_or(&[]);
-            let above = run.partition_point(|time| *time < past.floor_ns);
-            let first = above.max(run.len().saturating_sub(rows_max));
-            if let Some(&time) = run.get(first).filter(|_| first > above) {
-                past.floor_ns = time;
-            }
-            stays.push(Stay { key: Arc::clone(key), rows: start + first..end });
-        }
-        Ok(stays)
-    }
-
-    /// GPUs without room.
-    fn leaving(
-        &self,
-        held: &[Held],
-        bytes_max: usize,
-        fresh: &HashSet<Arc<str>, RandomState>,
-    ) -> HashSet<Arc<str>, RandomState> {
-        let mut all: Vec<(&Arc<str>, &Past, usize)> = Vec::new();
-        for Held { records, stays } in held {
-            let bytes = |rows: usize| weight(records) * rows / records.num_rows().max(1);
-            let sized = |stay: &Stay| bytes(stay.rows.len());
-            all.extend(
-                stays.iter().filter_map(|stay| Some((&stay.key, self.gpus.get(&stay.key)?, sized(stay)))),
-            );
-        }
-        all.sort_by_key(|(key, past, _)| {
-            (Reverse(past.asked()), !fresh.contains(*key), past.chunk.is_none(), Arc::clone(key))
-        });
-        let mut taken = 0;
-        let fits = |(_, _, bytes): &&(&Arc<str>, &Past, usize)| {
-            taken += bytes;
-            taken <= bytes_max
-        };
-        let staying = all.iter().take_while(fits).count();
-        all.into_iter().skip(staying).map(|(key, _, _)| Arc::clone(key)).collect()
-    }
-}
-
-/// Rows of some GPUs, by GPU and time.
-struct Held {
-    records: RecordBatch,
-    stays: Vec<Stay>,
+/// A GPU's newest rows in files.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// The rows, if there are any.
+    pub(crate) chunk: Option<Arc<Chunk>>,
+    /// All rows in files from this time on are among them.
+    pub(crate) floor_ns: i64,
+    /// Number of the last query for it; 0: never.
+    asked: u64,
 }
 
 impl Held {
-    /// Only those rows; none if there are none.
-    fn cut(records: &RecordBatch, stays: Vec<Stay>) -> Result<Option<Self>, MergeError> {
-        let rows: usize = stays.iter().map(|stay| stay.rows.len()).sum();
-        if rows == 0 {
-            return Ok(None);
+    /// The newest of these rows, oldest arrival first, from a floor on.
+    fn newest(
+        key: &Arc<str>,
+        parts: &[RecordBatch],
+        floor_ns: i64,
+        rows_max: usize,
+    ) -> Result<Self, MergeError> {
+        let none = Self { chunk: None, floor_ns, asked: 0 };
+        let Some(rows) = merge(parts, Order::GpuTime)? else { return Ok(none) };
+        let times = timestamps(&rows);
+        let above = times.partition_point(|time| *time < floor_ns);
+        let first = above.max(times.len().saturating_sub(rows_max));
+        let floor_ns = times.get(first).copied().filter(|_| first > above).unwrap_or(floor_ns);
+        let rows = without_empty(&rows.slice(first, rows.num_rows() - first))?;
+        let chunk = (rows.num_rows() > 0).then(|| {
+            let keys = RowKeys::one(key, rows.num_rows());
+            Arc::new(Chunk::sorted(rows, &keys))
+        });
+        Ok(Self { chunk, floor_ns, ..none })
+    }
+
+    /// Adds its rows of a tail that is now in files.
+    fn take_in(&mut self, key: &Arc<str>, tail: &[Arc<Chunk>], rows_max: usize) {
+        let rows_in =
+            |chunk: &Arc<Chunk>| chunk.rows_of(key).map(|rows| chunk.records.slice(rows.start, rows.len()));
+        let parts: Vec<RecordBatch> = self.chunk.iter().chain(tail).filter_map(rows_in).collect();
+        match Self::newest(key, &parts, self.floor_ns, rows_max) {
+            Ok(next) => *self = Self { asked: self.asked, ..next },
+            Err(error) => {
+                // Nothing is held; the files have the rows.
+                tracing::warn!(gpu = &**key, error = causes(&error), "rows of a GPU do not stay in memory");
+                (self.chunk, self.floor_ns) = (None, i64::MAX);
+            }
         }
-        if rows == records.num_rows() {
-            return Ok(Some(Self { records: without_empty(records)?, stays }));
+    }
+
+    fn bytes(&self) -> usize {
+        self.chunk.as_ref().map_or(0, |chunk| weight(&chunk.records))
+    }
+}
+
+impl Recent {
+    pub(crate) fn new(rows_max: usize, bytes_max: usize) -> Self {
+        Self { rows_max, bytes_max, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The held rows of a GPU, if they belong to a snapshot after so many flushes.
+    pub(crate) fn held(&self, key: &str, flushes: u64) -> Option<Held> {
+        let mut state = self.lock();
+        state.asked += 1;
+        let asked = state.asked;
+        let held = state.gpus.get_mut(key)?;
+        held.asked = asked;
+        let held = held.clone();
+        (state.flushes == flushes).then_some(held)
+    }
+
+    /// Keeps the newest rows of a GPU, read from the files of a snapshot after so many flushes.
+    ///
+    /// # Errors
+    /// When columns do not fit together.
+    pub(crate) fn keep(&self, key: &Arc<str>, rows: &Rows, flushes: u64) -> Result<Held, MergeError> {
+        let batch = rows.batch.iter().map(|batch| batch.records().clone());
+        let mut held = Held::newest(key, &batch.collect::<Vec<_>>(), i64::MIN, self.rows_max)?;
+        if let Some(chunk) = held.chunk.as_ref().filter(|chunk| rows.total > chunk.records.num_rows()) {
+            held.floor_ns = chunk.min_timestamp_ns;
         }
-        let numbers = stays.iter().flat_map(|stay| stay.rows.clone());
-        let numbers = UInt32Array::from_iter_values(numbers.filter_map(|row| u32::try_from(row).ok()));
-        let mut start = 0;
-        let place = |Stay { key, rows }: Stay| {
-            let from = start;
-            start += rows.len();
-            Stay { key, rows: from..start }
-        };
-        let stays = stays.into_iter().filter(|stay| !stay.rows.is_empty()).map(place).collect();
-        Ok(Some(Self { records: without_empty(&take_record_batch(records, &numbers)?)?, stays }))
+        let mut state = self.lock();
+        held.asked = state.asked;
+        if state.flushes == flushes {
+            state.gpus.insert(Arc::clone(key), held.clone());
+            self.make_room(&mut state);
+        }
+        Ok(held)
+    }
+
+    /// Takes in the rows of a flush. `before` are the files before it.
+    pub(crate) fn flushed(&self, tail: &[Arc<Chunk>], before: &[Arc<FileEntry>]) {
+        let mut gpus = self.lock().gpus.clone();
+        for (key, held) in &mut gpus {
+            held.take_in(key, tail, self.rows_max);
+        }
+        // GPUs that were never queried, as long as there is room.
+        let mut bytes: usize = gpus.values().map(Held::bytes).sum();
+        for key in tail.iter().flat_map(|chunk| &chunk.gpus).map(|(key, _)| key) {
+            if bytes > self.bytes_max {
+                break;
+            }
+            if !gpus.contains_key(key) {
+                let older = before.iter().filter(|file| *file.min_key <= **key && **key <= *file.max_key);
+                let newest_ns = older.map(|file| file.max_timestamp_ns).max();
+                let floor_ns = newest_ns.map_or(i64::MIN, |newest_ns| newest_ns.saturating_add(1));
+                let mut held = Held { chunk: None, floor_ns, asked: 0 };
+                held.take_in(key, tail, self.rows_max);
+                bytes += held.bytes();
+                gpus.insert(Arc::clone(key), held);
+            }
+        }
+        let mut state = self.lock();
+        state.gpus = gpus;
+        state.flushes += 1;
+        self.make_room(&mut state);
+    }
+
+    fn make_room(&self, state: &mut State) {
+        let mut bytes: usize = state.gpus.values().map(Held::bytes).sum();
+        if bytes <= self.bytes_max {
+            return;
+        }
+        let mut oldest: Vec<(u64, Arc<str>)> =
+            state.gpus.iter().map(|(key, held)| (held.asked, Arc::clone(key))).collect();
+        oldest.sort_unstable();
+        for (_, key) in oldest {
+            if bytes <= self.bytes_max {
+                return;
+            }
+            bytes -= state.gpus.remove(&key).map_or(0, |held| held.bytes());
+        }
+    }
+
+    /// Rows held, and bytes of their columns.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let state = self.lock();
+        let rows = state.gpus.values().filter_map(|held| Some(held.chunk.as_ref()?.records.num_rows()));
+        (rows.sum(), state.gpus.values().map(Held::bytes).sum())
     }
 }

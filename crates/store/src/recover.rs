@@ -15,7 +15,7 @@ use crate::file;
 use crate::fleet::{LiveFleet, checkpoint};
 use crate::frames;
 use crate::inventory::{Inventory, Kind};
-use crate::manifest::{FileEntry, LostFile, Manifest};
+use crate::manifest::{FileEntry, FileRecord, LostFile, Manifest};
 use crate::merge::RowKeys;
 use crate::shared::PERMIT_BYTES;
 use crate::step::{FileStep, FileSteps};
@@ -78,6 +78,15 @@ pub(crate) fn files(
     }
     let listed = std::mem::take(&mut manifest.files);
     let skip_footers = listed.len().saturating_sub(FOOTERS);
+    for lost in std::mem::take(&mut manifest.lost) {
+        let entry = Arc::new(FileEntry::new(directory.root(), lost.file.clone()));
+        if is_back(&entry) {
+            tracing::info!(name = entry.name, "a file that was lost is there again");
+            manifest.files.push(entry);
+        } else {
+            manifest.lost.push(lost);
+        }
+    }
     let known = manifest.lost.len();
     for (position, entry) in listed.iter().enumerate() {
         let fault = match check(entry, position >= skip_footers)? {
@@ -91,15 +100,21 @@ pub(crate) fn files(
                 Err(error) => format!("is damaged ({reason}), not set aside: {error}"),
             },
         };
-        manifest.lost.push(LostFile { name: entry.name.clone(), rows: entry.rows, fault });
+        manifest.lost.push(LostFile { file: FileRecord::clone(entry), fault });
     }
+    manifest.files.sort_by_key(|file| file.order);
     let is_whole = damaged.is_empty() && manifest.lost.len() == known;
-    let lost = manifest.lost.iter().map(|file| file.describe(directory));
-    found.damage.extend(lost.map(|text| format!("{text}; put a good copy back, and {REPAIR}")));
     found.files = manifest.files.len();
     found.file_rows = manifest.files.iter().map(|file| file.rows).sum();
     sweep(directory, &inventory, &manifest, is_whole, found)?;
     Ok((manifest, is_whole))
+}
+
+/// Whether a file that was lost is there again, and whole.
+fn is_back(entry: &FileEntry) -> bool {
+    entry.path.exists()
+        && file::open(entry)
+            .is_ok_and(|table| (0..table.row_groups.len()).all(|group| table.verify(group).is_ok()))
 }
 
 /// The fault of a listed file.
@@ -139,7 +154,7 @@ fn sweep(
 ) -> Result<(), StoreError> {
     let mut kept: HashSet<String> = manifest.names().into_iter().collect();
     // A copy that was put back waits for a repair.
-    kept.extend(manifest.lost.iter().map(|file| file.name.clone()));
+    kept.extend(manifest.lost.iter().map(|lost| lost.file.name.clone()));
     for (name, kind) in inventory.files.iter().filter(|(name, _)| !kept.contains(name)) {
         let path = directory.root().join(name);
         if *kind == Kind::Unfinished || is_whole && manifest.replaced.contains(name) {
@@ -221,7 +236,21 @@ pub(crate) fn align(
     is_whole: bool,
     found: &mut Recovered,
 ) -> Result<(), StoreError> {
-    let Some(flushed) = manifest.flushed_through else { return Ok(()) };
+    let Some(flushed) = manifest.flushed_through else {
+        say_lost(directory, manifest, found);
+        return Ok(());
+    };
+    let lost = manifest.lost.len();
+    manifest.lost.retain(|lost| {
+        let is_covered = covers(recovery, &lost.file, flushed);
+        if is_covered {
+            let file = lost.describe(directory);
+            tracing::warn!(file, "a file is lost; the log has all of its rows, and gives them back");
+        }
+        !is_covered
+    });
+    let is_whole = is_whole && manifest.lost.len() == lost;
+    say_lost(directory, manifest, found);
     manifest.flushed_through = manifest.flushed_through.filter(|_| is_whole);
     if recovery.next_sequence <= flushed {
         let end = recovery.next_sequence.saturating_sub(1);
@@ -241,6 +270,22 @@ pub(crate) fn align(
         ));
     }
     Ok(())
+}
+
+/// Whether the log has every record that the rows of a file may come from.
+fn covers(recovery: &Recovery, file: &FileRecord, flushed: u64) -> bool {
+    let first = file.first_sequence;
+    first > 0
+        && recovery.follows <= first
+        && recovery.next_sequence > flushed
+        && recovery.damage.iter().all(|damage| damage.sequences.end <= first)
+}
+
+fn say_lost(directory: &Directory, manifest: &Manifest, found: &mut Recovered) {
+    let lost = manifest.lost.iter().map(|lost| lost.describe(directory));
+    found
+        .damage
+        .extend(lost.map(|text| format!("{text}; put a good copy back and start again, or {REPAIR}")));
 }
 
 /// Takes in the log's records that are not in files.
@@ -277,7 +322,7 @@ pub(crate) fn log(
         for Arrival { batch, keys, chunk } in arrivals {
             found.log_rows += batch.rows() as u64;
             fleet.apply(&batch, &keys);
-            if let Err(error) = tail.push(chunk) {
+            if let Err(error) = tail.push(chunk, record.sequence) {
                 // As when they came: they stay apart.
                 tracing::warn!(error = causes(&error), "rows of the log do not fold");
             }
@@ -295,7 +340,7 @@ fn rows(record: &Record) -> Result<Vec<Arrival>, String> {
     if record.kind != KIND_GPU_EVENTS {
         return Err(format!("kind {} is not known", record.kind));
     }
-    let arrival = |batch| Arrival::new(batch).map_err(|row| format!("row {row} names no GPU"));
+    let arrival = |batch| Arrival::new(batch).map_err(|error| causes(&error));
     frames::batches(&record.payload).map(|batch| arrival(batch.map_err(|error| causes(&error))?)).collect()
 }
 

@@ -13,6 +13,7 @@ use crate::config::StoreConfig;
 use crate::error::AppendError;
 use crate::fleet::{Fleet, LiveFleet};
 use crate::reader::Reader;
+use crate::recent::Recent;
 use crate::snapshot::Snapshot;
 
 /// Bytes of one permit of [`Shared::room`].
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) stuck: watch::Sender<Option<Arc<str>>>,
     pub(crate) board: Board,
     pub(crate) counters: Counters,
+    /// Rows in files that are in memory as well, if any are to be.
+    pub(crate) recent: Option<Recent>,
     /// Reads files for queries.
     pub(crate) reader: Reader,
     /// Names of columns that the catalogue does not know.
@@ -80,6 +83,7 @@ impl Shared {
             stuck: watch::Sender::new(None),
             board: Board::new(),
             counters: Counters::default(),
+            recent: (config.recent_rows > 0).then(|| Recent::new(config.recent_rows, config.recent_bytes)),
             reader: Reader::default(),
             unknown: Mutex::default(),
             inspecting: AtomicBool::new(false),

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use crate::manifest::FileEntry;
-use crate::recent::Recent;
-use crate::tail::TailSnapshot;
+use crate::tail::Chunk;
 
 /// Everything visible at one version. Its files stay on disk as long as a snapshot names them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
-    /// Live files, oldest arrival first ([`FileEntry::order`]): if two files have the same key, the later one
-    /// wins.
+    /// Live files, oldest arrival first ([`crate::manifest::FileRecord::order`]): if two files have the same key, the
+    /// later one wins.
     pub(crate) files: Arc<[Arc<FileEntry>]>,
-    /// Rows not yet in files. They arrived later than all files.
-    pub(crate) tail: TailSnapshot,
-    /// Rows of these files that memory has as well.
-    pub(crate) recent: Option<Arc<Recent>>,
+    /// Flushes since the store was opened whose rows are in these files.
+    pub(crate) flushes: u64,
+    /// Rows not yet in files, oldest arrival first. They arrived later than all files.
+    pub(crate) tail: Vec<Arc<Chunk>>,
 }

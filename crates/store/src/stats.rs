@@ -3,6 +3,7 @@
 use gpuvitals_log::Log;
 use serde::Serialize;
 
+use crate::recent::Recent;
 use crate::shared::Shared;
 use crate::store::read;
 
@@ -60,15 +61,15 @@ impl StoreStats {
             })
         };
         let counters = &shared.counters;
-        let recent = snapshot.recent.as_deref();
+        let (recent_rows, recent_bytes) = shared.recent.as_ref().map_or((0, 0), Recent::size);
         Self {
             gpus: shared.fleet().gpus.len() as u64,
             flushed: level(false),
             merged: level(true),
             tail_rows: read(&counters.tail_rows),
             tail_bytes: read(&counters.tail_bytes),
-            recent_rows: recent.map_or(0, |recent| recent.rows as u64),
-            recent_bytes: recent.map_or(0, |recent| recent.bytes as u64),
+            recent_rows: recent_rows as u64,
+            recent_bytes: recent_bytes as u64,
             ends_asked: read(&counters.asked),
             ends_from_memory: read(&counters.from_memory),
             log_syncs: log.stats().syncs,

@@ -24,7 +24,7 @@ pub enum FileStep {
 
 type Hook = dyn Fn(FileStep, &Path) -> io::Result<()> + Send + Sync;
 
-/// Who is asked before each step; nobody by default.
+/// The hook that is asked before each step; none by default.
 #[derive(Clone, Default)]
 pub struct FileSteps(Option<Arc<Hook>>);
 

@@ -22,7 +22,7 @@ use crate::frames;
 use crate::keeper::{JOBS, Job, Keeper};
 use crate::manifest::FileEntry;
 use crate::query;
-use crate::recent::Recent;
+use crate::recent::Held;
 use crate::recover::{self, KIND_GPU_EVENTS, Recovered};
 use crate::shared::{Shared, count};
 use crate::snapshot::Snapshot;
@@ -80,11 +80,7 @@ impl Store {
         let directory = Arc::new(Directory::open(&config.dir)?);
         let mut found = Recovered::default();
         let (mut manifest, is_whole) = recover::files(&directory, &steps, &mut found)?;
-        let damaged = found.damage.len();
         let mut fleet = recover::fleet(&directory, &manifest, &mut found);
-        // If some latest values are unknown, memory cannot tell of which GPUs it lacks rows.
-        let recalls = config.recent_rows > 0 && found.damage.len() == damaged;
-        let recent = recalls.then(|| Arc::new(Recent::of(&fleet.snapshot())));
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk, log_config)?;
         recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
@@ -106,7 +102,7 @@ impl Store {
         let (jobs, job_queue) = sync_channel(JOBS);
         let log = Arc::new(log);
         let files: Arc<[Arc<FileEntry>]> = Arc::from(manifest.files.as_slice());
-        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, recent, tail);
+        let writer = Writer::new(Arc::clone(&shared), jobs.clone(), files, tail);
         let keeper = Keeper::new(
             Arc::clone(&shared),
             Arc::clone(&directory),
@@ -139,7 +135,7 @@ impl Store {
             shared.check(&batch)?;
             bytes += weight(batch.records());
             frames::push(&mut payload, &encoded);
-            arrivals.push(Arrival::new(batch).map_err(|row| AppendError::Nobody { row })?);
+            arrivals.push(Arrival::new(batch)?);
         }
         if arrivals.is_empty() {
             return Ok(self.version());
@@ -191,21 +187,36 @@ impl Store {
     /// As [`Store::range`].
     pub fn end_rows(&self, gpu: &Arc<str>, limit: usize, newest_first: bool) -> Result<EndRows, QueryError> {
         let (shared, snapshot) = (&self.0.shared, self.0.snapshot());
-        let counters = &shared.counters;
-        let question = counters.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        count(&shared.counters.asked, 1);
         let query = RangeQuery::end_of(gpu, limit, newest_first);
-        if let Some(recent) = &snapshot.recent {
-            let (tail, floor_ns) = recent.of_gpu(gpu, &snapshot.tail, question);
+        if let Some((held, from_memory)) = self.recent(gpu, &snapshot)? {
+            let tail = held.chunk.into_iter().chain(snapshot.tail.iter().cloned()).collect();
             let memory = Snapshot { tail, ..Snapshot::default() };
-            let above = RangeQuery { start_ns: Some(floor_ns), ..query.clone() };
+            let above = RangeQuery { start_ns: Some(held.floor_ns), ..query.clone() };
             let rows = query::range(&shared.reader, &memory, &above)?;
-            if floor_ns == i64::MIN || newest_first && rows.total >= limit {
-                count(&counters.from_memory, 1);
-                return Ok(EndRows { batch: rows.batch, partial: rows.partial, from_memory: true });
+            if held.floor_ns == i64::MIN || newest_first && rows.total >= limit {
+                count(&shared.counters.from_memory, u64::from(from_memory));
+                return Ok(EndRows { batch: rows.batch, partial: rows.partial, from_memory });
             }
         }
         let Rows { batch, partial, .. } = self.range(&query)?;
         Ok(EndRows { batch, partial, from_memory: false })
+    }
+
+    /// The newest rows in files of a GPU, and whether memory had them. None if memory is to have none, or a file cannot be
+    /// read.
+    fn recent(&self, gpu: &Arc<str>, snapshot: &Snapshot) -> Result<Option<(Held, bool)>, QueryError> {
+        let Some(recent) = &self.0.shared.recent else { return Ok(None) };
+        if let Some(held) = recent.held(gpu, snapshot.flushes) {
+            return Ok(Some((held, true)));
+        }
+        let files = Snapshot { files: Arc::clone(&snapshot.files), ..Snapshot::default() };
+        let query = RangeQuery::end_of(gpu, recent.rows_max, true);
+        let rows = query::range(&self.0.shared.reader, &files, &query)?;
+        if !rows.partial.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((recent.keep(gpu, &rows, snapshot.flushes)?, false)))
     }
 
     /// Values by step of time. Blocks on the disk.

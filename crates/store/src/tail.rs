@@ -1,8 +1,8 @@
 //! The rows that are in the log but not yet in files.
 //!
-//! Batches are small (a node's rows of one second) and are folded as they come: sixteen of about one size
-//! become one, sorted by GPU and time, until a chunk has [`SEALED_ROWS`]. So a row is copied three times at
-//! most, there are few chunks to search, and their columns and dictionaries are not paid for per batch.
+//! Batches are small (a node's rows of one second). Each is merged and sorted by GPU and time, and sixteen of about one
+//! size are folded into one, until a chunk has [`SEALED_ROWS`]. So a row is copied four times at most, there are few
+//! chunks to search, and their columns and dictionaries are not paid for per batch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 
-use crate::merge::{self, MergeError, Order, RowKeys};
+use crate::merge::{Merge, MergeError, Order, RowKeys};
 
 /// How many chunks of about one size are folded into one.
 const FOLD: usize = 16;
@@ -21,35 +21,13 @@ const FOLD: usize = 16;
 /// wire frames.
 pub(crate) const SEALED_ROWS: usize = 4_096;
 
-/// The rows of a GPU in a chunk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Positions<'a> {
-    /// Side by side, by time, no time twice.
-    Range(Range<usize>),
-    /// Here and there, in order of arrival.
-    Rows(&'a [u32]),
-}
-
-impl Positions<'_> {
-    /// How many rows these are.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Range(rows) => rows.len(),
-            Self::Rows(rows) => rows.len(),
-        }
-    }
-}
-
-/// Some rows of the tail with an index by GPU.
+/// Some rows of the tail, merged, by GPU and time.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     /// The rows. Columns as in `gpuvitals_core::Batch`.
     pub(crate) records: RecordBatch,
-    /// The GPUs with rows here, by key, and their beginning: row number if `rows` is none, else index in it.
-    pub(crate) gpus: Vec<(Arc<str>, u32)>,
-    /// Row numbers by GPU, and by arrival within a GPU; none: the rows themselves are sorted by GPU and time,
-    /// merged.
-    pub(crate) rows: Option<Vec<u32>>,
+    /// The GPUs with rows here, by key, and the first row of each.
+    pub(crate) gpus: Vec<(Arc<str>, usize)>,
     /// Earliest time, nanoseconds UTC since 1970.
     pub(crate) min_timestamp_ns: i64,
     /// Latest time.
@@ -57,67 +35,22 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// The rows of a GPU, if it has any.
-    pub(crate) fn positions(&self, key: &str) -> Option<Positions<'_>> {
-        let at = self.gpus.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
-        let start = self.gpus.get(at).map(|(_, start)| *start as usize)?;
-        let end = self.gpus.get(at + 1).map_or(self.records.num_rows(), |(_, start)| *start as usize);
-        match &self.rows {
-            None => Some(Positions::Range(start..end)),
-            Some(rows) => rows.get(start..end).map(Positions::Rows),
-        }
+    /// Merges rows, oldest to newest.
+    ///
+    /// # Errors
+    /// When a row names no GPU, or columns of the same name do not fit together.
+    pub(crate) fn merged(parts: &[RecordBatch]) -> Result<Self, MergeError> {
+        let plan = Merge::plan(parts, Order::GpuTime)?;
+        let records = plan.batch(0..plan.rows())?;
+        let keys = RowKeys::of(&records).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+        Ok(Self::sorted(records, &keys))
     }
 
-    /// A chunk of rows as they came, with the number of each row's GPU and the keys of these numbers.
-    pub(crate) fn arrived(records: RecordBatch, keys: &RowKeys) -> Self {
-        let mut by_text: Vec<u32> = (0..u32::try_from(keys.keys.len()).unwrap_or(u32::MAX)).collect();
-        let text = |id: u32| keys.keys.get(id as usize);
-        by_text.sort_unstable_by(|a, b| text(*a).cmp(&text(*b)));
-        let mut rank_of = vec![0_u32; keys.keys.len()];
-        let mut counts: Vec<u32> = Vec::with_capacity(by_text.len());
-        let mut names: Vec<Arc<str>> = Vec::with_capacity(by_text.len());
-        for id in by_text {
-            let Some(name) = text(id) else { continue };
-            if names.last() != Some(name) {
-                names.push(Arc::clone(name));
-                counts.push(0);
-            }
-            if let Some(rank) = rank_of.get_mut(id as usize) {
-                *rank = u32::try_from(names.len() - 1).unwrap_or(u32::MAX);
-            }
-        }
-        let rank = |id: u32| rank_of.get(id as usize).map_or(0, |rank| *rank as usize);
-        for &id in &keys.ids {
-            if let Some(count) = counts.get_mut(rank(id)) {
-                *count += 1;
-            }
-        }
-        let (mut gpus, mut next, mut total) = (Vec::with_capacity(names.len()), Vec::new(), 0);
-        for (name, count) in names.into_iter().zip(counts) {
-            next.push(total);
-            if count > 0 {
-                gpus.push((name, total));
-            }
-            total += count;
-        }
-        let mut rows = vec![0_u32; keys.ids.len()];
-        for (row, &id) in (0_u32..).zip(&keys.ids) {
-            if let Some(next) = next.get_mut(rank(id)) {
-                if let Some(slot) = rows.get_mut(*next as usize) {
-                    *slot = row;
-                }
-                *next += 1;
-            }
-        }
-        let (min_timestamp_ns, max_timestamp_ns) = span(&records);
-        Self { records, gpus, rows: Some(rows), min_timestamp_ns, max_timestamp_ns }
-    }
-
-    /// A chunk of rows sorted by GPU and time, merged.
+    /// A chunk of rows that are merged and sorted by GPU and time.
     pub(crate) fn sorted(records: RecordBatch, keys: &RowKeys) -> Self {
-        let mut gpus: Vec<(Arc<str>, u32)> = Vec::new();
+        let mut gpus: Vec<(Arc<str>, usize)> = Vec::new();
         let mut last = None;
-        for (row, &id) in (0_u32..).zip(&keys.ids) {
+        for (row, &id) in keys.ids.iter().enumerate() {
             if last != Some(id) {
                 last = Some(id);
                 if let Some(key) =
@@ -128,7 +61,15 @@ impl Chunk {
             }
         }
         let (min_timestamp_ns, max_timestamp_ns) = span(&records);
-        Self { records, gpus, rows: None, min_timestamp_ns, max_timestamp_ns }
+        Self { records, gpus, min_timestamp_ns, max_timestamp_ns }
+    }
+
+    /// The rows of a GPU, if it has any.
+    pub(crate) fn rows_of(&self, key: &str) -> Option<Range<usize>> {
+        let at = self.gpus.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
+        let (_, start) = self.gpus.get(at)?;
+        let end = self.gpus.get(at + 1).map_or(self.records.num_rows(), |(_, start)| *start);
+        Some(*start..end)
     }
 }
 
@@ -168,22 +109,17 @@ pub(crate) fn weight(records: &RecordBatch) -> usize {
     records.columns().iter().map(|array| column(array.as_ref())).sum()
 }
 
-/// The tail at one version, oldest arrival first: if two chunks have the same key, the later wins.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TailSnapshot {
-    /// The chunks.
-    pub(crate) chunks: Vec<Arc<Chunk>>,
-}
-
 /// A tail under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     chunks: Vec<Arc<Chunk>>,
     /// Rows that came; merging may have made them fewer.
     pub(crate) rows: usize,
-    /// [`weight`] of the held rows: folded rows have room for each other's columns.
+    /// [`weight`] of what is held: folded rows have room for each other's columns.
     pub(crate) bytes: usize,
-    /// Number of the newest log record in it; 0: none.
+    /// Number of the oldest log record in it; 0: none.
+    pub(crate) first_sequence: u64,
+    /// Number of the newest log record in it or before it; 0: none.
     pub(crate) last_sequence: u64,
     /// Memory permits held, in units of the store's semaphore.
     pub(crate) permits: usize,
@@ -200,11 +136,15 @@ impl Tail {
         &self.chunks
     }
 
-    /// Adds rows that came in one batch.
+    /// Adds rows that came in one batch, and the number of their log record.
     ///
     /// # Errors
     /// When columns of the same name do not fit together; then nothing is lost, they stay apart.
-    pub(crate) fn push(&mut self, chunk: Chunk) -> Result<(), MergeError> {
+    pub(crate) fn push(&mut self, chunk: Chunk, sequence: u64) -> Result<(), MergeError> {
+        if self.chunks.is_empty() {
+            self.first_sequence = sequence;
+        }
+        self.last_sequence = sequence;
         self.rows += chunk.records.num_rows();
         self.bytes += weight(&chunk.records);
         self.chunks.push(Arc::new(chunk));
@@ -220,13 +160,11 @@ impl Tail {
                 let first = self.chunks.len() - run;
                 let parts: Vec<RecordBatch> =
                     self.chunks.iter().skip(first).map(|chunk| chunk.records.clone()).collect();
-                let plan = merge::Merge::plan(&parts, Order::GpuTime)?;
-                let merged = plan.batch(0..plan.rows())?;
-                let keys = RowKeys::of(&merged).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+                let merged = Chunk::merged(&parts)?;
                 let before: usize = parts.iter().map(weight).sum();
-                self.bytes = self.bytes.saturating_sub(before).saturating_add(weight(&merged));
+                self.bytes = self.bytes.saturating_sub(before).saturating_add(weight(&merged.records));
                 self.chunks.truncate(first);
-                self.chunks.push(Arc::new(Chunk::sorted(merged, &keys)));
+                self.chunks.push(Arc::new(merged));
             }
             bound *= FOLD;
         }
@@ -250,19 +188,14 @@ mod tests {
             builder.set(row, power, Value::Float(100.0)).unwrap();
         }
         let batch = builder.finish(Origin::default(), 0).unwrap();
-        let keys = RowKeys::of(batch.records()).unwrap();
-        tail.push(Chunk::arrived(batch.records().clone(), &keys)).unwrap();
+        tail.push(Chunk::merged(&[batch.records().clone()]).unwrap(), 1).unwrap();
     }
 
     fn times(tail: &Tail, key: &str) -> Vec<i64> {
         let mut found = Vec::new();
         for chunk in tail.chunks() {
             let times = timestamps(&chunk.records);
-            match chunk.positions(key) {
-                None => {}
-                Some(Positions::Range(range)) => found.extend_from_slice(&times[range]),
-                Some(Positions::Rows(rows)) => found.extend(rows.iter().map(|&row| times[row as usize])),
-            }
+            found.extend(chunk.rows_of(key).into_iter().flat_map(|rows| times[rows].to_vec()));
         }
         found
     }

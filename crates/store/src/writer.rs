@@ -20,13 +20,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::board::Part;
 use crate::error::StoreError;
 use crate::fleet::LiveFleet;
-use crate::keeper::{Job, Reply};
+use crate::keeper::Job;
 use crate::manifest::FileEntry;
-use crate::merge::RowKeys;
-use crate::recent::Recent;
+use crate::merge::{MergeError, RowKeys};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use crate::tail::{Chunk, Tail, TailSnapshot};
+use crate::tail::{Chunk, Tail};
 
 /// Events that wait for the writer at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;
@@ -42,26 +41,22 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Looks up the GPUs of the rows.
+    /// Looks up the GPUs of the rows, and merges the rows.
     ///
     /// # Errors
-    /// The first row that names no GPU.
-    pub(crate) fn new(batch: Batch) -> Result<Self, usize> {
-        let keys = RowKeys::of(batch.records()).map_err(|row| row.0)?;
-        let chunk = Chunk::arrived(batch.records().clone(), &keys);
+    /// When a row names no GPU.
+    pub(crate) fn new(batch: Batch) -> Result<Self, MergeError> {
+        let keys = RowKeys::of(batch.records()).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+        let chunk = Chunk::merged(std::slice::from_ref(batch.records()))?;
         Ok(Self { batch, keys, chunk })
     }
 }
 
+/// Where the outcome of a flush goes.
+pub(crate) type Reply = oneshot::Sender<Result<(), StoreError>>;
+
 /// Where the outcome of an append goes: the version that shows its rows, or why they are not in the log.
 pub(crate) type Answer = oneshot::Sender<Result<u64, LogError>>;
-
-/// The frozen tail is in files.
-#[derive(Debug)]
-pub(crate) struct Flushed {
-    /// The rows of files kept in memory; none: nothing.
-    pub(crate) recent: Option<Arc<Recent>>,
-}
 
 /// The writer's events.
 #[derive(Debug)]
@@ -69,11 +64,9 @@ pub(crate) enum Event {
     /// The log has made these durable.
     Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: Answer },
     /// The list of files is now this; the frozen tail is in it if it was flushed.
-    Files { files: Arc<[Arc<FileEntry>]>, flushed: Option<Flushed> },
+    Files { files: Arc<[Arc<FileEntry>]>, flushed: bool },
     /// The frozen tail could not be written; the keeper tries again.
     Stuck(Arc<StoreError>),
-    /// Everything before this has been taken in.
-    Barrier(SyncSender<()>),
     /// Write everything to files.
     Flush(Reply),
     /// End.
@@ -85,12 +78,17 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     keeper: SyncSender<Job>,
     files: Arc<[Arc<FileEntry>]>,
-    recent: Option<Arc<Recent>>,
+    flushes: u64,
     frozen: Option<Arc<Tail>>,
+    /// Who waits for the frozen tail to be in files.
+    frozen_waiting: Vec<Reply>,
     tail: Tail,
     /// When the oldest row of the tail came.
     filling_since: Instant,
+    /// Who waits for everything to be in files.
     waiting: Vec<Reply>,
+    /// Whose rows are in files, once that shows.
+    flushed: Vec<Reply>,
     news: Vec<Arc<[Batch]>>,
     answers: Vec<Answer>,
     changed: bool,
@@ -101,18 +99,19 @@ impl Writer {
         shared: Arc<Shared>,
         keeper: SyncSender<Job>,
         files: Arc<[Arc<FileEntry>]>,
-        recent: Option<Arc<Recent>>,
         tail: Tail,
     ) -> Self {
         let mut writer = Self {
             shared,
             keeper,
             files,
-            recent,
+            flushes: 0,
             frozen: None,
+            frozen_waiting: Vec::new(),
             tail,
             filling_since: clock::instant(),
             waiting: Vec::new(),
+            flushed: Vec::new(),
             news: Vec::new(),
             answers: Vec::new(),
             changed: true,
@@ -161,22 +160,17 @@ impl Writer {
             }
             Event::Files { files, flushed } => {
                 self.files = files;
-                if let Some(Flushed { recent }) = flushed {
-                    self.recent = recent;
-                    if let Some(frozen) = self.frozen.take() {
-                        self.shared.room.add_permits(frozen.permits);
-                    }
+                if let Some(frozen) = self.frozen.take_if(|_| flushed) {
+                    self.shared.room.add_permits(frozen.permits);
+                    self.flushes += 1;
+                    self.flushed.append(&mut self.frozen_waiting);
                 }
                 self.changed = true;
             }
             Event::Stuck(error) => {
-                for reply in self.waiting.drain(..) {
+                for reply in self.frozen_waiting.drain(..).chain(self.waiting.drain(..)) {
                     let _gone = reply.send(Err(StoreError::Unflushed(Arc::clone(&error))));
                 }
-            }
-            Event::Barrier(done) => {
-                self.publish();
-                let _gone = done.send(());
             }
             Event::Flush(reply) => self.waiting.push(reply),
             Event::Close => {}
@@ -193,14 +187,13 @@ impl Writer {
         let mut batches = Vec::with_capacity(arrivals.len());
         for Arrival { batch, keys, chunk } in arrivals {
             lock(&shared).apply(&batch, &keys);
-            if let Err(error) = self.tail.push(chunk) {
+            if let Err(error) = self.tail.push(chunk, sequence) {
                 // Columns of one name with incompatible types stay in chunks of their own; queries report
                 // what they could not join.
                 tracing::warn!(error = causes(&error), "rows in memory do not fold");
             }
             batches.push(batch);
         }
-        self.tail.last_sequence = self.tail.last_sequence.max(sequence);
         self.news.push(Arc::from(batches));
         self.changed = true;
     }
@@ -212,11 +205,11 @@ impl Writer {
         }
         self.changed = false;
         let frozen = self.frozen.iter().flat_map(|tail| tail.chunks());
-        let chunks = frozen.chain(self.tail.chunks()).cloned().collect();
+        let tail = frozen.chain(self.tail.chunks()).cloned().collect();
         self.shared.snapshot.store(Arc::new(Snapshot {
             files: Arc::clone(&self.files),
-            tail: TailSnapshot { chunks },
-            recent: self.recent.clone(),
+            flushes: self.flushes,
+            tail,
         }));
         let version = self.shared.version.load(Ordering::Relaxed) + 1;
         lock(&self.shared).set_version(version);
@@ -232,6 +225,9 @@ impl Writer {
         }
         for answer in self.answers.drain(..) {
             let _gone = answer.send(Ok(version));
+        }
+        for reply in self.flushed.drain(..) {
+            let _gone = reply.send(Ok(()));
         }
     }
 
@@ -257,8 +253,8 @@ impl Writer {
         }
         let frozen = Arc::new(std::mem::take(&mut self.tail));
         self.frozen = Some(Arc::clone(&frozen));
-        let replies = std::mem::take(&mut self.waiting);
-        if self.keeper.send(Job::Flush { tail: frozen, replies }).is_err() {
+        self.frozen_waiting.append(&mut self.waiting);
+        if self.keeper.send(Job::Flush(frozen)).is_err() {
             self.shared.board.set(Part::Flush, Some("the thread that writes files has ended".to_owned()));
         }
     }

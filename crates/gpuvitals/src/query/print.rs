@@ -100,8 +100,7 @@ fn range(answer: &Value, group_by: &str, limit: usize) -> String {
                 .map(|metric| of(metric).map_or(&Value::Null, |it| &it["values"][step]))
                 .collect();
             if values.iter().any(|value| !value.is_null()) {
-                let ns = time.as_i64().unwrap_or(0).saturating_mul(1_000_000);
-                let mut row = vec![gpuvitals_core::time::format(ns)];
+                let mut row = vec![moment(time)];
                 row.extend(values.into_iter().map(rounded));
                 row.extend(of_group.iter().map(|key| text(&first[*key])));
                 rows.push(row);
@@ -169,8 +168,18 @@ fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
 }
 
 fn footer(answer: &Value, what: &str) -> String {
-    let more = if answer["pagination"]["has_next"] == true { ", more with --limit" } else { "" };
-    format!("{}{more}\n", counted(answer["total"].as_u64().unwrap_or(0), what))
+    let total = answer["total"].as_u64().map(|total| counted(total, what));
+    let more = (answer["pagination"]["has_next"] == true).then(|| "more with --limit".to_owned());
+    let parts: Vec<String> = total.into_iter().chain(more).collect();
+    if parts.is_empty() { String::new() } else { parts.join(", ") + "\n" }
+}
+
+/// Milliseconds since 1970 as a time; what is no such number as it came, marked.
+fn moment(time: &Value) -> String {
+    match time.as_i64().and_then(|ms| ms.checked_mul(1_000_000)) {
+        Some(ns) => gpuvitals_core::time::format(ns),
+        None => format!("unreadable time {time}"),
+    }
 }
 
 fn rounded(value: &Value) -> String {
@@ -208,6 +217,24 @@ mod tests {
         let words: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
         assert_eq!(words, ["1970-01-01T00:00:00Z", "300.12", "300.12", "node-1", "GPU-00"]);
         assert!(!table.contains("1970-01-01T00:01:00Z"), "a step without a value has no row");
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_not_shown_as_1970() {
+        for time in [json!(null), json!("soon"), json!(1.5), json!(i64::MAX)] {
+            let mut answer = fleet(1);
+            answer["times"][2] = time.clone();
+            let table = range(&answer, "gpu", 1_000);
+            assert!(table.contains(&format!("unreadable time {time}")), "{table}");
+            assert_eq!(table.matches("1970").count(), 1, "the first step alone: {table}");
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_missing_is_not_shown_as_0() {
+        assert_eq!(footer(&json!({"total": 0}), "GPU"), "0 GPUs\n");
+        assert_eq!(footer(&json!({"pagination": {"has_next": true}}), "GPU"), "more with --limit\n");
+        assert_eq!(footer(&json!({}), "GPU"), "");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The facts about a table file that a manifest has: known when the file is written, or read from it again.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use parquet::errors::ParquetError;
-
 use super::{FileError, RowGroupFacts, parse};
 use crate::manifest::FileRecord;
+
+/// The fault of a file without row groups.
+pub(super) const NO_ROWS: &str = "it has no rows";
 
 /// A footer's place and checksum.
 #[derive(Debug, Clone, Copy)]
@@ -21,28 +21,29 @@ pub(crate) struct Footer {
     pub(crate) crc32c: u32,
 }
 
-/// The manifest's entry for a file with these row groups.
+/// The manifest's entry for a file with these row groups; none without any, for it would cover no time.
 pub(crate) fn record(
     name: String,
     level: u8,
     order: u64,
     groups: &[RowGroupFacts],
     footer: Footer,
-) -> FileRecord {
+) -> Option<FileRecord> {
     let groups = || groups.iter();
-    FileRecord {
+    Some(FileRecord {
         name,
         level,
         order,
+        first_sequence: 0,
         rows: groups().map(|group| group.rows).sum(),
         bytes: footer.bytes,
-        min_timestamp_ns: groups().map(|group| group.min_timestamp_ns).min().unwrap_or(0),
-        max_timestamp_ns: groups().map(|group| group.max_timestamp_ns).max().unwrap_or(0),
-        min_key: groups().map(|group| group.min_key.clone()).min().unwrap_or_default(),
-        max_key: groups().map(|group| group.max_key.clone()).max().unwrap_or_default(),
+        min_timestamp_ns: groups().map(|group| group.min_timestamp_ns).min()?,
+        max_timestamp_ns: groups().map(|group| group.max_timestamp_ns).max()?,
+        min_key: groups().map(|group| group.min_key.clone()).min()?,
+        max_key: groups().map(|group| group.max_key.clone()).max()?,
         footer_offset: footer.offset,
         footer_crc32c: footer.crc32c,
-    }
+    })
 }
 
 /// Reads the entry of a file that no manifest describes from its footer, and checks every row group.
@@ -55,12 +56,6 @@ pub(crate) fn describe(path: &Path, name: &str, level: u8, order: u64) -> Result
     let file = File::open(path).map_err(|e| io("opening", e))?;
     let bytes = file.metadata().map_err(|e| io("inspecting", e))?.len();
     let table = parse(file, path).map_err(|error| match error {
-        FileError::Parquet { source: ParquetError::External(inner), .. } => {
-            match inner.downcast::<io::Error>() {
-                Ok(inner) => io("reading", *inner),
-                Err(_) => damaged("its footer does not parse"),
-            }
-        }
         FileError::Parquet { .. } => damaged("its footer does not parse"),
         error => error,
     })?;
@@ -78,5 +73,5 @@ pub(crate) fn describe(path: &Path, name: &str, level: u8, order: u64) -> Result
     let handle = table.handle().map_err(|e| io("opening", e))?;
     handle.read_exact_at(&mut footer, offset).map_err(|e| io("reading", e))?;
     let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };
-    Ok(record(name.to_owned(), level, order, &table.row_groups, footer))
+    record(name.to_owned(), level, order, &table.row_groups, footer).ok_or_else(|| damaged(NO_ROWS))
 }

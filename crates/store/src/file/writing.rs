@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::{FileError, Footer, ROW_GROUPS_KEY, RowGroupFacts, record};
+use super::describe::{Footer, NO_ROWS, record};
+use super::{FileError, ROW_GROUPS_KEY, RowGroupFacts};
 use crate::directory::sync_dir;
 use crate::error::StoreError;
 use crate::manifest::{FileRecord, HOUR_NS};
@@ -49,6 +51,8 @@ pub(crate) struct Place {
     pub(crate) number: u64,
     /// Hours since 1970.
     pub(crate) hour: i64,
+    /// First log record that its rows may come from; 0: not known.
+    pub(crate) first_sequence: u64,
 }
 
 impl Place {
@@ -56,7 +60,7 @@ impl Place {
     pub(crate) fn name(&self) -> String {
         let day = self.hour.div_euclid(24);
         let time = gpuvitals_core::time::format(day.saturating_mul(24).saturating_mul(HOUR_NS));
-        let date = time.split('T').next().unwrap_or("1970-01-01");
+        let date = time.split_once('T').map_or(time.as_str(), |(date, _)| date);
         format!("raw/{date}/{:02}h-L{}-{}.parquet", self.hour.rem_euclid(24), self.level, self.number)
     }
 }
@@ -108,27 +112,13 @@ impl<'a> TableWriter<'a> {
         let file = File::create(&path).map_err(io)?;
         let fresh = Fresh { path: path.clone(), kept: false };
         let writer = ArrowWriter::try_new(Summed { file, offset: 0, crc32c: 0 }, schema, Some(properties))
-            .map_err(|source| FileError::Parquet { action: "beginning", path, source })?;
+            .map_err(|error| FileError::parquet("beginning", &path, error))?;
         Ok(Self { place, name, steps, fresh, writer, groups: Vec::new() })
     }
 
-    fn parquet(
-        &self,
-        action: &'static str,
-    ) -> impl FnOnce(parquet::errors::ParquetError) -> FileError + use<> {
+    fn parquet(&self, action: &'static str) -> impl FnOnce(ParquetError) -> FileError + use<> {
         let path = self.fresh.path.clone();
-        move |source| match source {
-            // A full disk comes out of Parquet wrapped.
-            parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-                Ok(inner) => FileError::Io { action, path, source: *inner },
-                Err(inner) => FileError::Parquet {
-                    action,
-                    path,
-                    source: parquet::errors::ParquetError::External(inner),
-                },
-            },
-            source => FileError::Parquet { action, path, source },
-        }
+        move |error| FileError::parquet(action, &path, error)
     }
 
     fn io(&self, action: &'static str) -> impl FnOnce(io::Error) -> FileError + use<> {
@@ -202,7 +192,11 @@ impl<'a> TableWriter<'a> {
         finished.map_err(self.parquet("ending"))?;
         self.writer.sync().map_err(self.io("writing"))?;
         let summed = self.writer.inner();
-        let (bytes, footer_crc32c) = (summed.offset, summed.crc32c);
+        let footer = Footer { offset: footer_offset, bytes: summed.offset, crc32c: summed.crc32c };
+        let Place { level, number: order, first_sequence, .. } = self.place;
+        let record = record(self.name.clone(), level, order, &self.groups, footer)
+            .map(|record| FileRecord { first_sequence, ..record })
+            .ok_or_else(|| FileError::Damaged { path: self.fresh.path.clone(), what: NO_ROWS })?;
         self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("syncing"))?;
         self.writer.inner().file.sync_all().map_err(self.io("syncing"))?;
         let path = self.place.root.join(&self.name);
@@ -214,8 +208,7 @@ impl<'a> TableWriter<'a> {
             path: path.clone(),
             source,
         })?;
-        let footer = Footer { offset: footer_offset, bytes, crc32c: footer_crc32c };
-        Ok(record(self.name.clone(), self.place.level, self.place.number, &self.groups, footer))
+        Ok(record)
     }
 }
 

@@ -184,38 +184,31 @@ impl<'a> Search<'a> {
                 .map_err(|row| MergeError::Nobody { part: at, row: row.0 }.to_string())?,
         };
         let times = tail::timestamps(&records);
-        let mut numbers = Numbers::of(&candidates);
+        let numbers: Vec<usize> = candidates.into_iter().flatten().collect();
         let mut ids: Vec<Option<u32>> = vec![None; keys.keys.len()];
-        for range in in_time(times, scope) {
-            let mut number = numbers.at(range.start);
-            let rows = times
-                .get(range.clone())
-                .unwrap_or(&[])
-                .iter()
-                .zip(keys.ids.get(range.clone()).unwrap_or(&[]));
-            for (row, (&time_ns, &id)) in range.zip(rows) {
-                if number.end == number.start {
-                    number = numbers.at(row);
+        for row in in_time(times, scope).into_iter().flatten() {
+            let (Some(&time_ns), Some(&id), Some(&number)) =
+                (times.get(row), keys.ids.get(row), numbers.get(row))
+            else {
+                continue;
+            };
+            let twin = !contest.is_empty() && {
+                let next = contest.partition_point(|&(_, to)| to < time_ns);
+                contest.get(next).is_some_and(|&(from, _)| from <= time_ns)
+            };
+            let place = self.place(time_ns);
+            let keep = self.held > 0 && self.worst.is_none_or(|worst| place <= worst);
+            if keep || twin {
+                let key = self.key(&keys, &mut ids, id);
+                if twin {
+                    self.contested.push((time_ns, key));
                 }
-                let twin = !contest.is_empty() && {
-                    let next = contest.partition_point(|&(_, to)| to < time_ns);
-                    contest.get(next).is_some_and(|&(from, _)| from <= time_ns)
-                };
-                let place = self.place(time_ns);
-                let keep = self.held > 0 && self.worst.is_none_or(|worst| place <= worst);
-                if keep || twin {
-                    let key = self.key(&keys, &mut ids, id);
-                    if twin {
-                        self.contested.push((time_ns, key));
-                    }
-                    if keep {
-                        let (part, row) = (u32::try_from(at).unwrap_or(u32::MAX), number.start);
-                        self.candidates.push(Candidate { place, key, part, row });
-                    }
+                if keep {
+                    let small = |number| u32::try_from(number).unwrap_or(u32::MAX);
+                    self.candidates.push(Candidate { place, key, part: small(at), row: small(number) });
                 }
-                self.single += usize::from(!twin && !counted);
-                number.start += 1;
             }
+            self.single += usize::from(!twin && !counted);
         }
         self.drop_worst();
         Ok(())
@@ -275,33 +268,6 @@ impl<'a> Search<'a> {
             rows.sort_unstable();
         }
         Found { rows, whole: found == limit, unread: self.unread }
-    }
-}
-
-/// Row numbers in the part of rows read by ranges.
-struct Numbers<'a> {
-    ranges: std::slice::Iter<'a, Range<usize>>,
-    current: Range<usize>,
-    /// Row read that `current` begins with.
-    first: usize,
-}
-
-impl<'a> Numbers<'a> {
-    fn of(ranges: &'a [Range<usize>]) -> Self {
-        Self { ranges: ranges.iter(), current: 0..0, first: 0 }
-    }
-
-    /// Numbers from the given row on, as long as they are consecutive. Calls must ascend.
-    fn at(&mut self, row: usize) -> Range<u32> {
-        while row >= self.first + self.current.len() {
-            self.first += self.current.len();
-            match self.ranges.next() {
-                Some(next) => self.current = next.clone(),
-                None => return 0..0,
-            }
-        }
-        let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        small(self.current.start + row - self.first)..small(self.current.end)
     }
 }
 

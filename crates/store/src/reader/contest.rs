@@ -2,8 +2,8 @@
 
 use super::part::Part;
 
-/// Per part the times, ascending and apart, in which its rows may have twins: same GPU, same time, in another part
-/// (or, in a chunk of the tail that is not merged, in the same). All other rows are the only ones of their key.
+/// Per part the times, ascending and apart, in which its rows may have twins: same GPU, same time, in another part.
+/// All other rows are the only ones of their key.
 pub(crate) fn contested(parts: &[Part]) -> Vec<Vec<(i64, i64)>> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     let times = |at: usize| parts.get(at).map_or((0, 0), Part::times);
@@ -21,9 +21,6 @@ pub(crate) fn contested(parts: &[Part]) -> Vec<Vec<(i64, i64)>> {
                     found.get_mut(side).into_iter().for_each(|times| times.push(shared));
                 }
             }
-        }
-        if !part.is_merged() {
-            found.get_mut(at).into_iter().for_each(|times| times.push((min_ns, max_ns)));
         }
         active.push(at);
     }

@@ -22,7 +22,7 @@ use super::{pages, unreadable};
 use crate::file::FileError;
 use crate::manifest::FileEntry;
 use crate::merge::RowKeys;
-use crate::tail::{Chunk, Positions};
+use crate::tail::Chunk;
 
 /// Which columns to read.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ impl Part {
     pub(crate) fn of_chunk(chunk: &Arc<Chunk>, scope: &Scope) -> Option<Self> {
         let (min_key, max_key) = (&chunk.gpus.first()?.0, &chunk.gpus.last()?.0);
         let (min_ns, max_ns) = (chunk.min_timestamp_ns, chunk.max_timestamp_ns);
-        let has_gpu = |keys: &[Arc<str>]| keys.iter().any(|key| chunk.positions(key).is_some());
+        let has_gpu = |keys: &[Arc<str>]| keys.iter().any(|key| chunk.rows_of(key).is_some());
         let meets = scope.meets(min_key, max_key, min_ns, max_ns) && scope.keys().is_none_or(has_gpu);
         meets.then(|| Self {
             kind: Kind::Chunk(Arc::clone(chunk)),
@@ -116,14 +116,6 @@ impl Part {
     /// Earliest and latest time.
     pub(crate) fn times(&self) -> (i64, i64) {
         (self.min_ns, self.max_ns)
-    }
-
-    /// Whether no two rows of the part are one.
-    pub(crate) fn is_merged(&self) -> bool {
-        match &self.kind {
-            Kind::RowGroup { .. } => true,
-            Kind::Chunk(chunk) => chunk.rows.is_none(),
-        }
     }
 
     /// Whether the two may have rows of one GPU that are one row. Row groups of one file have none.
@@ -207,7 +199,8 @@ impl Part {
                     return Err(format!("{}: {reason}", entry.path.display()));
                 }
                 let read = file.verify(*row_group).and_then(|()| {
-                    self.read_group(file, *row_group, columns, rows).map_err(|error| by_parquet(entry, error))
+                    self.read_group(file, *row_group, columns, rows)
+                        .map_err(|error| FileError::parquet("reading", &entry.path, error))
                 });
                 read.map_err(|error| unreadable(entry, &error))
             }
@@ -264,30 +257,10 @@ impl Part {
     }
 }
 
-/// A failed system call is not the file's fault, whatever it is wrapped in.
-fn by_parquet(entry: &FileEntry, error: ParquetError) -> FileError {
-    let (action, path) = ("reading", entry.path.clone());
-    match error {
-        ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
-            Ok(source) => FileError::Io { action, path, source: *source },
-            Err(inner) => FileError::Parquet { action, path, source: ParquetError::External(inner) },
-        },
-        source => FileError::Parquet { action, path, source },
-    }
-}
-
-/// Row numbers of some GPUs in a chunk, ascending: of one GPU that is the order of arrival.
+/// Row numbers of some GPUs in a chunk, ascending as the keys do.
 fn chunk_rows(chunk: &Chunk, keys: &[Arc<str>]) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for positions in keys.iter().filter_map(|key| chunk.positions(key)) {
-        match positions {
-            Positions::Range(range) => found.push(range),
-            Positions::Rows(rows) => found.extend(rows.iter().map(|&row| row as usize..row as usize + 1)),
-        }
-    }
-    found.sort_unstable_by_key(|range| range.start);
     let mut ranges = Vec::new();
-    for range in found {
+    for range in keys.iter().filter_map(|key| chunk.rows_of(key)) {
         pages::push(&mut ranges, range);
     }
     ranges

@@ -129,6 +129,23 @@ async fn a_repair_lists_whole_files_wherever_they_are_and_sets_damaged_ones_asid
     assert_eq!((steps[0].files, steps[0].bytes, last.files_total), (0, 0, whole.files));
 }
 
+#[tokio::test]
+async fn a_repair_lists_no_table_without_rows() {
+    let (dir, model) = closed().await;
+    let table = dir.path().join("raw/2026-11-20/10h-L0-99.parquet");
+    let schema = Arc::new(arrow_schema::Schema::empty());
+    let file = std::fs::File::create(&table).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, schema, None).unwrap();
+    let none = ("gpuvitals.row_groups".to_owned(), "[]".to_owned());
+    writer.append_key_value_metadata(parquet::file::metadata::KeyValue::new(none.0, none.1));
+    writer.close().unwrap();
+    let repaired = repair(dir.path(), |_| ()).unwrap();
+    let [aside] = repaired.set_aside.as_slice() else { panic!("{repaired:?}") };
+    assert!(aside.path.ends_with("quarantine/raw_2026-11-20_10h-L0-99.parquet"), "{aside:?}");
+    assert_eq!(aside.reason, "it has no rows");
+    assert_is(&Store::open(quiet(dir.path())).unwrap().0, &model);
+}
+
 #[test]
 fn a_repair_makes_no_store_where_none_is() {
     let dir = tempfile::tempdir().unwrap();

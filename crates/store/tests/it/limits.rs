@@ -8,7 +8,7 @@ use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, open_asking, 
 use arrow_array::{DictionaryArray, Int64Array, RecordBatch, types::Int32Type};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::{Batch, IdentityColumn, Origin, Table, wire};
-use gpuvitals_store::{AppendError, FileStep, Ingest, Store, StoreConfig};
+use gpuvitals_store::{AppendError, FileStep, Ingest, MergeError, Store, StoreConfig};
 
 /// A store on a disk that is full for some steps.
 fn open_failing(
@@ -101,7 +101,7 @@ async fn an_empty_uuid_names_no_gpu() {
     let batch = Batch::new(Table::GpuEvents, records.unwrap(), Origin::default(), 0).unwrap();
     let encoded = wire::encode(&batch).unwrap();
     let error = store.append(vec![Ingest { batch, encoded }]).await.unwrap_err();
-    assert!(matches!(error, AppendError::Nobody { row: 1 }), "{error}");
+    assert!(matches!(error, AppendError::Rows(MergeError::Nobody { row: 1, .. })), "{error}");
     assert!(!error.is_retryable());
 }
 
