@@ -119,29 +119,32 @@ pub(crate) fn record_size(payload_len: usize) -> usize {
     (RECORD_HEADER_LEN + payload_len).next_multiple_of(RECORD_ALIGN)
 }
 
-/// Appends a record to `buffer`. The caller has checked the payload against [`RECORD_LEN_MAX`].
+/// Appends a record to `buffer`, its payload in two parts. The caller has checked them against [`RECORD_LEN_MAX`].
 pub(crate) fn encode_record(
     buffer: &mut Vec<u8>,
     seed: u32,
     kind: u8,
     sequence: u64,
     durable: u64,
-    payload: &[u8],
+    payload: [&[u8]; 2],
 ) {
-    let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let [first, second] = payload;
+    let payload_len = first.len() + second.len();
+    let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
     // A segment holds fewer records than a u32 counts, and is synced when it is left.
     let unsynced = u32::try_from(sequence - durable).unwrap_or(u32::MAX);
     let mut covered = [0; RECORD_HEADER_LEN - 8];
     let (head, tail) = covered.split_at_mut(8);
     head.copy_from_slice(&(u64::from(unsynced) << 32 | u64::from(kind)).to_le_bytes());
     tail.copy_from_slice(&sequence.to_le_bytes());
-    let crc = checksum(seed, len, &covered, payload);
+    let crc = crc32c_append(checksum(seed, len, &covered, first), second);
     let start = buffer.len();
     buffer.extend_from_slice(&len.to_le_bytes());
     buffer.extend_from_slice(&crc.to_le_bytes());
     buffer.extend_from_slice(&covered);
-    buffer.extend_from_slice(payload);
-    buffer.resize(start + record_size(payload.len()), 0);
+    buffer.extend_from_slice(first);
+    buffer.extend_from_slice(second);
+    buffer.resize(start + record_size(payload_len), 0);
 }
 
 /// The record at `offset`, if there is one whose checksum holds.
@@ -234,7 +237,7 @@ mod tests {
         let (old, new) = (Header::new(1, 1), Header::new(1, 1));
         assert_ne!(old.generation, new.generation);
         let mut bytes = Vec::new();
-        encode_record(&mut bytes, old.seed(), 3, 1, 1, b"payload");
+        encode_record(&mut bytes, old.seed(), 3, 1, 1, [b"pay", b"load"]);
         assert_eq!(bytes.len(), 32);
         assert!(decode_record(&bytes, 0, old.seed()).is_some());
         assert_eq!(decode_record(&bytes, 0, new.seed()), None);

@@ -82,11 +82,12 @@ impl Log {
         self.submit(kind, payload, durability, Completion::new(done), WhenFull::Refuse);
     }
 
-    /// [`Log::append_with`] that does not wake the writer: [`Log::commit`] must follow.
+    /// [`Log::append_with`] that does not wake the writer: [`Log::commit`] must follow. The payload is written as one part
+    /// behind the other, so that a caller that puts a header before its bytes need not copy them.
     pub fn enqueue_with(
         &self,
         kind: u8,
-        payload: Bytes,
+        payload: [Bytes; 2],
         durability: Durability,
         done: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
     ) {
@@ -127,7 +128,7 @@ impl Log {
         done: Completion<Appended>,
         when_full: WhenFull,
     ) {
-        if let Some(append) = self.checked(kind, payload, durability, done) {
+        if let Some(append) = self.checked(kind, [payload, Bytes::new()], durability, done) {
             self.shared.submit(append, when_full);
         }
     }
@@ -140,16 +141,17 @@ impl Log {
     fn checked(
         &self,
         kind: u8,
-        payload: Bytes,
+        payload: [Bytes; 2],
         durability: Durability,
         done: Completion<Appended>,
     ) -> Option<Command> {
-        let (len, max) = (payload.len(), self.record_len_max);
+        let append = Append { kind, payload, durability, done };
+        let (len, max) = (append.payload_len(), self.record_len_max);
         if len > max {
-            done.complete(Err(LogError::TooLarge { len, max }));
+            append.done.complete(Err(LogError::TooLarge { len, max }));
             return None;
         }
-        Some(Command::Append(Append { kind, payload, durability, done }))
+        Some(Command::Append(append))
     }
 
     /// Waits until everything appended before is durable, records that were only written included. Returns

@@ -183,7 +183,7 @@ mod tests {
         let mut bytes = header.encode();
         for sequence in 1..=count {
             let payload = [sequence.to_le_bytes(), [0xee; 8]].concat();
-            encode_record(&mut bytes, header.seed(), 1, sequence, durable(sequence), &payload);
+            encode_record(&mut bytes, header.seed(), 1, sequence, durable(sequence), [&payload, &[]]);
         }
         (header, bytes)
     }
@@ -256,7 +256,7 @@ mod tests {
         let header = Header::new(1, 1);
         bytes[..HEADER_LEN].copy_from_slice(&header.encode());
         let mut fresh = Vec::new();
-        encode_record(&mut fresh, header.seed(), 1, 1, 1, &[9; 16]);
+        encode_record(&mut fresh, header.seed(), 1, 1, 1, [&[9; 16], &[]]);
         bytes[HEADER_LEN..HEADER_LEN + fresh.len()].copy_from_slice(&fresh);
         let steps = scan(&header, bytes, None);
         assert_eq!(sequences(&steps), [1]);

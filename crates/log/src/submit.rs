@@ -39,9 +39,21 @@ impl<T> Drop for Completion<T> {
 /// A record that waits to be written.
 pub(crate) struct Append {
     pub(crate) kind: u8,
-    pub(crate) payload: Bytes,
+    /// In two parts, of which one may be empty.
+    pub(crate) payload: [Bytes; 2],
     pub(crate) durability: Durability,
     pub(crate) done: Completion<Appended>,
+}
+
+impl Append {
+    pub(crate) fn payload_len(&self) -> usize {
+        self.payload.iter().map(Bytes::len).sum()
+    }
+
+    /// Bytes that it will take in a segment.
+    pub(crate) fn size(&self) -> usize {
+        record_size(self.payload_len())
+    }
 }
 
 /// The callers' commands to the writer.
@@ -57,7 +69,7 @@ impl Command {
     /// Bytes that it will take in a segment.
     fn size(&self) -> usize {
         match self {
-            Self::Append(append) => record_size(append.payload.len()),
+            Self::Append(append) => append.size(),
             Self::Sync(_) | Self::TruncateBefore(..) => 0,
         }
     }
@@ -151,37 +163,39 @@ impl Shared {
 
     /// [`Shared::submit`] that wakes nobody.
     pub(crate) fn submit_quietly(&self, command: Command, when_full: WhenFull) {
-        if let Err((error, command)) = self.try_submit(command, when_full) {
-            command.refuse(error);
+        let size = command.size();
+        match self.room_for(size, when_full) {
+            Ok(mut state) => {
+                state.bytes += size;
+                state.commands.push_back(command);
+            }
+            Err(error) => command.refuse(error),
         }
     }
 
-    fn try_submit(&self, command: Command, when_full: WhenFull) -> Result<(), (LogError, Command)> {
-        let size = command.size();
+    /// The queue, with room for so many bytes.
+    fn room_for(&self, size: usize, when_full: WhenFull) -> Result<MutexGuard<'_, State>, LogError> {
         let mut state = self.lock();
         loop {
             if let Some(failure) = &state.failure {
-                return Err((failure.clone(), command));
+                return Err(failure.clone());
             }
             if state.closing {
-                return Err((LogError::Closed, command));
+                return Err(LogError::Closed);
             }
             let fits = state.bytes == 0 || state.bytes.saturating_add(size) <= self.bytes_max;
             let has_room = fits && state.commands.len() < self.commands_max;
             if has_room || when_full == WhenFull::Exceed {
-                break;
+                return Ok(state);
             }
             if when_full == WhenFull::Refuse {
                 state.refused += 1;
-                return Err((LogError::Full { records: state.commands.len(), bytes: state.bytes }, command));
+                return Err(LogError::Full { records: state.commands.len(), bytes: state.bytes });
             }
             state.callers_wait += 1;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.callers_wait -= 1;
         }
-        state.bytes += size;
-        state.commands.push_back(command);
-        Ok(())
     }
 
     /// Wakes the writer if work is waiting and nobody holds the turn.
@@ -305,7 +319,7 @@ impl State {
         let (mut taken, mut limit) = (0, None);
         let mut fits = |command: &mut Command| match command {
             Command::Append(append) => {
-                let size = record_size(append.payload.len());
+                let size = append.size();
                 let room = if size <= room { room } else { capacity };
                 taken += size;
                 taken <= *limit.get_or_insert(group_max.min(room).max(size))
@@ -316,7 +330,7 @@ impl State {
         while let Some(command) = self.commands.pop_front_if(&mut fits) {
             match command {
                 Command::Append(append) => {
-                    self.bytes -= record_size(append.payload.len());
+                    self.bytes -= append.size();
                     group.appends.push(append);
                 }
                 Command::Sync(done) | Command::TruncateBefore(_, done) => group.barriers.push(done),

@@ -8,9 +8,7 @@ use crate::board::{Board, Counts};
 use crate::config::{Durability, LogConfig};
 use crate::disk::{Disk, DiskFile, write_all, write_zeros};
 use crate::error::LogError;
-use crate::format::{
-    DAMAGED_EXTENSION, HEADER_LEN, Header, NEW_EXTENSION, SEGMENT_EXTENSION, encode_record, record_size,
-};
+use crate::format::{DAMAGED_EXTENSION, HEADER_LEN, Header, NEW_EXTENSION, SEGMENT_EXTENSION, encode_record};
 use crate::place::{Appended, Place};
 use crate::read::Reader;
 use crate::recovery::{Resume, Segment};
@@ -217,7 +215,7 @@ impl Writer {
 
     /// Writes a group's records after the last one, or leaves everything as it was.
     fn write(&mut self, appends: &[Append]) -> Result<(), LogError> {
-        let size: usize = appends.iter().map(|append| record_size(append.payload.len())).sum();
+        let size: usize = appends.iter().map(Append::size).sum();
         if size == 0 {
             return Ok(());
         }
@@ -245,7 +243,7 @@ impl Writer {
         let mut sequence = self.next;
         for append in appends {
             let offset = current.segment.len + self.buffer.len() as u64;
-            let place = Place::new(current.segment.base, offset, append.payload.len());
+            let place = Place::new(current.segment.base, offset, append.payload_len());
             self.appended.push(Appended { sequence, place });
             encode_record(
                 &mut self.buffer,
@@ -253,7 +251,7 @@ impl Writer {
                 append.kind,
                 sequence,
                 self.durable,
-                &append.payload,
+                append.payload.each_ref().map(|part| &**part),
             );
             sequence += 1;
         }

@@ -1,4 +1,5 @@
-//! How long a checkpoint holds the broker's lock with a million frames of one row held, and what is done beside it.
+//! How long a checkpoint, and a search for what keeps a segment, hold the broker's lock with a million frames of one row
+//! held.
 //!
 //! ```text
 //! lock_holds [FRAMES]
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig};
-use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
+use gpuvitals_queue::broker::Reserved;
 use gpuvitals_queue::{Broker, ConsumerOptions, ContentType, Frame, Millis, QueueConfig};
 
 const TOPIC: &str = "telemetry";
@@ -37,31 +38,23 @@ fn main() {
     let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
     let place = log.append(0, Bytes::new(), Durability::Written).wait().unwrap().place;
     let config = QueueConfig { memory_max: 0, ..QueueConfig::default() };
-    let mut broker = Broker::restore(config, Millis(0), Image::default(), &Bodies::new()).broker;
+    let mut broker = Broker::beside_log(config, Millis(0));
     let options = ConsumerOptions::default();
     for group in ["store", "archive"] {
         broker.subscribe(Millis(0), TOPIC, group, &options).unwrap();
     }
-    let pin = Arc::new(Pin);
     let begin = time_once(|| {
         for number in 0..frames {
             let frame =
                 Frame::new(ContentType::Json, 1, "{}").stamped(format!("p{}", number % 10_000), number);
             let reserved = broker.reserve(Millis(0), TOPIC, &Arc::new(frame)).unwrap();
             let Reserved::New { topic, offset, .. } = reserved else { panic!("{reserved:?}") };
-            let home = Home { offset, place, pin: Arc::clone(&pin) };
-            broker.land(topic, offset, home, Bytes::new()).unwrap();
+            broker.land(topic, offset, place).unwrap();
         }
     });
     println!("{frames} frames of one row taken in {begin:.1?}");
-    let snapshot = broker.snapshot();
-    println!(
-        "beside the lock: image {:.1?}, homes {:.1?}",
-        time(|| snapshot.image()),
-        time(|| snapshot.homes_in(0))
-    );
-    drop(snapshot);
-    println!("under the lock: snapshot {:.1?}", time(|| broker.snapshot()));
+    let (state, places) = (time(|| broker.state()), time(|| broker.frames_in(place.segment())));
+    println!("state of a checkpoint {state:.1?}, places in a segment {places:.1?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "an instrument asks the clock")]

@@ -25,9 +25,7 @@ pub(crate) enum Cause {
     Store,
     /// Something could not be read back lately.
     Read,
-    /// Records of the log are damaged or cannot be moved.
-    Records,
-    /// The log was damaged when it was opened.
+    /// Parts of the log are damaged.
     Damage,
     /// Nothing can be stored until the queue is reopened.
     Poisoned,

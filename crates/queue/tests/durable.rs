@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use gpuvitals_core::Status;
 use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_log::{FsDisk, Log, LogConfig};
-use gpuvitals_queue::broker::{Bodies, Home, Image, Pin, Reserved};
+use gpuvitals_queue::broker::Reserved;
 use gpuvitals_queue::{
     Broker, Clock, Consumer, ConsumerOptions, ContentType, Delivery, Durability, Encoding, Frame,
     InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig,
@@ -350,20 +350,19 @@ fn memory_for_frames_that_are_on_disk_is_bounded_and_the_newest_have_it() {
     let place = log.append(1, Bytes::new(), gpuvitals_log::Durability::Written).wait().unwrap().place;
     let cost = frame(0).cost_bytes();
     let config = config(|config| config.memory_max = 3 * cost);
-    let mut broker = Broker::restore(config, Millis(0), Image::default(), &Bodies::new()).broker;
+    let mut broker = Broker::beside_log(config, Millis(0));
     for number in 0..5_000 {
         let frame = Arc::new(frame(number));
         let Ok(Reserved::New { topic, offset, .. }) = broker.reserve(Millis(0), TOPIC, &frame) else {
             panic!("there is room")
         };
-        let home = Home { offset, place, pin: Arc::new(Pin) };
-        broker.land(topic, offset, home, frame.payload.clone()).unwrap();
+        broker.land(topic, offset, place).unwrap();
         assert_eq!(broker.cached_bytes(), cost * u64::from(number + 1).min(3));
     }
     let options = ConsumerOptions { max_in_flight: std::num::NonZeroU32::MAX, ..ConsumerOptions::default() };
     let who = broker.subscribe(Millis(0), TOPIC, "g", &options).unwrap();
-    let lent = broker.lend(Millis(0), who).unwrap();
-    let in_memory = lent.iter().filter(|lent| lent.home.is_none());
+    let lent = broker.receive(Millis(0), who).unwrap();
+    let in_memory = lent.iter().filter(|lent| lent.place.is_none());
     assert_eq!(in_memory.map(|lent| lent.item.id.offset).collect::<Vec<_>>(), [4_997, 4_998, 4_999]);
     let ids: Vec<_> = lent.iter().map(|lent| lent.item.id).collect();
     broker.ack(Millis(0), who, &ids).unwrap();
@@ -491,7 +490,7 @@ fn what_is_under_way_alone_fills_a_topic_and_costs_no_frame() {
     let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
     let place = log.append(1, Bytes::new(), gpuvitals_log::Durability::Written).wait().unwrap().place;
     let config = config(|config| (config.max_messages, config.when_full) = (10, WhenFull::DropOldest));
-    let mut broker = Broker::restore(config, Millis(0), Image::default(), &Bodies::new()).broker;
+    let mut broker = Broker::beside_log(config, Millis(0));
     let reserve = |broker: &mut Broker, count| {
         let frame = Arc::new(Frame::new(ContentType::Batch, count, vec![7; 10]));
         broker.reserve(Millis(0), TOPIC, &frame)
@@ -500,7 +499,7 @@ fn what_is_under_way_alone_fills_a_topic_and_costs_no_frame() {
         let Ok(Reserved::New { topic, offset, .. }) = reserve(&mut broker, 1) else {
             panic!("there is room")
         };
-        broker.land(topic, offset, Home { offset, place, pin: Arc::new(Pin) }, Bytes::new()).unwrap();
+        broker.land(topic, offset, place).unwrap();
     }
     assert!(matches!(reserve(&mut broker, 5), Ok(Reserved::New { .. })));
     assert!(matches!(reserve(&mut broker, 6), Err(PublishError::Full { .. })));

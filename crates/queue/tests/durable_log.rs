@@ -17,10 +17,9 @@ use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
-use gpuvitals_queue::broker::{Fact, Image, What};
 use gpuvitals_queue::{
-    Clock, Consumer, ConsumerOptions, ContentType, Delivery, Frame, InProcessConsumer, Nack, NackKind,
-    Opened, Queue, QueueConfig,
+    Clock, Consumer, ConsumerOptions, ContentType, DeadSelection, Delivery, Frame, InProcessConsumer, Nack,
+    NackKind, Opened, Queue, QueueConfig,
 };
 use tokio::time::timeout;
 
@@ -84,7 +83,7 @@ fn segments(disk: &FaultDisk) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_checkpoint_of_many_pieces_is_made_where_the_log_has_no_room_for_two() {
+async fn a_checkpoint_of_many_records_is_made_where_the_log_has_no_room_for_two() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, 32 << 10, 1_000).await;
     let mut consumer = join(&queue, "g").await;
@@ -100,7 +99,7 @@ async fn a_checkpoint_of_many_pieces_is_made_where_the_log_has_no_room_for_two()
     let (queue, opened) = open(&disk.crashed(0), 32 << 10, 1_000).await;
     assert_eq!(opened.damage, Vec::<String>::new());
     let receipt = queue.publish_wait(TOPIC, repeat).await.unwrap();
-    assert!(receipt.duplicate, "all pieces are there");
+    assert!(receipt.duplicate, "all of it is there");
 }
 
 #[derive(Default)]
@@ -186,33 +185,42 @@ async fn a_damaged_record_does_not_keep_the_log() {
 }
 
 #[tokio::test]
-async fn where_facts_were_lost_a_join_is_answered_after_a_checkpoint() {
+async fn where_facts_were_lost_a_group_that_joined_has_all_that_it_wants() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, 64 << 10, 16 << 20).await;
     let mut consumer = join(&queue, "g").await;
     queue.publish(TOPIC, frame(0)).await.unwrap();
     let id = receive(&mut consumer).await[0].id;
-    disk.fail_call(Some(Op::Write), 0, Fault::Error(ErrorKind::StorageFull));
-    consumer.ack(&[id]).await.unwrap();
-    until("a write fails", || !queue.health().reasons.is_empty()).await;
-    let checkpoints = || {
-        let found = records(&disk.crashed(0));
-        found.iter().filter(|record| record.kind == CHECKPOINT).count()
-    };
-    let before = checkpoints();
     drop(join(&queue, "late").await);
-    assert!(checkpoints() > before, "it is durable when the join is answered");
+    queue.publish(TOPIC, frame(1)).await.unwrap();
+    disk.fail_call(Some(Op::Write), 0, Fault::Error(ErrorKind::StorageFull));
+    queue.remove_group(TOPIC, "late").unwrap();
+    until("a write fails", || !queue.health().reasons.is_empty()).await;
+    drop(join(&queue, "late").await);
+    consumer.ack(&[id]).await.unwrap();
+    queue.publish(TOPIC, frame(2)).await.unwrap();
+    // The end of the first group of that name is not on disk; the making of the second is.
+    let (queue, opened) = open(&disk.crashed(0), 64 << 10, 16 << 20).await;
+    assert_eq!((opened.frames, opened.damage), (3, Vec::new()));
+    assert_eq!(queue.stats().topics[TOPIC].groups["late"].lag, 3);
 }
 
-#[test]
-fn a_group_that_is_made_is_not_an_older_one_of_that_name() {
-    let fact = |what| Fact { topic: TOPIC.into(), what };
-    let made = |is_new, start| fact(What::GroupMade { group: "g".into(), is_new, start, ttl: None });
-    let mut image = Image::default();
-    image.apply(made(true, 0));
-    image.apply(fact(What::Settled { group: "g".into(), frames: 0..9 }));
-    image.apply(made(false, 0));
-    assert_eq!(image.topics[TOPIC].groups["g"].cursor, 9, "noted again");
-    image.apply(made(true, 2));
-    assert_eq!(image.topics[TOPIC].groups["g"].cursor, 2, "made again: that the old one ended is lost");
+#[tokio::test]
+async fn a_group_that_is_made_anew_stores_its_dead_letters_anew() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, 64 << 10, 16 << 20).await;
+    let mut stays = join(&queue, "stays").await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    let held = receive(&mut stays).await[0].id;
+    for _ in 0..2 {
+        let mut consumer = join(&queue, "g").await;
+        let id = receive(&mut consumer).await[0].id;
+        let nack = Nack { id, kind: NackKind::Reject, reason: "bad".into() };
+        consumer.nack(&[nack]).await.unwrap();
+        until("its dead letter is stored", || queue.stats().topics[TOPIC].dead_letters == 1).await;
+        assert_eq!(queue.purge_dead(TOPIC, &DeadSelection::Oldest(9)).unwrap(), 1);
+        queue.remove_group(TOPIC, "g").unwrap();
+    }
+    stays.ack(&[held]).await.unwrap();
+    assert_eq!(queue.stats().topics[TOPIC].messages, 0);
 }

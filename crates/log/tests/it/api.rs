@@ -238,7 +238,7 @@ fn append_reporting_thread(log: &Log, number: u64) -> mpsc::Receiver<(std::threa
     let told = move |result: Result<Appended, LogError>| {
         done.send((std::thread::current().id(), result.expect("append"))).expect("send");
     };
-    log.enqueue_with(1, payload(number), Durability::Synced, Box::new(told));
+    log.enqueue_with(1, [payload(number), Bytes::new()], Durability::Synced, Box::new(told));
     log.commit(true);
     outcome
 }
@@ -273,7 +273,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     for number in last + 3..=last + 4 {
         let done = done.clone();
         let told = Box::new(move |result| done.send((std::thread::current().id(), result)).expect("send"));
-        log.enqueue_with(1, payload(number), Durability::Synced, told);
+        log.enqueue_with(1, [payload(number), Bytes::new()], Durability::Synced, told);
     }
     log.commit(true);
     for _ in 0..2 {

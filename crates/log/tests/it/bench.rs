@@ -66,7 +66,12 @@ pub(crate) fn commit_here(
     durability: Durability,
 ) -> Result<Appended, LogError> {
     let (done, outcome) = std::sync::mpsc::sync_channel(1);
-    log.enqueue_with(kind, payload, durability, Box::new(move |result| drop(done.send(result))));
+    log.enqueue_with(
+        kind,
+        [payload, Bytes::new()],
+        durability,
+        Box::new(move |result| drop(done.send(result))),
+    );
     log.commit(true);
     outcome.recv().expect("an answer")
 }

@@ -1,21 +1,22 @@
 //! Dead letters: frames that a group has given up on, in a topic of their own beside that of their origin.
 //!
 //! A frame is published there first, and settled in its topic once it is as durable as that topic promises. Its stamp is
-//! made of the group and the frame's offset, so that a repeat after a crash is recognised.
+//! made of the group, its life and the frame's offset, so that a repeat after a crash is recognised.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use gpuvitals_log::Place;
 
 use super::Broker;
 use super::env::Phase;
 use super::facts::What;
 use super::group::{Group, UnsettledState};
 use super::shelf::Shelf;
-use super::stored::{Home, Lent};
 use super::terms::{
-    AdminError, DeadLetter, DeadSelection, Durability, Failure, GroupId, PublishError, TopicId, Wake,
+    AdminError, DeadLetter, DeadSelection, Durability, Failure, GroupId, Lent, PublishError, TopicId, Wake,
 };
-use crate::frame::{ContentType, DeadFacts, Frame, Millis, ProducerStamp};
+use crate::frame::{DeadFacts, Frame, Millis, ProducerStamp};
 use crate::name;
 
 /// When a frame whose dead letter could not be stored is delivered again.
@@ -30,8 +31,7 @@ const BLOCK: u64 = 64;
 pub struct GivenUp {
     topic: TopicId,
     group: GroupId,
-    /// Messages in the frame.
-    count: u32,
+    life: u32,
     facts: DeadFacts,
     /// The frame, or where to read it.
     body: Lent<Arc<Frame>>,
@@ -50,14 +50,12 @@ impl GivenUp {
             reason: DeadFacts::shortened(&failure.to_string()),
             published_at: entry.published_at,
         };
-        let (item, home) = entry.stored.lend();
-        let body = Lent { item, home };
-        Some(Self { topic: shelf.id, group: group.id, count: entry.count, facts, body })
+        Some(Self { topic: shelf.id, group: group.id, life: group.life, facts, body: entry.lend() })
     }
 
     /// Where the frame is to be read, if it is not in memory.
-    pub fn home(&self) -> Option<&Home> {
-        self.body.home.as_ref()
+    pub fn place(&self) -> Option<Place> {
+        self.body.place
     }
 
     /// The topic of the dead letter.
@@ -65,20 +63,13 @@ impl GivenUp {
         name::dead_topic(&self.facts.topic)
     }
 
-    /// The dead letter. `read` is the frame that was read, if it was not in memory.
+    /// The dead letter. `read` is the frame that was read, if it was not in memory; without it the letter has no payload.
     pub fn letter(&self, read: Option<Frame>) -> Frame {
-        self.with_body(read.unwrap_or_else(|| Frame::clone(&self.body.item)))
-    }
-
-    /// The dead letter of a frame whose bytes are gone.
-    pub fn letter_without_payload(&self) -> Frame {
-        self.with_body(Frame::new(ContentType::Batch, self.count, Vec::new()))
-    }
-
-    fn with_body(&self, body: Frame) -> Frame {
-        let DeadFacts { group, offset, .. } = &self.facts;
-        let stamp =
-            ProducerStamp { id: format!("{group}/{}", offset / BLOCK).into(), sequence: offset % BLOCK };
+        let (group, life, offset) = (&self.facts.group, self.life, self.facts.offset);
+        // At most 128 bytes, for the longest name of a group too.
+        let id = format!("{group}/{life:x}/{}", offset / BLOCK).into();
+        let stamp = ProducerStamp { id, sequence: offset % BLOCK };
+        let body = read.unwrap_or_else(|| Frame::clone(&self.body.item));
         Frame { producer: Some(stamp), dead: Some(Box::new(self.facts.clone())), ..body }
     }
 }
@@ -89,27 +80,6 @@ impl DeadLetter {
         frame.producer = None;
         let facts = frame.dead.take().map(|facts| *facts);
         Self { id, died_at, facts: facts.unwrap_or_default(), frame: Arc::new(frame) }
-    }
-}
-
-impl Group {
-    /// The dead letter of a frame is stored, so that the frame is settled; or it could not be stored, and the frame is
-    /// delivered again.
-    fn dead_letter_published(&mut self, broker: (&mut super::Env, &mut Shelf), offset: u64, is_stored: bool) {
-        let (env, shelf) = broker;
-        let is_given_up = |frame: &super::group::Unsettled| matches!(frame.state, UnsettledState::GivenUp);
-        if !self.unsettled.get(&offset).is_some_and(is_given_up) {
-            return;
-        }
-        let Some(mut frame) = self.detach(offset) else { return };
-        if is_stored || !shelf.entries.contains_key(&offset) {
-            self.note_settled(env, shelf, offset);
-            self.settled(env, shelf, offset, frame.count);
-        } else {
-            // The delivery that led here is not counted twice.
-            frame.failures = frame.failures.saturating_sub(1);
-            self.deliver_again(env, offset, frame, AGAIN_AFTER);
-        }
     }
 }
 
@@ -138,14 +108,30 @@ impl Broker {
             self.drop_dead_letter(given_up);
         }
         let is_stored = matches!(outcome, Ok(()) | Err(PublishError::TooLarge { .. }));
-        if let Some(topic) = self.topics.get_mut(given_up.topic.0)
-            && let Some(group) = topic.groups.get_mut(&given_up.group)
-        {
-            let broker = (&mut self.env, &mut topic.shelf);
-            group.dead_letter_published(broker, given_up.facts.offset, is_stored);
-        }
+        self.give_up_ends(given_up, is_stored);
         if self.env.phase != Phase::Open {
             self.env.wake(Wake::Drained);
+        }
+    }
+
+    /// The dead letter of a frame is stored, so that the frame is settled; or it could not be stored, and the frame is
+    /// delivered again.
+    fn give_up_ends(&mut self, given_up: &GivenUp, is_stored: bool) {
+        let DeadFacts { group: name, offset, .. } = &given_up.facts;
+        let Some(topic) = self.topics.get_mut(given_up.topic.0) else { return };
+        let Some(group) = topic.groups.get_mut(name).filter(|group| group.id == given_up.group) else {
+            return;
+        };
+        let state = group.unsettled.get(offset).map(|frame| &frame.state);
+        if !matches!(state, Some(UnsettledState::GivenUp)) {
+            return;
+        }
+        if is_stored || !topic.shelf.entries.contains_key(offset) {
+            topic.settle(&mut self.env, name, *offset);
+        } else if let Some(mut frame) = group.detach(*offset) {
+            // The delivery that led here is not counted twice.
+            frame.failures = frame.failures.saturating_sub(1);
+            group.deliver_again(&mut self.env, *offset, frame, AGAIN_AFTER);
         }
     }
 
@@ -155,7 +141,7 @@ impl Broker {
             return;
         }
         let (in_memory, kept): (Vec<_>, Vec<_>) = self.take_given_up().into_iter().partition(|given_up| {
-            given_up.body.home.is_none() && self.env.durability(&given_up.facts.topic) == Durability::Memory
+            given_up.body.place.is_none() && self.env.durability(&given_up.facts.topic) == Durability::Memory
         });
         self.env.given_up = kept;
         let now = self.env.now;
@@ -168,8 +154,8 @@ impl Broker {
 
     fn drop_dead_letter(&mut self, given_up: &GivenUp) {
         let now = self.env.now;
-        if let Ok((_, _, dead)) = self.open(&given_up.dead_topic()) {
-            let count = u64::from(given_up.count);
+        if let Ok((_, dead)) = self.open(&given_up.dead_topic()) {
+            let count = u64::from(given_up.body.item.count);
             dead.shelf.ledger.published += count;
             dead.shelf.ledger.dropped += count;
             dead.shelf.ledger.too_large_lately.note(now, count);
@@ -181,22 +167,13 @@ impl Broker {
         self.topic(&name::dead_topic(topic)).ok().map(|topic| &topic.shelf)
     }
 
-    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. For a broker whose frames are all
-    /// in memory, as [`Broker::receive`].
+    /// Dead letters of a topic with ids from `from` on, oldest first, at most `limit`. What is not in memory is to be read
+    /// before it is shown.
     ///
     /// # Errors
     ///
     /// No such topic.
-    pub fn dead_letters(&self, topic: &str, from: u64, limit: usize) -> Result<Vec<DeadLetter>, AdminError> {
-        Ok(self.lend_dead_letters(topic, from, limit)?.into_iter().map(|lent| lent.item).collect())
-    }
-
-    /// The same. What is not in memory is to be read before it is shown.
-    ///
-    /// # Errors
-    ///
-    /// No such topic.
-    pub fn lend_dead_letters(
+    pub fn dead_letters(
         &self,
         topic: &str,
         from: u64,
@@ -205,9 +182,8 @@ impl Broker {
         self.topic(topic)?;
         let entries = self.dead_shelf(topic).into_iter().flat_map(|shelf| shelf.entries.range(from..));
         let letters = entries.take(limit).map(|(id, entry)| {
-            let (frame, home) = entry.stored.lend();
-            let frame = Frame { count: entry.count, ..Frame::clone(&frame) };
-            Lent { item: DeadLetter::of(*id, entry.published_at, frame), home }
+            let Lent { item, place } = entry.lend();
+            Lent { item: DeadLetter::of(*id, entry.published_at, Frame::clone(&item)), place }
         });
         Ok(letters.collect())
     }
@@ -251,8 +227,7 @@ impl Broker {
             && let Some(topic) = self.topics.get_mut(id.0)
         {
             for (offset, _) in &ids {
-                topic.shelf.note(&mut self.env, What::Dropped { offset: *offset });
-                topic.shelf.take(&mut self.env, *offset);
+                topic.change(&mut self.env, What::Dropped { offset: *offset });
             }
         }
         Ok(ids.len())

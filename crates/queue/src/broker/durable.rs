@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use gpuvitals_log::Place;
 
 use super::env::Phase;
 use super::facts::{Fact, What};
-use super::stored::Home;
-use super::terms::{ConsumerId, DeliveryId, PublishError, Receipt, Reserved, TopicId};
+use super::terms::{ConsumerId, DeliveryId, GroupId, Receipt, TopicId};
 use super::topic::forget_producers;
 use super::{Broker, Wake};
 use crate::frame::{Frame, Millis};
@@ -17,27 +16,10 @@ use crate::frame::{Frame, Millis};
 const STALE_MAX: usize = 1_024;
 
 impl Broker {
-    /// The first half of a publish to a topic that promises to keep its frames: gives the frame an offset and
-    /// room. Nobody sees it before [`Broker::land`], and none that is reserved after it before it has landed or
-    /// was [given up](Broker::give_up).
-    ///
-    /// # Errors
-    ///
-    /// The frame was not taken, for the reason given. [`PublishError::Full`] is not counted.
-    pub fn reserve(
-        &mut self,
-        now: Millis,
-        topic: &str,
-        frame: &Arc<Frame>,
-    ) -> Result<Reserved, PublishError> {
-        let (env, topic) = self.admit(now, topic, frame)?;
-        topic.reserve(env, frame)
-    }
-
-    /// The second half: the frame lies at its home, as durable as its topic promises. `payload` is what stays in
-    /// memory of its payload. `None` if it is not under way.
-    pub fn land(&mut self, topic: TopicId, offset: u64, home: Home, payload: Bytes) -> Option<Receipt> {
-        let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, home, payload)?;
+    /// The second half of a publish: the log has the frame in its place, as durable as its topic promises. `None` if it is
+    /// not under way.
+    pub fn land(&mut self, topic: TopicId, offset: u64, place: Place) -> Option<Receipt> {
+        let receipt = self.topics.get_mut(topic.0)?.land(&mut self.env, offset, Some(place))?;
         forget_producers(&mut self.env, &mut self.topics);
         self.wake_drained();
         self.cached.push_back((topic, offset));
@@ -51,8 +33,8 @@ impl Broker {
         let topic = self.topics.get_mut(topic.0)?;
         let frame = topic.shelf.pending.remove(offset).map(|frame| frame.frame);
         // What was reserved after it may be seen now.
-        for group in topic.groups.keys() {
-            self.env.wake(Wake::Group(*group));
+        for group in topic.groups.values() {
+            self.env.wake(Wake::Group(group.id));
         }
         self.wake_drained();
         frame
@@ -97,35 +79,53 @@ impl Broker {
     }
 
     /// Whether a log has to keep this consumer's group, and is not known to.
-    pub fn group_is_unsafe(&self, consumer: ConsumerId) -> bool {
+    pub fn is_unsafe(&self, consumer: ConsumerId) -> bool {
         let Some((topic, group)) = self.seats.get(&consumer) else { return false };
         let topic = self.topics.get(topic.0).filter(|topic| topic.shelf.is_kept);
         topic.and_then(|topic| topic.groups.get(group)).is_some_and(|group| !group.is_safe)
     }
 
-    /// Notes this consumer's group again: it is to be on disk before the consumer is told that it has joined.
-    pub fn note_group(&mut self, consumer: ConsumerId) {
-        let Some((topic, group)) = self.seats.get(&consumer) else { return };
-        let Some(topic) = self.topics.get(topic.0) else { return };
-        if let Some(group) = topic.groups.get(group) {
-            let (name, start, ttl) = (Arc::clone(&group.name), group.start, group.ttl);
-            topic.shelf.note(&mut self.env, What::GroupMade { group: name, is_new: false, start, ttl });
+    /// The log keeps a group that was made, or cannot: then it has never been.
+    pub fn group_is_kept(&mut self, id: GroupId, is_kept: bool) {
+        for topic in &mut self.topics {
+            let Some(group) = topic.groups.values_mut().find(|group| group.id == id) else { continue };
+            if is_kept {
+                group.is_safe = true;
+                return;
+            }
+            let group = Arc::clone(&group.name);
+            let seats = (topic.shelf.id, Arc::clone(&group));
+            self.seats.retain(|_, seat| *seat != seats);
+            return topic.change(&mut self.env, What::GroupEnded { group });
         }
     }
 
-    /// The log keeps this consumer's group, or cannot: then the consumer leaves, and the group with the last.
-    pub fn group_is_kept(&mut self, now: Millis, consumer: ConsumerId, is_kept: bool) {
-        let Some(&(topic, id)) = self.seats.get(&consumer) else { return };
-        if !is_kept {
-            self.leave(now, consumer);
+    /// The frames that lie in a segment of the log.
+    pub fn frames_in(&self, segment: u64) -> Vec<(TopicId, u64, Place)> {
+        let shelves = self.topics.iter().map(|topic| &topic.shelf);
+        let entries =
+            shelves.flat_map(|shelf| shelf.entries.iter().map(|(offset, entry)| (shelf.id, *offset, entry)));
+        let inside = entries.filter(|(.., entry)| entry.segment() == Some(segment));
+        inside.filter_map(|(topic, offset, entry)| Some((topic, offset, entry.place?))).collect()
+    }
+
+    /// Whether a frame is held and lies there.
+    pub fn lies_at(&self, topic: TopicId, offset: u64, place: Place) -> bool {
+        let entry = self.topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(&offset));
+        entry.is_some_and(|entry| entry.place == Some(place))
+    }
+
+    /// A frame's record has been written again elsewhere, or has been found to be damaged: the segment that it was in may
+    /// go, as far as it is concerned.
+    pub fn moved(&mut self, topic: TopicId, offset: u64, from: Place, to: Option<Place>) {
+        if let Some(topic) = self.topics.get_mut(topic.0) {
+            topic.shelf.moved(&mut self.env, offset, from, to);
         }
-        let Some(topic) = self.topics.get_mut(topic.0) else { return };
-        let Some(group) = topic.groups.get_mut(&id) else { return };
-        if is_kept {
-            group.is_safe = true;
-        } else if !group.is_safe && group.members.is_empty() {
-            topic.remove_group(&mut self.env, id);
-        }
+    }
+
+    /// The oldest segment of the log in which a frame lies that is held.
+    pub fn oldest_segment(&self) -> Option<u64> {
+        self.env.in_segments.keys().next().copied()
     }
 
     /// Gives a delivery that is not with its consumer yet its full time from now on, within the longest lease. Answers
@@ -138,16 +138,17 @@ impl Broker {
         lease: Duration,
     ) -> Option<Millis> {
         self.advance(now);
-        let (env, shelf, group) = self.seat(consumer)?;
-        group.renew(env, shelf, id, lease)
+        let (env, topic, group) = self.seat(consumer)?;
+        topic.groups.get_mut(&group)?.extend(env, &topic.shelf, id, lease).ok().flatten()
     }
 
     /// Takes deliveries back that cannot be given away for now: they come again after `wait`, uncounted.
     pub fn postpone(&mut self, now: Millis, consumer: ConsumerId, ids: &[DeliveryId], wait: Duration) {
         self.advance(now);
-        let Some((env, shelf, group)) = self.seat(consumer) else { return };
+        let Some((env, topic, group)) = self.seat(consumer) else { return };
+        let Some(group) = topic.groups.get_mut(&group) else { return };
         for id in ids {
-            group.postpone(env, shelf, *id, wait);
+            group.postpone(env, &topic.shelf, *id, wait);
         }
     }
 
@@ -164,23 +165,23 @@ impl Broker {
 
     /// Bytes of memory taken by frames that are on disk too.
     pub fn cached_bytes(&self) -> u64 {
-        self.env.cached.bytes
+        self.env.cached_bytes
     }
 
     /// Gives back the memory of the oldest frames that are on disk too, until the rest is within the bound.
     pub(super) fn keep_within_memory(&mut self) {
-        while self.env.cached.bytes > self.env.config.memory_max {
+        while self.env.cached_bytes > self.env.config.memory_max {
             let Some((topic, offset)) = self.cached.pop_front() else { break };
             let shelf = self.topics.get_mut(topic.0).map(|topic| &mut topic.shelf);
             if let Some(entry) = shelf.and_then(|shelf| shelf.entries.get_mut(&offset)) {
-                entry.stored.let_go(&mut self.env);
+                entry.let_go(&mut self.env);
             }
         }
-        if self.cached.len() > 2 * self.env.cached.frames + STALE_MAX {
+        if self.cached.len() > 2 * self.env.cached_frames + STALE_MAX {
             let topics = &self.topics;
             let is_cached = |topic: TopicId, offset: u64| {
                 let entry = topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(&offset));
-                entry.is_some_and(|entry| entry.stored.is_cached())
+                entry.is_some_and(|entry| entry.is_cached())
             };
             self.cached.retain(|(topic, offset)| is_cached(*topic, *offset));
         }

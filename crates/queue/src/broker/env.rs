@@ -1,11 +1,11 @@
 //! What every transition of the state machine shares: time, settings, chance, and whom to wake.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::dead::GivenUp;
 use super::facts::Facts;
-use super::stored::Cached;
-use super::terms::{Durability, Wake};
+use super::terms::{Durability, GroupId, Wake};
 use crate::config::{QueueConfig, WhenFull};
 use crate::frame::Millis;
 
@@ -39,13 +39,18 @@ pub(super) struct Env {
     /// Whether there is a log to keep facts and frames.
     pub(super) keeps: bool,
     pub(super) facts: Facts,
-    pub(super) cached: Cached,
+    /// Frames that take memory although they are on disk too, and their bytes.
+    pub(super) cached_frames: usize,
+    pub(super) cached_bytes: u64,
+    /// How many held frames lie in each segment of the log.
+    pub(super) in_segments: BTreeMap<u64, u64>,
     /// Frames that groups have given up on, whose dead letters nobody has begun to publish.
     pub(super) given_up: Vec<GivenUp>,
     /// Frames that groups have given up on, whose dead letters are not published yet.
     pub(super) dying: usize,
     /// Producers that are remembered, over all topics.
     pub(super) producers: usize,
+    next_group: u64,
     rng: u64,
 }
 
@@ -60,10 +65,13 @@ impl Env {
             wakes: Vec::new(),
             keeps,
             facts: Facts::default(),
-            cached: Cached::default(),
+            cached_frames: 0,
+            cached_bytes: 0,
+            in_segments: BTreeMap::new(),
             given_up: Vec::new(),
             dying: 0,
             producers: 0,
+            next_group: 0,
         }
     }
 
@@ -80,6 +88,27 @@ impl Env {
             Bound { messages: max_dead_messages, bytes: max_dead_bytes, when_full: WhenFull::DropOldest }
         } else {
             Bound { messages: max_messages, bytes: max_bytes, when_full }
+        }
+    }
+
+    /// The id of a group that is made.
+    pub(super) fn take_group_id(&mut self) -> GroupId {
+        self.next_group += 1;
+        GroupId(self.next_group - 1)
+    }
+
+    /// A held frame lies in this segment of the log.
+    pub(super) fn lies_in(&mut self, segment: u64) {
+        *self.in_segments.entry(segment).or_default() += 1;
+    }
+
+    /// A held frame lies there no more.
+    pub(super) fn left(&mut self, segment: u64) {
+        if let Some(frames) = self.in_segments.get_mut(&segment) {
+            *frames = frames.saturating_sub(1);
+            if *frames == 0 {
+                self.in_segments.remove(&segment);
+            }
         }
     }
 

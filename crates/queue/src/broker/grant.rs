@@ -9,8 +9,7 @@ use std::sync::Arc;
 use super::env::Env;
 use super::group::{Group, Lease, Unsettled, UnsettledState};
 use super::shelf::Shelf;
-use super::stored::Lent;
-use super::terms::{ConsumerId, Delivery, DeliveryId};
+use super::terms::{ConsumerId, Delivery, DeliveryId, Lent};
 use crate::frame::Millis;
 
 /// Bytes after which a receive ends; what is not in memory has to be read at once.
@@ -30,7 +29,7 @@ impl Group {
         let mut deliveries = Vec::new();
         let (mut granted, mut bytes) = (0, 0);
         while bytes < RECEIVE_BYTES
-            && let Some((next, count)) = self.next(shelf, id)
+            && let Some((next, count)) = self.next(env.now, shelf, id)
         {
             if granted > 0 && self.members.get(&id).is_none_or(|member| granted + count > member.max_batch) {
                 break;
@@ -38,19 +37,19 @@ impl Group {
             let Some(delivery) = self.lease(env, shelf, id, next) else { break };
             granted += count;
             let entry = shelf.entries.get(&delivery.item.id.offset);
-            bytes += entry.map_or(0, |entry| entry.stored.cost);
+            bytes += entry.map_or(0, |entry| entry.cost);
             deliveries.push(delivery);
         }
         deliveries
     }
 
     /// What the consumer is given next and how many messages that is, if its credits allow anything.
-    fn next(&mut self, shelf: &Shelf, id: ConsumerId) -> Option<(Next, u64)> {
+    fn next(&mut self, now: Millis, shelf: &Shelf, id: ConsumerId) -> Option<(Next, u64)> {
         let member = self.members.get(&id)?;
         let fits = |count: u64| member.in_flight == 0 || member.in_flight + count <= member.max_in_flight;
         let new = shelf.next_from(self.cursor);
         self.cursor = new.as_ref().map_or(self.cursor.max(shelf.end()), |(offset, _)| *offset);
-        if let Some(&(due, offset)) = self.ready.first() {
+        if let Some(&(due, offset)) = self.again.first().filter(|(due, _)| *due <= now) {
             let count = self.unsettled.get(&offset)?.count;
             let beyond_half = (member.redelivered + count).saturating_mul(2) > member.max_in_flight;
             let has_turn = member.redelivered == 0 && (new.is_none() || !member.owes_new);
@@ -80,7 +79,7 @@ impl Group {
         };
         let offset = match next {
             Next::Again { due, offset, beyond_half } => {
-                self.ready.remove(&(due, offset));
+                self.again.remove(&(due, offset));
                 let frame = self.unsettled.get_mut(&offset)?;
                 frame.token += 1;
                 frame.state = UnsettledState::Leased(lease);
@@ -105,7 +104,7 @@ impl Group {
         self.deadlines.insert((deadline, offset));
         env.arm(deadline);
         let entry = shelf.entries.get(&offset)?;
-        let (frame, home) = entry.stored.lend();
+        let Lent { item: frame, place } = entry.lend();
         let item = Delivery {
             id: DeliveryId { offset, token: given.token.into() },
             topic: Arc::clone(&shelf.name),
@@ -114,6 +113,6 @@ impl Group {
             published_at: entry.published_at,
             deadline,
         };
-        Some(Lent { item, home })
+        Some(Lent { item, place })
     }
 }

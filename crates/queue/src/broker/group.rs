@@ -9,10 +9,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocks::Blocks;
 use super::dead::GivenUp;
 use super::env::{Env, Phase};
-use super::facts::What;
 use super::shelf::Shelf;
 use super::terms::{ConsumerId, ConsumerOptions, DeliveryId, Failure, GroupId, Nack, NackKind, Wake};
 use crate::frame::{DeadFacts, Millis};
@@ -22,26 +20,24 @@ use crate::frame::{DeadFacts, Millis};
 const LOSSES_MAX: u32 = 100;
 
 /// A frame that this group was given and has not settled.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Unsettled {
     /// Messages in it.
     pub(super) count: u64,
     /// The token of the last delivery.
     pub(super) token: u32,
-    /// Deliveries that failed and count.
+    /// Deliveries that failed and count, since the queue was opened.
     pub(super) failures: u32,
-    /// Deliveries whose consumer was lost since the queue was opened. They do not count as failures.
+    /// Deliveries whose consumer was lost, since then. They do not count as failures.
     pub(super) losses: u32,
     pub(super) state: UnsettledState,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum UnsettledState {
     Leased(Lease),
-    /// Backing off until then.
-    Waiting(Millis),
-    /// May be delivered again; was due then.
-    Ready(Millis),
+    /// To be delivered again, then or later.
+    Again(Millis),
     /// Its dead letter is being published.
     GivenUp,
 }
@@ -55,9 +51,18 @@ pub(super) struct Lease {
 }
 
 impl Unsettled {
+    /// One that was delivered before the queue was opened.
+    pub(super) fn of_earlier_life(now: Millis) -> Self {
+        Self { count: 0, token: 0, failures: 0, losses: 0, state: UnsettledState::Again(now) }
+    }
+
+    fn is_leased(&self) -> bool {
+        matches!(self.state, UnsettledState::Leased(_))
+    }
+
     /// Whether it is leased, and as this delivery.
     fn is_leased_as(&self, id: DeliveryId) -> bool {
-        u64::from(self.token) == id.token && matches!(self.state, UnsettledState::Leased(_))
+        u64::from(self.token) == id.token && self.is_leased()
     }
 }
 
@@ -84,6 +89,8 @@ pub(super) struct NeverDelivered;
 pub(super) struct Group {
     pub(super) id: GroupId,
     pub(super) name: Arc<str>,
+    /// Tells it from groups of that name that the topic had before.
+    pub(super) life: u32,
     pub(super) ttl: Option<Duration>,
     /// Whether a log is known to have it, so that those who join need not wait for that.
     pub(super) is_safe: bool,
@@ -95,31 +102,67 @@ pub(super) struct Group {
     pub(super) redeliveries: u64,
     pub(super) acked: u64,
     /// By offset.
-    pub(super) unsettled: Blocks<u64, Unsettled>,
+    pub(super) unsettled: BTreeMap<u64, Unsettled>,
     pub(super) deadlines: BTreeSet<(Millis, u64)>,
-    pub(super) waiting: BTreeSet<(Millis, u64)>,
-    pub(super) ready: BTreeSet<(Millis, u64)>,
+    pub(super) again: BTreeSet<(Millis, u64)>,
     pub(super) members: BTreeMap<ConsumerId, Member>,
 }
 
 impl Group {
-    pub(super) fn new(id: GroupId, name: Arc<str>, ttl: Option<Duration>, start: u64, lag: u64) -> Self {
+    pub(super) fn new(id: GroupId, name: Arc<str>, life: u32, start: u64, ttl: Option<Duration>) -> Self {
         Self {
             id,
             name,
+            life,
             ttl,
             is_safe: false,
             empty_since: None,
             start,
             cursor: start,
-            lag,
+            lag: 0,
             redeliveries: 0,
             acked: 0,
-            unsettled: Blocks::default(),
+            unsettled: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-            ready: BTreeSet::new(),
+            again: BTreeSet::new(),
             members: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it has not settled a frame.
+    pub(super) fn wants(&self, offset: u64) -> bool {
+        offset >= self.cursor || self.unsettled.contains_key(&offset)
+    }
+
+    /// Moves the cursor to `end` at least: frames that it passes before `start` are unsettled. It stands there already,
+    /// except when a log is read.
+    pub(super) fn pass(&mut self, env: &Env, shelf: &Shelf, start: u64, end: u64) {
+        if self.cursor >= end {
+            return;
+        }
+        while let Some(offset) = shelf.held.first_in(&(self.cursor..start)) {
+            self.unsettled.insert(offset, Unsettled::of_earlier_life(env.now));
+            self.cursor = offset + 1;
+        }
+        self.cursor = self.cursor.max(end);
+    }
+
+    /// The log has been read: what was delivered before may be delivered at once.
+    pub(super) fn begin(&mut self, env: &mut Env, shelf: &Shelf) {
+        self.is_safe = true;
+        self.empty_since = Some(env.now);
+        self.lag = shelf.messages_from(self.cursor);
+        let cursor = self.cursor;
+        self.unsettled.retain(|offset, _| *offset < cursor && shelf.entries.contains_key(offset));
+        for (offset, frame) in &mut self.unsettled {
+            frame.count = shelf.entries.get(offset).map_or(0, |entry| u64::from(entry.count));
+            frame.token = shelf.token_base;
+            frame.state = UnsettledState::Again(env.now);
+            self.lag += frame.count;
+            self.again.insert((env.now, *offset));
+        }
+        if let Some(end) = self.ends_at() {
+            env.arm(end);
         }
     }
 
@@ -139,13 +182,7 @@ impl Group {
     }
 
     /// Takes a member out; what it had fails for `failure`.
-    pub(super) fn remove_member(
-        &mut self,
-        env: &mut Env,
-        shelf: &mut Shelf,
-        id: ConsumerId,
-        failure: &Failure,
-    ) {
+    pub(super) fn remove_member(&mut self, env: &mut Env, shelf: &Shelf, id: ConsumerId, failure: &Failure) {
         let leased =
             |frame: &Unsettled| matches!(&frame.state, UnsettledState::Leased(lease) if lease.consumer == id);
         let held: Vec<_> =
@@ -164,7 +201,7 @@ impl Group {
     }
 
     /// Takes everything back from everyone, without counting it.
-    pub(super) fn recall(&mut self, env: &mut Env, shelf: &mut Shelf) {
+    pub(super) fn recall(&mut self, env: &mut Env, shelf: &Shelf) {
         let leased: Vec<_> = self.deadlines.iter().map(|(_, offset)| *offset).collect();
         for offset in leased {
             self.fail(env, shelf, offset, &Failure::Released);
@@ -188,7 +225,7 @@ impl Group {
     }
 
     /// Fails what is past its deadline, readies what has backed off long enough, asks for the next call.
-    pub(super) fn advance(&mut self, env: &mut Env, shelf: &mut Shelf) {
+    pub(super) fn advance(&mut self, env: &mut Env, shelf: &Shelf) {
         while let Some(&(deadline, offset)) = self.deadlines.first() {
             if deadline > env.now {
                 env.arm(deadline);
@@ -196,49 +233,24 @@ impl Group {
             }
             self.fail(env, shelf, offset, &Failure::AckTimeout);
         }
-        while let Some(&(due, offset)) = self.waiting.first() {
-            if due > env.now {
-                env.arm(due);
-                break;
-            }
-            self.waiting.remove(&(due, offset));
-            if let Some(frame) = self.unsettled.get_mut(&offset) {
-                frame.state = UnsettledState::Ready(due);
-                self.ready.insert((due, offset));
-            }
+        if self.again.first().is_some_and(|(due, _)| *due <= env.now) {
             env.wake(Wake::Group(self.id));
+        }
+        if let Some((due, _)) = self.again.range((Millis(env.now.0.saturating_add(1)), 0)..).next() {
+            env.arm(*due);
         }
         if let Some(end) = self.ends_at() {
             env.arm(end);
         }
     }
 
-    /// Settles a delivery; answers how many messages were not settled before.
-    pub(super) fn ack(
-        &mut self,
-        env: &mut Env,
-        shelf: &mut Shelf,
-        id: DeliveryId,
-    ) -> Result<u64, NeverDelivered> {
-        if self.find(id, shelf.token_base)?.is_none() {
-            return Ok(0);
-        }
-        let Some(frame) = self.detach(id.offset) else { return Ok(0) };
-        self.note_settled(env, shelf, id.offset);
-        self.settled(env, shelf, id.offset, frame.count);
-        self.acked += frame.count;
-        shelf.ledger.acked += frame.count;
-        shelf.ledger.acked_rate.add(env.now, frame.count);
-        Ok(frame.count)
+    /// How many messages an acknowledgement of this delivery settles.
+    pub(super) fn open_messages(&self, shelf: &Shelf, id: DeliveryId) -> Result<u64, NeverDelivered> {
+        self.find(id, shelf.token_base).map(|frame| frame.map_or(0, |frame| frame.count))
     }
 
     /// Fails a live lease; answers how many messages that were. Of a lease that is over, none.
-    pub(super) fn nack(
-        &mut self,
-        env: &mut Env,
-        shelf: &mut Shelf,
-        nack: &Nack,
-    ) -> Result<u64, NeverDelivered> {
+    pub(super) fn nack(&mut self, env: &mut Env, shelf: &Shelf, nack: &Nack) -> Result<u64, NeverDelivered> {
         let Some(frame) = self.find(nack.id, shelf.token_base)?.filter(|frame| frame.is_leased_as(nack.id))
         else {
             return Ok(0);
@@ -253,48 +265,33 @@ impl Group {
         Ok(count)
     }
 
-    /// Moves the deadline of a live lease to `by` from now, within the longest lease, never back.
-    /// Answers whether the lease lives.
+    /// Moves the deadline of a live lease to `by` from now, within the longest lease, never back. Answers the deadline, if
+    /// the lease lives.
     pub(super) fn extend(
         &mut self,
         env: &mut Env,
         shelf: &Shelf,
         id: DeliveryId,
         by: Duration,
-    ) -> Result<bool, NeverDelivered> {
+    ) -> Result<Option<Millis>, NeverDelivered> {
         if self.find(id, shelf.token_base)?.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         let Some(frame) = self.unsettled.get_mut(&id.offset).filter(|frame| frame.is_leased_as(id)) else {
-            return Ok(false);
+            return Ok(None);
         };
-        let UnsettledState::Leased(lease) = &mut frame.state else { return Ok(false) };
+        let UnsettledState::Leased(lease) = &mut frame.state else { return Ok(None) };
         let last = lease.granted_at.after(env.config.max_lease);
         let deadline = env.now.after(by).min(last).max(lease.deadline);
         self.deadlines.remove(&(lease.deadline, id.offset));
         self.deadlines.insert((deadline, id.offset));
         lease.deadline = deadline;
         env.arm(deadline);
-        Ok(true)
-    }
-
-    /// The same, and answers the deadline of the lease, if it lives.
-    pub(super) fn renew(
-        &mut self,
-        env: &mut Env,
-        shelf: &Shelf,
-        id: DeliveryId,
-        by: Duration,
-    ) -> Option<Millis> {
-        self.extend(env, shelf, id, by).ok().filter(|lives| *lives)?;
-        match self.unsettled.get(&id.offset)?.state {
-            UnsettledState::Leased(lease) => Some(lease.deadline),
-            _ => None,
-        }
+        Ok(Some(deadline))
     }
 
     /// Ends a live lease; the frame is due again after `wait`, uncounted.
-    pub(super) fn postpone(&mut self, env: &mut Env, shelf: &mut Shelf, id: DeliveryId, wait: Duration) {
+    pub(super) fn postpone(&mut self, env: &mut Env, shelf: &Shelf, id: DeliveryId, wait: Duration) {
         if !self.unsettled.get(&id.offset).is_some_and(|frame| frame.is_leased_as(id)) {
             return;
         }
@@ -302,22 +299,16 @@ impl Group {
         if shelf.entries.contains_key(&id.offset) {
             self.deliver_again(env, id.offset, frame, wait);
         } else {
-            self.settled(env, shelf, id.offset, frame.count);
+            self.done_with(env, frame.count);
         }
     }
 
     /// The frame is gone from the shelf: forgets it unless it is with a consumer.
-    pub(super) fn forget(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
+    pub(super) fn forget(&mut self, env: &mut Env, offset: u64, count: u64) {
         if offset >= self.cursor {
-            self.lag -= count;
-            self.look_again(env);
-            return;
-        }
-        let is_leased = |frame: &Unsettled| matches!(frame.state, UnsettledState::Leased(_));
-        if !self.unsettled.get(&offset).is_none_or(is_leased)
-            && let Some(frame) = self.detach(offset)
-        {
-            self.settled(env, shelf, offset, frame.count);
+            self.done_with(env, count);
+        } else if self.unsettled.get(&offset).is_some_and(|frame| !frame.is_leased()) {
+            self.settle(env, offset);
         }
     }
 
@@ -331,11 +322,11 @@ impl Group {
     }
 
     /// A delivery failed: decides what becomes of the frame.
-    fn fail(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, failure: &Failure) {
+    fn fail(&mut self, env: &mut Env, shelf: &Shelf, offset: u64, failure: &Failure) {
         let Some(mut frame) = self.detach(offset) else { return };
         if !shelf.entries.contains_key(&offset) {
             // The frame made room at the bound while it was out: there is nothing to deliver again.
-            self.settled(env, shelf, offset, frame.count);
+            self.done_with(env, frame.count);
             return;
         }
         let given_up = match failure {
@@ -362,31 +353,24 @@ impl Group {
             Failure::Released => Duration::ZERO,
             _ => env.backoff(frame.failures.saturating_add(frame.losses)),
         };
-        if !matches!(failure, Failure::Released | Failure::ConsumerGone) {
-            let (group, failures) = (Arc::clone(&self.name), frame.failures);
-            shelf.note(env, What::Failed { group, offset, failures });
-        }
         self.deliver_again(env, offset, frame, wait);
     }
 
     pub(super) fn deliver_again(&mut self, env: &mut Env, offset: u64, mut frame: Unsettled, wait: Duration) {
         let due = env.now.after(wait);
+        frame.state = UnsettledState::Again(due);
+        self.again.insert((due, offset));
         if due > env.now {
-            frame.state = UnsettledState::Waiting(due);
-            self.waiting.insert((due, offset));
             env.arm(due);
-        } else {
-            frame.state = UnsettledState::Ready(due);
-            self.ready.insert((due, offset));
         }
         self.unsettled.insert(offset, frame);
         self.look_again(env);
     }
 
-    /// Notes that the group is done with a frame.
-    pub(super) fn note_settled(&self, env: &mut Env, shelf: &Shelf, offset: u64) {
-        if shelf.is_kept {
-            env.facts.note_settled(&shelf.name, &self.name, offset);
+    /// Settles a frame that it was given, if it has not yet.
+    pub(super) fn settle(&mut self, env: &mut Env, offset: u64) {
+        if let Some(frame) = self.detach(offset) {
+            self.done_with(env, frame.count);
         }
     }
 
@@ -398,11 +382,8 @@ impl Group {
                 self.deadlines.remove(&(lease.deadline, offset));
                 self.give_back(*lease, frame.count);
             }
-            UnsettledState::Waiting(due) => {
-                self.waiting.remove(&(*due, offset));
-            }
-            UnsettledState::Ready(due) => {
-                self.ready.remove(&(*due, offset));
+            UnsettledState::Again(due) => {
+                self.again.remove(&(*due, offset));
             }
             UnsettledState::GivenUp => {}
         }
@@ -418,10 +399,10 @@ impl Group {
         }
     }
 
-    /// A frame of `count` messages is done with, as far as this group goes.
-    pub(super) fn settled(&mut self, env: &mut Env, shelf: &mut Shelf, offset: u64, count: u64) {
-        self.lag -= count;
-        shelf.release(env, offset);
+    /// So many messages are settled, or gone.
+    fn done_with(&mut self, env: &mut Env, messages: u64) {
+        // While a log is read, nobody counts.
+        self.lag = self.lag.saturating_sub(messages);
         self.look_again(env);
     }
 

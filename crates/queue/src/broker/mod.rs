@@ -4,6 +4,9 @@
 //! collected as [`Wake`]s; when to call [`Broker::advance`] again is [`Broker::next_deadline`]. Same calls,
 //! same times, same seed: same results.
 //!
+//! What a restart must know is records: frames, facts, and now and then the whole state. They change the broker by the
+//! same code when they happen and when a log is read ([`Broker::apply`]).
+//!
 //! # What is promised
 //!
 //! - A frame is held until every group that wants it has settled it: by its acknowledgement, or as a
@@ -27,20 +30,17 @@
 //! Topics, groups, producers, messages and bytes are bounded by [`QueueConfig`]; what a group keeps is
 //! bounded by what its topic holds.
 
-mod blocks;
 mod dead;
 mod durable;
 mod env;
 mod facts;
 mod grant;
 mod group;
-mod image;
 mod ledger;
 mod producers;
-mod restore;
+mod ranges;
+mod replay;
 mod shelf;
-mod snapshot;
-mod stored;
 mod terms;
 mod topic;
 
@@ -50,20 +50,17 @@ use std::time::Duration;
 
 pub use dead::GivenUp;
 pub use facts::{Fact, What};
-pub use image::{Event, GroupImage, HeldImage, Image, TopicImage};
-pub use producers::{Producers, Seen};
-pub use restore::{Bodies, Body, Restored};
-pub use snapshot::Snapshot;
-pub use stored::{Home, Lent, Pin};
+pub use producers::Seen;
+pub use ranges::Ranges;
+pub use replay::{Found, GroupState, Record, TopicState};
 pub use terms::{
     AdminError, ConsumerId, ConsumerOptions, DeadLetter, DeadSelection, Delivery, DeliveryId, Durability,
-    Failure, GroupId, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, Reserved, SettleError,
-    Start, SubscribeError, TopicId, Wake,
+    Failure, GroupId, Lent, Nack, NackKind, PublishError, Receipt, ReceiveError, Replayed, Reserved,
+    SettleError, Start, SubscribeError, TopicId, Wake,
 };
 
 use self::env::{Env, Phase};
-use self::group::{Group, NeverDelivered};
-use self::shelf::Shelf;
+use self::group::NeverDelivered;
 use self::topic::Topic;
 use crate::config::QueueConfig;
 use crate::frame::{Frame, Millis};
@@ -86,9 +83,9 @@ pub struct Broker {
     by_name: HashMap<Arc<str>, TopicId, foldhash::fast::RandomState>,
     /// Frames that are in memory and on disk, oldest first; some are gone since.
     cached: VecDeque<(TopicId, u64)>,
-    seats: BTreeMap<ConsumerId, (TopicId, GroupId)>,
+    /// The group that each consumer is a member of.
+    seats: BTreeMap<ConsumerId, (TopicId, Arc<str>)>,
     next_consumer: u64,
-    next_group: u64,
 }
 
 impl Broker {
@@ -102,7 +99,6 @@ impl Broker {
             cached: VecDeque::new(),
             seats: BTreeMap::new(),
             next_consumer: 0,
-            next_group: 0,
         }
     }
 
@@ -111,17 +107,27 @@ impl Broker {
         &self.env.config
     }
 
-    /// Takes a frame into a topic, which is created if it does not exist. A refusal at the bound is counted.
+    /// Takes a frame into a topic at once, in memory. A refusal at the bound is counted.
     ///
     /// # Errors
     ///
     /// The frame was not taken, for the reason given.
     pub fn publish(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
-        let receipt = self.offer(now, topic, frame);
-        if matches!(receipt, Err(PublishError::Full { .. })) {
-            self.count_refused(topic, frame);
+        let reserved = self.reserve(now, topic, frame);
+        match reserved {
+            Ok(Reserved::Taken(receipt)) => Ok(receipt),
+            Ok(Reserved::New { topic, offset, .. }) => {
+                let topic = self.topics.get_mut(topic.0).ok_or(PublishError::Closed)?;
+                topic.land(&mut self.env, offset, None).ok_or(PublishError::Closed)
+            }
+            Ok(Reserved::UnderWay { .. }) => Err(PublishError::Closed),
+            Err(error) => {
+                if matches!(error, PublishError::Full { .. }) {
+                    self.count_refused(topic, frame);
+                }
+                Err(error)
+            }
         }
-        receipt
     }
 
     /// Counts a frame that was refused at the bound.
@@ -132,17 +138,24 @@ impl Broker {
         }
     }
 
-    /// Like [`Broker::publish`], for a publisher that waits for room: [`PublishError::Full`] is not counted,
-    /// and [`Wake::Space`] says when to try again.
+    /// The first half of a publish: gives the frame an offset and room in its topic, which is created if it does not
+    /// exist. If that promises no more than memory, that is all. Otherwise nobody sees the frame before [`Broker::land`],
+    /// and none that is reserved after it before it has landed or was [given up](Broker::give_up).
     ///
     /// # Errors
     ///
-    /// The frame was not taken, for the reason given.
-    pub fn offer(&mut self, now: Millis, topic: &str, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
+    /// The frame was not taken, for the reason given. [`PublishError::Full`] is not counted; [`Wake::Space`] says when to
+    /// try again.
+    pub fn reserve(
+        &mut self,
+        now: Millis,
+        topic: &str,
+        frame: &Arc<Frame>,
+    ) -> Result<Reserved, PublishError> {
         let (env, topic) = self.admit(now, topic, frame)?;
-        let receipt = topic.publish(env, frame);
+        let reserved = topic.reserve(env, frame);
         topic::forget_producers(&mut self.env, &mut self.topics);
-        receipt
+        reserved
     }
 
     /// The topic for a frame that may be taken as far as it alone can tell.
@@ -174,11 +187,10 @@ impl Broker {
         if u64::from(frame.count) > bound.messages || bytes > bound.bytes {
             return Err(PublishError::TooLarge { messages: frame.count, bytes });
         }
-        let (env, _, topic) = self.open(topic).map_err(|refused| match refused {
+        self.open(topic).map_err(|refused| match refused {
             TopicRefused::Name(name) => PublishError::Topic(name),
             TopicRefused::TooMany { limit } => PublishError::TooManyTopics { limit },
-        })?;
-        Ok((env, topic))
+        })
     }
 
     /// Makes a new member of a group; topic and group are created if they do not exist.
@@ -200,54 +212,35 @@ impl Broker {
         name::check_topic(topic).map_err(SubscribeError::Topic)?;
         name::check_group(group).map_err(SubscribeError::Group)?;
         let consumer = ConsumerId(self.next_consumer);
-        let (env, next_group, topic) = self.open(topic).map_err(|refused| match refused {
+        let (env, topic) = self.open(topic).map_err(|refused| match refused {
             TopicRefused::Name(name) => SubscribeError::Topic(name),
             TopicRefused::TooMany { limit } => SubscribeError::TooManyTopics { limit },
         })?;
-        let existing = topic.group_named(group);
         let limit = env.config.max_groups;
-        if existing.is_none() && topic.groups.len() >= limit {
-            return Err(SubscribeError::TooManyGroups { limit });
-        }
-        let group_id = existing.unwrap_or_else(|| {
-            let id = GroupId(*next_group);
-            *next_group += 1;
-            topic.add_group(id, group, options);
-            id
-        });
-        let topic_id = topic.shelf.id;
-        if let Some(group) = topic.groups.get_mut(&group_id) {
-            group.join(env, consumer, options);
-            if !group.is_safe {
-                let (name, start, ttl) = (Arc::clone(&group.name), group.start, group.ttl);
-                topic
-                    .shelf
-                    .note(env, What::GroupMade { group: name, is_new: existing.is_none(), start, ttl });
+        if !topic.groups.contains_key(group) {
+            if topic.groups.len() >= limit {
+                return Err(SubscribeError::TooManyGroups { limit });
             }
+            topic.make_group(env, group, options);
+        }
+        if let Some(group) = topic.groups.get_mut(group) {
+            group.join(env, consumer, options);
+            let seat = (topic.shelf.id, Arc::clone(&group.name));
+            self.seats.insert(consumer, seat);
         }
         self.next_consumer += 1;
-        self.seats.insert(consumer, (topic_id, group_id));
         Ok(consumer)
     }
 
-    /// Where a consumer sits: for waiting on [`Wake::Group`].
+    /// A consumer's group: for waiting on [`Wake::Group`].
     pub fn group_of(&self, consumer: ConsumerId) -> Option<GroupId> {
-        self.seats.get(&consumer).map(|(_, group)| *group)
+        let (topic, group) = self.seats.get(&consumer)?;
+        Some(self.topics.get(topic.0)?.groups.get(group)?.id)
     }
 
     /// A topic by name: for waiting on [`Wake::Space`].
     pub fn topic_named(&self, topic: &str) -> Option<TopicId> {
         self.by_name.get(topic).copied()
-    }
-
-    /// Leases to a consumer as many frames as its credits allow; maybe none. For a broker whose frames are all
-    /// in memory; one with a log [lends](Broker::lend).
-    ///
-    /// # Errors
-    ///
-    /// The consumer has left, or the queue shuts down and has nothing more for its group.
-    pub fn receive(&mut self, now: Millis, consumer: ConsumerId) -> Result<Vec<Delivery>, ReceiveError> {
-        Ok(self.lend(now, consumer)?.into_iter().map(|lent| lent.item).collect())
     }
 
     /// Leases to a consumer as many frames as its credits allow; maybe none. What is not in memory is to be read
@@ -256,16 +249,21 @@ impl Broker {
     /// # Errors
     ///
     /// The consumer has left, or the queue shuts down and has nothing more for its group.
-    pub fn lend(&mut self, now: Millis, consumer: ConsumerId) -> Result<Vec<Lent<Delivery>>, ReceiveError> {
+    pub fn receive(
+        &mut self,
+        now: Millis,
+        consumer: ConsumerId,
+    ) -> Result<Vec<Lent<Delivery>>, ReceiveError> {
         self.advance(now);
         let phase = self.env.phase;
-        let (env, shelf, group) = self.seat(consumer).ok_or(ReceiveError::NotSubscribed)?;
+        let (env, topic, group) = self.seat(consumer).ok_or(ReceiveError::NotSubscribed)?;
+        let group = topic.groups.get_mut(&group).ok_or(ReceiveError::NotSubscribed)?;
         let over = match phase {
             Phase::Open => false,
             Phase::Sealed => group.lag == 0,
             Phase::Stopped => true,
         };
-        if over { Err(ReceiveError::Closed) } else { Ok(group.grant(env, shelf, consumer)) }
+        if over { Err(ReceiveError::Closed) } else { Ok(group.grant(env, &mut topic.shelf, consumer)) }
     }
 
     /// Acknowledges deliveries. Answers how many messages were not settled before.
@@ -274,9 +272,7 @@ impl Broker {
     ///
     /// A delivery that the group never saw (the others are acknowledged), or the consumer has left.
     pub fn ack(&mut self, now: Millis, consumer: ConsumerId, ids: &[DeliveryId]) -> Result<u64, SettleError> {
-        self.settle(now, consumer, ids.iter().map(|id| (*id, ())), |env, shelf, group, id, ()| {
-            group.ack(env, shelf, id)
-        })
+        self.settle(now, consumer, ids, |id| *id, |env, topic, group, id| topic.ack(env, group, *id))
     }
 
     /// Refuses deliveries. Answers how many messages that moved: of a lease that is over,
@@ -286,9 +282,16 @@ impl Broker {
     ///
     /// A delivery that the group never saw (the others are refused), or the consumer has left.
     pub fn nack(&mut self, now: Millis, consumer: ConsumerId, nacks: &[Nack]) -> Result<u64, SettleError> {
-        self.settle(now, consumer, nacks.iter().map(|nack| (nack.id, nack)), |env, shelf, group, _, nack| {
-            group.nack(env, shelf, nack)
-        })
+        self.settle(
+            now,
+            consumer,
+            nacks,
+            |nack| nack.id,
+            |env, topic, group, nack| {
+                let group = topic.groups.get_mut(group).ok_or(NeverDelivered)?;
+                group.nack(env, &topic.shelf, nack)
+            },
+        )
     }
 
     /// Moves deadlines to `by` from now, at most to the longest lease.
@@ -305,13 +308,19 @@ impl Broker {
         by: Duration,
     ) -> Result<(), SettleError> {
         let mut over = None;
-        self.settle(now, consumer, ids.iter().map(|id| (*id, ())), |env, shelf, group, id, ()| {
-            if !group.extend(env, shelf, id, by)? {
-                let (_, more) = over.get_or_insert((id, 0));
-                *more += 1;
-            }
-            Ok(0)
-        })?;
+        self.settle(
+            now,
+            consumer,
+            ids,
+            |id| *id,
+            |env, topic, group, id| {
+                let group = topic.groups.get_mut(group).ok_or(NeverDelivered)?;
+                if group.extend(env, &topic.shelf, *id, by)?.is_none() {
+                    over.get_or_insert((*id, 0)).1 += 1;
+                }
+                Ok(0)
+            },
+        )?;
         over.map_or(Ok(()), |(id, count)| Err(SettleError::LeaseOver { id, more: count - 1 }))
     }
 
@@ -334,9 +343,10 @@ impl Broker {
         self.advance(now);
         let id = *self.by_name.get(topic).ok_or(AdminError::UnknownTopic)?;
         let topic = self.topics.get_mut(id.0).ok_or(AdminError::UnknownTopic)?;
-        let group = topic.group_named(group).ok_or(AdminError::UnknownGroup)?;
-        topic.remove_group(&mut self.env, group);
-        self.seats.retain(|_, (_, seated)| *seated != group);
+        let (group, _) = topic.groups.get_key_value(group).ok_or(AdminError::UnknownGroup)?;
+        let group = Arc::clone(group);
+        self.seats.retain(|_, (topic, name)| (*topic, &*name) != (id, &group));
+        topic.change(&mut self.env, What::GroupEnded { group });
         if self.env.phase != Phase::Open {
             self.env.wake(Wake::Drained);
         }
@@ -384,7 +394,7 @@ impl Broker {
         for topic in &mut self.topics {
             for group in topic.groups.values_mut() {
                 messages += group.in_flight();
-                group.recall(&mut self.env, &mut topic.shelf);
+                group.recall(&mut self.env, &topic.shelf);
             }
         }
         messages
@@ -465,22 +475,22 @@ impl Broker {
         self.env.phase = phase;
         for topic in &self.topics {
             self.env.wake(Wake::Space(topic.shelf.id));
-            for id in topic.groups.keys() {
-                self.env.wake(Wake::Group(*id));
+            for group in topic.groups.values() {
+                self.env.wake(Wake::Group(group.id));
             }
         }
         self.env.wake(Wake::Drained);
     }
 
     /// The topic of that name, created if it does not exist; beside it what its changes need.
-    fn open(&mut self, topic: &str) -> Result<(&mut Env, &mut u64, &mut Topic), TopicRefused> {
+    fn open(&mut self, topic: &str) -> Result<(&mut Env, &mut Topic), TopicRefused> {
         let id = match self.by_name.get(topic) {
             Some(id) => *id,
             None => self.make(topic)?,
         };
         let limit = self.env.config.max_topics;
         let topic = self.topics.get_mut(id.0).ok_or(TopicRefused::TooMany { limit })?;
-        Ok((&mut self.env, &mut self.next_group, topic))
+        Ok((&mut self.env, topic))
     }
 
     /// Makes a topic. One of dead letters stands beside its origin, and does not count against the limit.
@@ -495,26 +505,31 @@ impl Broker {
             }
             None => {}
         }
-        let (id, name): (_, Arc<str>) = (TopicId(self.topics.len()), topic.into());
+        Ok(self.add_topic(topic))
+    }
+
+    fn add_topic(&mut self, name: &str) -> TopicId {
+        let (id, name): (_, Arc<str>) = (TopicId(self.topics.len()), name.into());
         self.by_name.insert(Arc::clone(&name), id);
         self.topics.push(Topic::new(id, name, &self.env));
-        Ok(id)
+        id
     }
 
     fn topic(&self, topic: &str) -> Result<&Topic, AdminError> {
         self.by_name.get(topic).and_then(|id| self.topics.get(id.0)).ok_or(AdminError::UnknownTopic)
     }
 
-    fn seat(&mut self, consumer: ConsumerId) -> Option<(&mut Env, &mut Shelf, &mut Group)> {
+    fn seat(&mut self, consumer: ConsumerId) -> Option<(&mut Env, &mut Topic, Arc<str>)> {
         let (topic, group) = self.seats.get(&consumer)?;
-        let topic = self.topics.get_mut(topic.0)?;
-        Some((&mut self.env, &mut topic.shelf, topic.groups.get_mut(group)?))
+        Some((&mut self.env, self.topics.get_mut(topic.0)?, Arc::clone(group)))
     }
 
     fn unseat(&mut self, now: Millis, consumer: ConsumerId, failure: &Failure) {
         self.advance(now);
-        if let Some((env, shelf, group)) = self.seat(consumer) {
-            group.remove_member(env, shelf, consumer, failure);
+        if let Some((env, topic, group)) = self.seat(consumer)
+            && let Some(group) = topic.groups.get_mut(&group)
+        {
+            group.remove_member(env, &topic.shelf, consumer, failure);
         }
         self.publish_dead_in_memory();
         self.seats.remove(&consumer);
@@ -525,16 +540,17 @@ impl Broker {
         &mut self,
         now: Millis,
         consumer: ConsumerId,
-        deliveries: impl IntoIterator<Item = (DeliveryId, T)>,
-        mut change: impl FnMut(&mut Env, &mut Shelf, &mut Group, DeliveryId, T) -> Result<u64, NeverDelivered>,
+        deliveries: &[T],
+        id_of: impl Fn(&T) -> DeliveryId,
+        mut change: impl FnMut(&mut Env, &mut Topic, &Arc<str>, &T) -> Result<u64, NeverDelivered>,
     ) -> Result<u64, SettleError> {
         self.advance(now);
-        let (env, shelf, group) = self.seat(consumer).ok_or(SettleError::NotSubscribed)?;
+        let (env, topic, group) = self.seat(consumer).ok_or(SettleError::NotSubscribed)?;
         let (mut settled, mut unknown) = (0, None);
-        for (id, what) in deliveries {
-            match change(env, shelf, group, id, what) {
+        for delivery in deliveries {
+            match change(env, topic, &group, delivery) {
                 Ok(count) => settled += count,
-                Err(NeverDelivered) => unknown.get_or_insert((id, 0)).1 += 1,
+                Err(NeverDelivered) => unknown.get_or_insert((id_of(delivery), 0)).1 += 1,
             }
         }
         self.publish_dead_in_memory();

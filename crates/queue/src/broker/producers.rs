@@ -1,9 +1,8 @@
 //! Recognises frames that a producer sends again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::blocks::Blocks;
 use crate::frame::{Millis, ProducerStamp};
 
 /// Sequences behind a producer's highest one that are told apart. A producer has far fewer frames under way.
@@ -31,17 +30,24 @@ pub struct Seen {
     pub last_at: Millis,
 }
 
+impl Seen {
+    /// What was taken as either says.
+    fn and(self, other: Self) -> Self {
+        let (high, low) = if self.highest < other.highest { (other, self) } else { (self, other) };
+        let step = u32::try_from(high.highest - low.highest).ok();
+        let taken = high.taken | step.and_then(|step| low.taken.checked_shl(step)).unwrap_or(0);
+        Self { highest: high.highest, taken, last_at: high.last_at.max(low.last_at) }
+    }
+}
+
 /// What was taken from whom: a number and a bitmap for each producer.
 #[derive(Clone, Debug, Default)]
-pub struct Producers {
-    /// By a number that grows with each hearing: the longest silent first, whatever the clock does.
-    heard: Heard,
+pub(super) struct Producers {
+    /// By a number that grows with each frame: the longest silent first, whatever the clock does.
+    heard: BTreeMap<u64, (Arc<str>, Seen)>,
     numbers: HashMap<Arc<str>, u64, foldhash::fast::RandomState>,
     next: u64,
 }
-
-/// The same, to be looked through only: a copy in next to no time.
-pub(super) type Heard = Blocks<u64, (Arc<str>, Seen)>;
 
 impl PartialEq for Producers {
     fn eq(&self, other: &Self) -> bool {
@@ -49,36 +55,24 @@ impl PartialEq for Producers {
     }
 }
 
-impl FromIterator<(Arc<str>, Seen)> for Producers {
-    fn from_iter<T: IntoIterator<Item = (Arc<str>, Seen)>>(producers: T) -> Self {
-        let mut all = Self::default();
-        producers.into_iter().for_each(|(id, seen)| all.insert(id, seen));
-        all
-    }
-}
-
 impl Producers {
     /// Every producer that is remembered, the longest silent first.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Seen)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Seen)> {
         self.heard.values().map(|(id, seen)| (id, *seen))
     }
 
-    pub(super) fn heard(&self) -> &Heard {
-        &self.heard
-    }
-
     /// How many are remembered.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.heard.len()
     }
 
     /// Whether nobody is remembered.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.heard.is_empty()
     }
 
-    /// Puts a producer there as it was; it was heard of after those that are there.
-    pub fn insert(&mut self, id: Arc<str>, seen: Seen) {
+    /// Puts a producer there as the one heard of last.
+    fn insert(&mut self, id: Arc<str>, seen: Seen) {
         let number = self.next;
         self.next += 1;
         if let Some(before) = self.numbers.insert(Arc::clone(&id), number) {
@@ -87,13 +81,27 @@ impl Producers {
         self.heard.insert(number, (id, seen));
     }
 
-    fn seen(&self, id: &str) -> Option<Seen> {
-        self.heard.get(self.numbers.get(id)?).map(|(_, seen)| *seen)
+    /// Adds what is known elsewhere. Whoever sent last was heard of last.
+    pub(super) fn merge(&mut self, known: Vec<(Arc<str>, Seen)>) {
+        let mut own: HashMap<_, _, foldhash::fast::RandomState> =
+            std::mem::take(self).heard.into_values().collect();
+        let merged = known.into_iter().map(|(id, seen)| {
+            let seen = own.remove(&id).map_or(seen, |own| own.and(seen));
+            (id, seen)
+        });
+        let mut all: Vec<_> = merged.collect();
+        all.extend(own);
+        all.sort_by_key(|(_, seen)| seen.last_at);
+        all.into_iter().for_each(|(id, seen)| self.insert(id, seen));
+    }
+
+    fn seen(&self, id: &str) -> Option<&(Arc<str>, Seen)> {
+        self.heard.get(self.numbers.get(id)?)
     }
 
     /// What is known of this stamp.
     pub(super) fn known(&self, stamp: &ProducerStamp) -> Known {
-        let Some(seen) = self.seen(&stamp.id) else { return Known::New };
+        let Some((_, seen)) = self.seen(&stamp.id) else { return Known::New };
         match seen.highest.checked_sub(stamp.sequence) {
             Some(age) if age >= WINDOW => Known::TooOld { highest: seen.highest },
             Some(age) if seen.taken & (1 << age) != 0 => Known::Repeat,
@@ -101,24 +109,24 @@ impl Producers {
         }
     }
 
-    /// Remembers that this frame was taken.
-    pub(crate) fn remember(&mut self, stamp: &ProducerStamp, now: Millis, limit: usize) {
-        let mut new = Seen { highest: stamp.sequence, taken: 1, last_at: now };
-        if let Some(seen) = self.seen(&stamp.id) {
-            new = Seen { last_at: now, ..seen };
-            match seen.highest.checked_sub(stamp.sequence) {
+    /// Remembers that this producer's frame of that sequence was taken.
+    pub(super) fn remember(&mut self, id: &str, sequence: u64, now: Millis) {
+        let mut new = Seen { highest: sequence, taken: 1, last_at: now };
+        let mut known_id = None;
+        if let Some((known, seen)) = self.seen(id) {
+            known_id = Some(Arc::clone(known));
+            new = Seen { last_at: now, ..*seen };
+            match seen.highest.checked_sub(sequence) {
                 Some(age) if age < WINDOW => new.taken |= 1 << age,
                 Some(_) => {}
                 None => {
-                    let step = stamp.sequence - seen.highest;
+                    let step = sequence - seen.highest;
                     new.taken = if step < WINDOW { seen.taken << step | 1 } else { 1 };
-                    new.highest = stamp.sequence;
+                    new.highest = sequence;
                 }
             }
-        } else if self.len() >= limit.max(1) {
-            self.forget_one();
         }
-        self.insert(Arc::clone(&stamp.id), new);
+        self.insert(known_id.unwrap_or_else(|| id.into()), new);
     }
 
     /// Forgets the longest silent.
@@ -142,7 +150,7 @@ mod tests {
         let mut producers = Producers::default();
         for sequence in [5, 3, 4, 200, 100] {
             assert_eq!(producers.known(&stamp("a", sequence)), Known::New, "{sequence}");
-            producers.remember(&stamp("a", sequence), Millis(0), 10);
+            producers.remember("a", sequence, Millis(0));
         }
         let too_old = Known::TooOld { highest: 200 };
         for (sequence, known) in [
@@ -163,7 +171,10 @@ mod tests {
     fn the_longest_silent_producer_is_forgotten_at_the_limit_whatever_the_clock_says() {
         let mut producers = Producers::default();
         for (at, id, sequence) in [(9, "a", 1), (8, "b", 1), (2, "a", 2), (1, "c", 1)] {
-            producers.remember(&stamp(id, sequence), Millis(at), 2);
+            producers.remember(id, sequence, Millis(at));
+            while producers.len() > 2 {
+                producers.forget_one();
+            }
         }
         let known = ["a", "b", "c"].map(|id| producers.known(&stamp(id, 1)));
         assert_eq!(known, [Known::Repeat, Known::New, Known::Repeat]);

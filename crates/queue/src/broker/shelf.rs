@@ -4,26 +4,60 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gpuvitals_core::quantity::counted;
+use gpuvitals_log::Place;
 
-use super::blocks::Blocks;
 use super::env::Env;
-use super::facts::What;
 use super::ledger::Ledger;
-use super::stored::Stored;
-use super::terms::{Durability, TopicId, Wake};
-use crate::frame::{Frame, Millis, ProducerStamp};
+use super::ranges::Ranges;
+use super::terms::{Durability, Lent, TopicId, Wake};
+use crate::frame::{ContentType, Frame, Millis, ProducerStamp};
 use crate::name;
 use crate::trouble::{Cause, Trouble};
 
-/// A frame that is held.
-#[derive(Clone, Debug)]
+/// A frame that is held: in memory, on disk, or both.
+#[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) stored: Stored,
+    pub(super) frame: Option<Arc<Frame>>,
+    pub(super) place: Option<Place>,
+    /// Its record is damaged, so that nothing is lost with its segment.
+    pub(super) is_damaged: bool,
     /// Messages in it.
     pub(super) count: u32,
+    /// What it counts against bounds.
+    pub(super) cost: u64,
     pub(super) published_at: Millis,
-    /// Groups that have not settled it.
-    pub(super) waiting: usize,
+}
+
+impl Entry {
+    /// The frame to be given to someone: as it is, or a blank one and where to read it.
+    pub(super) fn lend(&self) -> Lent<Arc<Frame>> {
+        match &self.frame {
+            Some(frame) => Lent { item: Arc::clone(frame), place: None },
+            None => Lent {
+                item: Arc::new(Frame::new(ContentType::Batch, self.count, Vec::new())),
+                place: self.place,
+            },
+        }
+    }
+
+    /// Whether it takes memory that it could do without.
+    pub(super) fn is_cached(&self) -> bool {
+        self.frame.is_some() && self.place.is_some()
+    }
+
+    /// Lets the memory go, if the bytes are on disk too.
+    pub(super) fn let_go(&mut self, env: &mut Env) {
+        if self.is_cached() {
+            self.frame = None;
+            env.cached_frames = env.cached_frames.saturating_sub(1);
+            env.cached_bytes = env.cached_bytes.saturating_sub(self.cost);
+        }
+    }
+
+    /// The segment of the log that must not go.
+    pub(super) fn segment(&self) -> Option<u64> {
+        self.place.filter(|_| !self.is_damaged).map(Place::segment)
+    }
 }
 
 /// A frame that is being made durable. It counts against the bound, and is not seen yet.
@@ -80,11 +114,15 @@ pub(super) struct Shelf {
     pub(super) is_kept: bool,
     /// Whether it holds the dead letters of another topic.
     pub(super) is_dead: bool,
-    pub(super) entries: Blocks<u64, Entry>,
+    pub(super) entries: BTreeMap<u64, Entry>,
+    /// The offsets of `entries`. While a log is read also those of frames that have not been found in it yet.
+    pub(super) held: Ranges,
     pub(super) pending: Pending,
     pub(super) next_offset: u64,
     /// Tokens of this life of a queue that is kept begin behind it, so that an id from an earlier life names nothing.
     pub(super) token_base: u32,
+    /// Groups that the topic has had, in all its time.
+    pub(super) groups_made: u32,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) ledger: Ledger,
@@ -99,20 +137,15 @@ impl Shelf {
             name,
             durability,
             is_kept: durability != Durability::Memory,
-            entries: Blocks::default(),
+            entries: BTreeMap::new(),
+            held: Ranges::default(),
             pending: Pending::default(),
             next_offset: 0,
             token_base: 0,
+            groups_made: 0,
             messages: 0,
             bytes: 0,
             ledger: Ledger::new(env.now),
-        }
-    }
-
-    /// Notes what a restart must know.
-    pub(super) fn note(&self, env: &mut Env, what: What) {
-        if self.is_kept {
-            env.facts.note(&self.name, what);
         }
     }
 
@@ -124,31 +157,51 @@ impl Shelf {
 
     pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: Entry) {
         self.messages += u64::from(entry.count);
-        self.bytes += entry.stored.cost;
-        if entry.stored.is_cached() {
-            env.cached.add(entry.stored.cost);
+        self.bytes += entry.cost;
+        if entry.is_cached() {
+            env.cached_frames += 1;
+            env.cached_bytes += entry.cost;
         }
+        if let Some(segment) = entry.segment() {
+            env.lies_in(segment);
+        }
+        self.held.insert(offset..offset + 1);
         self.entries.insert(offset, entry);
     }
 
     /// Removes a frame, whoever waits for it.
     pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Entry> {
+        self.held.remove(&(offset..offset + 1));
         let mut entry = self.entries.remove(&offset)?;
         self.messages -= u64::from(entry.count);
-        self.bytes -= entry.stored.cost;
-        entry.stored.let_go(env);
+        self.bytes -= entry.cost;
+        entry.let_go(env);
+        if let Some(segment) = entry.segment() {
+            env.left(segment);
+        }
         env.wake(Wake::Space(self.id));
         Some(entry)
     }
 
-    /// One group has settled a frame. After the last one the frame goes.
-    pub(super) fn release(&mut self, env: &mut Env, offset: u64) {
-        if let Some(entry) = self.entries.get_mut(&offset) {
-            entry.waiting = entry.waiting.saturating_sub(1);
-            if entry.waiting == 0 {
-                self.take(env, offset);
-            }
+    /// A frame's record has been written again elsewhere, or has been found to be damaged, if it still counts as what lies
+    /// in the old place.
+    pub(super) fn moved(&mut self, env: &mut Env, offset: u64, from: Place, to: Option<Place>) {
+        let Some(entry) = self.entries.get_mut(&offset).filter(|entry| entry.place == Some(from)) else {
+            return;
+        };
+        if let Some(segment) = entry.segment() {
+            env.left(segment);
         }
+        entry.place = to.or(Some(from));
+        entry.is_damaged = to.is_none();
+        if let Some(segment) = entry.segment() {
+            env.lies_in(segment);
+        }
+    }
+
+    /// Messages in these frames.
+    pub(super) fn messages_from(&self, start: u64) -> u64 {
+        self.entries.range(start..).map(|(_, entry)| u64::from(entry.count)).sum()
     }
 
     /// Frames from here on are not to be seen yet: the first of them is under way.
@@ -158,7 +211,7 @@ impl Shelf {
 
     /// The first offset that is held or under way.
     pub(super) fn oldest(&self) -> u64 {
-        self.entries.keys().next().copied().unwrap_or(self.next_offset).min(self.end())
+        self.entries.first_key_value().map_or(self.next_offset, |(oldest, _)| *oldest).min(self.end())
     }
 
     /// The first frame from `cursor` on.

@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_log::Place;
 use serde::Serialize;
 
 use crate::frame::{DeadFacts, Frame, Millis};
@@ -76,6 +77,15 @@ pub struct Delivery {
     pub deadline: Millis,
 }
 
+/// Something with a frame that may have to be read first.
+#[derive(Clone, Debug)]
+pub struct Lent<T> {
+    /// The thing; its frame is blank if it has to be read.
+    pub item: T,
+    /// Where the log has the frame, if it is not in memory.
+    pub place: Option<Place>,
+}
+
 /// Where a new group begins. It says nothing to a group that exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
@@ -140,7 +150,7 @@ pub struct Receipt {
     pub duplicate: bool,
 }
 
-/// What came of the first half of a durable publish.
+/// What came of the first half of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// The frame has an offset and room; it is to be made durable, and then to land.
@@ -154,8 +164,8 @@ pub enum Reserved {
         /// How safe it must be before it lands.
         durability: Durability,
     },
-    /// It was taken before.
-    Repeat(Receipt),
+    /// It is held in memory as its topic promises, or was taken before.
+    Taken(Receipt),
     /// The same frame is under way: what becomes of that becomes of this.
     UnderWay {
         /// Its topic.

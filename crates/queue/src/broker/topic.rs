@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use gpuvitals_log::Place;
 
 use super::env::Env;
 use super::facts::What;
-use super::group::{Group, UnsettledState};
+use super::group::{Group, NeverDelivered, UnsettledState};
 use super::producers::{Known, Producers};
 use super::shelf::{Entry, Shelf, UnderWay};
-use super::stored::{Home, Stored};
-use super::terms::{ConsumerOptions, GroupId, PublishError, Receipt, Reserved, Start, TopicId, Wake};
+use super::terms::{
+    ConsumerOptions, DeliveryId, Durability, GroupId, PublishError, Receipt, Reserved, Start, TopicId, Wake,
+};
 use crate::config::WhenFull;
 use crate::frame::{Frame, Millis};
 use crate::stats::{GroupStats, TopicStats};
@@ -19,7 +20,8 @@ use crate::stats::{GroupStats, TopicStats};
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) shelf: Shelf,
-    pub(super) groups: BTreeMap<GroupId, Group>,
+    /// By name.
+    pub(super) groups: BTreeMap<Arc<str>, Group>,
     pub(super) producers: Producers,
 }
 
@@ -28,47 +30,35 @@ impl Topic {
         Self { shelf: Shelf::new(id, name, env), groups: BTreeMap::new(), producers: Producers::default() }
     }
 
-    /// Takes a frame in at once.
-    pub(super) fn publish(&mut self, env: &mut Env, frame: &Arc<Frame>) -> Result<Receipt, PublishError> {
-        if self.is_repeat(frame)? {
-            return Ok(self.repeated(frame));
-        }
-        self.need_room(env, frame)?;
-        let offset = self.shelf.take_offset();
-        self.put(env, offset, &UnderWay { frame: Arc::clone(frame), at: env.now }, None);
-        Ok(self.receipt(offset))
-    }
-
-    /// Takes a frame in that will be made durable.
+    /// Gives a frame an offset and room; takes it in, if the topic promises no more than memory.
     pub(super) fn reserve(&mut self, env: &mut Env, frame: &Arc<Frame>) -> Result<Reserved, PublishError> {
         let topic = self.shelf.id;
         if let Some(offset) = frame.producer.as_ref().and_then(|stamp| self.shelf.pending.stamped(stamp)) {
             return Ok(Reserved::UnderWay { topic, offset });
         }
         if self.is_repeat(frame)? {
-            return Ok(Reserved::Repeat(self.repeated(frame)));
+            return Ok(Reserved::Taken(self.repeated(frame)));
         }
         self.need_room(env, frame)?;
         let offset = self.shelf.take_offset();
-        self.shelf.pending.insert(offset, UnderWay { frame: Arc::clone(frame), at: env.now });
-        Ok(Reserved::New { topic, offset, at: env.now, durability: self.shelf.durability })
+        let (at, durability) = (env.now, self.shelf.durability);
+        let taken = UnderWay { frame: Arc::clone(frame), at };
+        if durability == Durability::Memory {
+            return Ok(Reserved::Taken(self.put(env, offset, taken, None)));
+        }
+        self.shelf.pending.insert(offset, taken);
+        Ok(Reserved::New { topic, offset, at, durability })
     }
 
     /// A reserved frame is durable: from now on it is seen.
-    pub(super) fn land(&mut self, env: &mut Env, offset: u64, home: Home, payload: Bytes) -> Option<Receipt> {
-        let UnderWay { frame, at } = self.shelf.pending.remove(offset)?;
-        let frame = Arc::new(Frame { payload, ..Arc::unwrap_or_clone(frame) });
-        self.put(env, offset, &UnderWay { frame, at }, Some(home));
-        Some(self.receipt(offset))
+    pub(super) fn land(&mut self, env: &mut Env, offset: u64, place: Option<Place>) -> Option<Receipt> {
+        let taken = self.shelf.pending.remove(offset)?;
+        Some(self.put(env, offset, taken, place))
     }
 
     fn repeated(&mut self, frame: &Frame) -> Receipt {
         self.shelf.ledger.duplicates += u64::from(frame.count);
         Receipt { offset: None, durability: self.shelf.durability, duplicate: true }
-    }
-
-    fn receipt(&self, offset: u64) -> Receipt {
-        Receipt { offset: Some(offset), durability: self.shelf.durability, duplicate: false }
     }
 
     fn is_repeat(&self, frame: &Frame) -> Result<bool, PublishError> {
@@ -97,29 +87,138 @@ impl Topic {
         }
     }
 
-    fn put(&mut self, env: &mut Env, offset: u64, taken: &UnderWay, home: Option<Home>) {
-        let frame = &taken.frame;
+    fn put(&mut self, env: &mut Env, offset: u64, taken: UnderWay, place: Option<Place>) -> Receipt {
+        let UnderWay { frame, at } = taken;
         let messages = u64::from(frame.count);
-        if let Some(stamp) = &frame.producer {
-            let before = self.producers.len();
-            self.producers.remember(stamp, taken.at, env.config.max_producers);
-            env.producers += self.producers.len() - before;
-        }
         self.shelf.ledger.published += messages;
         self.shelf.ledger.published_rate.add(env.now, messages);
-        let mut waiting = 0;
-        for group in self.groups.values_mut().filter(|group| group.start <= offset) {
-            waiting += 1;
-            group.lag += messages;
+        let stamp = frame.producer.clone();
+        let entry = Entry {
+            place,
+            is_damaged: false,
+            count: frame.count,
+            cost: frame.cost_bytes(),
+            published_at: at,
+            frame: Some(frame),
+        };
+        self.hold(env, offset, entry, stamp.as_ref().map(|stamp| (&*stamp.id, stamp.sequence)));
+        Receipt { offset: Some(offset), durability: self.shelf.durability, duplicate: false }
+    }
+
+    /// A frame was published, now or in an earlier life of the queue.
+    pub(super) fn hold(&mut self, env: &mut Env, offset: u64, entry: Entry, stamp: Option<(&str, u64)>) {
+        if let Some((id, sequence)) = stamp {
+            let before = self.producers.len();
+            self.producers.remember(id, sequence, entry.published_at);
+            env.producers += self.producers.len() - before;
+        }
+        for group in self.groups.values_mut().filter(|group| group.wants(offset)) {
+            group.lag += u64::from(entry.count);
             env.wake(Wake::Group(group.id));
         }
-        let entry = Entry {
-            stored: Stored::here(Arc::clone(frame), home),
-            count: frame.count,
-            published_at: taken.at,
-            waiting,
-        };
         self.shelf.put(env, offset, entry);
+    }
+
+    /// Applies a transition, and notes it where a log keeps the topic.
+    pub(super) fn change(&mut self, env: &mut Env, what: What) {
+        let made = self.apply(env, &what);
+        if self.shelf.is_kept {
+            env.facts.note(&self.shelf.name, what, made);
+        }
+    }
+
+    /// Applies a transition, one that happens now or one that a log has kept. What it says of frames that are not there is
+    /// without effect. Answers the group that it made.
+    pub(super) fn apply(&mut self, env: &mut Env, what: &What) -> Option<GroupId> {
+        match what {
+            What::GroupMade { group, life, start, ttl } => {
+                self.end_group(env, group);
+                let id = env.take_group_id();
+                let mut made = Group::new(id, Arc::clone(group), *life, *start, *ttl);
+                made.lag = self.shelf.messages_from(*start);
+                self.groups.insert(Arc::clone(group), made);
+                self.shelf.groups_made = self.shelf.groups_made.max(life.saturating_add(1));
+                return Some(id);
+            }
+            What::GroupEnded { group } => self.end_group(env, group),
+            What::Settled { group: name, frames } => {
+                if !self.groups.contains_key(name) {
+                    // A group whose making was lost with damage wants everything: what it had settled comes again.
+                    let group = Group::new(env.take_group_id(), Arc::clone(name), 0, 0, None);
+                    self.groups.insert(Arc::clone(name), group);
+                }
+                let Some(group) = self.groups.get_mut(name) else { return None };
+                group.pass(env, &self.shelf, frames.start, frames.end);
+                while let Some((offset, _)) = group.unsettled.range(frames.clone()).next() {
+                    let offset = *offset;
+                    group.settle(env, offset);
+                }
+                let mut rest = frames.clone();
+                while let Some(offset) = self.shelf.held.first_in(&rest) {
+                    self.release(env, offset);
+                    rest.start = offset + 1;
+                }
+            }
+            What::Dropped { offset } => {
+                let count = self.shelf.take(env, *offset).map_or(0, |entry| u64::from(entry.count));
+                for group in self.groups.values_mut() {
+                    group.forget(env, *offset, count);
+                }
+            }
+        }
+        None
+    }
+
+    /// A group is done with a frame, which goes if no other wants it.
+    fn release(&mut self, env: &mut Env, offset: u64) {
+        if !self.is_wanted(offset) {
+            self.shelf.take(env, offset);
+        }
+    }
+
+    fn is_wanted(&self, offset: u64) -> bool {
+        self.groups.values().any(|group| group.wants(offset))
+    }
+
+    /// Ends a group. What only it waited for goes, unless it was the last: a topic without a group keeps
+    /// what it has.
+    fn end_group(&mut self, env: &mut Env, name: &str) {
+        let Some(ended) = self.groups.remove(name) else { return };
+        env.wake(Wake::Group(ended.id));
+        if self.groups.is_empty() {
+            return;
+        }
+        for offset in ended.unsettled.keys() {
+            self.release(env, *offset);
+        }
+        let mut rest = ended.cursor..u64::MAX;
+        while let Some(offset) = self.shelf.held.first_in(&rest) {
+            self.release(env, offset);
+            rest.start = offset + 1;
+        }
+    }
+
+    /// Settles a delivery; answers how many messages were not settled before.
+    pub(super) fn ack(
+        &mut self,
+        env: &mut Env,
+        name: &Arc<str>,
+        id: DeliveryId,
+    ) -> Result<u64, NeverDelivered> {
+        let Some(group) = self.groups.get_mut(name) else { return Err(NeverDelivered) };
+        let messages = group.open_messages(&self.shelf, id)?;
+        if messages > 0 {
+            group.acked += messages;
+            self.shelf.ledger.acked += messages;
+            self.shelf.ledger.acked_rate.add(env.now, messages);
+            self.settle(env, name, id.offset);
+        }
+        Ok(messages)
+    }
+
+    /// A group is done with a frame that it was given.
+    pub(super) fn settle(&mut self, env: &mut Env, group: &Arc<str>, offset: u64) {
+        self.change(env, What::Settled { group: Arc::clone(group), frames: offset..offset + 1 });
     }
 
     /// Removes frames from the old end until so much fits, as far as the policy allows. Frames from a time
@@ -130,21 +229,18 @@ impl Topic {
         }
         while !self.shelf.has_room(env, messages, bytes) {
             let Some(offset) = self.gives_way(env) else { return };
-            let Some(entry) = self.shelf.take(env, offset) else { return };
-            let count = u64::from(entry.count);
+            let count = self.shelf.entries.get(&offset).map_or(0, |entry| u64::from(entry.count));
             self.shelf.ledger.dropped += count;
-            self.shelf.note(env, What::Dropped { offset });
-            for group in self.groups.values_mut() {
-                group.forget(env, &mut self.shelf, offset, count);
-            }
+            self.change(env, What::Dropped { offset });
         }
     }
 
     /// The frame that goes next where room is made, if one may.
     fn gives_way(&self, env: &Env) -> Option<u64> {
-        let (offset, entry) = self.shelf.entries.first_key_value()?;
-        let is_unwanted = entry.waiting == 0 && !self.groups.is_empty();
-        (is_unwanted || env.bound(self.shelf.is_dead).when_full == WhenFull::DropOldest).then_some(*offset)
+        let (offset, _) = self.shelf.entries.first_key_value()?;
+        let may_go = env.bound(self.shelf.is_dead).when_full == WhenFull::DropOldest;
+        let is_unwanted = || !self.groups.is_empty() && !self.is_wanted(*offset);
+        (may_go || is_unwanted()).then_some(*offset)
     }
 
     /// Whether there is room for a frame, or may be made.
@@ -153,51 +249,26 @@ impl Topic {
         self.shelf.has_room(env, messages, bytes) || self.gives_way(env).is_some()
     }
 
-    pub(super) fn group_named(&self, name: &str) -> Option<GroupId> {
-        self.groups.values().find(|group| &*group.name == name).map(|group| group.id)
-    }
-
-    pub(super) fn add_group(&mut self, id: GroupId, name: &str, options: &ConsumerOptions) {
+    /// Makes a group, and ends one of that name.
+    pub(super) fn make_group(&mut self, env: &mut Env, name: &str, options: &ConsumerOptions) {
         let start = match options.start {
             Start::Oldest => self.shelf.oldest(),
             Start::Newest => self.shelf.next_offset,
         };
-        let mut lag = 0;
-        for (_, entry) in self.shelf.entries.tail_mut(start) {
-            entry.waiting += 1;
-            lag += u64::from(entry.count);
-        }
-        self.groups.insert(id, Group::new(id, name.into(), options.group_ttl, start, lag));
-    }
-
-    /// Ends a group. What only it waited for goes, unless it was the last: a topic without a group keeps
-    /// what it has.
-    pub(super) fn remove_group(&mut self, env: &mut Env, id: GroupId) -> Option<Group> {
-        let group = self.groups.remove(&id)?;
-        self.shelf.note(env, What::GroupEnded { group: Arc::clone(&group.name) });
-        let begun = group.unsettled.keys().copied();
-        let ahead = self.shelf.entries.range(group.cursor..).map(|(offset, _)| *offset);
-        for offset in begun.chain(ahead).collect::<Vec<_>>() {
-            let Some(entry) = self.shelf.entries.get_mut(&offset) else { continue };
-            entry.waiting = entry.waiting.saturating_sub(1);
-            if entry.waiting == 0 && !self.groups.is_empty() {
-                self.shelf.take(env, offset);
-            }
-        }
-        env.wake(Wake::Group(id));
-        Some(group)
+        let life = self.shelf.groups_made;
+        self.change(env, What::GroupMade { group: name.into(), life, start, ttl: options.group_ttl });
     }
 
     pub(super) fn advance(&mut self, env: &mut Env) {
         let mut ended = Vec::new();
         for group in self.groups.values_mut() {
-            group.advance(env, &mut self.shelf);
+            group.advance(env, &self.shelf);
             if group.ends_at().is_some_and(|end| end <= env.now) {
-                ended.push(group.id);
+                ended.push(Arc::clone(&group.name));
             }
         }
-        for id in ended {
-            self.remove_group(env, id);
+        for group in ended {
+            self.change(env, What::GroupEnded { group });
         }
     }
 

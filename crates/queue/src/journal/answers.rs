@@ -4,13 +4,12 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gpuvitals_log::{Appended, Durability, Log, LogError};
+use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
 use tokio::sync::oneshot;
 
-use super::checkpoints::Piece;
 use super::frame_record::FrameRecord;
-use super::{FRAME, MOVED, in_words};
-use crate::broker::{ConsumerId, Home, PublishError, Receipt, TopicId};
+use super::in_words;
+use crate::broker::{GroupId, PublishError, Receipt, TopicId};
 use crate::config::QueueConfig;
 use crate::frame::Frame;
 
@@ -24,26 +23,24 @@ pub(crate) enum Done {
     Frame {
         topic: TopicId,
         offset: u64,
-        payload: Bytes,
         publisher: Publisher,
         outcome: Result<Appended, LogError>,
     },
+    /// Facts, and the groups that were made by them.
     Facts {
-        joined: Option<(ConsumerId, Joiner)>,
+        made: Vec<GroupId>,
         outcome: Result<Appended, LogError>,
     },
-    Piece {
-        piece: Piece,
-        outcome: Result<Appended, LogError>,
-    },
+    Checkpoint(Result<Appended, LogError>),
     Moved {
-        from: Home,
+        topic: TopicId,
+        offset: u64,
+        from: Place,
         outcome: Result<Appended, LogError>,
     },
-    Synced(Result<u64, LogError>),
-    /// What was noted before is on disk: segments before a sequence may go.
-    Secured {
-        before: u64,
+    /// All that was handed over before is on disk; with that, the segments before a sequence may go.
+    Synced {
+        before: Option<u64>,
         outcome: Result<u64, LogError>,
     },
     Truncated(Result<u64, LogError>),
@@ -127,16 +124,10 @@ impl Journal {
     /// # Errors
     ///
     /// Why it cannot be read. That it cannot for now is noted, too.
-    pub(crate) fn read(&self, home: &Home) -> Result<Frame, Unreadable> {
-        let record = self.log.read(home.place).map_err(|error| self.unreadable(&error))?;
-        let is_frame = record.kind == FRAME || record.kind == MOVED;
-        let frame =
-            FrameRecord::decode(&record.payload).map_err(|error| Unreadable::Lost(in_words(&error)))?;
-        if is_frame && frame.offset == home.offset {
-            Ok(frame.frame(&record.payload))
-        } else {
-            Err(Unreadable::Lost("another record lies there".into()))
-        }
+    pub(crate) fn read(&self, place: Place) -> Result<Frame, Unreadable> {
+        let record = self.log.read(place).map_err(|error| self.unreadable(&error))?;
+        let frame = FrameRecord::decode(&record.payload);
+        frame.map(|frame| frame.frame(&record.payload)).map_err(|error| Unreadable::Lost(in_words(&error)))
     }
 
     fn unreadable(&self, error: &LogError) -> Unreadable {

@@ -4,74 +4,39 @@ use std::time::Duration;
 
 use crate::frame::Millis;
 
-/// How long after one that failed the next one is tried: it doubles with every further one. Each takes the whole image.
-const RETRY_MIN: Duration = Duration::from_secs(1);
-const RETRY_DOUBLINGS_MAX: u32 = 5;
+/// How long after one that failed the next one is tried.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// A piece of a checkpoint, as the log's answer names it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    /// The checkpoint's number.
-    pub(super) number: u64,
-    pub(super) is_first: bool,
-    pub(super) is_last: bool,
-}
-
-/// What became of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    Kept,
-    Failed,
+#[derive(Debug)]
+struct UnderWay {
+    /// Its records that are not answered yet.
+    left: usize,
+    /// The sequence of its first record.
+    first: Option<u64>,
+    has_failed: bool,
+    /// It knows facts that the log has lost.
+    mends: bool,
 }
 
 #[derive(Debug, Default)]
-struct UnderWay {
-    /// The sequence of its first piece.
-    first: Option<u64>,
-    has_failed: bool,
-}
-
-#[derive(Debug)]
 pub(super) struct Checkpoints {
     /// When one is wanted.
     due: Option<Millis>,
-    /// The number of the last one begun.
-    number: u64,
     under_way: Option<UnderWay>,
-    failures: u32,
-    /// The number of the newest one that is on disk.
-    kept: u64,
-    /// The number of the first one that knows all facts that the log has lost.
-    mends: u64,
-    /// One that knows them could not be written.
-    mending_has_failed: bool,
+    /// The log has lost facts, and no checkpoint has been begun since.
+    has_lost_facts: bool,
     /// The first sequences of the newest one on disk, and of the one before it.
     newest: Option<u64>,
     previous: Option<u64>,
 }
 
 impl Checkpoints {
-    /// `newest` is the first sequence of the newest one that recovery found.
-    pub(super) fn new(newest: Option<u64>) -> Self {
-        Self {
-            due: Some(Millis(0)),
-            number: 0,
-            under_way: None,
-            failures: 0,
-            kept: 0,
-            mends: 0,
-            mending_has_failed: false,
-            newest,
-            previous: None,
-        }
-    }
-
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         self.due.filter(|_| self.under_way.is_none())
     }
 
     /// One is wanted by then, if none was.
-    pub(super) fn want(&mut self, by: Millis) {
+    fn want(&mut self, by: Millis) {
         self.due.get_or_insert(by);
     }
 
@@ -82,20 +47,14 @@ impl Checkpoints {
 
     /// The log has lost facts: the next checkpoint has what they said.
     pub(super) fn facts_were_lost(&mut self, now: Millis) {
-        self.mends = self.number + 1;
-        self.mending_has_failed = false;
-        self.want(now.after(self.retry()));
+        self.has_lost_facts = true;
+        self.want(now.after(RETRY));
     }
 
-    /// Whether the log has all facts, in itself or in a checkpoint.
-    pub(super) fn are_whole(&self) -> bool {
-        self.kept >= self.mends
-    }
-
-    /// Whether what nothing needs may go. Facts that were lost are to be mended first: they may be why nothing needs it.
-    /// If that fails, room is needed more: it is for want of room, as a rule.
+    /// Whether segments may go that hold nothing. Facts that were lost are to be mended first: they may be why. If that
+    /// fails, room is needed more: it is for want of room, as a rule.
     pub(super) fn may_let_go(&self) -> bool {
-        self.are_whole() || self.mending_has_failed
+        !self.has_lost_facts && !self.under_way.as_ref().is_some_and(|under_way| under_way.mends)
     }
 
     /// The sequence from which the log is needed: with the checkpoint before the newest, so that one can be damaged.
@@ -103,133 +62,81 @@ impl Checkpoints {
         self.previous
     }
 
-    /// One was made while the log was opened.
-    pub(super) fn made_first(&mut self, first: Option<u64>) {
-        self.due = None;
+    /// One was made whose first record has this sequence.
+    pub(super) fn made(&mut self, first: Option<u64>) {
         self.previous = std::mem::replace(&mut self.newest, first);
     }
 
-    /// The number of one to be made now, if one is due.
-    pub(super) fn begin(&mut self, now: Millis) -> Option<u64> {
-        if self.under_way.is_some() {
-            return None;
-        }
-        self.due.take_if(|due| *due <= now)?;
-        self.number += 1;
-        self.under_way = Some(UnderWay::default());
-        Some(self.number)
+    /// Whether one is to be made now.
+    pub(super) fn is_due(&self, now: Millis) -> bool {
+        self.next_deadline().is_some_and(|due| due <= now)
     }
 
-    /// Forgets the one under way, and makes another.
-    pub(super) fn begin_again(&mut self) {
-        self.under_way = None;
-        self.due = Some(Millis(0));
+    /// One of so many records is being written.
+    pub(super) fn begin(&mut self, records: usize) {
+        self.due = None;
+        let mends = std::mem::take(&mut self.has_lost_facts);
+        let under_way = UnderWay { left: records, first: None, has_failed: false, mends };
+        self.under_way = Some(under_way).filter(|_| records > 0);
     }
 
-    /// Takes in what became of a piece, its sequence if it was written; answers with what the checkpoint came to, once
-    /// that is known. What was refused is answered before what was written.
-    pub(super) fn piece(&mut self, now: Millis, piece: Piece, written: Option<u64>) -> Option<Ended> {
-        let under_way = self.under_way.as_mut().filter(|_| piece.number == self.number)?;
+    /// Takes in what became of the next record, its sequence if it was written; answers whether that was the last.
+    pub(super) fn answered(&mut self, now: Millis, written: Option<u64>) -> bool {
+        let Some(under_way) = &mut self.under_way else { return false };
+        under_way.left -= 1;
+        under_way.first = under_way.first.or(written);
         under_way.has_failed |= written.is_none();
-        if piece.is_first {
-            under_way.first = written;
+        let Some(ended) = self.under_way.take_if(|under_way| under_way.left == 0) else { return false };
+        if ended.has_failed {
+            self.want(now.after(RETRY));
+        } else {
+            self.made(ended.first);
         }
-        if !piece.is_last {
-            return None;
-        }
-        let first = self.under_way.take().filter(|ended| !ended.has_failed).and_then(|ended| ended.first);
-        let Some(first) = first else {
-            self.want(now.after(self.retry()));
-            self.failures = (self.failures + 1).min(RETRY_DOUBLINGS_MAX);
-            self.mending_has_failed = piece.number >= self.mends;
-            return Some(Ended::Failed);
-        };
-        self.failures = 0;
-        self.kept = piece.number;
-        self.previous = self.newest.replace(first);
-        Some(Ended::Kept)
-    }
-
-    fn retry(&self) -> Duration {
-        RETRY_MIN * (1 << self.failures)
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Checkpoints, Ended, Piece};
+    use super::Checkpoints;
     use crate::frame::Millis;
 
-    fn piece(number: u64, at: u64, last: u64) -> Piece {
-        Piece { number, is_first: at == 0, is_last: at == last }
-    }
-
     #[test]
-    fn a_last_piece_that_is_refused_first_ends_that_checkpoint_and_no_other() {
-        let mut checkpoints = Checkpoints::new(None);
-        assert_eq!(checkpoints.begin(Millis(0)), Some(1));
-        assert_eq!(checkpoints.begin(Millis(0)), None, "one is under way");
-        assert_eq!(checkpoints.piece(Millis(5), piece(1, 1, 1), None), Some(Ended::Failed));
-        assert_eq!(checkpoints.piece(Millis(5), piece(1, 0, 1), Some(7)), None);
-        assert_eq!(checkpoints.next_deadline(), Some(Millis(1_005)));
-        assert_eq!(checkpoints.begin(Millis(1_004)), None);
-        assert_eq!(checkpoints.begin(Millis(1_005)), Some(2));
-        assert_eq!(checkpoints.piece(Millis(1_006), piece(2, 0, 1), Some(8)), None);
-        assert_eq!(checkpoints.piece(Millis(1_006), piece(2, 1, 1), Some(9)), Some(Ended::Kept));
-        assert_eq!(checkpoints.needed_from(), None, "the only one");
-    }
-
-    #[test]
-    fn attempts_that_fail_come_seldom() {
-        let mut checkpoints = Checkpoints::new(None);
-        let mut waits = Vec::new();
-        let mut now = Millis(0);
-        for number in 1..9 {
-            assert_eq!(checkpoints.begin(now), Some(number));
-            assert_eq!(checkpoints.piece(now, piece(number, 0, 0), None), Some(Ended::Failed));
-            let next = checkpoints.next_deadline().unwrap_or(now);
-            waits.push(next.since(now).as_secs());
-            now = next;
+    fn the_log_is_kept_from_the_checkpoint_before_the_newest_that_is_whole() {
+        let mut checkpoints = Checkpoints::default();
+        checkpoints.made(Some(10));
+        for (records, needed) in
+            [([Some(20), Some(21)], 10), ([Some(30), None], 10), ([Some(40), Some(41)], 20)]
+        {
+            checkpoints.hurry(Millis(0));
+            assert!(checkpoints.is_due(Millis(0)));
+            checkpoints.begin(2);
+            assert!(!checkpoints.is_due(Millis(9_000)), "one at a time");
+            assert_eq!(records.map(|written| checkpoints.answered(Millis(0), written)), [false, true]);
+            assert_eq!(checkpoints.needed_from(), Some(needed));
+            let again = checkpoints.next_deadline();
+            assert_eq!(
+                again,
+                records[1].is_none().then_some(Millis(1_000)),
+                "one that failed is tried again"
+            );
         }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32, 32]);
     }
 
     #[test]
-    fn the_log_is_kept_from_the_checkpoint_before_the_newest() {
-        let mut checkpoints = Checkpoints::new(Some(3));
-        checkpoints.made_first(Some(10));
-        assert_eq!(checkpoints.needed_from(), Some(3));
-        checkpoints.hurry(Millis(0));
-        assert_eq!(checkpoints.begin(Millis(0)), Some(1));
-        assert_eq!(checkpoints.piece(Millis(0), piece(1, 0, 0), Some(20)), Some(Ended::Kept));
-        assert_eq!(checkpoints.needed_from(), Some(10));
-    }
-
-    #[test]
-    fn lost_facts_are_mended_by_a_checkpoint_that_was_begun_after_the_loss() {
-        let mut checkpoints = Checkpoints::new(None);
-        assert_eq!(checkpoints.begin(Millis(0)), Some(1));
-        checkpoints.facts_were_lost(Millis(0));
-        checkpoints.piece(Millis(0), piece(1, 0, 0), Some(1));
-        assert!(!checkpoints.are_whole(), "it was made before");
-        checkpoints.hurry(Millis(0));
-        assert_eq!(checkpoints.begin(Millis(0)), Some(2));
-        checkpoints.piece(Millis(0), piece(2, 0, 0), Some(2));
-        assert!(checkpoints.are_whole());
-    }
-
-    #[test]
-    fn facts_that_were_lost_with_a_checkpoint_keep_the_log_until_their_mending_fails_too() {
-        let mut checkpoints = Checkpoints::new(None);
-        assert_eq!(checkpoints.begin(Millis(0)), Some(1));
-        checkpoints.facts_were_lost(Millis(0));
-        assert_eq!(checkpoints.piece(Millis(0), piece(1, 0, 0), None), Some(Ended::Failed));
-        assert!(!checkpoints.may_let_go(), "nobody has tried to mend them");
-        checkpoints.hurry(Millis(0));
-        assert_eq!(checkpoints.begin(Millis(0)), Some(2));
-        assert_eq!(checkpoints.piece(Millis(0), piece(2, 0, 0), None), Some(Ended::Failed));
-        assert!(checkpoints.may_let_go() && !checkpoints.are_whole(), "room is needed more");
-        checkpoints.facts_were_lost(Millis(0));
-        assert!(!checkpoints.may_let_go(), "others than those that could not be mended");
+    fn facts_that_were_lost_keep_the_log_until_they_are_mended_or_that_fails() {
+        for written in [Some(1), None] {
+            let mut checkpoints = Checkpoints::default();
+            checkpoints.begin(1);
+            checkpoints.facts_were_lost(Millis(0));
+            checkpoints.answered(Millis(0), written);
+            assert!(!checkpoints.may_let_go(), "that one was made before");
+            checkpoints.begin(1);
+            assert!(!checkpoints.may_let_go(), "under way");
+            checkpoints.answered(Millis(0), written);
+            assert!(checkpoints.may_let_go(), "room is needed more");
+            checkpoints.facts_were_lost(Millis(0));
+            assert!(!checkpoints.may_let_go(), "others than those that could not be mended");
+        }
     }
 }

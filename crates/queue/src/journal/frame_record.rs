@@ -15,7 +15,7 @@
 //! | 34.. | topic, id; of a dead letter its origin's topic, group, offset, attempts, reason and publish time; of one with a trace
 //! its `traceparent`; payload |
 //!
-//! Integers of the head are little-endian and of fixed length, so that offset and time can be set last.
+//! Integers of the head are little-endian and of fixed length.
 
 use std::sync::Arc;
 
@@ -23,78 +23,46 @@ use bytes::Bytes;
 
 use super::bytes::{Malformed, Reader, put_number, put_text};
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
-use crate::name::PRODUCER_LEN_MAX;
 
 const VERSION: u8 = 2;
 const HEAD_LEN: usize = 34;
-const OFFSET_AT: usize = 8;
-const TIME_AT: usize = 16;
 const HAS_STAMP: u8 = 1;
 const IS_DEAD: u8 = 2;
 const HAS_TRACE: u8 = 4;
 
-/// A frame's record in the making.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    bytes: Vec<u8>,
-    payload_at: usize,
-}
-
-impl Draft {
-    /// All of a frame's record but its offset and time. `None` for what no topic would take: a name that is too long.
-    pub(crate) fn new(topic: &str, frame: &Frame) -> Option<Self> {
-        let stamp = frame.producer.as_ref();
-        let id = stamp.map_or("", |stamp| &*stamp.id);
-        let name_len = |name: &str| u8::try_from(name.len()).ok().filter(|_| name.len() <= PRODUCER_LEN_MAX);
-        let (topic_len, id_len) = (name_len(topic)?, name_len(id)?);
-        let mut facts = Vec::new();
-        if let Some(dead) = &frame.dead {
-            put_dead(&mut facts, dead);
-        }
-        if let Some(trace) = &frame.trace {
-            put_text(&mut facts, trace);
-        }
-        let payload_at = HEAD_LEN + topic.len() + id.len() + facts.len();
-        let mut bytes = Vec::with_capacity(payload_at + frame.payload.len());
-        let content_type = match frame.content_type {
-            ContentType::Batch => 1,
-            ContentType::Json => 2,
-        };
-        let encoding = match frame.encoding {
-            Encoding::Identity => 0,
-            Encoding::Zstd => 1,
-        };
-        let is_dead = if frame.dead.is_some() { IS_DEAD } else { 0 };
-        let has_stamp = if stamp.is_some() { HAS_STAMP } else { 0 };
-        let has_trace = if frame.trace.is_some() { HAS_TRACE } else { 0 };
-        bytes.extend_from_slice(&[VERSION, content_type, encoding, has_stamp | is_dead | has_trace]);
-        bytes.extend_from_slice(&frame.count.to_le_bytes());
-        bytes.extend_from_slice(&[0; 16]);
-        bytes.extend_from_slice(&stamp.map_or(0, |stamp| stamp.sequence).to_le_bytes());
-        bytes.extend_from_slice(&[topic_len, id_len]);
-        for part in [topic.as_bytes(), id.as_bytes(), &facts] {
-            bytes.extend_from_slice(part);
-        }
-        bytes.extend_from_slice(&frame.payload);
-        Some(Self { bytes, payload_at })
+/// All of a frame's record but its payload, which follows.
+pub(crate) fn encode_head(topic: &str, frame: &Frame, offset: u64, at: Millis) -> Vec<u8> {
+    let stamp = frame.producer.as_ref();
+    let id = stamp.map_or("", |stamp| &*stamp.id);
+    // Longer names are refused before.
+    let name_len = |name: &str| u8::try_from(name.len()).unwrap_or(u8::MAX);
+    let content_type = match frame.content_type {
+        ContentType::Batch => 1,
+        ContentType::Json => 2,
+    };
+    let encoding = match frame.encoding {
+        Encoding::Identity => 0,
+        Encoding::Zstd => 1,
+    };
+    let is_dead = if frame.dead.is_some() { IS_DEAD } else { 0 };
+    let has_stamp = if stamp.is_some() { HAS_STAMP } else { 0 };
+    let has_trace = if frame.trace.is_some() { HAS_TRACE } else { 0 };
+    let mut bytes = Vec::with_capacity(HEAD_LEN + topic.len() + id.len());
+    bytes.extend_from_slice(&[VERSION, content_type, encoding, has_stamp | is_dead | has_trace]);
+    bytes.extend_from_slice(&frame.count.to_le_bytes());
+    for number in [offset, at.0, stamp.map_or(0, |stamp| stamp.sequence)] {
+        bytes.extend_from_slice(&number.to_le_bytes());
     }
-
-    /// Bytes of the record.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+    bytes.extend_from_slice(&[name_len(topic), name_len(id)]);
+    bytes.extend_from_slice(topic.as_bytes());
+    bytes.extend_from_slice(id.as_bytes());
+    if let Some(dead) = &frame.dead {
+        put_dead(&mut bytes, dead);
     }
-
-    /// The record, and the payload as a part of it.
-    pub(crate) fn finish(mut self, offset: u64, at: Millis) -> (Bytes, Bytes) {
-        for (start, number) in [(OFFSET_AT, offset), (TIME_AT, at.0)] {
-            if let Some(field) = self.bytes.get_mut(start..start + 8) {
-                field.copy_from_slice(&number.to_le_bytes());
-            }
-        }
-        let record = Bytes::from(self.bytes);
-        let payload = record.slice(self.payload_at..);
-        (record, payload)
+    if let Some(trace) = &frame.trace {
+        put_text(&mut bytes, trace);
     }
+    bytes
 }
 
 /// A frame's record, its names and payload still in the record's bytes.

@@ -4,17 +4,14 @@
 //! |---|---|
 //! | 1 | a frame, as it was published |
 //! | 2 | a frame again, moved here so that its old segment could go |
-//! | 3 | facts: what was settled, failed, dropped, made, ended |
-//! | 4 | a piece of a checkpoint: an image of everything but the frames' bytes |
+//! | 3 | facts: what was settled, dropped, made, ended |
+//! | 4 | a part of a checkpoint: the state but for the frames |
 //!
 //! A frame is answered and seen when its record is as durable as its topic promises. Facts are written behind it and
 //! synced with the next group, or by a timer: what a crash takes of them is delivered again. A checkpoint stands in
 //! every segment, so that the segments before it can go once nothing that is held lies there.
 //!
-//! Neither a checkpoint nor a move takes a step for each frame under the broker's lock, but one for each block of frames.
-//! A checkpoint is of the moment at which its head was
-//! written and a [snapshot](crate::broker::Snapshot) taken; its image is made and written beside the lock, after facts
-//! that it does not know. The records of a segment are looked for in a snapshot too.
+//! Records are handed to the log under the broker's lock, so that they stand in it in the order in which they happened.
 
 mod answers;
 mod bytes;
@@ -23,7 +20,6 @@ mod checkpoints;
 mod fact_record;
 mod frame_record;
 mod keeper;
-mod moves;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -36,8 +32,8 @@ use std::sync::Arc;
 use gpuvitals_log::{FsDisk, LogError};
 
 pub(crate) use self::answers::{Answer, Done, Journal, Reply, Unreadable};
-pub(crate) use self::frame_record::Draft;
-pub(crate) use self::keeper::{Keeper, move_records};
+pub(crate) use self::frame_record::encode_head;
+pub(crate) use self::keeper::Keeper;
 pub(crate) use self::recover::{Recovered, recover};
 
 /// A record that is a frame.
@@ -46,7 +42,7 @@ pub(crate) const FRAME: u8 = 1;
 const MOVED: u8 = 2;
 /// A record of facts.
 const FACTS: u8 = 3;
-/// A piece of a checkpoint.
+/// A part of a checkpoint.
 const CHECKPOINT: u8 = 4;
 
 /// The file in a queue's directory that its owner holds.

@@ -1,19 +1,16 @@
 //! From a log to a broker.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use gpuvitals_log::{Disk, Log, LogConfig, Record, Recovery};
 
 use super::bytes::Malformed;
-use super::checkpoint::{Completed, Pieces};
+use super::checkpoint::decode_state;
 use super::fact_record::decode_facts;
 use super::frame_record::FrameRecord;
 use super::keeper::Keeper;
 use super::{CHECKPOINT, FACTS, FRAME, MOVED, OpenError, Opened};
-use crate::broker::{Bodies, Body, Broker, Event, HeldImage, Home, Image, Pin};
+use crate::broker::{Broker, Record as Event};
 use crate::config::QueueConfig;
-use crate::frame::{Millis, ProducerStamp};
+use crate::frame::Millis;
 
 /// What recovery found, and goes on with.
 #[derive(Debug)]
@@ -38,45 +35,42 @@ pub(crate) fn recover(disk: impl Disk, config: &QueueConfig, now: Millis) -> Res
         ..LogConfig::default()
     };
     let (log, mut recovery) = Log::open(disk, log_config)?;
-    let mut replay = Replay { sequences: recovery.next_sequence, ..Replay::default() };
+    let mut replay = Replay {
+        broker: Broker::beside_log(config.clone(), now),
+        sequences: recovery.next_sequence,
+        newest_segment: 0,
+        unreadable: Vec::new(),
+    };
     for record in recovery.by_ref() {
-        replay.record(&record?, config)?;
+        replay.record(&record?)?;
     }
-    let restored = Broker::restore(config.clone(), now, replay.image, &replay.bodies);
-    let mut opened = report(&recovery, &replay.unreadable);
-    opened.frames = restored.frames;
-    opened.messages = restored.messages;
-    opened.dead_letters = restored.dead_letters;
-    if restored.missing > 0 {
-        opened.damage.push(format!("{} frames were known and are gone", restored.missing));
+    let Replay { mut broker, newest_segment, unreadable, .. } = replay;
+    let found = broker.begin();
+    let mut opened = report(&recovery, &unreadable);
+    (opened.frames, opened.messages, opened.dead_letters) =
+        (found.frames, found.messages, found.dead_letters);
+    if found.missing > 0 {
+        opened.damage.push(format!("{} frames were known and are gone", found.missing));
     }
-    let mut keeper = Keeper::new(config, replay.pins, replay.checkpoint, opened.damage.clone());
-    keeper.first_checkpoint(&log, &restored.broker);
-    Ok(Recovered { log, broker: restored.broker, opened, keeper })
+    let mut keeper = Keeper::new(config, newest_segment, opened.damage.clone());
+    keeper.first_checkpoint(&log, &broker);
+    Ok(Recovered { log, broker, opened, keeper })
 }
 
-#[derive(Default)]
 struct Replay {
-    image: Image,
-    bodies: Bodies,
-    pins: BTreeMap<u64, Arc<Pin>>,
-    pieces: Pieces,
-    /// What happened since the last checkpoint's head, and frames that were under way then: until its image is there.
-    since: Option<Vec<Event>>,
-    /// The first sequence of the newest checkpoint.
-    checkpoint: Option<u64>,
-    /// The last producer seen: its name is shared by its frames.
-    producer: Option<Arc<str>>,
+    broker: Broker,
     /// More than the records that the log can hold.
     sequences: u64,
+    newest_segment: u64,
     /// Records that are whole and make no sense.
     unreadable: Vec<u64>,
 }
 
 impl Replay {
-    fn record(&mut self, record: &Record, config: &QueueConfig) -> Result<(), OpenError> {
+    fn record(&mut self, record: &Record) -> Result<(), OpenError> {
         let sequence = record.sequence;
-        match self.understand(record, config) {
+        self.newest_segment = record.place.segment();
+        match self.understand(record) {
             Ok(()) => Ok(()),
             Err(Malformed::Version(version)) => Err(OpenError::Version { sequence, version }),
             Err(Malformed::Content) => {
@@ -86,75 +80,26 @@ impl Replay {
         }
     }
 
-    fn understand(&mut self, record: &Record, config: &QueueConfig) -> Result<(), Malformed> {
+    fn understand(&mut self, record: &Record) -> Result<(), Malformed> {
         let bytes = &record.payload;
         match record.kind {
-            FRAME => {
+            FRAME | MOVED => {
                 let frame = FrameRecord::decode(bytes)?;
-                let topic = self.body(record, &frame);
-                let sent = frame
-                    .stamp
-                    .map(|(id, sequence)| (ProducerStamp { id: self.producer_id(id), sequence }, frame.at));
-                let held = HeldImage { count: frame.count, sent };
-                self.happen(Event::Published { topic, offset: frame.offset, frame: held }, config);
+                self.broker.apply(Event::Frame {
+                    topic: frame.topic,
+                    offset: frame.offset,
+                    place: record.place,
+                    count: frame.count,
+                    cost: frame.cost_bytes(bytes.len()),
+                    at: frame.at,
+                    stamp: frame.stamp.filter(|_| record.kind == FRAME),
+                });
             }
-            MOVED => {
-                let frame = FrameRecord::decode(bytes)?;
-                self.body(record, &frame);
-            }
-            FACTS => {
-                for fact in decode_facts(bytes)? {
-                    self.happen(Event::Noted(fact), config);
-                }
-            }
-            CHECKPOINT => match self.pieces.add(record.sequence, bytes, self.sequences)? {
-                Some(Completed::Head(decided)) => {
-                    let under_way =
-                        decided.iter().flat_map(|(topic, offset)| self.image.under_way(topic, *offset));
-                    self.since = Some(under_way.collect());
-                }
-                Some(Completed::Image(first, image)) => {
-                    self.checkpoint = Some(first);
-                    self.image = image;
-                    for event in self.since.take().into_iter().flatten() {
-                        self.image.happen(event, config.max_producers);
-                    }
-                }
-                None => {}
-            },
+            FACTS => decode_facts(bytes)?.into_iter().for_each(|fact| self.broker.apply(Event::Fact(fact))),
+            CHECKPOINT => self.broker.apply(decode_state(bytes, self.sequences)?),
             _ => return Err(Malformed::Content),
         }
         Ok(())
-    }
-
-    fn happen(&mut self, event: Event, config: &QueueConfig) {
-        if let Some(since) = &mut self.since {
-            since.push(event.clone());
-        }
-        self.image.happen(event, config.max_producers);
-    }
-
-    /// Notes where a frame's bytes are; answers its topic.
-    fn body(&mut self, record: &Record, frame: &FrameRecord<'_>) -> Arc<str> {
-        let pin = Arc::clone(self.pins.entry(record.place.segment()).or_default());
-        let body = Body {
-            home: Home { offset: frame.offset, place: record.place, pin },
-            cost: frame.cost_bytes(record.payload.len()),
-            published_at: frame.at,
-        };
-        if let Some((topic, _)) = self.bodies.get_key_value(frame.topic) {
-            let topic = Arc::clone(topic);
-            self.bodies.entry(Arc::clone(&topic)).or_default().insert(frame.offset, body);
-            return topic;
-        }
-        let topic: Arc<str> = frame.topic.into();
-        self.bodies.insert(Arc::clone(&topic), BTreeMap::from([(frame.offset, body)]));
-        topic
-    }
-
-    fn producer_id(&mut self, id: &str) -> Arc<str> {
-        let known = self.producer.take().filter(|known| &**known == id);
-        Arc::clone(self.producer.insert(known.unwrap_or_else(|| id.into())))
     }
 }
 

@@ -78,16 +78,16 @@ impl InProcessConsumer {
     /// Begins to read the first of what was granted.
     fn read(&mut self) -> Reading {
         let mut len = 0;
-        let (mut deliveries, mut homes) = (Vec::new(), Vec::new());
-        while let Some(home) = self.granted.front().and_then(|lent| lent.home.clone()) {
-            len += home.place.payload_len();
-            if len > READ_LEN && !homes.is_empty() {
+        let (mut deliveries, mut places) = (Vec::new(), Vec::new());
+        while let Some(place) = self.granted.front().and_then(|lent| lent.place) {
+            len += place.payload_len();
+            if len > READ_LEN && !places.is_empty() {
                 break;
             }
-            homes.push(home);
+            places.push(place);
             deliveries.extend(self.granted.pop_front().map(|lent| lent.item));
         }
-        let frames = self.queue.shared().read(homes);
+        let frames = self.queue.shared().read(places);
         Reading { deliveries, frames, renew_at: self.next_renewal() }
     }
 
@@ -179,10 +179,10 @@ impl Consumer for InProcessConsumer {
                 self.paused_until = None;
             }
             if self.granted.is_empty() {
-                let ask = |broker: &mut Broker, now| Some(broker.lend(now, self.id)).filter(something);
+                let ask = |broker: &mut Broker, now| Some(broker.receive(now, self.id)).filter(something);
                 self.granted = self.queue.shared().wait(&self.signal, ask).await?.into();
             }
-            let here = self.granted.iter().take_while(|lent| lent.home.is_none()).count();
+            let here = self.granted.iter().take_while(|lent| lent.place.is_none()).count();
             if here > 0 {
                 return Ok(self.granted.drain(..here).map(|lent| lent.item).collect());
             }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::clock::Clock;
 use super::in_process::{InProcessConsumer, InProcessProducer};
 use super::publishing::Publishing;
-use super::shared::{Shared, lock};
+use super::shared::{Joined, Shared, lock};
 use crate::broker::{
     AdminError, Broker, ConsumerOptions, DeadLetter, DeadSelection, Lent, PublishError, Receipt, Replayed,
     SubscribeError, Wake,
@@ -203,15 +203,14 @@ impl Queue {
         group: &str,
         options: &ConsumerOptions,
     ) -> Result<InProcessConsumer, SubscribeError> {
-        let joined = self.shared().with(|broker, now| {
-            let id = broker.subscribe(now, topic, group, options)?;
-            let lease = options.ack_timeout.unwrap_or(broker.config().ack_timeout);
-            Ok((id, broker.group_of(id), lease.min(broker.config().max_lease)))
-        })?;
-        let (id, Some(group), lease) = joined else { return Err(SubscribeError::Closed) };
-        let consumer = InProcessConsumer::new(self.clone(), id, Wake::Group(group), lease);
-        let kept = self.shared().group_is_kept(id).await;
-        kept.map_err(|reason| SubscribeError::Storage { reason }).map(|()| consumer)
+        let Joined { consumer, group, lease, kept } = self.shared().join(topic, group, options)?;
+        // Whoever gives up waiting leaves.
+        let consumer = InProcessConsumer::new(self.clone(), consumer, Wake::Group(group), lease);
+        if let Some(kept) = kept {
+            let kept = kept.await.unwrap_or_else(|_| Err("queue was closed".into()));
+            kept.map_err(|reason| SubscribeError::Storage { reason })?;
+        }
+        Ok(consumer)
     }
 
     /// Ends a group and its members. What only it waited for goes, unless it was the topic's last.
@@ -234,11 +233,11 @@ impl Queue {
         from: u64,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, AdminError> {
-        let letters = self.shared().with(|broker, _| broker.lend_dead_letters(topic, from, limit))?;
-        let homes = letters.iter().filter_map(|lent| lent.home.clone()).collect();
-        let mut frames = self.shared().read(homes).await.unwrap_or_default().into_iter();
-        let filled = letters.into_iter().map(|Lent { item: mut letter, home }| {
-            match home.and_then(|_| frames.next()) {
+        let letters = self.shared().with(|broker, _| broker.dead_letters(topic, from, limit))?;
+        let places = letters.iter().filter_map(|lent| lent.place).collect();
+        let mut frames = self.shared().read(places).await.unwrap_or_default().into_iter();
+        let filled = letters.into_iter().map(|Lent { item: mut letter, place }| {
+            match place.and_then(|_| frames.next()) {
                 None => letter,
                 Some(Ok(frame)) => DeadLetter::of(letter.id, letter.died_at, frame),
                 Some(Err(error)) => {

@@ -5,12 +5,11 @@
 //! thread never waits for the lock, and a call that is refused under the lock does not wait for itself.
 
 use std::collections::HashMap;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gpuvitals_log::Durability as LogDurability;
+use gpuvitals_log::{Appended, Durability as LogDurability, LogError, Place};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
@@ -19,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use super::clock::Clock;
 use super::publishing::Publishing;
 use crate::broker::{
-    Broker, ConsumerId, Durability, GivenUp, Home, PublishError, Reserved, Snapshot, TopicId, Wake,
+    Broker, ConsumerId, ConsumerOptions, Durability, GivenUp, GroupId, PublishError, Reserved,
+    SubscribeError, TopicId, Wake,
 };
 use crate::frame::{Frame, Millis};
-use crate::journal::{Answer, Done, Draft, FRAME, Journal, Keeper, Unreadable, move_records};
+use crate::journal::{Answer, Done, FRAME, Journal, Keeper, Reply, Unreadable, encode_head};
 use crate::trouble::{Trouble, TroubleLog};
 
 /// Bytes by which a dead letter's record is longer than its frame's, at most: a frame that is taken can become one.
@@ -42,6 +42,16 @@ pub(super) struct Shared {
     failed: CancellationToken,
 }
 
+/// A consumer that has joined a group.
+pub(super) struct Joined {
+    pub(super) consumer: ConsumerId,
+    pub(super) group: GroupId,
+    /// How long its leases are.
+    pub(super) lease: Duration,
+    /// Whether the log has the group, if that is not known yet.
+    pub(super) kept: Option<oneshot::Receiver<Result<(), Arc<str>>>>,
+}
+
 struct State {
     broker: Broker,
     /// Until when the driver sleeps; `None` is for ever.
@@ -56,35 +66,6 @@ impl std::fmt::Debug for Shared {
     /// Without what is held: that is not for logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("journal", &self.journal).finish_non_exhaustive()
-    }
-}
-
-/// The state, locked. When it is let go, the answers are taken in that the log gave meanwhile.
-struct Held<'a> {
-    state: MutexGuard<'a, State>,
-    /// Dropped after the lock.
-    _then: TakesAnswers<'a>,
-}
-
-struct TakesAnswers<'a>(&'a Arc<Shared>);
-
-impl Drop for TakesAnswers<'_> {
-    fn drop(&mut self) {
-        self.0.take_answers();
-    }
-}
-
-impl Deref for Held<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
     }
 }
 
@@ -127,28 +108,27 @@ impl Shared {
         self.journal.as_ref()
     }
 
-    fn lock(self: &Arc<Self>) -> Held<'_> {
-        Held { state: lock(&self.state), _then: TakesAnswers(self) }
-    }
-
     /// Asks the broker something, then wakes whom that concerns.
     pub(super) fn with<T>(self: &Arc<Self>, ask: impl FnOnce(&mut Broker, Millis) -> T) -> T {
-        let mut state = self.lock();
-        let answer = ask(&mut state.broker, self.clock.now());
-        self.finish(state);
+        self.change(|state, now| ask(&mut state.broker, now))
+    }
+
+    /// Changes the state, sees to what follows, and takes in what the log has answered meanwhile.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Millis) -> T) -> T {
+        let mut state = lock(&self.state);
+        let answer = change(&mut state, self.clock.now());
+        self.settle(&mut state);
+        drop(state);
+        self.take_answers();
         answer
     }
 
     /// What follows from a change: facts go to the log, who waits is woken, and the driver, if it sleeps too long.
-    fn finish(self: &Arc<Self>, mut state: Held<'_>) {
-        self.settle(&mut state);
-    }
-
     fn settle(self: &Arc<Self>, state: &mut State) {
         let State { broker, keeper, .. } = &mut *state;
         if let (Some(journal), Some(keeper)) = (&self.journal, keeper) {
-            keeper.keep_facts(journal, broker, self.clock.now(), None, &self.append());
-            if let Some(before) = keeper.take_secured() {
+            keeper.keep_facts(journal, broker, self.clock.now(), &self.append());
+            if let Some(before) = keeper.take_truncation() {
                 let shared = Arc::clone(self);
                 let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
                 journal.log.truncate_before_with(before, done);
@@ -187,7 +167,7 @@ impl Shared {
             }
             self.settle(&mut state);
             drop(state);
-            replies.into_iter().for_each(crate::journal::Reply::send);
+            replies.into_iter().for_each(Reply::send);
         }
     }
 
@@ -212,76 +192,56 @@ impl Shared {
     /// Hands over one frame. A refusal at the bound is counted, or not: then the publisher waits for room. The log is
     /// not told yet: [`Shared::commit`] is to follow.
     pub(super) fn publish(self: &Arc<Self>, topic: &str, frame: Frame, waits: bool) -> Publishing {
-        let promised = self.journal.as_ref().map(|journal| journal.config.durability_of(topic));
-        let durability = match promised {
-            Some(Durability::Synced) => LogDurability::Synced,
-            Some(Durability::Written) => LogDurability::Written,
-            Some(Durability::Memory) | None => {
-                let frame = Arc::new(frame);
-                return Publishing::done(self.with(|broker, now| {
-                    if waits { broker.offer(now, topic, &frame) } else { broker.publish(now, topic, &frame) }
-                }));
-            }
-        };
-        // What takes long is done before the lock.
-        let growth = if frame.dead.is_some() { 0 } else { DEAD_GROWTH_MAX };
-        let len_max = self.journal.as_ref().map_or(0, |journal| journal.log.record_len_max());
-        let draft = Draft::new(topic, &frame).filter(|draft| draft.len().saturating_add(growth) <= len_max);
         let frame = Arc::new(frame);
-        let mut state = self.lock();
-        let now = self.clock.now();
-        let reserved = state.broker.reserve(now, topic, &frame);
-        let publishing = match (reserved, draft) {
-            (Ok(Reserved::New { topic, offset, at, .. }), Some(draft)) => {
-                self.submit(&mut state, now, topic, draft.finish(offset, at), offset, durability)
+        self.change(|state, now| match state.broker.reserve(now, topic, &frame) {
+            Ok(Reserved::Taken(receipt)) => Publishing::done(Ok(receipt)),
+            Ok(Reserved::New { topic: id, offset, at, durability }) => {
+                let (publisher, outcome) = oneshot::channel();
+                let shared = Arc::clone(self);
+                let answered = Box::new(move |outcome| {
+                    shared.answered(Done::Frame { topic: id, offset, publisher, outcome });
+                });
+                let head = encode_head(topic, &frame, offset, at);
+                self.store(state, now, durability, head, &frame, answered);
+                Publishing::under_way(outcome)
             }
-            (Ok(Reserved::New { topic, offset, .. }), None) => {
-                state.broker.give_up(topic, offset);
-                let (messages, bytes) = (frame.count, frame.cost_bytes());
-                Publishing::done(Err(PublishError::TooLarge { messages, bytes }))
-            }
-            (Ok(Reserved::Repeat(receipt)), _) => Publishing::done(Ok(receipt)),
-            (Ok(Reserved::UnderWay { topic, offset }), _) => {
+            Ok(Reserved::UnderWay { topic, offset }) => {
                 let (publisher, outcome) = oneshot::channel();
                 if let Some(keeper) = &mut state.keeper {
                     keeper.wait_for(topic, offset, publisher);
                 }
                 Publishing::under_way(outcome)
             }
-            (Err(refused), _) => {
+            Err(refused) => {
                 if !waits && matches!(refused, PublishError::Full { .. }) {
                     state.broker.count_refused(topic, &frame);
                 }
                 Publishing::done(Err(refused))
             }
-        };
-        self.finish(state);
-        publishing
+        })
     }
 
-    fn submit(
-        self: &Arc<Self>,
+    fn store(
+        &self,
         state: &mut State,
         now: Millis,
-        topic: TopicId,
-        (record, payload): (Bytes, Bytes),
-        offset: u64,
-        durability: LogDurability,
-    ) -> Publishing {
-        let (publisher, publishing) = oneshot::channel();
-        let shared = Arc::clone(self);
-        let answered = move |outcome| {
-            shared.answered(Done::Frame { topic, offset, payload, publisher, outcome });
-        };
-        if let Some(journal) = &self.journal {
-            journal.log.enqueue_with(FRAME, record, durability, Box::new(answered));
+        durability: Durability,
+        head: Vec<u8>,
+        frame: &Frame,
+        answered: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
+    ) {
+        let (Some(journal), Some(keeper)) = (&self.journal, &mut state.keeper) else { return };
+        let growth = if frame.dead.is_some() { 0 } else { DEAD_GROWTH_MAX };
+        let (len, max) = (head.len() + frame.payload.len(), journal.log.record_len_max());
+        if len.saturating_add(growth) > max {
+            return answered(Err(LogError::TooLarge { len, max }));
         }
-        if durability == LogDurability::Written
-            && let Some(keeper) = &mut state.keeper
-        {
+        let mut durable = LogDurability::Synced;
+        if durability == Durability::Written {
+            durable = LogDurability::Written;
             keeper.written(now);
         }
-        Publishing::under_way(publishing)
+        journal.log.enqueue_with(FRAME, [head.into(), frame.payload.clone()], durable, answered);
     }
 
     /// Tells the log of what was published. If that is a lone frame, it may be stored within this call ([`Log::commit`]).
@@ -291,41 +251,37 @@ impl Shared {
         }
     }
 
-    /// Waits until the log has a consumer's group; without a log, or if it has it already, there is nothing to wait
-    /// for.
-    ///
-    /// # Errors
-    ///
-    /// In words, why it does not have it. Then the consumer is no member any more.
-    pub(super) async fn group_is_kept(self: &Arc<Self>, consumer: ConsumerId) -> Result<(), Arc<str>> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        let outcome = {
-            let mut state = self.lock();
-            if !state.broker.group_is_unsafe(consumer) {
-                return Ok(());
-            }
-            state.broker.note_group(consumer);
-            let (joiner, outcome) = oneshot::channel();
-            let State { broker, keeper, .. } = &mut *state;
-            if let Some(keeper) = keeper {
-                let joined = Some((consumer, joiner));
-                keeper.keep_facts(journal, broker, self.clock.now(), joined, &self.append());
-            }
-            self.finish(state);
-            outcome
-        };
-        outcome.await.unwrap_or_else(|_| Err("queue was closed".into()))
+    /// Joins a group. Answers what is to be awaited too: that the log has the group, where it is made, or in words why not;
+    /// then the consumer is no member any more.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        topic: &str,
+        group: &str,
+        options: &ConsumerOptions,
+    ) -> Result<Joined, SubscribeError> {
+        self.change(|State { broker, keeper, .. }, now| {
+            let consumer = broker.subscribe(now, topic, group, options)?;
+            let group = broker.group_of(consumer).ok_or(SubscribeError::Closed)?;
+            let lease = options.ack_timeout.unwrap_or(broker.config().ack_timeout);
+            let lease = lease.min(broker.config().max_lease);
+            let kept = keeper.as_mut().filter(|_| broker.is_unsafe(consumer)).map(|keeper| {
+                let (joiner, kept) = oneshot::channel();
+                keeper.wait_for_group(group, joiner);
+                kept
+            });
+            Ok(Joined { consumer, group, lease, kept })
+        })
     }
 
     /// Reads frames back, away from the threads that must not wait. It goes on to its end, whoever awaits it.
-    pub(super) fn read(self: &Arc<Self>, homes: Vec<Home>) -> JoinHandle<Vec<Result<Frame, Unreadable>>> {
+    pub(super) fn read(self: &Arc<Self>, places: Vec<Place>) -> JoinHandle<Vec<Result<Frame, Unreadable>>> {
         let shared = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            let read = |home: &Home| match &shared.journal {
-                Some(journal) => journal.read(home),
+            let read = |place: Place| match &shared.journal {
+                Some(journal) => journal.read(place),
                 None => Err(Unreadable::Lost("there is no log".into())),
             };
-            let frames = homes.iter().map(read).collect();
+            let frames = places.into_iter().map(read).collect();
             shared.take_answers();
             frames
         })
@@ -338,15 +294,16 @@ impl Shared {
 
     /// What is notified about `wake`.
     pub(super) fn signal(self: &Arc<Self>, wake: Wake) -> Arc<Notify> {
-        Arc::clone(self.lock().signals.entry(wake).or_default())
+        self.change(|state, _| Arc::clone(state.signals.entry(wake).or_default()))
     }
 
     /// Forgets the signal of `wake` once nobody but the caller holds it.
     pub(super) fn forget(self: &Arc<Self>, wake: Wake, signal: &Arc<Notify>) {
-        let mut state = self.lock();
-        if Arc::strong_count(signal) <= 2 {
-            state.signals.remove(&wake);
-        }
+        self.change(|state, _| {
+            if Arc::strong_count(signal) <= 2 {
+                state.signals.remove(&wake);
+            }
+        });
     }
 
     /// Waits until the broker answers; asks again whenever `signal` says so.
@@ -367,20 +324,18 @@ impl Shared {
     }
 
     /// Waits until the log takes nothing more; why.
-    pub(super) async fn failed(&self) -> Arc<str> {
+    pub(super) async fn failed(self: &Arc<Self>) -> Arc<str> {
         self.failed.cancelled().await;
-        let state = lock(&self.state);
-        state.keeper.as_ref().and_then(Keeper::poisoned).unwrap_or_default()
+        self.change(|state, _| state.keeper.as_ref().and_then(Keeper::poisoned).unwrap_or_default())
     }
 
     /// What is not well.
     pub(super) fn troubles(self: &Arc<Self>) -> Vec<Trouble> {
-        let mut state = self.lock();
-        let now = self.clock.now();
-        let mut troubles = state.broker.troubles(now);
-        troubles.extend(state.keeper.iter().flat_map(|keeper| keeper.troubles(now)));
-        self.finish(state);
-        troubles
+        self.change(|state, now| {
+            let mut troubles = state.broker.troubles(now);
+            troubles.extend(state.keeper.iter().flat_map(|keeper| keeper.troubles(now)));
+            troubles
+        })
     }
 
     /// Lets time pass until `stop`, logs what is not well, and looks after the log. What takes long is done beside it, and ended before it ends.
@@ -391,14 +346,12 @@ impl Shared {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.tend(&mut chores);
-            let wait = {
-                let mut state = self.lock();
-                let now = self.clock.now();
+            let wait = self.change(|state, now| {
                 state.broker.advance(now);
-                self.settle(&mut state);
+                self.settle(state);
                 state.armed = state.next_deadline();
                 state.armed.map(|next| next.since(now))
-            };
+            });
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.rearm.notified() => {}
@@ -413,47 +366,40 @@ impl Shared {
     /// Syncs what is to be synced, makes a checkpoint if one is due, lets go of segments, moves what keeps them.
     fn tend(self: &Arc<Self>, chores: &mut JoinSet<()>) {
         let Some(journal) = &self.journal else { return };
-        let mut state = self.lock();
-        let now = self.clock.now();
-        let State { broker, keeper: Some(keeper), .. } = &mut *state else { return };
-        let is_time = keeper.take_sync(now);
-        let draft = keeper.checkpoint(journal, broker, now, &self.append());
-        let given_up = broker.take_given_up();
-        if let Some(before) = keeper.truncation(journal) {
-            let shared = Arc::clone(self);
-            let done = Box::new(move |outcome| shared.answered(Done::Secured { before, outcome }));
-            journal.log.sync_with(done);
-        }
-        let moves = if is_time { keeper.look_for_moves(journal, broker) } else { None };
-        if is_time {
-            let shared = Arc::clone(self);
-            journal.log.sync_with(Box::new(move |outcome| shared.answered(Done::Synced(outcome))));
-        }
-        self.finish(state);
+        let (given_up, moves) = self.change(|State { broker, keeper, .. }, now| {
+            let mut moves = Vec::new();
+            if let Some(keeper) = keeper {
+                keeper.checkpoint(broker, now, &self.append());
+                if keeper.take_sync(now) {
+                    let before = keeper.unneeded(journal, broker);
+                    let shared = Arc::clone(self);
+                    let done = Box::new(move |outcome| shared.answered(Done::Synced { before, outcome }));
+                    journal.log.sync_with(done);
+                    moves = keeper.take_moves(journal, broker);
+                }
+            }
+            (broker.take_given_up(), moves)
+        });
         if !given_up.is_empty() {
             chores.spawn(Arc::clone(self).publish_dead(given_up));
         }
-        if let Some(draft) = draft {
+        if !moves.is_empty() {
             let shared = Arc::clone(self);
-            chores.spawn_blocking(move || draft.finish(&shared.append()));
-        }
-        if let Some((segment, snapshot)) = moves {
-            let shared = Arc::clone(self);
-            chores.spawn_blocking(move || shared.move_out_of(segment, &snapshot));
+            chores.spawn_blocking(move || shared.move_records(moves));
         }
     }
 
     /// Publishes dead letters, and tells the broker what became of them.
     async fn publish_dead(self: Arc<Self>, given_up: Vec<GivenUp>) {
         for some in given_up.chunks(DEAD_AT_ONCE) {
-            let homes = some.iter().filter_map(|one| one.home().cloned()).collect();
-            let mut frames = self.read(homes).await.unwrap_or_default().into_iter();
+            let places = some.iter().filter_map(GivenUp::place).collect();
+            let mut frames = self.read(places).await.unwrap_or_default().into_iter();
             let mut publishing = Vec::with_capacity(some.len());
             for one in some {
-                let read = one.home().map(|_| frames.next().unwrap_or(Err(Unreadable::ForNow)));
+                let read = one.place().map(|_| frames.next().unwrap_or(Err(Unreadable::ForNow)));
                 let letter = match read.transpose() {
                     Ok(frame) => one.letter(frame),
-                    Err(Unreadable::Lost(_)) => one.letter_without_payload(),
+                    Err(Unreadable::Lost(_)) => one.letter(None),
                     Err(Unreadable::ForNow) => {
                         let outcome = Err(PublishError::Storage {
                             reason: "its frame cannot be read".into(),
@@ -479,28 +425,27 @@ impl Shared {
         }
     }
 
-    /// Writes what is held in a segment again, further on. Each record is answered for.
-    fn move_out_of(self: &Arc<Self>, segment: u64, snapshot: &Snapshot) {
-        let found = snapshot.homes_in(segment);
-        let to_move = {
-            let mut state = self.lock();
-            let now = self.clock.now();
-            state.keeper.as_mut().map(|keeper| keeper.begin_moving(now, found))
-        };
-        if let Some(journal) = &self.journal {
-            move_records(journal, to_move.unwrap_or_default(), &self.append());
-            self.take_answers();
+    /// Writes frames' records again, further on, so that their segment can go.
+    fn move_records(self: &Arc<Self>, moves: Vec<(TopicId, u64, Place)>) {
+        let Some(journal) = &self.journal else { return };
+        for moved in moves {
+            let record = journal.log.read(moved.2);
+            self.change(|State { broker, keeper, .. }, now| {
+                if let Some(keeper) = keeper {
+                    keeper.move_record(broker, now, moved, record, &self.append());
+                }
+            });
         }
     }
 
-    /// A last checkpoint, and the end of the log. Blocks until all is on disk.
+    /// A checkpoint if one is due, and the end of the log. Blocks until all is on disk.
     pub(super) fn close(self: &Arc<Self>) {
         let Some(journal) = &self.journal else { return };
-        let mut state = self.lock();
-        if let State { broker, keeper: Some(keeper), .. } = &mut *state {
-            keeper.last_checkpoint(journal, broker, &self.append());
-        }
-        self.finish(state);
+        self.change(|State { broker, keeper, .. }, _| {
+            if let Some(keeper) = keeper {
+                keeper.checkpoint(broker, Millis(u64::MAX), &self.append());
+            }
+        });
         if let Err(error) = journal.log.close() {
             tracing::error!(error = &*crate::journal::in_words(&error), "queue's log did not close well");
         }

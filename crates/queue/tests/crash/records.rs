@@ -3,7 +3,7 @@
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Log, LogConfig, Record};
 
-/// A record that is a piece of a checkpoint.
+/// A record that is a part of a checkpoint.
 pub(crate) const CHECKPOINT: u8 = 4;
 
 pub(crate) fn records(disk: &FaultDisk) -> Vec<Record> {

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig, Place};
-use gpuvitals_queue::broker::{Bodies, Body, HeldImage, Home, Image, Pin};
-use gpuvitals_queue::{Broker, Frame, Millis};
+use gpuvitals_queue::broker::{Fact, Found, Record, Seen, TopicState};
+use gpuvitals_queue::{Broker, Frame, Millis, QueueConfig};
 
 /// A place in some log: nobody reads there.
 fn place() -> Place {
@@ -20,48 +20,107 @@ fn place() -> Place {
     })
 }
 
-/// The image that follows from what was noted, and where the frames' bytes are.
-#[derive(Default)]
+#[derive(Clone)]
+enum Kept {
+    Frame { topic: String, offset: u64, frame: Frame, at: Millis },
+    Fact(Fact),
+    State(TopicState),
+    Producers { topic: Arc<str>, seen: Vec<(Arc<str>, Seen)> },
+}
+
+impl Kept {
+    fn record(&self) -> Record<'_> {
+        match self {
+            Self::Frame { topic, offset, frame, at } => Record::Frame {
+                topic,
+                offset: *offset,
+                place: place(),
+                count: frame.count,
+                cost: frame.cost_bytes(),
+                at: *at,
+                stamp: frame.producer.as_ref().map(|stamp| (&*stamp.id, stamp.sequence)),
+            },
+            Self::Fact(fact) => Record::Fact(fact.clone()),
+            Self::State(state) => Record::State(state.clone()),
+            Self::Producers { topic, seen } => {
+                Record::Producers { topic: Arc::clone(topic), seen: seen.clone() }
+            }
+        }
+    }
+}
+
+/// The records, and a broker to which they have been applied.
 pub(crate) struct Memory {
-    pub(crate) image: Image,
-    pub(crate) bodies: Bodies,
+    records: Vec<Kept>,
+    follower: Broker,
 }
 
 impl Memory {
-    pub(crate) fn keep(&mut self, topic: &str, offset: u64, frame: &Frame, at: Millis) -> Home {
-        let sent = frame.producer.clone().map(|stamp| (stamp, at));
-        let topic: Arc<str> = topic.into();
-        self.image.publish(&topic, offset, HeldImage { count: frame.count, sent }, usize::MAX);
-        let home = Home { offset, place: place(), pin: Arc::new(Pin) };
-        let body = Body { home: home.clone(), cost: frame.cost_bytes(), published_at: at };
-        self.bodies.entry(topic).or_default().insert(offset, body);
-        home
+    pub(crate) fn new(config: QueueConfig) -> Self {
+        Self { records: Vec::new(), follower: Broker::beside_log(config, Millis(0)) }
+    }
+
+    fn add(&mut self, kept: Kept) {
+        self.follower.apply(kept.record());
+        self.records.push(kept);
+    }
+
+    pub(crate) fn keep(&mut self, topic: &str, offset: u64, frame: &Frame, at: Millis) -> Place {
+        self.add(Kept::Frame { topic: topic.to_owned(), offset, frame: frame.clone(), at });
+        place()
     }
 
     pub(crate) fn compare(&mut self, broker: &mut Broker) {
-        for fact in broker.take_facts() {
-            self.image.apply(fact);
+        broker.take_facts().into_iter().for_each(|fact| self.add(Kept::Fact(fact)));
+        assert_eq!(plain(&self.follower.state()), plain(&broker.state()));
+    }
+
+    /// A broker made of the records; of the frames and the state of the one before it, if that is given.
+    pub(crate) fn restart(
+        &mut self,
+        config: &QueueConfig,
+        now: Millis,
+        state: Option<Vec<TopicState>>,
+    ) -> (Broker, Found) {
+        if let Some(state) = state {
+            self.records.retain(|kept| matches!(kept, Kept::Frame { .. }));
+            self.records.extend(checkpoint(state));
         }
-        assert_eq!(plain(&self.image), plain(&broker.image()));
+        let replay = |records: &[Kept]| {
+            let mut broker = Broker::beside_log(config.clone(), now);
+            records.iter().for_each(|kept| broker.apply(kept.record()));
+            broker
+        };
+        let mut broker = replay(&self.records);
+        let found = broker.begin();
+        self.records.extend(checkpoint(broker.state()));
+        self.follower = replay(&self.records);
+        (broker, found)
     }
 }
 
-/// An image as what it means: which frames each group has not settled, and how often they failed.
-fn plain(image: &Image) -> BTreeMap<String, String> {
-    let topics = image.topics.iter().map(|(name, topic)| {
-        let groups = topic.groups.iter().map(|(name, group)| {
-            let ahead = topic.held.range(group.cursor..);
-            let mut unsettled: BTreeMap<u64, u32> = ahead.map(|(offset, _)| (*offset, 0)).collect();
-            for (offset, failures) in &group.unsettled {
-                assert!(topic.held.contains_key(offset), "frame {offset} is unsettled, which is not held");
-                unsettled.insert(*offset, *failures);
-            }
-            (name.to_string(), group.start, group.ttl, unsettled)
+fn checkpoint(state: Vec<TopicState>) -> impl Iterator<Item = Kept> {
+    state.into_iter().flat_map(|mut topic| {
+        let (name, seen) = (Arc::clone(&topic.name), std::mem::take(&mut topic.producers));
+        [Kept::State(topic), Kept::Producers { topic: name, seen }]
+    })
+}
+
+/// States as what they mean: which frames each group has not settled.
+fn plain(topics: &[TopicState]) -> BTreeMap<String, String> {
+    let topics = topics.iter().map(|topic| {
+        let held: Vec<u64> = topic.held.iter().flatten().collect();
+        let groups = topic.groups.iter().map(|group| {
+            let ahead = held.iter().copied().filter(|offset| *offset >= group.cursor);
+            let before: Vec<_> =
+                group.unsettled.iter().flatten().filter(|offset| held.contains(offset)).collect();
+            let unsettled: Vec<_> = before.into_iter().chain(ahead).collect();
+            (group.name.to_string(), group.life, group.start, group.ttl, unsettled)
         });
         let groups: Vec<_> = groups.collect();
-        let held: Vec<_> = topic.held.iter().map(|(offset, held)| (offset, held.count)).collect();
-        let producers = topic.producers.iter().collect::<Vec<_>>();
-        (name.to_string(), format!("{} {groups:?} {held:?} {producers:?}", topic.next_offset))
+        let producers = &topic.producers;
+        let made = topic.groups_made;
+        (topic.name.to_string(), format!("{} {made} {groups:?} {held:?} {producers:?}", topic.next_offset))
     });
     topics.collect()
 }

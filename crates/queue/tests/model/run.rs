@@ -1,14 +1,19 @@
 //! Does each step to the broker and to the model, and compares.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a run that goes astray fails its test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a run that goes astray fails its test"
+)]
 #![expect(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_queue::broker::{Bodies, Image, Lent, Reserved};
+use gpuvitals_queue::broker::{Lent, Reserved};
 use gpuvitals_queue::{
     Broker, ConsumerId, ConsumerOptions, ContentType, DeadFacts, DeadSelection, Delivery, DeliveryId, Frame,
     Millis, Nack, NackKind, PublishError, QueueConfig, Receipt, SettleError, Start, WhenFull, dead_topic,
@@ -40,10 +45,8 @@ pub(crate) struct Run {
     held: BTreeMap<u64, Held>,
     groups: BTreeMap<&'static str, GroupFrames>,
     seats: Vec<Seat>,
-    /// Frames that a group of this name has ever given up on: their dead letters are stamped so.
-    died: BTreeSet<(&'static str, u64)>,
-    /// Dead letters that are held, by group and offset.
-    letters: BTreeSet<(&'static str, u64)>,
+    /// Dead letters that are held, by group and offset: two where a group was made anew and gave up on a frame again.
+    letters: Vec<(&'static str, u64)>,
     /// The same of a broker beside a log, by id: it does not keep their facts in memory.
     kept_letters: BTreeMap<u64, (&'static str, u64)>,
     totals: Totals,
@@ -64,10 +67,11 @@ impl Run {
             ..QueueConfig::default()
         };
         let broker = if is_kept {
-            Broker::restore(config.clone(), Millis(0), Image::default(), &Bodies::new()).broker
+            Broker::beside_log(config.clone(), Millis(0))
         } else {
             Broker::new(config.clone(), Millis(0))
         };
+        let memory = is_kept.then(|| Memory::new(config.clone()));
         Self {
             broker,
             config,
@@ -77,12 +81,11 @@ impl Run {
             held: BTreeMap::new(),
             groups: BTreeMap::new(),
             seats: Vec::new(),
-            died: BTreeSet::new(),
-            letters: BTreeSet::new(),
+            letters: Vec::new(),
             kept_letters: BTreeMap::new(),
             totals: Totals::default(),
             next_offset: 0,
-            memory: is_kept.then(Memory::default),
+            memory,
         }
     }
 
@@ -201,10 +204,10 @@ impl Run {
         };
         match self.broker.reserve(Millis(self.now), topic_name, frame) {
             Ok(Reserved::New { topic, offset, at, .. }) => {
-                let home = memory.keep(topic_name, offset, frame, at);
-                Ok(self.broker.land(topic, offset, home, frame.payload.clone()).unwrap())
+                let place = memory.keep(topic_name, offset, frame, at);
+                Ok(self.broker.land(topic, offset, place).unwrap())
             }
-            Ok(Reserved::Repeat(receipt)) => Ok(receipt),
+            Ok(Reserved::Taken(receipt)) => Ok(receipt),
             Ok(Reserved::UnderWay { .. }) => panic!("nothing is under way"),
             Err(refused) => {
                 if matches!(refused, PublishError::Full { .. }) {
@@ -215,26 +218,24 @@ impl Run {
         }
     }
 
-    /// The broker ends and begins again, from what was noted or from its own image.
+    /// The broker ends and begins again, from what was noted or from its own state.
     fn restart(&mut self, from_facts: bool) {
         let held = self.held_messages();
         let Some(memory) = &mut self.memory else { return };
-        let own = self.broker.image();
-        let image = if from_facts { memory.image.clone() } else { own };
-        let cursors: BTreeMap<_, _> = image.topics.get(TOPIC).map_or_else(BTreeMap::new, |topic| {
-            topic.groups.iter().map(|(name, group)| (name.to_string(), group.cursor)).collect()
-        });
-        let restored = Broker::restore(self.config.clone(), Millis(self.now), image, &memory.bodies);
-        assert_eq!((restored.missing, restored.messages), (0, held));
-        self.broker = restored.broker;
-        memory.image = self.broker.image();
-        self.next_offset = memory.image.topics.get(TOPIC).map_or(0, |topic| topic.next_offset);
+        let own = self.broker.state();
+        let (broker, found) = memory.restart(&self.config, Millis(self.now), (!from_facts).then_some(own));
+        assert_eq!((found.missing, found.messages), (0, held));
+        self.broker = broker;
+        let state = self.broker.state().into_iter().find(|topic| &*topic.name == TOPIC).unwrap_or_default();
+        self.next_offset = state.next_offset;
+        let cursors: BTreeMap<_, _> =
+            state.groups.iter().map(|group| (group.name.to_string(), group.cursor)).collect();
         self.seats.clear();
         for (name, group) in &mut self.groups {
             group.history.clear();
             for (offset, entry) in &mut group.frames {
                 entry.id = None;
-                entry.losses = 0;
+                (entry.failures, entry.losses) = (0, 0);
                 if entry.is_open() {
                     entry.place = match self.held.contains_key(offset) {
                         false => Place::Dropped,
@@ -303,12 +304,11 @@ impl Run {
             _ => false,
         });
         let may_come = due + group.count(|row| matches!(row.place, Place::Back { .. }));
-        let deliveries = self.broker.lend(Millis(self.now), seat.id).unwrap();
+        let deliveries = self.broker.receive(Millis(self.now), seat.id).unwrap();
         let mut received = 0;
-        for Lent { item: delivery, home } in &deliveries {
-            assert!(home.as_ref().is_none_or(|home| home.offset == delivery.id.offset));
+        for Lent { item: delivery, place } in &deliveries {
             let sequence = u64::from(self.frames[&delivery.id.offset]);
-            assert!(home.is_some() || delivery.frame.payload[..] == sequence.to_le_bytes());
+            assert!(place.is_some() || delivery.frame.payload[..] == sequence.to_le_bytes());
             received += group.frames[&delivery.id.offset].count;
             Self::check_delivery(delivery, group, seat, self.now);
         }
@@ -445,12 +445,9 @@ impl Run {
         let held = self.held.contains_key(&offset);
         let group = self.groups.get_mut(name).unwrap();
         let dead = group.fail(offset, held, fault, self.now, &self.config);
-        // A group that was made anew under its old name may give up on the same frame again: that is a repeat.
-        if let Some(count) = dead
-            && self.died.insert((name, offset))
-        {
+        if let Some(count) = dead {
             self.totals.dead += count;
-            self.letters.insert((name, offset));
+            self.letters.push((name, offset));
         }
     }
 
@@ -464,10 +461,7 @@ impl Run {
     fn publish_dead(&mut self) {
         for given_up in self.broker.take_given_up() {
             // Nobody reads frames from the disk here.
-            let letter = Arc::new(match given_up.home() {
-                Some(_) => given_up.letter_without_payload(),
-                None => given_up.letter(None),
-            });
+            let letter = Arc::new(given_up.letter(None));
             let outcome = self.hand_over(&dead_topic(TOPIC), &letter);
             if let Ok(Receipt { offset: Some(id), .. }) = outcome {
                 self.kept_letters.insert(id, named(letter.dead.as_ref().unwrap()));
@@ -484,6 +478,7 @@ impl Run {
             return letters.into_iter().map(|(id, _)| (id, self.kept_letters[&id])).collect();
         }
         let letters = self.broker.dead_letters(TOPIC, 0, limit).unwrap_or_default();
+        let letters: Vec<_> = letters.into_iter().map(|lent| lent.item).collect();
         for letter in &letters {
             let is_tried_out = letter.facts.attempts == self.config.max_retries + 1;
             assert!(is_tried_out || &*letter.facts.reason == "rejected by consumer: no", "{letter:?}");
@@ -494,7 +489,8 @@ impl Run {
     fn purge(&mut self, ids: &[u64]) {
         for (id, letter) in self.oldest_letters(usize::MAX) {
             if ids.contains(&id) {
-                assert!(self.letters.remove(&letter));
+                let at = self.letters.iter().position(|known| *known == letter);
+                self.letters.swap_remove(at.expect("a letter that is known"));
             }
         }
         let purged = self.broker.purge_dead(Millis(self.now), TOPIC, &DeadSelection::Ids(ids.to_vec()));
@@ -560,8 +556,10 @@ impl Run {
             assert_eq!(group.in_flight, rows.count(|row| matches!(row.place, Place::Out { .. })));
             assert_eq!(group.waiting, rows.count(|row| matches!(row.place, Place::Back { .. })));
         }
-        let letters: BTreeSet<_> =
+        let mut letters: Vec<_> =
             self.oldest_letters(usize::MAX).into_iter().map(|(_, letter)| letter).collect();
+        letters.sort_unstable();
+        self.letters.sort_unstable();
         assert_eq!(letters, self.letters);
     }
 }

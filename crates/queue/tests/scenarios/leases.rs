@@ -65,7 +65,7 @@ fn after_its_retries_a_message_is_a_dead_letter_with_its_story() {
         story.nack(who, delivery.id, NackKind::Retry);
     }
     assert!(story.at(60_000).receive(who).is_empty());
-    let letters = story.broker.dead_letters(TOPIC, 0, 10).unwrap();
+    let letters = story.dead_letters(0);
     let [letter] = &letters[..] else { panic!("{letters:?}") };
     let expected = DeadFacts {
         topic: TOPIC.into(),
@@ -134,7 +134,7 @@ fn a_message_whose_consumer_is_lost_a_hundred_times_ends_as_a_dead_letter() {
         assert_eq!(story.only(victim).attempt, 1);
         story.broker.kill(Millis(story.now), victim);
     }
-    let letters = story.broker.dead_letters(TOPIC, 0, 10).unwrap();
+    let letters = story.dead_letters(0);
     assert_eq!(letters.len(), 1);
     assert_eq!((&*letters[0].facts.reason, letters[0].facts.attempts), ("consumer went away", 100));
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_queue::{
-    Broker, ConsumerId, ConsumerOptions, ContentType, Delivery, DeliveryId, Frame, Millis, Nack, NackKind,
-    PublishError, QueueConfig, SettleError, TopicStats,
+    Broker, ConsumerId, ConsumerOptions, ContentType, DeadLetter, Delivery, DeliveryId, Frame, Millis, Nack,
+    NackKind, PublishError, QueueConfig, SettleError, TopicStats,
 };
 
 pub(crate) const TOPIC: &str = "gpu-telemetry";
@@ -49,7 +49,7 @@ impl Story {
     }
 
     pub(crate) fn receive(&mut self, who: ConsumerId) -> Vec<Delivery> {
-        self.broker.receive(Millis(self.now), who).unwrap()
+        self.broker.receive(Millis(self.now), who).unwrap().into_iter().map(|lent| lent.item).collect()
     }
 
     pub(crate) fn only(&mut self, who: ConsumerId) -> Delivery {
@@ -69,6 +69,10 @@ impl Story {
     pub(crate) fn nack(&mut self, who: ConsumerId, id: DeliveryId, kind: NackKind) -> u64 {
         let nack = Nack { id, kind, reason: "bad row".into() };
         self.broker.nack(Millis(self.now), who, &[nack]).unwrap()
+    }
+
+    pub(crate) fn dead_letters(&self, from: u64) -> Vec<DeadLetter> {
+        self.broker.dead_letters(TOPIC, from, 10).unwrap().into_iter().map(|lent| lent.item).collect()
     }
 
     pub(crate) fn stats(&mut self) -> TopicStats {
