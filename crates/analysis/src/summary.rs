@@ -181,6 +181,9 @@ struct GpuTally {
     energy: Energy,
     power: Gauge,
     power_average: Gauge,
+    /// Rows with both powers, and those among them in which they differ.
+    both_powers: u64,
+    powers_apart: u64,
     power_samples: Sketch,
     average_samples: Sketch,
     gpu_clock: Gauge,
@@ -366,6 +369,10 @@ impl GpuTally {
         let (power, average) = (value(columns.power, row), value(columns.power_average, row));
         self.power.add(time_ns, power, gap_ns);
         self.power_average.add(time_ns, average, gap_ns);
+        if let (Some(power), Some(average)) = (power, average) {
+            self.both_powers += 1;
+            self.powers_apart += u64::from(power.to_bits() != average.to_bits());
+        }
         if let Some(watts) = power {
             self.power_samples.add(watts);
         }
@@ -403,11 +410,13 @@ impl GpuTally {
     }
 
     fn power(&self) -> Option<PowerFigure> {
-        let averaged = self.power.count() == 0;
-        let (gauge, samples) = if averaged {
-            (&self.power_average, &self.average_samples)
-        } else {
+        let has_power = self.power.count() > 0;
+        // A part that has only its average gives it as both.
+        let averaged = !has_power || (self.both_powers > 0 && self.powers_apart == 0);
+        let (gauge, samples) = if has_power {
             (&self.power, &self.power_samples)
+        } else {
+            (&self.power_average, &self.average_samples)
         };
         let spread = gauge.spread()?;
         let p99 = rounded(samples.quantile(0.99)?.min(spread.max));

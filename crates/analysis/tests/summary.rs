@@ -94,6 +94,13 @@ fn without_the_instantaneous_reading_the_average_stands_in_and_counters_for_stat
     });
     let power = gpus[0].power_w.unwrap();
     assert_eq!((power.mean, power.averaged), (250.0, true));
+    // A part that has nothing but its average gives it as both.
+    let both = recorded(|t, _| vec![("power_w", t), ("power_average_w", t)]);
+    assert!(both[0].power_w.unwrap().averaged);
+    let apart = recorded(|t, _| vec![("power_w", t), ("power_average_w", t.max(1.0))]);
+    assert!(!apart[0].power_w.unwrap().averaged);
+    let neither = recorded(|t, _| vec![("power_w", t)]);
+    assert!(!neither[0].power_w.unwrap().averaged);
     let energy = gpus[0].energy.as_ref().unwrap();
     assert_eq!(energy.source, EnergySource::Integrated);
     near(energy.joules, 250.0 * 599.99);

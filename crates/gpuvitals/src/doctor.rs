@@ -14,7 +14,7 @@ use clap::Args;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table};
 use gpuvitals_sources::attribution::Owners;
-use gpuvitals_sources::dialect::nvml;
+use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
 use serde_json::{Value, json};
@@ -62,11 +62,16 @@ struct Seen {
 /// # Errors
 /// 69 when no GPU can be sampled, or one of those found cannot; 77 when a right is what is missing.
 pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
-    let found = config.sampling.discover()?;
+    let mut found = config.sampling.discover()?;
+    let machine = config.sampling.machine()?;
     let mut findings = found.findings;
-    findings.extend(surroundings::look(config));
-    if flags.measure {
-        findings.extend(nvml::measure(&config.sampling.machine()?));
+    if machine.has_foreign_procfs() {
+        // The host that a captured tree is examined on is not the one it was captured on.
+        found.probes.retain(|probe| probe.table() == Table::GpuEvents);
+        findings.retain(|finding| finding.subject != Driver::Procfs.as_str());
+    }
+    if !machine.is_captured() {
+        findings.extend(surroundings::look(config));
     }
     let mut examined = Vec::new();
     if !found.probes.is_empty() {

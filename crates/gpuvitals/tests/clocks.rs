@@ -39,6 +39,13 @@ impl Machine {
         self.dir.path().join("sys").join(card).join("device").join(name)
     }
 
+    /// Files that say what was before a lock.
+    fn noted(&self) -> usize {
+        let files =
+            |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
+        files(self.run.join("clocks")).flat_map(files).count()
+    }
+
     fn level(&self, card: &str) -> String {
         fs::read_to_string(self.file(card, LEVEL)).unwrap().trim().to_owned()
     }
@@ -154,10 +161,12 @@ fn a_lock_is_kept_until_it_is_reset() {
     assert_eq!((machine.level("card0"), machine.level("card1")), ("high".into(), "auto".into()));
     assert!(machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "true"]).status.success());
     assert_eq!(machine.level("card0"), "high", "a command's lock brings back the lock before it");
+    assert_eq!(machine.noted(), 1, "the lock that is kept");
     let output = machine.run(&["reset"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(machine.level("card0"), "auto");
     assert_eq!(fs::read_to_string(machine.file("card0", "pp_sclk_od")).unwrap(), "0");
+    assert_eq!(machine.noted(), 0, "nothing is left behind");
 }
 
 #[test]
@@ -184,6 +193,7 @@ fn a_command_runs_with_the_clocks_and_its_exit_code_is_passed_on() {
     let output = machine.run(&["lock", "--level", "high", "--", "sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "high", "standard output is the command's alone");
+    assert_eq!(machine.noted(), 0, "nothing is left behind");
     assert_eq!((machine.level("card0"), machine.level("card1")), ("profile_peak".into(), "auto".into()));
 
     let crashed = machine.run(&["lock", "--level", "high", "--", "sh", "-c", "kill -SEGV $$"]);

@@ -143,6 +143,9 @@ fn doctor_reads_each_device_and_its_exit_code_says_whether_sampling_works() {
     assert!(gpu["reading_us"].as_f64().unwrap() > 0.0);
     let text = stdout(&on("vega56", &["doctor", "--absent"]));
     assert!(text.contains("not_supported:"), "{text}");
+    for here in ["kernel:", "clock:", "store ", "port:", "queue ", "procfs"] {
+        assert!(!text.contains(here), "{here} is this machine's, not the captured one's: {text}");
+    }
 }
 
 #[test]

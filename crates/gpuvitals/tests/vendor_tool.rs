@@ -36,6 +36,16 @@ fn rows_are_waited_for_until_the_tool_has_answered() {
     let doctor = run(ANSWERS, &["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert!(text.contains("GPU 1 NVIDIA H200 by nvidia-smi"), "{text}");
+    assert!(text.contains("kernel: ") && text.contains("queue inproc:"), "{text}");
+}
+
+#[test]
+fn doctor_names_a_driver_that_is_older_than_any_that_was_tested() {
+    let old = "echo 'index, uuid, name, driver_version, power.draw [W]'; \
+               echo '0, GPU-1, NVIDIA T4, 470.256.02, 27.71 W'";
+    let text = run(old, &["doctor"]).stdout;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("NVIDIA driver 470.256.02 is older than 535.154.5"), "{text}");
 }
 
 #[test]

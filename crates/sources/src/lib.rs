@@ -14,5 +14,6 @@ pub mod recorder;
 pub mod registry;
 pub mod sampler;
 pub mod simulated;
+pub mod versions;
 
 pub use recorder::Recorder;

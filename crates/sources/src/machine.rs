@@ -38,4 +38,9 @@ impl Machine {
     pub fn is_captured(&self) -> bool {
         self.sysfs != Path::new("/sys")
     }
+
+    /// Whether its `procfs` is not its own: that of this machine, beside a captured tree without one.
+    pub fn has_foreign_procfs(&self) -> bool {
+        self.is_captured() && self.procfs == Path::new("/proc")
+    }
 }

@@ -20,6 +20,8 @@ pub struct Found {
     pub processes: Vec<Box<dyn ProcessTable>>,
     /// Findings of the search.
     pub findings: Vec<Finding>,
+    /// Whether there are devices, and not one file of them can be read: another way is better.
+    pub is_mute: bool,
 }
 
 impl Found {
@@ -114,17 +116,28 @@ pub(crate) fn tool(
 pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
     let mut found = Found::default();
     for ways in WAYS {
-        let tried = ways.iter().filter(|(driver, _)| forced.is_empty() || forced.contains(driver));
-        for (_, find) in tried {
-            let way = find(machine);
-            let is_enough = !way.probes.is_empty();
-            found.add(way);
-            if is_enough {
-                break;
-            }
-        }
+        found.add(first_of(ways, machine, forced));
     }
     found.add(processes::amd::find(machine, &found.probes));
+    found
+}
+
+/// What the first way finds that can read something; if none can, the devices that the first way sees.
+fn first_of(ways: &[(Driver, Find)], machine: &Machine, forced: &[Driver]) -> Found {
+    let mut found = Found::default();
+    let mut mute = Vec::new();
+    for (_, find) in ways.iter().filter(|(driver, _)| forced.is_empty() || forced.contains(driver)) {
+        let mut way = find(machine);
+        if way.is_mute && mute.is_empty() {
+            mute = std::mem::take(&mut way.probes);
+        }
+        let is_enough = !way.probes.is_empty();
+        found.add(way);
+        if is_enough {
+            return found;
+        }
+    }
+    found.probes = mute;
     found
 }
 
@@ -140,3 +153,39 @@ const WAYS: &[&[(Driver, Find)]] = &[
     &[(Driver::Nvml, nvml::find), (Driver::NvidiaSmi, nvidia_smi::find)],
     &[(Driver::Procfs, procfs::find)],
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(_machine: &Machine) -> Found {
+        Found::none(Finding::new(Verdict::Note, "none", "not here"))
+    }
+
+    fn host(machine: &Machine) -> Found {
+        procfs::find(machine)
+    }
+
+    fn mute(machine: &Machine) -> Found {
+        let findings = vec![Finding::new(Verdict::Partial, "mute", "cannot be read")];
+        Found { is_mute: true, findings, ..host(machine) }
+    }
+
+    #[test]
+    fn a_way_that_can_read_nothing_gives_way_to_the_next_and_says_so() {
+        let machine = Machine::local("n1");
+        let find = |ways: [(Driver, Find); 3], forced: &[Driver]| {
+            let found = first_of(&ways, &machine, forced);
+            let subjects: Vec<String> =
+                found.findings.iter().map(|finding| finding.subject.clone()).collect();
+            (found.probes.len(), subjects)
+        };
+        let (first, second, third) = (Driver::AmdSysfs, Driver::AmdIoctl, Driver::RocmSmi);
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let all: [(Driver, Find); 3] = [(first, mute), (second, nothing), (third, host)];
+        assert_eq!(find(all, &[]), (1, owned(&["mute", "none", "procfs"])));
+        assert_eq!(find(all, &[first, second]), (1, owned(&["mute", "none"])), "seen is better than not");
+        let usual: [(Driver, Find); 3] = [(first, host), (second, mute), (third, host)];
+        assert_eq!(find(usual, &[]), (1, owned(&["procfs"])));
+    }
+}

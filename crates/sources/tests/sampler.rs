@@ -390,6 +390,8 @@ fn a_captured_tree_that_never_moves_still_gives_rows() {
         rows >= 20
     });
     assert_eq!(sampler.stats()[0].repeats, 0);
+    let failures = &sampler.stats()[0].failures;
+    assert!(failures.len() == AbsenceReason::ALL.len() && failures.iter().all(|(_, count)| *count == 0));
 }
 
 #[test]

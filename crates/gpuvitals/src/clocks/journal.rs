@@ -10,7 +10,7 @@
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,12 +23,14 @@ use crate::failure::{Exit, Failure};
 
 /// Longest journal that is read; one of ours has some hundred bytes.
 const LEN_MAX: u64 = 64 << 10;
+/// How often a file is opened that others remove meanwhile.
+const TRIES: usize = 16;
 
 /// The journal of a GPU's clocks.
 #[derive(Debug)]
 pub(super) struct Journal {
     /// None where there is no place for it.
-    file: Option<File>,
+    file: Option<(File, PathBuf)>,
     before: Noted,
     noted: Noted,
 }
@@ -53,22 +55,26 @@ impl Journal {
     /// # Errors
     /// When another process holds the GPU's clocks.
     pub(super) fn open(key: &str, machine: &Machine) -> Result<Self, Failure> {
-        let Some(mut file) = file_of(key, machine) else {
-            say(
-                "gpuvitals: there is no place to note down what was before; should this be killed, `clocks reset` helps",
-            );
-            return Ok(Self { file: None, before: Noted::default(), noted: Noted::default() });
-        };
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let text = format!("{key}: another gpuvitals holds its clocks; wait for it, or end it");
-                return Err(Failure::new(Exit::Unavailable, text));
+        for _ in 0..TRIES {
+            let Some((mut file, path)) = file_of(key, machine) else { break };
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!("{key}: another gpuvitals holds its clocks; wait for it, or end it");
+                    return Err(Failure::new(Exit::Unavailable, text));
+                }
+                // A file system without locks: two holders are merely not kept apart.
+                Ok(()) | Err(TryLockError::Error(_)) => {}
             }
-            // A file system without locks: two holders are merely not kept apart.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
+            // The holder before this one may have removed the file since it was opened.
+            if file.metadata().is_ok_and(|meta| meta.nlink() > 0) {
+                let noted = Noted { gpu: key.to_owned(), ..Noted::read(&mut file) };
+                return Ok(Self { file: Some((file, path)), before: noted.clone(), noted });
+            }
         }
-        let noted = Noted { gpu: key.to_owned(), ..Noted::read(&mut file) };
-        Ok(Self { file: Some(file), before: noted.clone(), noted })
+        say(
+            "gpuvitals: there is no place to note down what was before; should this be killed, `clocks reset` helps",
+        );
+        Ok(Self { file: None, before: Noted::default(), noted: Noted::default() })
     }
 
     /// Steps back from a lock whose holder was killed.
@@ -124,12 +130,25 @@ impl Journal {
     }
 
     fn write(&mut self) {
-        let Some(file) = &mut self.file else { return };
+        let Some((file, _)) = &mut self.file else { return };
         let text = serde_json::to_string(&self.noted).unwrap_or_default();
         let written =
             file.rewind().and_then(|()| file.set_len(0)).and_then(|()| file.write_all(text.as_bytes()));
         if let Err(error) = written {
             say(&format!("gpuvitals: what was before cannot be noted down: {error}"));
+        }
+    }
+}
+
+impl Drop for Journal {
+    /// A journal without a step is not left behind, nor is its folder.
+    fn drop(&mut self) {
+        let is_empty =
+            [&self.noted.running, &self.noted.kept, &self.noted.made].iter().all(|it| it.is_empty());
+        if let (true, Some((_, path))) = (is_empty, &self.file) {
+            let _removed = fs::remove_file(path);
+            // Those of other GPUs keep it.
+            let _removed = path.parent().map(fs::remove_dir);
         }
     }
 }
@@ -157,11 +176,12 @@ pub(super) fn left_of_others(keys: &[Arc<str>], machine: &Machine) -> Vec<String
     others.filter_map(|entry| left(entry.path())).collect()
 }
 
-fn file_of(key: &str, machine: &Machine) -> Option<File> {
+fn file_of(key: &str, machine: &Machine) -> Option<(File, PathBuf)> {
     let folder = folder_of(machine)?;
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let path = folder.join(name_of(key));
-    fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok()
+    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).ok()?;
+    Some((file, path))
 }
 
 fn name_of(key: &str) -> String {

@@ -1,8 +1,11 @@
-//! What sampling needs beside the devices: a clock, a place to store, free ports.
+//! What sampling needs beside the devices: a clock, a place to store, free ports, a queue that answers.
 
-use std::net::TcpListener;
+use std::io;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::Path;
+use std::time::Duration;
 
+use gpuvitals_queue::link::{QueueUrl, Scheme};
 use gpuvitals_sources::registry::{Finding, Verdict};
 
 use crate::config::Config;
@@ -10,9 +13,13 @@ use crate::config::Config;
 /// Below this much free space a store that writes all day is worth a word.
 const FREE_BYTES_MIN: u64 = 2 << 30;
 
+/// How long a queue has to accept a connection.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Looks around.
 pub(super) fn look(config: &Config) -> Vec<Finding> {
-    let mut findings = vec![clock(), store(&config.store.dir), port(config)];
+    let mut findings =
+        vec![clock(), store(&config.store.dir), port(config), queue(&config.message_queue.address)];
     findings.extend(kernel());
     findings
 }
@@ -66,5 +73,29 @@ fn port(config: &Config) -> Finding {
         }
         Err(error) => Finding::new(Verdict::Note, "port", format!("{address}:{port} cannot be had: {error}"))
             .remedy("another gpuvitals may run; --port takes another one"),
+    }
+}
+
+/// Whether something accepts a connection where the queue is. Rights and certificates show at the first publish.
+fn queue(url: &QueueUrl) -> Finding {
+    let subject = format!("queue {url}");
+    if url.scheme == Scheme::InProcess {
+        return Finding::new(Verdict::Good, subject, "it is part of the process that uses it");
+    }
+    let connect = || -> io::Result<()> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in (url.host.as_str(), url.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, QUEUE_PATIENCE) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    match connect() {
+        Ok(()) => Finding::new(Verdict::Good, subject, "it accepts connections"),
+        Err(error) => Finding::new(Verdict::Note, subject, format!("it cannot be reached: {error}")).remedy(
+            "needed by agents that publish, and by collectors: start it, or set message_queue.address",
+        ),
     }
 }

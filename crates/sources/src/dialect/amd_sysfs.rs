@@ -8,7 +8,6 @@
 
 mod board;
 mod card;
-mod energy;
 mod findings;
 mod parse;
 mod plan;
@@ -40,6 +39,7 @@ use crate::registry::Found;
 pub fn find(machine: &Machine) -> Found {
     let cards = cards(machine);
     let findings = findings::of_machine(machine, &cards);
+    let is_mute = !cards.iter().any(findings::is_readable);
     let probe = |card| Box::new(probe::SysfsProbe::new(machine.clone(), card)) as Box<dyn Probe>;
-    Found { probes: cards.into_iter().map(probe).collect(), findings, ..Found::default() }
+    Found { probes: cards.into_iter().map(probe).collect(), findings, is_mute, ..Found::default() }
 }

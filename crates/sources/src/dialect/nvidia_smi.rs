@@ -20,6 +20,7 @@ use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 use crate::registry::{self, Finding, Found, Verdict};
+use crate::versions;
 use fields::{EVERYWHERE, FIELDS, Field, IDENTITY};
 
 pub use pmon::{PmonRow, parse_pmon};
@@ -48,6 +49,7 @@ pub fn find(machine: &Machine) -> Found {
         probes: vec![Box::new(NvidiaSmi::new(&program, &machine.node))],
         processes: vec![Box::new(SmiProcesses::new(&program, &machine.node))],
         findings: vec![Finding::new(Verdict::Good, Driver::NvidiaSmi.as_str(), text)],
+        ..Found::default()
     }
 }
 
@@ -61,13 +63,20 @@ pub struct NvidiaSmi {
     /// Whether the driver refused without naming the field.
     is_plain: bool,
     known: Vec<Arc<Identity>>,
+    findings: Vec<Finding>,
 }
 
 impl NvidiaSmi {
     /// The tool at a path (or a name on `PATH`), on a node. Nothing is run yet.
     pub fn new(program: impl Into<PathBuf>, node: &str) -> Self {
-        let (refused, known) = (Vec::new(), Vec::new());
-        Self { program: program.into(), node: Arc::from(node), refused, is_plain: false, known }
+        Self {
+            program: program.into(),
+            node: Arc::from(node),
+            refused: Vec::new(),
+            is_plain: false,
+            known: Vec::new(),
+            findings: Vec::new(),
+        }
     }
 
     /// The fields to ask for.
@@ -108,6 +117,12 @@ impl NvidiaSmi {
     /// The identity of a row, shared with the rows before if nothing changed.
     fn know(&mut self, row: &GpuRow, is_twin: bool) -> Option<Arc<Identity>> {
         let identity = identity_of(row, &self.node, is_twin)?;
+        if self.known.is_empty()
+            && let Some(version) = &row.driver
+        {
+            let subject = Driver::NvidiaSmi.as_str();
+            self.findings.extend(versions::untested(subject, "NVIDIA driver", version));
+        }
         let key = identity.key();
         match self.known.iter_mut().find(|known| known.key() == key) {
             Some(known) if **known == *identity => return Some(Arc::clone(known)),
@@ -176,6 +191,10 @@ impl Probe for NvidiaSmi {
             reading.row(identity).down(AbsenceReason::Gone, detail);
         }
         Ok(())
+    }
+
+    fn findings(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
     }
 }
 

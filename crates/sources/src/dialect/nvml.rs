@@ -29,6 +29,7 @@ use gpuvitals_core::IdentityColumn;
 use crate::machine::Machine;
 use crate::probe::Probe;
 use crate::registry::{Finding, Found, Verdict};
+use crate::versions;
 pub(crate) use code::{Answer, Code};
 use events::Events;
 use library::{OpenError, Opened};
@@ -116,6 +117,8 @@ pub(crate) fn gpus(
     let Opened { raw, path, driver, nvml, gpus } = opened;
     let text = format!("driver {driver}, NVML {nvml}, {} GPUs ({})", gpus.len(), path.display());
     let mut findings = vec![Finding::new(Verdict::Good, SUBJECT, text)];
+    findings.extend(versions::untested(SUBJECT, "NVIDIA driver", &driver));
+    findings.extend(versions::untested(SUBJECT, "NVML", &nvml));
     let place = Place::new(machine, &driver);
     let mut asked: Vec<(u32, Option<Known>)> = Vec::new();
     for (index, listed) in (0..).zip(gpus) {

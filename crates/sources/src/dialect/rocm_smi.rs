@@ -10,7 +10,7 @@
 mod report;
 mod values;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use gpuvitals_core::{AbsenceReason, Identity};
 use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use crate::registry::{self, Finding, Found, Verdict};
+use crate::versions;
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
 
@@ -66,12 +67,20 @@ pub fn find(machine: &Machine) -> Found {
         let finding = Finding::new(Verdict::Note, subject, text);
         return Found::none(finding.remedy("modprobe amdgpu, if there is an AMD GPU"));
     }
-    let text = format!("reads by {}", program.display());
-    Found {
-        probes: vec![Box::new(RocmSmi::new(program, &machine.node))],
-        findings: vec![Finding::new(Verdict::Good, subject, text)],
-        ..Found::default()
-    }
+    let version = rocm_version(&program);
+    let named = version.as_ref().map_or(String::new(), |version| format!(" of ROCm {version}"));
+    let text = format!("reads by {}{named}", program.display());
+    let mut findings = vec![Finding::new(Verdict::Good, subject, text)];
+    findings.extend(version.and_then(|version| versions::untested(subject, "ROCm", &version)));
+    Found { probes: vec![Box::new(RocmSmi::new(program, &machine.node))], findings, ..Found::default() }
+}
+
+/// ROCm's version, from `.info/version` of the installation that the program is in; Debian's package has none.
+fn rocm_version(program: &Path) -> Option<String> {
+    let root = program.canonicalize().ok()?;
+    let root = root.ancestors().skip(1).find(|folder| folder.join(".info/version").is_file())?;
+    let text = std::fs::read_to_string(root.join(".info/version")).ok()?;
+    Some(text.trim().to_owned()).filter(|version| !version.is_empty())
 }
 
 /// The tool, asked again and again.

@@ -35,8 +35,7 @@ const FDS_MAX: usize = 4096;
 pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Found {
     let is_amd = |driver| matches!(driver, Driver::AmdSysfs | Driver::AmdIoctl | Driver::RocmSmi);
     // The processes of this machine are not on the GPUs of a captured tree.
-    let is_elsewhere = machine.is_captured() && machine.procfs == Path::new("/proc");
-    if is_elsewhere || !probes.iter().any(|probe| is_amd(probe.driver())) {
+    if machine.has_foreign_procfs() || !probes.iter().any(|probe| is_amd(probe.driver())) {
         return Found::default();
     }
     let mut found = Found::default();

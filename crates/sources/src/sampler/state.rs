@@ -421,11 +421,7 @@ impl WorkerState {
             ticks_missed: load(&self.ticks_missed),
             rows: load(&self.rows),
             repeats: load(&self.repeats),
-            failures: AbsenceReason::ALL
-                .into_iter()
-                .zip(self.failures.iter().map(load))
-                .filter(|(_, count)| *count > 0)
-                .collect(),
+            failures: AbsenceReason::ALL.into_iter().zip(self.failures.iter().map(load)).collect(),
             invalid: load(&self.invalid),
             read_ns: load(&self.read_ns),
             read_max_ns: load(&self.read_max_ns),

@@ -316,6 +316,17 @@ fn cards_are_counted_in_drm_order_named_by_the_list_and_told_apart() {
     );
     assert!(cards.iter().all(|card| card.unique_id.is_none()), "the same id twice is no identity");
     assert_eq!(cards[1].driver_version.as_deref(), Some("6.8.5"));
+    std::fs::remove_dir_all(sysfs.join("module")).unwrap();
+    let here = Machine { procfs: "/proc".into(), ..machine(&sysfs) };
+    assert_eq!(
+        amd_sysfs::cards(&here)[0].driver_version,
+        None,
+        "this machine's kernel is not the captured one's"
+    );
+    let procfs = dir.path().join("proc");
+    write(&procfs, "sys/kernel/osrelease", "6.1.0-18-amd64\n");
+    let captured = Machine { procfs, ..machine(&sysfs) };
+    assert_eq!(amd_sysfs::cards(&captured)[0].driver_version.as_deref(), Some("6.1.0-18-amd64"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{Refused, Version};
 const ATTRIBUTES_MAX: usize = 1024;
 
 /// The attributes by their number.
-const ATTRIBUTES: [Field; 52] = [
+const ATTRIBUTES: [Field; 49] = [
     Field::TemperatureHotspot,
     Field::TemperatureMem,
     Field::TemperatureVrsoc,
@@ -64,9 +64,6 @@ const ATTRIBUTES: [Field; 52] = [
     Field::XcpGfxLowUtilizationAcc,
     Field::XcpGfxBelowHostLimitTotalAcc,
     Field::TemperatureHbm,
-    Field::TemperatureMid,
-    Field::TemperatureAid,
-    Field::TemperatureXcd,
 ];
 
 /// The places of a table's fields, by its own description.

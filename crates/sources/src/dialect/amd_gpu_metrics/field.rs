@@ -36,32 +36,12 @@ fields! {
     TemperatureVrmem "temperature_vrmem",
     /// Each HBM stack, °C. v1.1 to 1.3 (filled on MI200 only), v1.9.
     TemperatureHbm "temperature_hbm",
-    /// Each MID die, °C. v1.9.
-    TemperatureMid "temperature_mid",
-    /// Each AID die, °C. v1.9.
-    TemperatureAid "temperature_aid",
-    /// Each XCD die, °C. v1.9.
-    TemperatureXcd "temperature_xcd",
 
     // Temperatures of APUs, hundredths of a degree Celsius.
     /// Graphics, 0.01 °C. v2.x, v3.0.
     TemperatureGfx "temperature_gfx",
     /// SoC, 0.01 °C. v2.x, v3.0.
     TemperatureSoc "temperature_soc",
-    /// Each CPU core, 0.01 °C. v2.x, v3.0.
-    TemperatureCore "temperature_core",
-    /// Each third-level cache, 0.01 °C. v2.x.
-    TemperatureL3 "temperature_l3",
-    /// Skin of the case, 0.01 °C. v3.0.
-    TemperatureSkin "temperature_skin",
-    /// Graphics, filtered, 0.01 °C. v2.3, 2.4.
-    AverageTemperatureGfx "average_temperature_gfx",
-    /// SoC, filtered, 0.01 °C. v2.3, 2.4.
-    AverageTemperatureSoc "average_temperature_soc",
-    /// Each CPU core, filtered, 0.01 °C. v2.3, 2.4.
-    AverageTemperatureCore "average_temperature_core",
-    /// Each third-level cache, filtered, 0.01 °C. v2.3, 2.4.
-    AverageTemperatureL3 "average_temperature_l3",
 
     // Activity.
     /// Shader engines, percent; in v2.x of some APUs 0.01 percent, so their `gpu_busy_percent` is the better source.
@@ -76,10 +56,6 @@ fields! {
     JpegActivity "jpeg_activity",
     /// Video engine, percent. v3.0.
     AverageVcnActivity "average_vcn_activity",
-    /// Each column of the inference unit, percent. v3.0.
-    AverageIpuActivity "average_ipu_activity",
-    /// Each CPU core in C0, percent. v3.0.
-    AverageCoreC0Activity "average_core_c0_activity",
     /// Sum of the shader engines' activity, percent times the firmware's sampling steps; wraps at 32 bits. v1.1 to 1.9.
     GfxActivityAcc "gfx_activity_acc",
     /// Sum of the memory controller's activity, as [`Field::GfxActivityAcc`]. v1.1 to 1.9.
@@ -92,28 +68,6 @@ fields! {
     CurrentSocketPower "curr_socket_power",
     /// Energy since the driver was loaded: steps of 2^-16 J on MI100, MI200 and MI300; elsewhere not documented. v1.x.
     EnergyAccumulator "energy_accumulator",
-    /// CPU cores, mW. v2.x.
-    AverageCpuPower "average_cpu_power",
-    /// SoC, mW. v2.x.
-    AverageSocPower "average_soc_power",
-    /// Graphics, mW. v2.x, v3.0.
-    AverageGfxPower "average_gfx_power",
-    /// Each CPU core, mW. v2.x, v3.0.
-    AverageCorePower "average_core_power",
-    /// Inference unit, mW. v3.0.
-    AverageIpuPower "average_ipu_power",
-    /// The APU, mW. v3.0.
-    AverageApuPower "average_apu_power",
-    /// A discrete GPU beside the APU, mW. v3.0.
-    AverageDgpuPower "average_dgpu_power",
-    /// All CPU cores together, mW. v3.0.
-    AverageAllCorePower "average_all_core_power",
-    /// Whole system, mW. v3.0.
-    AverageSysPower "average_sys_power",
-    /// Limit of the skin-temperature budget, mW. v3.0.
-    StapmPowerLimit "stapm_power_limit",
-    /// The same limit as it is in force, mW. v3.0.
-    CurrentStapmPowerLimit "current_stapm_power_limit",
 
     // Clocks, MHz.
     /// Shader clock, filtered, MHz. v1.0 to 1.3, v2.x, v3.0.
@@ -122,26 +76,12 @@ fields! {
     AverageSocclk "average_socclk_frequency",
     /// Memory clock, filtered, MHz. v1.0 to 1.3, v2.x, v3.0.
     AverageUclk "average_uclk_frequency",
-    /// Video clock of the first engine, filtered, MHz. v1.0 to 1.3.
-    AverageVclk0 "average_vclk0_frequency",
-    /// Decoder clock of the first engine, filtered, MHz. v1.0 to 1.3.
-    AverageDclk0 "average_dclk0_frequency",
-    /// Video clock of the second engine, filtered, MHz. v1.0 to 1.3.
-    AverageVclk1 "average_vclk1_frequency",
-    /// Decoder clock of the second engine, filtered, MHz. v1.0 to 1.3.
-    AverageDclk1 "average_dclk1_frequency",
     /// Fabric clock, filtered, MHz. v2.x, v3.0.
     AverageFclk "average_fclk_frequency",
     /// Video clock, filtered, MHz. v2.x, v3.0.
     AverageVclk "average_vclk_frequency",
     /// Decoder clock, filtered, MHz. v2.x.
     AverageDclk "average_dclk_frequency",
-    /// Clock of the video processing engine, filtered, MHz. v3.0.
-    AverageVpeclk "average_vpeclk_frequency",
-    /// Clock of the inference unit, filtered, MHz. v3.0.
-    AverageIpuclk "average_ipuclk_frequency",
-    /// Clock of the inference unit's processor, filtered, MHz. v3.0.
-    AverageMpipu "average_mpipu_frequency",
     /// Shader clock, MHz. One in v1.0 to 1.3 and v2.x; each XCD in v1.4 to 1.9.
     CurrentGfxclk "current_gfxclk",
     /// SoC clock, MHz. One in v1.0 to 1.3 and v2.x; each AID in v1.4 to 1.9.
@@ -152,24 +92,12 @@ fields! {
     CurrentVclk0 "current_vclk0",
     /// Decoder clock, MHz. One in v1.0 to 1.3; each AID in v1.4 to 1.9.
     CurrentDclk0 "current_dclk0",
-    /// Video clock of the second engine, MHz. v1.0 to 1.3.
-    CurrentVclk1 "current_vclk1",
-    /// Decoder clock of the second engine, MHz. v1.0 to 1.3.
-    CurrentDclk1 "current_dclk1",
     /// Fabric clock, MHz. v2.x.
     CurrentFclk "current_fclk",
     /// Video clock, MHz. v2.x.
     CurrentVclk "current_vclk",
     /// Decoder clock, MHz. v2.x.
     CurrentDclk "current_dclk",
-    /// Each CPU core, MHz. v2.x, v3.0.
-    CurrentCoreclk "current_coreclk",
-    /// Each third-level cache, MHz. v2.x.
-    CurrentL3clk "current_l3clk",
-    /// Highest clock allowed to a CPU core, MHz. v3.0.
-    CurrentCoreMaxfreq "current_core_maxfreq",
-    /// Highest clock allowed to the shader engines, MHz. v3.0.
-    CurrentGfxMaxfreq "current_gfx_maxfreq",
     /// Bit per XCD: its clock is locked. v1.4 to 1.9.
     GfxclkLockStatus "gfxclk_lock_status",
 
@@ -180,18 +108,6 @@ fields! {
     VoltageGfx "voltage_gfx",
     /// Memory, mV. v1.3.
     VoltageMem "voltage_mem",
-    /// CPU, mV. v2.4.
-    AverageCpuVoltage "average_cpu_voltage",
-    /// SoC, mV. v2.4.
-    AverageSocVoltage "average_soc_voltage",
-    /// Graphics, mV. v2.4.
-    AverageGfxVoltage "average_gfx_voltage",
-    /// CPU, mA. v2.4.
-    AverageCpuCurrent "average_cpu_current",
-    /// SoC, mA. v2.4.
-    AverageSocCurrent "average_soc_current",
-    /// Graphics, mA. v2.4.
-    AverageGfxCurrent "average_gfx_current",
 
     // Throttling.
     /// Bits whose meaning depends on the chip. v1.0 to 1.5, early 1.6, v2.x.
@@ -224,24 +140,8 @@ fields! {
     ThrottleResidencyThmGfx "throttle_residency_thm_gfx",
     /// Steps under the SoC's temperature limit; wraps at 32 bits. v3.0.
     ThrottleResidencyThmSoc "throttle_residency_thm_soc",
-    /// Time constant of the filtered values, µs. v3.0.
-    TimeFilterAlphavalue "time_filter_alphavalue",
-
-    // Fans.
-    /// Fan, RPM. v1.0 to 1.3.
-    CurrentFanSpeed "current_fan_speed",
-    /// Fan, duty. v2.x.
-    FanPwm "fan_pwm",
 
     // Memory and links.
-    /// Memory read by the system, MB/s. v3.0.
-    AverageDramReads "average_dram_reads",
-    /// Memory written by the system, MB/s. v3.0.
-    AverageDramWrites "average_dram_writes",
-    /// Memory read by the inference unit, MB/s. v3.0.
-    AverageIpuReads "average_ipu_reads",
-    /// Memory written by the inference unit, MB/s. v3.0.
-    AverageIpuWrites "average_ipu_writes",
     /// Highest memory bandwidth possible, GB/s. v1.7 to 1.9.
     MemMaxBandwidth "mem_max_bandwidth",
     /// Lanes of PCIe. v1.x.

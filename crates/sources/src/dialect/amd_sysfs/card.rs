@@ -199,7 +199,10 @@ struct Shared {
 
 impl Shared {
     fn read(machine: &Machine) -> Self {
-        let release = || read_text(&machine.procfs.join("sys/kernel/osrelease"));
+        let release = || {
+            let path = machine.procfs.join("sys/kernel/osrelease");
+            (!machine.has_foreign_procfs()).then(|| read_text(&path)).flatten()
+        };
         // Beside /sys, so that a captured tree is named by its own list.
         let names = machine.sysfs.parent().map(|root| root.join("usr/share/libdrm/amdgpu.ids"));
         Self {

@@ -9,6 +9,7 @@ use super::card::{Card, hwmon, read_text, unbound};
 use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::{Finding, Verdict};
+use crate::versions;
 
 /// The findings of a machine with these cards.
 pub(super) fn of_machine(machine: &Machine, cards: &[Card]) -> Vec<Finding> {
@@ -31,6 +32,13 @@ fn of_card(card: &Card) -> Vec<Finding> {
         text.push_str(vbios);
     }
     let mut findings = vec![Finding::new(Verdict::Good, &subject, text)];
+    let is_amdgpu = card.driver.as_deref() != Some("radeon");
+    findings.extend(
+        card.driver_version
+            .as_deref()
+            .filter(|_| is_amdgpu)
+            .and_then(|version| versions::untested(&subject, "amdgpu", version)),
+    );
     let mut tell = |verdict, text: String, remedy: &str| {
         findings.push(Finding::new(verdict, &subject, text).remedy(remedy));
     };
@@ -55,7 +63,6 @@ fn of_card(card: &Card) -> Vec<Finding> {
             "a virtual function in a guest has none; the host's driver has",
         );
     }
-    let is_amdgpu = card.driver.as_deref() != Some("radeon");
     if is_amdgpu && !card.device.join("gpu_metrics").exists() {
         tell(
             Verdict::Note,
@@ -71,7 +78,19 @@ fn of_card(card: &Card) -> Vec<Finding> {
              --driver amd-ioctl needs the render node only",
         );
     }
+    if !is_readable(card) {
+        tell(
+            Verdict::Partial,
+            "none of its files can be read".to_owned(),
+            "other ways are tried; a container needs /sys mounted readable",
+        );
+    }
     findings
+}
+
+/// Whether one of the files that matter most may be read. Looks at names and rights only.
+pub(super) fn is_readable(card: &Card) -> bool {
+    main_files(card).iter().any(|path| rustix::fs::access(path, Access::READ_OK).is_ok())
 }
 
 fn of_unbound(address: &str, driver: Option<String>) -> Finding {
@@ -93,14 +112,16 @@ fn asleep(card: &Card) -> Option<String> {
 
 /// The first file of those that matter most that is there and must not be read.
 fn denied(card: &Card) -> Option<PathBuf> {
-    let mut files: Vec<PathBuf> = ["gpu_metrics", "gpu_busy_percent", "mem_info_vram_used", "pp_dpm_sclk"]
-        .iter()
-        .map(|name| card.device.join(name))
-        .collect();
-    if let Some(hwmon) = hwmon(&card.device) {
-        files.extend(["power1_average", "power1_input", "temp1_input"].iter().map(|name| hwmon.join(name)));
-    }
-    files.into_iter().find(|path| {
+    main_files(card).into_iter().find(|path| {
         path.exists() && rustix::fs::access(path, Access::READ_OK) == Err(rustix::io::Errno::ACCESS)
     })
+}
+
+/// The files that matter most.
+fn main_files(card: &Card) -> Vec<PathBuf> {
+    let of_device = ["gpu_metrics", "gpu_busy_percent", "mem_info_vram_used", "pp_dpm_sclk"];
+    let of_hwmon = ["power1_average", "power1_input", "temp1_input", "freq1_input", "fan1_input"];
+    let hwmon = hwmon(&card.device);
+    let of_hwmon = hwmon.iter().flat_map(|hwmon| of_hwmon.map(|name| hwmon.join(name)));
+    of_device.map(|name| card.device.join(name)).into_iter().chain(of_hwmon).collect()
 }

@@ -7,7 +7,6 @@ use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::card::Card;
-use super::energy::Energy;
 use super::sensor::{GPU_CLOCK, Scale, is_dead_rail, put};
 use crate::dialect::amd_gpu_metrics::{Field, GpuMetrics, Version, XCP_MAX};
 use crate::probe::{Due, Row};
@@ -69,6 +68,8 @@ const CENTI: Scale = Scale(1, 100);
 /// Tenths.
 const TENTH: Scale = Scale(1, 10);
 const KIB: Scale = Scale(1024, 1);
+/// Steps of the energy counter.
+const ENERGY_STEP: Scale = Scale(1, 1 << 16);
 
 /// All of 1.x.
 const DISCRETE: &[Entry] = &[
@@ -224,7 +225,9 @@ const HOTSPOT_MIN_C: i64 = 90;
 pub(super) struct Reader {
     version: Version,
     entries: Vec<Entry>,
-    energy: Energy,
+    /// Whether the energy counter has a unit that is known: 2^-16 J on Instinct GPUs since MI100. On others nobody says, and it
+    /// has been seen to count millijoules (RX 6900 XT), to stand at 0 (RDNA3 and later), and to be absent (APUs).
+    counts_energy: bool,
     /// Whether the bit of the hotspot means nothing by itself.
     always_hot: bool,
     /// Time and residencies of the snapshot before.
@@ -254,7 +257,7 @@ impl Reader {
         Self {
             version,
             entries,
-            energy: Energy::of(is_instinct || is_package),
+            counts_energy: is_instinct || is_package,
             always_hot: card.is_always_hot(),
             before: None,
             was_throttled: None,
@@ -282,7 +285,10 @@ impl Reader {
                 put_picked(row, entry, picked);
             }
         }
-        self.fill_energy(table, due, row);
+        let energy = table.get(Field::EnergyAccumulator).filter(|&steps| steps > 0);
+        if let Some(steps) = energy.filter(|_| self.counts_energy && due.slow) {
+            put(row, ENERGY, steps, ENERGY_STEP);
+        }
         self.fill_throttle(table, row);
         if due.slow {
             let is_locked = table.get(Field::GfxclkLockStatus).map(|bits| bits != 0);
@@ -309,19 +315,8 @@ impl Reader {
         }
     }
 
-    fn fill_energy(&mut self, table: &GpuMetrics<'_>, due: Due, row: &mut Row) {
-        if let (Some(counter), Some(taken_ns)) =
-            (table.get(Field::EnergyAccumulator), table.get(Field::SystemClockCounter))
-        {
-            let power = row.get(POWER).or_else(|| row.get(POWER_AVERAGE)).map(Value::as_f64);
-            let joules = self.energy.joules(counter, taken_ns, power);
-            let _told = joules.filter(|_| due.slow).map(|joules| row.double(ENERGY, joules));
-        }
-    }
-
-    /// Whether power, current or heat hold the clocks down: by the status that means the same on every chip,
-    /// else by its own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot
-    /// before.
+    /// Whether power, current or heat hold the clocks down: by the status that means the same on every chip, else by its
+    /// own status; from MI300 on and on v3.0 by whether a residency grew since the snapshot before.
     fn fill_throttle(&mut self, table: &GpuMetrics<'_>, row: &mut Row) {
         if let Some(status) = table.get(Field::IndepThrottleStatus) {
             let is_hot =
