@@ -24,6 +24,7 @@ use gpuvitals_core::clock;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_exposition::Exposition;
 use gpuvitals_listener::{Access, Figures, Limits, Terms, Vitals};
+use gpuvitals_sources::attribution::{Asking, Ownership};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Found, Verdict};
@@ -37,7 +38,6 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
-use crate::ownership::Ownership;
 use arrivals::Arrivals;
 use node::Node;
 use own::Counts;
@@ -96,9 +96,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     let scheme = if access.has_tls() { "https" } else { "http" };
 
     let ownership = Arc::new(Ownership::new());
-    let stop_asking = CancellationToken::new();
-    let asking = (runtime.handle(), stop_asking.clone());
-    let (node, background) = begin(&config, machine, found, &ownership, asking)?;
+    let (node, background) = begin(&config, machine, found, &ownership, runtime.handle())?;
     let counts = Arc::new(Counts::new(&config.sampling.node(), clock::now_ns()));
     let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
     let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
@@ -110,7 +108,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let agent = Running { node, counts, stop_asking, shown, access };
+    let agent = Running { node, counts, shown, access };
     let outcome = runtime.block_on(agent.serve(socket, config, reload, hangups, background));
     // A worker of the runtime never waits for a device; what is left here is a name lookup at most.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -141,6 +139,7 @@ fn gpus_among(found: &Found) -> usize {
 /// Threads beside the workers. They end when the other end of their channel is dropped.
 struct Background {
     feed: JoinHandle<()>,
+    asking: Asking,
     stop: Vec<SyncSender<()>>,
 }
 
@@ -150,7 +149,7 @@ fn begin(
     machine: Machine,
     found: Found,
     ownership: &Arc<Ownership>,
-    (runtime, stop_asking): (&Handle, CancellationToken),
+    runtime: &Handle,
 ) -> Result<(Arc<Node>, Background), Failure> {
     // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
     let terms = SamplerConfig { monotonic: true, ..config.sampling.sampler() };
@@ -163,13 +162,15 @@ fn begin(
         let node = Arc::clone(&node);
         move || node.feed(&feed_stopped)
     })?;
-    let tables = ownership.follow(&config.attribution, &machine, found.processes, runtime, stop_asking)?;
+    let asking = ownership
+        .ask(config.attribution.sources(&machine), &machine, found.processes)
+        .map_err(|e| Failure::io("cannot ask for the owners of the GPUs", e))?;
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.drivers.clone();
     let watching = Arc::clone(&node);
-    let arrivals = Arrivals::new(machine, forced, found.findings, tables);
+    let arrivals = Arrivals::new(machine, forced, found.findings, asking.tables());
     spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
-    Ok((node, Background { feed, stop: vec![stop_feed, stop_arrivals] }))
+    Ok((node, Background { feed, asking, stop: vec![stop_feed, stop_arrivals] }))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
@@ -183,7 +184,6 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 struct Running {
     node: Arc<Node>,
     counts: Arc<Counts>,
-    stop_asking: CancellationToken,
     shown: Arc<Shown>,
     access: Access,
 }
@@ -195,7 +195,7 @@ impl Running {
         mut config: Config,
         reload: Reload<'_>,
         mut hangups: Signal,
-        background: Background,
+        mut background: Background,
     ) -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let grace = config.shutdown.grace;
@@ -231,7 +231,7 @@ impl Running {
             }
         };
         stop.cancel();
-        self.stop_asking.cancel();
+        drop(std::mem::take(&mut background.asking));
         if !serving.is_finished()
             && let Err(error) = serving.await
         {

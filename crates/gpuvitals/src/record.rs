@@ -14,6 +14,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::Table;
+use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
@@ -23,7 +24,7 @@ use gpuvitals_sources::sampler::Condition;
 use crate::child::{Signals, code_of};
 use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::ownership::{Attribution, Following};
+use crate::ownership::Attribution;
 use crate::quantity;
 use crate::sampling::{Sampling, nothing_to_sample, refused};
 use report::Report;
@@ -123,8 +124,12 @@ pub(crate) fn run(
         watched.lock().unwrap_or_else(PoisonError::into_inner).add(batch);
     };
     let mut signals = Signals::catch()?;
-    let following = Following::start(attribution, &config.machine, std::mem::take(&mut found.processes))?;
-    config.owners = Arc::clone(following.owners());
+    let ownership = Arc::new(Ownership::new());
+    let sources = attribution.sources(&config.machine);
+    let asking = ownership
+        .ask(sources, &config.machine, std::mem::take(&mut found.processes))
+        .map_err(|e| Failure::io("cannot ask for the owners of the GPUs", e))?;
+    config.owners = Arc::clone(ownership.owners());
     let recorder = Recorder::start_with(found, config, watch).map_err(failure)?;
     let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();
     let marks = socket.as_ref().map(MarkSocket::path);
@@ -152,7 +157,7 @@ pub(crate) fn run(
     };
     progress::warn(&recorder.findings());
     crate::terminal::leave();
-    drop((socket, following));
+    drop((socket, asking));
     let recorded = match recorder.stop() {
         Ok(recorded) => recorded,
         Err(error) => {

@@ -2,6 +2,8 @@
 
 pub mod kubelet;
 mod owners;
+mod ownership;
 pub mod slurm;
 
 pub use owners::{GpuName, Owner, Owners};
+pub use ownership::{Asking, OwnerSources, Ownership};

@@ -8,13 +8,13 @@ use std::time::Duration;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
 use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::machine::PinnedFile;
 use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
 
 use super::node::Node;
 use super::publishing::Publisher;
-use crate::ownership::Ownership;
 
 /// Where Kubernetes has put this agent: variables that a pod gets from the downward API, and their labels.
 const PLACE: [(&str, &str); 3] =
@@ -78,7 +78,7 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
             Kind::Gauge,
             "Whether the last asking for the owners of the GPUs was answered.",
         )
-        .by("source", ownership.told()),
+        .by("source", ownership.sources()),
     );
     families.extend(crate::telemetry::families());
     families

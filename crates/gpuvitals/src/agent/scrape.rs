@@ -9,11 +9,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Format};
+use gpuvitals_sources::attribution::Ownership;
 use tokio::sync::Mutex;
 
 use super::node::Node;
 use super::own::{self, Counts};
-use crate::ownership::Ownership;
 
 /// A text shorter than this is not worth compressing: it fits into one packet.
 const GZIP_LEN_MIN: usize = 1400;

@@ -1,26 +1,25 @@
 //! The source that `up` was asked for, opened and set going on a thread of its own.
 
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use gpuvitals_core::clock;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Table, causes};
 use gpuvitals_queue::link::AnyProducer;
+use gpuvitals_sources::attribution::{Asking, Ownership};
 use gpuvitals_sources::csv::{CsvConfig, CsvSource, Pace};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
 use gpuvitals_sources::sampler::{Sampler, drivers};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Source, SourceKind};
 use crate::config::{Config, Times};
 use crate::failure::{Exit, Failure};
-use crate::ownership::{Attribution, Ownership};
+use crate::ownership::Attribution;
 use crate::pipe::{self, Format, PipeError, Progress, Terms};
 use crate::sampling;
 
@@ -52,8 +51,8 @@ struct Hardware {
 pub(crate) struct Running {
     /// None: there is no source.
     pub pipe: Option<JoinHandle<Result<(), PipeError>>>,
-    /// Follows the owners of the GPUs for as long as it is held.
-    _tables: Option<SyncSender<Box<dyn ProcessTable>>>,
+    /// Asks for the owners of the GPUs for as long as it is held.
+    _asking: Asking,
 }
 
 /// Opens what the settings name.
@@ -165,24 +164,21 @@ impl Opened {
         give_up: &CancellationToken,
     ) -> Running {
         let terms = Terms { format: Format::Batch, rate: None, stop: stop.clone(), give_up: give_up.clone() };
-        let (progress, producers, mut tables) = (&self.progress, vec![producer], None);
+        let (progress, producers, mut asking) = (&self.progress, vec![producer], Asking::default());
         let pipe = match self.source {
-            Kind::None => return Running { pipe: None, _tables: None },
+            Kind::None => return Running { pipe: None, _asking: asking },
             Kind::Machine(hardware) => {
                 let Hardware { sampler, machine, ownership, processes, attribution } = *hardware;
-                let (runtime, stop) = (Handle::current(), stop.clone());
-                match ownership.follow(&attribution, &machine, processes, &runtime, stop) {
-                    Ok(followed) => tables = followed,
-                    Err(failure) => {
-                        tracing::error!(reason = %failure, "cannot determine the owners of the GPUs");
-                    }
+                match ownership.ask(attribution.sources(&machine), &machine, processes) {
+                    Ok(begun) => asking = begun,
+                    Err(error) => tracing::error!(%error, "cannot determine the owners of the GPUs"),
                 }
                 pipe::start(sampler, producers, progress, terms)
             }
             Kind::Csv(csv) => pipe::start(*csv, producers, progress, terms),
             Kind::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),
         };
-        Running { pipe: Some(pipe), _tables: tables }
+        Running { pipe: Some(pipe), _asking: asking }
     }
 }
 

@@ -33,7 +33,7 @@ fn a_kubelet_that_is_not_there_is_said_and_costs_nothing_else() {
     let node = Node::new();
     let socket = node.path("kubelet.sock");
     let agent = node.agent_in(&[], &[("GPUVITALS_ATTRIBUTION_POD_RESOURCES", socket.to_str().unwrap())]);
-    let said = agent.logged("who holds the GPUs is not told");
+    let said = agent.logged("cannot determine the owners of the GPUs");
     assert!(said["error"].as_str().unwrap().contains("kubelet.sock"), "{said}");
     let text = agent.until("both GPUs", |text| text.matches("\ngpu_up{").count() == 2);
     assert!(text.contains("gpuvitals_attribution_up{source=\"kubelet\"} 0\n"), "{text}");

@@ -1,0 +1,347 @@
+//! Asks the kubelet and the batch system for the owners of the GPUs, and merges their answers into one list.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+use gpuvitals_core::causes;
+use gpuvitals_core::clock::Moment;
+use tokio::sync::oneshot;
+
+use super::kubelet::Kubelet;
+use super::slurm::Slurm;
+use super::{GpuName, Owner, Owners};
+use crate::machine::Machine;
+use crate::processes::ProcessTable;
+
+/// Pause between two requests to the kubelet.
+const KUBELET_PAUSE: Duration = Duration::from_secs(15);
+/// Pause between two listings of the processes on the GPUs.
+const JOBS_PAUSE: Duration = Duration::from_secs(10);
+/// Failures in a row after which the last answer no longer counts: a minute at the kubelet.
+const FAILURES_MAX: u32 = 4;
+/// Silence after which the last answer no longer counts either: a request that hangs does not fail.
+const SILENCE_NS: i64 = 40_000_000_000;
+/// Process tables that wait for their thread at most; there is one for each vendor.
+const TABLES_MAX: usize = 16;
+
+/// What to ask for owners.
+#[derive(Debug, Default)]
+pub struct OwnerSources {
+    /// The kubelet's socket.
+    pub kubelet: Option<PathBuf>,
+    /// How jobs are found.
+    pub slurm: Option<Slurm>,
+}
+
+/// The last answer of each source of owners.
+#[derive(Debug, Default)]
+pub struct Ownership {
+    owners: Arc<Owners>,
+    answers: Mutex<Vec<Answer>>,
+}
+
+/// Asks until it is dropped.
+#[derive(Debug, Default)]
+pub struct Asking {
+    _kubelet: Option<oneshot::Sender<()>>,
+    tables: Option<SyncSender<Box<dyn ProcessTable>>>,
+}
+
+impl Asking {
+    /// Takes the process tables of devices that come later; none if nobody wants them.
+    pub fn tables(&self) -> Option<SyncSender<Box<dyn ProcessTable>>> {
+        self.tables.clone()
+    }
+}
+
+const KUBELET: &str = "kubelet";
+const SLURM: &str = "slurm";
+
+#[derive(Debug)]
+struct Answer {
+    /// Number of the request, unique in this process.
+    id: usize,
+    source: &'static str,
+    owners: Vec<(GpuName, Owner)>,
+    failures: u32,
+    /// None until the first answer.
+    is_up: Option<bool>,
+    /// Time of the last answer or failure, monotonic.
+    heard_ns: i64,
+}
+
+impl Ownership {
+    /// No source has answered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The merged list, for samplers.
+    pub fn owners(&self) -> &Arc<Owners> {
+        &self.owners
+    }
+
+    /// Each source that has answered, and whether its last answer was complete.
+    pub fn sources(&self) -> Vec<(&'static str, bool)> {
+        let mut sources: Vec<(&'static str, bool)> = Vec::new();
+        for answer in self.answers().iter() {
+            let Some(is_up) = answer.is_up else { continue };
+            match sources.iter_mut().find(|(known, _)| *known == answer.source) {
+                Some((_, all_up)) => *all_up &= is_up,
+                None => sources.push((answer.source, is_up)),
+            }
+        }
+        sources
+    }
+
+    /// Asks these sources on threads of their own.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn ask(
+        self: &Arc<Self>,
+        sources: OwnerSources,
+        machine: &Machine,
+        processes: Vec<Box<dyn ProcessTable>>,
+    ) -> io::Result<Asking> {
+        let mut asking = Asking::default();
+        if let Some(socket) = sources.kubelet {
+            let (ownership, machine) = (Arc::clone(self), machine.clone());
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let (stop, stopped) = oneshot::channel();
+            thread::Builder::new().name(KUBELET.to_owned()).spawn(move || {
+                // A kubelet that does not answer is not waited for.
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = ownership.ask_kubelet(&socket, &machine) => {}
+                        _ = stopped => {}
+                    }
+                });
+                runtime.shutdown_background();
+            })?;
+            asking._kubelet = Some(stop);
+        }
+        if let Some(slurm) = sources.slurm {
+            let (tables, arriving) = sync_channel(TABLES_MAX);
+            for table in processes {
+                // There is a place for one of each vendor.
+                let _enough = tables.try_send(table);
+            }
+            let ownership = Arc::clone(self);
+            thread::Builder::new()
+                .name("jobs".to_owned())
+                .spawn(move || ownership.ask_for_jobs(&slurm, &arriving))?;
+            asking.tables = Some(tables);
+        }
+        Ok(asking)
+    }
+
+    async fn ask_kubelet(&self, socket: &Path, machine: &Machine) {
+        let kubelet = match Kubelet::new(socket, machine) {
+            Ok(kubelet) => kubelet,
+            Err(error) => {
+                tracing::error!(error = causes(&error), "attribution.pod_resources");
+                return;
+            }
+        };
+        self.expect(0, KUBELET, Moment::now());
+        loop {
+            let answer = kubelet.owners().await.map_err(|error| causes(&error));
+            self.take(0, Moment::now(), answer);
+            tokio::time::sleep(KUBELET_PAUSE).await;
+        }
+    }
+
+    /// Reads each table that comes on a thread of its own, until its sender is gone. A table replaces the one of the same
+    /// vendor. A driver that hangs keeps its thread and nothing else; its last answer is forgotten.
+    fn ask_for_jobs(self: &Arc<Self>, slurm: &Slurm, tables: &Receiver<Box<dyn ProcessTable>>) {
+        let mut threads: Vec<(&'static str, usize, SyncSender<()>)> = Vec::new();
+        for id in 1.. {
+            let table = loop {
+                match tables.recv_timeout(JOBS_PAUSE) {
+                    Ok(table) => break table,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => self.forget_silent(Moment::now()),
+                }
+            };
+            let vendor = table.vendor();
+            for (_, before, _) in threads.extract_if(.., |(known, ..)| *known == vendor) {
+                // Its owners stand until the answer of the new one.
+                self.answers().retain(|answer| answer.id != before);
+            }
+            let (stop, stopped) = sync_channel(0);
+            let (ownership, slurm) = (Arc::clone(self), slurm.clone());
+            self.expect(id, SLURM, Moment::now());
+            let work = move || ownership.read_jobs(id, &slurm, table, &stopped);
+            match thread::Builder::new().name(format!("jobs-{vendor}")).spawn(work) {
+                Ok(_) => threads.push((vendor, id, stop)),
+                Err(error) => tracing::error!(%error, vendor, "cannot look for jobs on these GPUs"),
+            }
+        }
+    }
+
+    /// Lists the processes on the GPUs and looks for their jobs, until the other end of `stop` is gone.
+    fn read_jobs(&self, id: usize, slurm: &Slurm, mut table: Box<dyn ProcessTable>, stop: &Receiver<()>) {
+        loop {
+            let list = table.read();
+            let gap = list.as_ref().ok().and_then(|list| list.gaps.first().map(ToString::to_string));
+            let answer = list.map(|list| slurm.owners(&list.processes)).map_err(|error| causes(&error));
+            self.take(id, Moment::now(), answer);
+            if let Some(gap) = gap {
+                self.fail(id, &gap);
+            }
+            if stop.recv_timeout(JOBS_PAUSE) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Vec<Answer>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for answers to a request from now on.
+    fn expect(&self, id: usize, source: &'static str, now: Moment) {
+        let heard_ns = now.mono_ns;
+        let answer = Answer { id, source, owners: Vec::new(), failures: 0, is_up: None, heard_ns };
+        self.answers().push(answer);
+    }
+
+    /// Takes an answer or a failure; logs only changes.
+    fn take(&self, id: usize, now: Moment, owners: Result<Vec<(GpuName, Owner)>, String>) {
+        let mut answers = self.answers();
+        let Some(answer) = answers.iter_mut().find(|answer| answer.id == id) else { return };
+        answer.heard_ns = now.mono_ns;
+        match owners {
+            Ok(owners) => {
+                if answer.is_up == Some(false) {
+                    tracing::info!(source = answer.source, "the owners of the GPUs are known again");
+                }
+                (answer.owners, answer.failures, answer.is_up) = (owners, 0, Some(true));
+            }
+            Err(error) => {
+                answer.failures = answer.failures.saturating_add(1);
+                answer.fail(&error);
+                if answer.failures >= FAILURES_MAX {
+                    answer.owners.clear();
+                }
+            }
+        }
+        self.publish(&answers);
+    }
+
+    /// Part of the last answer is missing.
+    fn fail(&self, id: usize, error: &str) {
+        if let Some(answer) = self.answers().iter_mut().find(|answer| answer.id == id) {
+            answer.fail(error);
+        }
+    }
+
+    /// Forgets the answers of sources that have been silent for too long.
+    fn forget_silent(&self, now: Moment) {
+        let mut answers = self.answers();
+        for answer in answers.iter_mut().filter(|answer| now.mono_ns - answer.heard_ns > SILENCE_NS) {
+            answer.fail("no answer came");
+            answer.owners.clear();
+        }
+        self.publish(&answers);
+    }
+
+    fn publish(&self, answers: &[Answer]) {
+        self.owners.replace(answers.iter().flat_map(|answer| &answer.owners).cloned().collect());
+    }
+}
+
+impl Answer {
+    fn fail(&mut self, error: &str) {
+        if self.is_up != Some(false) {
+            tracing::warn!(source = self.source, error, "cannot determine the owners of the GPUs");
+        }
+        self.is_up = Some(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::ProbeError;
+    use crate::processes::ProcessList;
+
+    /// A table that says when it is read, and hangs then if it is to.
+    struct Table(&'static str, SyncSender<()>, Option<Receiver<()>>);
+
+    impl ProcessTable for Table {
+        fn vendor(&self) -> &'static str {
+            self.0
+        }
+
+        fn read(&mut self) -> Result<ProcessList, ProbeError> {
+            self.1.send(()).unwrap();
+            if let Some(hangs) = &self.2 {
+                let _let_go = hangs.recv();
+            }
+            Ok(ProcessList::default())
+        }
+    }
+
+    fn asking(ownership: &Arc<Ownership>) -> Asking {
+        let slurm = Some(Slurm::new(Path::new("/nonexistent")));
+        let sources = OwnerSources { slurm, ..OwnerSources::default() };
+        ownership.ask(sources, &Machine::local("n1"), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn a_driver_that_hangs_does_not_keep_the_jobs_of_another_from_being_seen() {
+        let ownership = Arc::new(Ownership::new());
+        let (_let_go, hangs) = sync_channel(0);
+        let ((hung, hung_read), (well, well_read)) = (sync_channel(1), sync_channel(1));
+        let tables = asking(&ownership).tables().unwrap();
+        tables.send(Box::new(Table("nvidia", hung, Some(hangs)))).unwrap();
+        hung_read.recv_timeout(Duration::from_mins(1)).unwrap();
+        tables.send(Box::new(Table("amd", well, None))).unwrap();
+        well_read.recv_timeout(Duration::from_mins(1)).unwrap();
+    }
+
+    #[test]
+    fn a_table_that_knows_more_gpus_takes_the_place_of_the_one_before() {
+        let ownership = Arc::new(Ownership::new());
+        let tables = asking(&ownership).tables().unwrap();
+        let minute = Duration::from_mins(1);
+        let mut reads = Vec::new();
+        for vendor in ["nvidia", "amd", "nvidia"] {
+            let (told, read) = sync_channel(1);
+            tables.send(Box::new(Table(vendor, told, None))).unwrap();
+            read.recv_timeout(minute).unwrap();
+            reads.push(read);
+        }
+        assert_eq!(reads[0].recv_timeout(minute), Err(RecvTimeoutError::Disconnected), "it is let go of");
+        let ids: Vec<usize> = ownership.answers().iter().map(|answer| answer.id).collect();
+        assert_eq!(ids, [2, 3]);
+    }
+
+    #[test]
+    fn a_source_that_falls_silent_is_down_and_its_answer_is_forgotten() {
+        let ownership = Ownership::new();
+        let start = Moment::now();
+        let at = |seconds: i64| Moment { mono_ns: start.mono_ns + seconds * 1_000_000_000, ..start };
+        let holds = |gpu: &str| Ok(vec![(GpuName::Uuid(gpu.into()), Owner::default())]);
+        let held = || ownership.answers().iter().map(|answer| answer.owners.len()).sum::<usize>();
+        ownership.expect(1, SLURM, at(0));
+        ownership.expect(2, SLURM, at(0));
+        assert_eq!(ownership.sources(), [], "none has answered yet");
+        ownership.take(1, at(1), holds("GPU-1"));
+        ownership.take(2, at(1), holds("GPU-2"));
+        ownership.forget_silent(at(30));
+        assert_eq!((ownership.sources(), held()), (vec![(SLURM, true)], 2));
+        ownership.take(2, at(35), holds("GPU-2"));
+        ownership.forget_silent(at(60));
+        assert_eq!((ownership.sources(), held()), (vec![(SLURM, false)], 1), "one of the two");
+        ownership.take(1, at(61), holds("GPU-1"));
+        assert_eq!((ownership.sources(), held()), (vec![(SLURM, true)], 2), "it answers after all");
+        ownership.fail(1, "a gap");
+        assert_eq!((ownership.sources(), held()), (vec![(SLURM, false)], 2), "what is known stays");
+    }
+}
