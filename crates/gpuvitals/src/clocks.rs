@@ -75,12 +75,6 @@ struct LockFlags {
     /// Memory clock: the nearest that the GPU can hold
     #[arg(long, value_name = "MHZ")]
     mclk: Option<u32>,
-    /// Allowed entries of the driver's list of GPU clocks, as `clocks show` numbers them (AMD)
-    #[arg(long, value_delimiter = ',', value_name = "N,N")]
-    sclk_levels: Vec<u32>,
-    /// Allowed entries of the driver's list of memory clocks (AMD)
-    #[arg(long, value_delimiter = ',', value_name = "N,N")]
-    mclk_levels: Vec<u32>,
     /// Print what would be written, write nothing
     #[arg(long)]
     dry_run: bool,
@@ -110,8 +104,6 @@ impl LockFlags {
             level: self.level.as_deref().and_then(Level::by_name),
             gpu_mhz: self.sclk,
             memory_mhz: self.mclk,
-            gpu_levels: self.sclk_levels.clone(),
-            memory_levels: self.mclk_levels.clone(),
         }
     }
 }
@@ -179,13 +171,7 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags, machine: &Mac
     // From here on no signal ends this program before the clocks are given back.
     let signals = Signals::catch()?;
     let mut journals = journals(controls, machine)?;
-    let mut plans = planned(controls, &flags.lock())?;
-    for ((control, plan), journal) in controls.iter_mut().zip(&mut plans).zip(&journals) {
-        // A device that does not tell what is in force is brought back to the lock that was kept.
-        if control.state().is_ok_and(|state| state.is_locked.is_none()) {
-            plan.back.extend_from_slice(journal.made());
-        }
-    }
+    let plans = planned(controls, &flags.lock())?;
     let held = take(controls, plans, &mut journals, Journal::begin)?;
     let ended = signals.run(&flags.command);
     let mut restored = Ok(());

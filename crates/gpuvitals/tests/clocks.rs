@@ -117,9 +117,9 @@ fn a_dry_run_prints_the_writes_and_makes_none() {
         format!("{} <- \"high\"\n{} <- \"high\"\n", vega(LEVEL), mi300(LEVEL)),
     );
     check(
-        &["lock", "--dry-run", "--gpu", "0", "--sclk-levels", "3,4", "--mclk-levels", "1"],
+        &["lock", "--dry-run", "--gpu", "0", "--sclk", "1269", "--mclk", "500"],
         format!(
-            "{} <- \"manual\"\n{} <- \"3 4 \"\n{} <- \"1 \"\n",
+            "{} <- \"manual\"\n{} <- \"3 \"\n{} <- \"1 \"\n",
             vega(LEVEL),
             vega("pp_dpm_sclk"),
             vega("pp_dpm_mclk")
@@ -167,22 +167,6 @@ fn a_lock_is_kept_until_it_is_reset() {
     assert_eq!(machine.level("card0"), "auto");
     assert_eq!(fs::read_to_string(machine.file("card0", "pp_sclk_od")).unwrap(), "0");
     assert_eq!(machine.noted(), 0, "nothing is left behind");
-}
-
-#[test]
-fn a_kept_lock_that_the_driver_does_not_tell_comes_back_too() {
-    let machine = Machine::new();
-    let mask = || fs::read_to_string(machine.file("card0", "pp_dpm_sclk")).unwrap();
-    assert!(machine.run(&["lock", "--gpu", "0", "--sclk-levels", "3,4"]).status.success());
-    let script = format!("cat {}", machine.file("card0", LEVEL).display());
-    // What the driver would do with the list when the level is taken from it.
-    let script = format!("{script}; echo '0: 852Mhz *' > {}", machine.file("card0", "pp_dpm_sclk").display());
-    let output = machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "sh", "-c", &script]);
-    assert_eq!(text(&output.stdout), "low", "{}", text(&output.stderr));
-    assert_eq!((machine.level("card0"), mask()), ("manual".to_owned(), "3 4 ".to_owned()));
-    assert!(machine.run(&["reset", "--gpu", "0"]).status.success());
-    assert!(machine.run(&["lock", "--gpu", "0", "--level", "low", "--", "true"]).status.success());
-    assert_eq!(machine.level("card0"), "auto", "after a reset it is forgotten");
 }
 
 #[test]
@@ -302,7 +286,7 @@ fn what_a_killed_holder_left_finds_its_gpu_under_another_number() {
 fn a_way_back_that_is_gone_does_not_stop_a_reset() {
     let machine = Machine::new();
     fs::write(machine.file("card0", LEVEL), "manual\n").unwrap();
-    let mut child = machine.start(&["--gpu", "0", "--sclk-levels", "3"], ENDS_ALONE);
+    let mut child = machine.start(&["--gpu", "0", "--sclk", "1269"], ENDS_ALONE);
     send(&child, Signal::KILL);
     child.wait().unwrap();
     let list = machine.file("card0", "pp_dpm_sclk");
@@ -324,7 +308,7 @@ fn of_several_kept_locks_each_is_undone() {
     let machine = Machine::new();
     fs::write(machine.file("card0", LEVEL), "manual\n").unwrap();
     let read = |name| fs::read_to_string(machine.file("card0", name)).unwrap();
-    for flags in [["--sclk-levels", "3"], ["--mclk-levels", "1"]] {
+    for flags in [["--sclk", "1269"], ["--mclk", "500"]] {
         assert!(machine.run(&["lock", "--gpu", "0", flags[0], flags[1]]).status.success());
         // The driver shows its list, whatever is allowed.
         fs::write(machine.file("card0", "pp_dpm_sclk"), "0: 852Mhz *\n1: 991Mhz\n").unwrap();

@@ -32,8 +32,8 @@ use crate::machine::Machine;
 use crate::probe::Driver;
 use crate::registry::Finding;
 
-/// The clocks to lock. Fields that are none (or empty) are left to the driver.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What clocks are to be held at. What is none is left to the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lock {
     /// The driver's policy.
     pub level: Option<Level>,
@@ -41,10 +41,6 @@ pub struct Lock {
     pub gpu_mhz: Option<u32>,
     /// Memory clock, MHz.
     pub memory_mhz: Option<u32>,
-    /// Allowed entries of the driver's list of GPU clocks, by number.
-    pub gpu_levels: Vec<u32>,
-    /// Allowed entries of the driver's list of memory clocks, by number.
-    pub memory_levels: Vec<u32>,
 }
 
 /// The driver's clock policy, in the words of amdgpu. NVIDIA has `auto`, and `low` and `high` as its lowest

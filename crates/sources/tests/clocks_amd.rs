@@ -97,13 +97,10 @@ fn the_writes_are_those_of_rocm_smi() {
     for one in Level::ALL {
         check("vega56", level(one), &[(LEVEL, one.as_str())], &[auto]);
     }
-    // --setsclk 3 4
-    let lock = Lock { gpu_levels: vec![3, 4], ..Lock::default() };
-    check("vega56", lock.clone(), &[manual, (SCLK, "3 4 ")], &[auto]);
-    check("vega56", Lock { level: Some(Level::Manual), ..lock }, &[manual, (SCLK, "3 4 ")], &[auto]);
     // --setmclk 1
-    let lock = Lock { memory_levels: vec![1], ..Lock::default() };
+    let lock = Lock { memory_mhz: Some(500), ..Lock::default() };
     check("vega56", lock, &[manual, (MCLK, "1 ")], &[auto]);
+    check("vega56", Lock { level: Some(Level::Manual), ..lock }, &[manual, (MCLK, "1 ")], &[auto]);
     // The nearest of a fixed list.
     check("vega56", gpu_mhz(1250), &[manual, (SCLK, "3 ")], &[auto]);
     let both = Lock { memory_mhz: Some(900), ..gpu_mhz(1590) };
@@ -141,8 +138,7 @@ fn what_was_there_before_is_brought_back_whatever_it_was() {
         back("rx6900xt", "manual\n", &gpu_mhz(1500)),
         steps(&[(LEVEL, "manual"), (OD, "s 0 500\n"), (OD, "s 1 2499\n"), (OD, "c")])
     );
-    let mask = Lock { gpu_levels: vec![7], ..Lock::default() };
-    assert_eq!(back("vega56", "manual\n", &mask), steps(&[(LEVEL, "manual"), (SCLK, "0 1 2 3 4 5 6 7 ")]));
+    assert_eq!(back("vega56", "manual\n", &gpu_mhz(1590)), steps(&[(LEVEL, "manual"), (SCLK, "0 1 2 3 4 5 6 7 ")]));
     assert_eq!(back("vega56", "low\n", &level(Level::High)), steps(&[(LEVEL, "low")]));
     assert_eq!(back("vega56", "a word of tomorrow\n", &level(Level::High)), steps(&[(LEVEL, "auto")]));
 }
@@ -151,10 +147,10 @@ fn what_was_there_before_is_brought_back_whatever_it_was() {
 fn locks_are_made_held_and_given_back() {
     let at = Tree::of("vega56");
     let mut device = at.control();
-    let plan = device.plan(&Lock { gpu_levels: vec![3, 4], ..Lock::default() }).unwrap();
+    let plan = device.plan(&gpu_mhz(1269)).unwrap();
     assert_eq!(at.read(LEVEL), "auto\n", "a plan changes nothing");
     let held = Held::take(device.as_mut(), plan.clone()).unwrap();
-    assert_eq!((at.read(LEVEL).as_str(), at.read(SCLK).as_str()), ("manual", "3 4 "));
+    assert_eq!((at.read(LEVEL).as_str(), at.read(SCLK).as_str()), ("manual", "3 "));
     held.give_back().unwrap();
     assert_eq!(at.read(LEVEL), "auto");
 
@@ -217,17 +213,10 @@ fn what_cannot_be_is_refused_with_what_can() {
     check("rx6900xt", gpu_mhz(4000), "out of range: 500 to 3000 MHz");
     check("rx7600s", gpu_mhz(1000), "lists 255 MHz and 1841 MHz");
     check("rx7600s", Lock { level: Some(Level::PerfDeterminism), ..gpu_mhz(1841) }, "no bounds to set");
-    check(
-        "vega56",
-        Lock { gpu_levels: vec![8], ..Lock::default() },
-        "no level 8; it has 0 (852 MHz), 1 (991 MHz)",
-    );
-    check("vega56", Lock { gpu_levels: vec![1], ..gpu_mhz(991) }, "not by both");
-    check("vega56", Lock { memory_levels: vec![1], memory_mhz: Some(1), ..Lock::default() }, "not by both");
     check("vega56", Lock { level: Some(Level::High), ..gpu_mhz(991) }, "with level high the driver chooses");
     check(
         "mi300x",
-        Lock { memory_levels: vec![1], ..gpu_mhz(1500) },
+        Lock { memory_mhz: Some(1100), ..gpu_mhz(1500) },
         "leaves the memory clock to the driver",
     );
 
@@ -267,7 +256,7 @@ fn a_driver_that_takes_a_write_without_effect_is_found_out() {
 fn a_lock_that_fails_half_way_is_taken_back() {
     let at = Tree::of("vega56");
     let mut device = at.control();
-    let plan = device.plan(&Lock { gpu_levels: vec![3], memory_levels: vec![1], ..Lock::default() }).unwrap();
+    let plan = device.plan(&Lock { memory_mhz: Some(500), ..gpu_mhz(1269) }).unwrap();
     fs::remove_file(at.device.join(MCLK)).unwrap();
     fs::create_dir(at.device.join(MCLK)).unwrap();
     let error = Held::take(device.as_mut(), plan).unwrap_err();
@@ -280,7 +269,7 @@ fn a_lock_that_can_neither_be_made_nor_taken_back_says_both() {
     let at = Tree::of("vega56");
     let mut device = at.control();
     let mut plan =
-        device.plan(&Lock { gpu_levels: vec![3], memory_levels: vec![1], ..Lock::default() }).unwrap();
+        device.plan(&Lock { memory_mhz: Some(500), ..gpu_mhz(1269) }).unwrap();
     fs::remove_file(at.device.join(MCLK)).unwrap();
     fs::create_dir(at.device.join(MCLK)).unwrap();
     plan.back[0].target = "vendor".to_owned();

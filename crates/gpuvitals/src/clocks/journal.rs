@@ -44,9 +44,6 @@ struct Noted {
     running: Vec<Step>,
     /// Steps back from the lock that is kept until a reset.
     kept: Vec<Step>,
-    /// Steps that made that lock.
-    #[serde(default)]
-    made: Vec<Step>,
 }
 
 impl Journal {
@@ -87,11 +84,6 @@ impl Journal {
         &self.noted.kept
     }
 
-    /// Steps that make the lock that is kept anew, for devices that do not tell what is in force.
-    pub(super) fn made(&self) -> &[Step] {
-        &self.noted.made
-    }
-
     /// A lock begins that ends with a command.
     pub(super) fn begin(&mut self, plan: &Plan) {
         self.noted.running.clone_from(&plan.back);
@@ -101,12 +93,10 @@ impl Journal {
     /// A lock begins that is kept until a reset. Of several the first to touch a target knows what was before, and the
     /// last is undone first.
     pub(super) fn keep(&mut self, plan: &Plan) {
-        let Noted { kept, made, .. } = &mut self.noted;
+        let kept = &mut self.noted.kept;
         if plan.back.iter().any(|new| kept.iter().all(|step| step.target != new.target)) {
             kept.splice(..0, plan.back.iter().cloned());
         }
-        made.retain(|step| plan.forward.iter().all(|new| new.target != step.target));
-        made.extend_from_slice(&plan.forward);
         self.write();
     }
 

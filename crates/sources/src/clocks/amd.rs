@@ -165,35 +165,6 @@ impl AmdClocks {
         })
     }
 
-    /// The allowed entries of a list: as asked, or the nearest to a memory clock.
-    fn entries(
-        &self,
-        name: &str,
-        asked: &[u32],
-        mhz: Option<u32>,
-        notes: &mut Vec<String>,
-    ) -> Result<Vec<u32>, ClockError> {
-        if asked.is_empty() && mhz.is_none() {
-            return Ok(Vec::new());
-        }
-        let list = self.list(name);
-        if list.entries.is_empty() {
-            return Err(ClockError::NotSupported {
-                what: "choosing a clock from the driver's list".to_owned(),
-                why: format!("{name} lists none"),
-            });
-        }
-        if let Some(mhz) = mhz {
-            return Ok(vec![entry_of(&list, mhz, "memory clock", notes)?]);
-        }
-        match asked.iter().find(|index| !list.indices().contains(index)) {
-            Some(index) => {
-                Err(ClockError::Wrong(format!("{name} has no level {index}; it has {}", list.spelled())))
-            }
-            None => Ok(asked.to_vec()),
-        }
-    }
-
     /// The writes that set bounds of the GPU clock.
     fn bounds(low: Option<u32>, high: u32) -> Vec<Step> {
         let low = low.map(|mhz| step(OVERDRIVE, format!("s 0 {mhz}\n")));
@@ -272,15 +243,15 @@ impl ClockControl for AmdClocks {
         self.look_up()?;
         let mut notes = Vec::new();
         let hold = lock.gpu_mhz.map(|mhz| self.hold(mhz, lock.level, &mut notes)).transpose()?;
-        let mut gpu = self.entries(GPU_LIST, &lock.gpu_levels, None, &mut notes)?;
-        if let Some(Hold::Entry(index)) = hold {
-            gpu.push(index);
-        }
-        let memory = self.entries(MEMORY_LIST, &lock.memory_levels, lock.memory_mhz, &mut notes)?;
-        let lists = [(GPU_LIST, gpu), (MEMORY_LIST, memory)];
-        let masks: Vec<Step> = lists.iter().filter_map(|(name, entries)| Self::mask(name, entries)).collect();
-        let masked: Vec<&str> =
-            lists.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| *name).collect();
+        let gpu = if let Some(Hold::Entry(index)) = hold { Some(index) } else { None };
+        let memory = lock.memory_mhz.map(|mhz| {
+            let list = self.list(MEMORY_LIST);
+            entry_of(&list, mhz, "memory clock", &mut notes)
+        });
+        let lists = [(GPU_LIST, gpu), (MEMORY_LIST, memory.transpose()?)];
+        let chosen = || lists.iter().filter_map(|(name, entry)| Some((*name, (*entry)?)));
+        let masks: Vec<Step> = chosen().filter_map(|(name, entry)| Self::mask(name, &[entry])).collect();
+        let masked: Vec<&str> = chosen().map(|(name, _)| name).collect();
 
         let level = match (&hold, lock.level) {
             (Some(Hold::Cap { .. }), _) => Level::PerfDeterminism,
@@ -362,21 +333,12 @@ impl ClockControl for AmdClocks {
 
 /// Refuses contradictions.
 fn check(lock: &Lock) -> Result<(), ClockError> {
-    let names_gpu_clock = lock.gpu_mhz.is_some() || !lock.gpu_levels.is_empty();
-    let names_memory_clock = lock.memory_mhz.is_some() || !lock.memory_levels.is_empty();
+    let names_clock = lock.gpu_mhz.is_some() || lock.memory_mhz.is_some();
     let text = match lock.level {
-        None if !names_gpu_clock && !names_memory_clock => {
-            "nothing to lock: name a level, a frequency, or numbers of levels".to_owned()
-        }
-        _ if lock.gpu_mhz.is_some() && !lock.gpu_levels.is_empty() => {
-            "a GPU clock is held by its frequency or by numbers of levels, not by both".to_owned()
-        }
-        _ if lock.memory_mhz.is_some() && !lock.memory_levels.is_empty() => {
-            "a memory clock is held by its frequency or by numbers of levels, not by both".to_owned()
-        }
+        None if !names_clock => "nothing to lock: name a level or a frequency".to_owned(),
         None | Some(Level::Manual) => return Ok(()),
-        Some(Level::PerfDeterminism) if lock.gpu_levels.is_empty() && !names_memory_clock => return Ok(()),
-        Some(_) if !names_gpu_clock && !names_memory_clock => return Ok(()),
+        Some(Level::PerfDeterminism) if lock.memory_mhz.is_none() => return Ok(()),
+        Some(_) if !names_clock => return Ok(()),
         Some(level) => format!(
             "with level {} the driver chooses these clocks; leave out the level, or the clocks",
             level.as_str()

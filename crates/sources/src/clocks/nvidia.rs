@@ -93,22 +93,22 @@ impl NvidiaClocks {
         plan: &mut Plan,
     ) -> Result<Option<Bounds>, ClockError> {
         let what = "GPU clock";
-        match (lock.level, lock.gpu_mhz, lock.gpu_levels.as_slice()) {
-            (None | Some(Level::Manual), None, levels) => entries(choices, levels, what),
-            (None | Some(Level::Manual), Some(mhz), []) => nearest(choices, mhz, what, plan).map(Some),
-            (Some(Level::Auto), None, []) => {
+        match (lock.level, lock.gpu_mhz) {
+            (None | Some(Level::Manual), None) => Ok(None),
+            (None | Some(Level::Manual), Some(mhz)) => nearest(choices, mhz, what, plan).map(Some),
+            (Some(Level::Auto), None) => {
                 plan.forward.push(self.step(RESET_GPU, None));
                 Ok(None)
             }
-            (Some(Level::High), None, []) => highest(choices, what).map(Some),
-            (Some(Level::Low), None, []) => lowest(choices, what).map(Some),
-            (Some(level), None, []) => Err(ClockError::NotSupported {
+            (Some(Level::High), None) => highest(choices, what).map(Some),
+            (Some(Level::Low), None) => lowest(choices, what).map(Some),
+            (Some(level), None) => Err(ClockError::NotSupported {
                 what: format!("level {}", level.as_str()),
                 why: "NVIDIA has the levels auto, low and high, and frequencies".to_owned(),
             }),
-            _ => Err(ClockError::Wrong(
-                "a level, a frequency and entries of the list exclude each other on NVIDIA".to_owned(),
-            )),
+            (Some(_), Some(_)) => {
+                Err(ClockError::Wrong("a level and a frequency exclude each other on NVIDIA".to_owned()))
+            }
         }
     }
 }
@@ -141,21 +141,14 @@ impl ClockControl for NvidiaClocks {
             plan.forward.push(self.step(LOCK_GPU, Some(bounds)));
             plan.back.push(self.step(RESET_GPU, None));
         }
-        let memory = match (lock.memory_mhz, lock.memory_levels.as_slice()) {
-            (Some(mhz), []) => Some(nearest(&memory_choices, mhz, "memory clock", &mut plan)?),
-            (None, levels) => entries(&memory_choices, levels, "memory clock")?,
-            _ => {
-                let text = "a memory clock and entries of the list exclude each other";
-                return Err(ClockError::Wrong(text.to_owned()));
-            }
-        };
+        let memory = lock.memory_mhz.map(|mhz| nearest(&memory_choices, mhz, "memory clock", &mut plan));
+        let memory = memory.transpose()?;
         if let Some(bounds) = memory {
             plan.forward.push(self.step(LOCK_MEMORY, Some(bounds)));
             plan.back.push(self.step(RESET_MEMORY, None));
         }
         if plan.forward.is_empty() {
-            let text =
-                "nothing to lock: name a level (auto, low or high), a frequency, or entries of the list";
+            let text = "nothing to lock: name a level (auto, low or high) or a frequency";
             return Err(ClockError::Wrong(text.to_owned()));
         }
         if !plan.back.is_empty() {
@@ -260,17 +253,4 @@ fn nearest(choices: &[u32], mhz: u32, what: &str, plan: &mut Plan) -> Result<Bou
         plan.notes.push(format!("{near} MHz is the {what} nearest to {mhz} MHz"));
     }
     Ok((near, near))
-}
-
-/// From the lowest to the highest of the chosen entries.
-fn entries(choices: &[u32], numbers: &[u32], what: &str) -> Result<Option<Bounds>, ClockError> {
-    let mut bounds: Option<Bounds> = None;
-    for number in numbers {
-        let Some(&mhz) = choices.get(*number as usize) else {
-            let text = format!("no {what} has number {number}; the driver lists {}", choices.len());
-            return Err(ClockError::Wrong(text));
-        };
-        bounds = Some(bounds.map_or((mhz, mhz), |(min, max)| (min.min(mhz), max.max(mhz))));
-    }
-    Ok(bounds)
 }

@@ -36,7 +36,6 @@ fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
         (Lock { level: Some(Level::Low), ..lock() }, vec!["SetGpu 345,345"], vec!["ResetGpu "]),
         (Lock { level: Some(Level::Auto), ..lock() }, vec!["ResetGpu "], vec![]),
         (Lock { gpu_mhz: Some(1970), ..lock() }, vec!["SetGpu 1965,1965"], vec!["ResetGpu "]),
-        (Lock { gpu_levels: vec![1, 2], ..lock() }, vec!["SetGpu 1200,1965"], vec!["ResetGpu "]),
         (
             Lock { gpu_mhz: Some(1200), memory_mhz: Some(2619), ..lock() },
             vec!["SetGpu 1200,1200", "SetMemory 2619,2619"],
@@ -63,7 +62,6 @@ fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
         lock(),
         Lock { level: Some(Level::Manual), ..lock() },
         Lock { gpu_mhz: Some(9999), ..lock() },
-        Lock { gpu_levels: vec![4], ..lock() },
         Lock { level: Some(Level::High), gpu_mhz: Some(1200), ..lock() },
     ] {
         assert!(matches!(gpu.plan(&wrong), Err(ClockError::Wrong(_))), "{wrong:?}");

@@ -50,13 +50,6 @@ impl ClockList {
     pub(super) fn indices(&self) -> Vec<u32> {
         self.entries.iter().map(|(index, _)| *index).collect()
     }
-
-    /// `0 (852 MHz), 1 (991 MHz)`.
-    pub(super) fn spelled(&self) -> String {
-        let entries: Vec<_> =
-            self.entries.iter().map(|(index, mhz)| format!("{index} ({mhz} MHz)")).collect();
-        entries.join(", ")
-    }
 }
 
 /// `pp_od_clk_voltage`, as far as it bounds the GPU clock.
