@@ -138,7 +138,10 @@ fn what_was_there_before_is_brought_back_whatever_it_was() {
         back("rx6900xt", "manual\n", &gpu_mhz(1500)),
         steps(&[(LEVEL, "manual"), (OD, "s 0 500\n"), (OD, "s 1 2499\n"), (OD, "c")])
     );
-    assert_eq!(back("vega56", "manual\n", &gpu_mhz(1590)), steps(&[(LEVEL, "manual"), (SCLK, "0 1 2 3 4 5 6 7 ")]));
+    assert_eq!(
+        back("vega56", "manual\n", &gpu_mhz(1590)),
+        steps(&[(LEVEL, "manual"), (SCLK, "0 1 2 3 4 5 6 7 ")])
+    );
     assert_eq!(back("vega56", "low\n", &level(Level::High)), steps(&[(LEVEL, "low")]));
     assert_eq!(back("vega56", "a word of tomorrow\n", &level(Level::High)), steps(&[(LEVEL, "auto")]));
 }
@@ -268,8 +271,7 @@ fn a_lock_that_fails_half_way_is_taken_back() {
 fn a_lock_that_can_neither_be_made_nor_taken_back_says_both() {
     let at = Tree::of("vega56");
     let mut device = at.control();
-    let mut plan =
-        device.plan(&Lock { memory_mhz: Some(500), ..gpu_mhz(1269) }).unwrap();
+    let mut plan = device.plan(&Lock { memory_mhz: Some(500), ..gpu_mhz(1269) }).unwrap();
     fs::remove_file(at.device.join(MCLK)).unwrap();
     fs::create_dir(at.device.join(MCLK)).unwrap();
     plan.back[0].target = "vendor".to_owned();
