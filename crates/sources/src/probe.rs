@@ -12,72 +12,17 @@
 //!   values missing this time are reported each time;
 //! - a value is set in its column unit, once; a sentinel is an absence.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{Scope, Tier};
 use gpuvitals_core::{AbsenceReason, Identity, MetricId, Table};
-use serde::Deserialize;
 
+pub use crate::registry::Driver;
 use crate::registry::Finding;
 
-/// The path to a device. Its spelling is the `source` column of every row and the value of `--driver`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Driver {
-    /// AMD through files of sysfs.
-    AmdSysfs,
-    /// AMD through ioctls on the render node.
-    AmdIoctl,
-    /// AMD through the `rocm-smi` command.
-    RocmSmi,
-    /// NVIDIA through NVML, loaded at run time.
-    Nvml,
-    /// NVIDIA through the `nvidia-smi` command.
-    NvidiaSmi,
-    /// The host through files of procfs.
-    Procfs,
-}
-
-impl Driver {
-    /// Every driver, cheapest of a vendor first.
-    pub const ALL: [Self; 6] =
-        [Self::AmdSysfs, Self::AmdIoctl, Self::RocmSmi, Self::Nvml, Self::NvidiaSmi, Self::Procfs];
-
-    /// In words, for a list of choices.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::AmdSysfs => "AMD by files of sysfs",
-            Self::AmdIoctl => "AMD by ioctls on the render node",
-            Self::RocmSmi => "AMD by the rocm-smi command",
-            Self::Nvml => "NVIDIA by NVML",
-            Self::NvidiaSmi => "NVIDIA by the nvidia-smi command",
-            Self::Procfs => "The host by files of procfs",
-        }
-    }
-
-    /// Spelling.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AmdSysfs => "amd-sysfs",
-            Self::AmdIoctl => "amd-ioctl",
-            Self::RocmSmi => "rocm-smi",
-            Self::Nvml => "nvml",
-            Self::NvidiaSmi => "nvidia-smi",
-            Self::Procfs => "procfs",
-        }
-    }
-}
-
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The tiers due at a tick; the fast one always is.
+/// Which tiers are due at a tick; the fast one always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Due {
     /// Values read once a second.
@@ -299,7 +244,8 @@ impl Row {
         self.set(metric, Value::Float(value));
     }
 
-    fn set(&mut self, metric: MetricId, value: Value) {
+    /// Sets a value, as [`Row::int`].
+    pub fn set(&mut self, metric: MetricId, value: Value) {
         let number = value.as_f64();
         let is_beyond = matches!(metric, POWER | POWER_AVERAGE) && number > self.power_max_w;
         if is_beyond || !metric.metric().admits(number) {
@@ -324,7 +270,19 @@ impl Row {
         self.absences.push((metric, reason));
     }
 
-    /// Identifies the driver's snapshot of the values (its own clock or count): the same again is a repeat.
+    /// As [`Row::absent`], if it is time to say so: what is missing for good (`NotSupported`, `Denied`) at the rare tier, the
+    /// rest whenever the metric is due.
+    pub fn missing(&mut self, metric: MetricId, reason: AbsenceReason, due: Due) {
+        let is_due = match reason {
+            AbsenceReason::NotSupported | AbsenceReason::Denied => due.rare,
+            _ => due.has(metric.metric().tier),
+        };
+        if is_due {
+            self.absent(metric, reason);
+        }
+    }
+
+    /// Names the driver's snapshot the values come from (its own clock or count): the same again is a repeat.
     pub fn snapshot(&mut self, id: u64) {
         self.snapshot = Some(id);
     }

@@ -6,9 +6,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
 use crate::machine::{Machine, find_tool};
-use crate::probe::{Driver, Probe};
+use crate::probe::Probe;
 use crate::processes::{self, ProcessTable};
 
 /// Result of a search: devices, and the findings that `doctor` reports.
@@ -115,7 +117,7 @@ pub(crate) fn tool(
 /// only those ways are tried.
 pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
     let mut found = Found::default();
-    for ways in WAYS {
+    for ways in WAYS.chunk_by(|one, other| one.vendor == other.vendor) {
         found.add(first_of(ways, machine, forced));
     }
     found.add(processes::amd::find(machine, &found.probes));
@@ -123,11 +125,11 @@ pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
 }
 
 /// What the first way finds that can read something; if none can, the devices that the first way sees.
-fn first_of(ways: &[(Driver, Find)], machine: &Machine, forced: &[Driver]) -> Found {
+fn first_of(ways: &[Way], machine: &Machine, forced: &[Driver]) -> Found {
     let mut found = Found::default();
     let mut mute = Vec::new();
-    for (_, find) in ways.iter().filter(|(driver, _)| forced.is_empty() || forced.contains(driver)) {
-        let mut way = find(machine);
+    for way in ways.iter().filter(|way| forced.is_empty() || forced.contains(&way.driver)) {
+        let mut way = (way.find)(machine);
         if way.is_mute && mute.is_empty() {
             mute = std::mem::take(&mut way.probes);
         }
@@ -143,16 +145,65 @@ fn first_of(ways: &[(Driver, Find)], machine: &Machine, forced: &[Driver]) -> Fo
 
 type Find = fn(&Machine) -> Found;
 
-/// Vendor by vendor, the ways to read it.
-const WAYS: &[&[(Driver, Find)]] = &[
-    &[
-        (Driver::AmdSysfs, amd_sysfs::find),
-        (Driver::AmdIoctl, amd_ioctl::find),
-        (Driver::RocmSmi, rocm_smi::find),
-    ],
-    &[(Driver::Nvml, nvml::find), (Driver::NvidiaSmi, nvidia_smi::find)],
-    &[(Driver::Procfs, procfs::find)],
-];
+/// A way to read devices.
+struct Way {
+    driver: Driver,
+    /// Ways of one vendor stand in for each other.
+    vendor: &'static str,
+    find: Find,
+}
+
+macro_rules! drivers {
+    ($(#[doc = $about:literal] $driver:ident, $name:literal, $vendor:literal, $find:path;)+) => {
+        /// How a device is reached. Its spelling is the `source` column of every row and the value of `--driver`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        pub enum Driver { $(#[doc = $about] #[serde(rename = $name)] $driver,)+ }
+
+        impl Driver {
+            /// Every way, cheapest of a vendor first.
+            pub const ALL: [Self; WAYS.len()] = [$(Self::$driver,)+];
+
+            /// In words, for a list of choices.
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$driver => $about.trim(),)+ }
+            }
+
+            /// Spelling.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$driver => $name,)+ }
+            }
+
+            /// The vendor whose devices it reads; `host` for the host.
+            pub fn vendor(self) -> &'static str {
+                match self { $(Self::$driver => $vendor,)+ }
+            }
+        }
+
+        const WAYS: &[Way] = &[$(Way { driver: Driver::$driver, vendor: $vendor, find: $find },)+];
+    };
+}
+
+// The registry: one line a driver path, vendor by vendor, the cheapest first.
+drivers! {
+    /// AMD by files of sysfs
+    AmdSysfs, "amd-sysfs", "amd", amd_sysfs::find;
+    /// AMD by ioctls on the render node
+    AmdIoctl, "amd-ioctl", "amd", amd_ioctl::find;
+    /// AMD by the rocm-smi command
+    RocmSmi, "rocm-smi", "amd", rocm_smi::find;
+    /// NVIDIA by NVML, loaded at run time
+    Nvml, "nvml", "nvidia", nvml::find;
+    /// NVIDIA by the nvidia-smi command
+    NvidiaSmi, "nvidia-smi", "nvidia", nvidia_smi::find;
+    /// The host by files of procfs
+    Procfs, "procfs", "host", procfs::find;
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -174,18 +225,23 @@ mod tests {
     #[test]
     fn a_way_that_can_read_nothing_gives_way_to_the_next_and_says_so() {
         let machine = Machine::local("n1");
-        let find = |ways: [(Driver, Find); 3], forced: &[Driver]| {
+        let find = |finds: [Find; 3], forced: &[Driver]| {
+            let drivers = [Driver::AmdSysfs, Driver::AmdIoctl, Driver::RocmSmi];
+            let ways = [0, 1, 2].map(|at| Way { driver: drivers[at], vendor: "amd", find: finds[at] });
             let found = first_of(&ways, &machine, forced);
             let subjects: Vec<String> =
                 found.findings.iter().map(|finding| finding.subject.clone()).collect();
             (found.probes.len(), subjects)
         };
-        let (first, second, third) = (Driver::AmdSysfs, Driver::AmdIoctl, Driver::RocmSmi);
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let all: [(Driver, Find); 3] = [(first, mute), (second, nothing), (third, host)];
+        let all: [Find; 3] = [mute, nothing, host];
         assert_eq!(find(all, &[]), (1, owned(&["mute", "none", "procfs"])));
-        assert_eq!(find(all, &[first, second]), (1, owned(&["mute", "none"])), "seen is better than not");
-        let usual: [(Driver, Find); 3] = [(first, host), (second, mute), (third, host)];
+        assert_eq!(
+            find(all, &[Driver::AmdSysfs, Driver::AmdIoctl]),
+            (1, owned(&["mute", "none"])),
+            "seen is better than not"
+        );
+        let usual: [Find; 3] = [host, mute, host];
         assert_eq!(find(usual, &[]), (1, owned(&["procfs"])));
     }
 }

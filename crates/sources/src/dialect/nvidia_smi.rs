@@ -204,21 +204,11 @@ fn is_derived_from(field: &Field) -> bool {
 }
 
 fn fill(gpu: &GpuRow, due: Due, row: &mut Row) {
-    use gpuvitals_core::batch::Value;
     for &(metric, value) in &gpu.values {
-        let is_due = due.has(metric.metric().tier);
         match value {
-            Ok(_) if !is_due => {}
-            Ok(Value::Int(value)) => row.int(metric, value),
-            Ok(Value::Float32(value)) => row.float(metric, value),
-            Ok(Value::Float(value)) => row.double(metric, value),
-            Err(reason @ (AbsenceReason::NotSupported | AbsenceReason::Denied)) => {
-                if due.rare {
-                    row.absent(metric, reason);
-                }
-            }
-            Err(reason) if is_due => row.absent(metric, reason),
-            Err(_) => {}
+            Ok(value) if due.has(metric.metric().tier) => row.set(metric, value),
+            Ok(_) => {}
+            Err(reason) => row.missing(metric, reason, due),
         }
     }
 }

@@ -33,9 +33,8 @@ const FDS_MAX: usize = 4096;
 
 /// The table of the processes on AMD GPUs, if a probe reads some, with the findings about its limits.
 pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Found {
-    let is_amd = |driver| matches!(driver, Driver::AmdSysfs | Driver::AmdIoctl | Driver::RocmSmi);
     // The processes of this machine are not on the GPUs of a captured tree.
-    if machine.has_foreign_procfs() || !probes.iter().any(|probe| is_amd(probe.driver())) {
+    if machine.has_foreign_procfs() || !probes.iter().any(|probe| probe.driver().vendor() == "amd") {
         return Found::default();
     }
     let mut found = Found::default();

@@ -93,27 +93,27 @@ fn read_sensors(device: &dyn Device, lacks: &mut Lacks, due: Due, row: &mut Row)
     let (mut no_power, mut no_edge) = (AbsenceReason::NotSupported, AbsenceReason::NotSupported);
     for (sensor, lack) in SENSORS.iter().zip(lacks).filter(|(sensor, _)| is_due(sensor.metric, due)) {
         match sense(device, sensor, lack, row)? {
-            Ok(value) => set(row, sensor.metric, value),
+            Ok(value) => row.set(sensor.metric, value),
             // There may still be an average.
             Err(reason) if sensor.metric == POWER => no_power = reason,
             Err(reason) => {
                 if sensor.metric == TEMPERATURE {
                     no_edge = reason;
                 }
-                absent(row, sensor.metric, reason, due);
+                row.missing(sensor.metric, reason, due);
             }
         }
     }
     match (row.get(POWER), row.get(POWER_AVERAGE)) {
         (Some(_), _) => {}
-        (None, Some(average)) => set(row, POWER, average),
-        (None, None) => absent(row, POWER, no_power, due),
+        (None, Some(average)) => row.set(POWER, average),
+        (None, None) => row.missing(POWER, no_power, due),
     }
     // The only temperature it reports is that of the edge.
     if is_due(TEMPERATURE_EDGE, due) {
         match row.get(TEMPERATURE) {
-            Some(edge) => set(row, TEMPERATURE_EDGE, edge),
-            None => absent(row, TEMPERATURE_EDGE, no_edge, due),
+            Some(edge) => row.set(TEMPERATURE_EDGE, edge),
+            None => row.missing(TEMPERATURE_EDGE, no_edge, due),
         }
     }
     Ok(())
@@ -162,7 +162,7 @@ fn read_memory(device: &dyn Device, due: Due, row: &mut Row) -> Result<(), Lost>
             match bytes {
                 _ if !is_due(metric, due) => {}
                 Ok(bytes) => row.int(metric, mebibytes(bytes)),
-                Err(reason) => absent(row, metric, reason, due),
+                Err(reason) => row.missing(metric, reason, due),
             }
         }
     }
@@ -176,7 +176,7 @@ fn read_memory(device: &dyn Device, due: Due, row: &mut Row) -> Result<(), Lost>
         }
         Err(reason) => {
             for metric in [MEMORY_USED_PCT, MEMORY_FREE].into_iter().filter(|&metric| is_due(metric, due)) {
-                absent(row, metric, reason, due);
+                row.missing(metric, reason, due);
             }
         }
     }
@@ -204,23 +204,8 @@ fn read_constants(device: &dyn Device, row: &mut Row) -> Result<(), Lost> {
     Ok(())
 }
 
-fn set(row: &mut Row, metric: MetricId, value: Value) {
-    match value {
-        Value::Int(value) => row.int(metric, value),
-        Value::Float32(value) => row.float(metric, value),
-        Value::Float(value) => row.double(metric, value),
-    }
-}
-
 fn is_due(metric: MetricId, due: Due) -> bool {
     due.has(metric.metric().tier)
-}
-
-/// Permanently missing values are reported rarely.
-fn absent(row: &mut Row, metric: MetricId, reason: AbsenceReason, due: Due) {
-    if due.rare || !matches!(reason, AbsenceReason::NotSupported | AbsenceReason::Denied) {
-        row.absent(metric, reason);
-    }
 }
 
 /// To the nearest.

@@ -5,6 +5,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::fields::{Field, reason_of};
+use crate::dialect::NVIDIA_HELD_DOWN;
 
 /// Lines read at most: GPUs of a node, and a sentence for each.
 pub const LINES_MAX: usize = 1024;
@@ -19,9 +20,6 @@ const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
 const REASONS: MetricId = MetricId::of("throttle_reasons");
 const THROTTLED: MetricId = MetricId::of("throttled");
 
-/// Clock event reasons that hold clocks down: software power cap, hardware slowdown, software and hardware thermal
-/// slowdown, power brake. Idling, chosen clocks and sync boost do not count.
-const HELD_DOWN: i64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 /// From this compute capability on `power.draw` is an average over a second; GA100 (8.0) gives the instant.
 const AVERAGED_ABOVE: (u32, u32) = (8, 0);
 
@@ -114,7 +112,7 @@ impl GpuRow {
             derived.push((
                 THROTTLED,
                 reasons.map(|value| match value {
-                    Value::Int(bits) => Value::Int(i64::from(bits & HELD_DOWN != 0)),
+                    Value::Int(bits) => Value::Int((bits.cast_unsigned() & NVIDIA_HELD_DOWN != 0).into()),
                     other => other,
                 }),
             ));

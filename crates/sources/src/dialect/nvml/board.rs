@@ -9,6 +9,7 @@ use super::gpm::Gpm;
 use super::ledger::{Gate, Ledger};
 use super::raw::{ContextEntry, Contexts, Gpu, Raw};
 use super::singles::Singles;
+use crate::dialect::NVIDIA_HELD_DOWN;
 use crate::probe::{Due, ProbeError, Row};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
@@ -41,11 +42,7 @@ const RATES: [(MetricId, MetricId); 4] = [
     (MetricId::of("interconnect_rx_bytes"), MetricId::of("interconnect_rx_bytes_per_s")),
 ];
 
-/// Clock event reasons that hold clocks down: software power cap, hardware slowdown, software and hardware thermal
-/// slowdown, power brake. Idling, chosen clocks and sync boost do not count.
-const HELD_DOWN: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
-
-/// The calls on a GPU with their state; recreated when the GPU is reopened.
+/// The calls on a GPU with what is known about each; made anew when the GPU is opened anew.
 pub(super) struct Board {
     pub(super) ledger: Ledger,
     pub(super) mig: Gate,
@@ -165,7 +162,7 @@ impl Board {
         let answer = self.ledger.ask(&mut self.reasons, &[REASONS, THROTTLED], || raw.clock_reasons(gpu))?;
         if let Some(reasons) = answer {
             row.int(REASONS, i64::try_from(reasons).unwrap_or(-1));
-            row.int(THROTTLED, i64::from(reasons & HELD_DOWN != 0));
+            row.int(THROTTLED, i64::from(reasons & NVIDIA_HELD_DOWN != 0));
         }
         Ok(())
     }

@@ -155,11 +155,7 @@ impl Singles {
             }
             if let Some(value) = ledger.ask(gate, &[single.metric], || (single.get)(raw, gpu))? {
                 ledger.has(single.metric);
-                match value {
-                    Value::Int(value) => row.int(single.metric, value),
-                    Value::Float32(value) => row.float(single.metric, value),
-                    Value::Float(value) => row.double(single.metric, value),
-                }
+                row.set(single.metric, value);
             }
         }
         Ok(())

@@ -80,8 +80,8 @@ pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
         let text = column.keys.iter().find_map(|key| card.text(key)).ok_or(AbsenceReason::NotSupported);
         let value = text.and_then(|text| read(text, column.parse));
         match value.and_then(|value| believe(row, column.metric, value)) {
-            Ok(value) => set(row, column.metric, value),
-            Err(reason) => absent(row, column.metric, reason, due),
+            Ok(value) => row.set(column.metric, value),
+            Err(reason) => row.missing(column.metric, reason, due),
         }
     }
     let hottest = HBM_KEYS
@@ -89,12 +89,12 @@ pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
         .filter_map(|key| read(card.text(key)?, number).ok())
         .max_by(|a, b| a.as_f64().total_cmp(&b.as_f64()));
     match hottest {
-        Some(value) => set(row, HBM, value),
-        None => absent(row, HBM, AbsenceReason::NotSupported, due),
+        Some(value) => row.set(HBM, value),
+        None => row.missing(HBM, AbsenceReason::NotSupported, due),
     }
     match [EDGE, JUNCTION].iter().find_map(|key| read(card.text(key)?, number).ok()) {
-        Some(value) => set(row, TEMPERATURE, value),
-        None => absent(row, TEMPERATURE, AbsenceReason::NotSupported, due),
+        Some(value) => row.set(TEMPERATURE, value),
+        None => row.missing(TEMPERATURE, AbsenceReason::NotSupported, due),
     }
     let total = card.text(VRAM_TOTAL).and_then(|text| read(text, mebibytes).ok());
     match (total, row.get(MEMORY_USED)) {
@@ -108,27 +108,13 @@ pub(super) fn fill(card: &Card, due: Due, row: &mut Row) {
             let reason = total.map_or(AbsenceReason::NotSupported, |_| AbsenceReason::Invalid);
             let is_due = |metric: &MetricId| due.has(metric.metric().tier);
             for metric in [MEMORY_USED_PCT, MEMORY_FREE].into_iter().filter(is_due) {
-                absent(row, metric, reason, due);
+                row.missing(metric, reason, due);
             }
         }
     }
 }
 
-fn set(row: &mut Row, metric: MetricId, value: Value) {
-    match value {
-        Value::Int(value) => row.int(metric, value),
-        Value::Float32(value) => row.float(metric, value),
-        Value::Float(value) => row.double(metric, value),
-    }
-}
-
-fn absent(row: &mut Row, metric: MetricId, reason: AbsenceReason, due: Due) {
-    if reason != AbsenceReason::NotSupported || due.rare {
-        row.absent(metric, reason);
-    }
-}
-
-/// A physically impossible number is absent.
+/// A number that cannot be what it says is none.
 fn believe(row: &Row, metric: MetricId, value: Value) -> Result<Value, AbsenceReason> {
     let is_mi325x = || {
         let model = row.identity().get(IdentityColumn::Model);
