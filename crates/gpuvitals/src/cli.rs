@@ -368,16 +368,4 @@ pub(crate) struct Simulate {
     /// Time of the first row (RFC 3339)
     #[arg(long, value_name = "TIME", default_value = "2026-01-01T00:00:00Z")]
     pub start: String,
-    /// Form of the file
-    #[arg(long, alias = "form", value_enum, default_value_t = CsvForm::Wide)]
-    pub format: CsvForm,
-}
-
-/// Form of a CSV file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CsvForm {
-    /// A row per GPU and instant
-    Wide,
-    /// A row per metric, as dcgm-exporter series come out of Prometheus
-    Dcgm,
 }

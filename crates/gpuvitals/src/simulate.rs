@@ -4,10 +4,10 @@ use std::io::{BufWriter, Write, stdout};
 
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, time};
-use gpuvitals_sources::csv::write::{LongWriter, WideWriter, WriteError};
+use gpuvitals_sources::csv::write::{WideWriter, WriteError};
 use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
 
-use crate::cli::{CsvForm, Simulate};
+use crate::cli::Simulate;
 use crate::failure::{Exit, Failure};
 use crate::quantity;
 
@@ -32,16 +32,9 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
     };
     let mut fleet = Simulated::new(config).map_err(|e| usage(causes(&e)))?;
     let out = BufWriter::new(stdout().lock());
-    let written = match settings.format {
-        CsvForm::Wide => {
-            let mut writer = WideWriter::with_metrics(out, Simulated::metrics());
-            all(&mut fleet, |batch| writer.write(batch)).and_then(|()| flush(writer.into_inner()))
-        }
-        CsvForm::Dcgm => {
-            let mut writer = LongWriter::new(out);
-            all(&mut fleet, |batch| writer.write(batch)).and_then(|()| flush(writer.into_inner()))
-        }
-    };
+    let mut writer = WideWriter::with_metrics(out, Simulated::metrics());
+    let written =
+        all(&mut fleet, |batch| writer.write(batch)).and_then(|()| Ok(writer.into_inner().flush()?));
     match written {
         Err(WriteError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::caused(Exit::Io, "cannot write the recording", error)),
@@ -57,8 +50,4 @@ fn all(
         write(&batch)?;
     }
     Ok(())
-}
-
-fn flush(mut out: impl Write) -> Result<(), WriteError> {
-    out.flush().map_err(WriteError::Io)
 }

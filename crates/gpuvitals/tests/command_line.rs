@@ -262,7 +262,4 @@ fn the_same_seed_writes_the_same_recording() {
         first.lines().skip(1).all(|line| line.contains(",simulated,")),
         "every row says that it is simulated"
     );
-    let long = said(&["simulate", "--gpus", "2", "--hosts", "1", "--duration", "1s", "--format", "dcgm"]);
-    assert!(long.starts_with("timestamp,metric_name,gpu_id,"));
-    assert!(long.contains("DCGM_FI_DEV_GPU_UTIL") && long.contains("simulated"));
 }

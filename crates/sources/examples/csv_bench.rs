@@ -122,7 +122,10 @@ fn names(gpu: usize) -> (String, String) {
 
 fn write_long(path: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(File::create(path)?);
-    writeln!(out, "{}", gpuvitals_sources::csv::write::LONG_HEADER)?;
+    writeln!(
+        out,
+        "timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,container,pod,namespace,value,labels_raw"
+    )?;
     for line in 0..rows {
         let (gpu, metric, scrape) =
             (line % GPUS, (line / GPUS) % LONG_METRICS.len(), line / GPUS / LONG_METRICS.len());

@@ -45,10 +45,6 @@ pub(super) struct Subject {
     pub(super) has_own: bool,
     /// Last time given to a row that had none.
     pub(super) last_ns: i64,
-    /// The bytes that identify it.
-    key: Arc<[u8]>,
-    /// The subject that came after it last time.
-    next: usize,
 }
 
 /// The GPUs met so far.
@@ -58,12 +54,10 @@ pub(super) struct Subjects {
     columns: Vec<usize>,
     labels: Option<usize>,
     name_finder: memmem::Finder<'static>,
-    by_key: HashMap<Arc<[u8]>, usize, foldhash::fast::RandomState>,
+    by_key: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
     all: Vec<Subject>,
     remembered_len: usize,
     key: Vec<u8>,
-    /// The subject found before.
-    last: usize,
 }
 
 impl Subjects {
@@ -85,7 +79,6 @@ impl Subjects {
             all: Vec::new(),
             remembered_len: 0,
             key: Vec::new(),
-            last: 0,
         }
     }
 
@@ -107,16 +100,10 @@ impl Subjects {
             self.key.push(KEY_SEPARATOR);
             self.key.extend_from_slice(field.get(span.end..).unwrap_or_default());
         }
-        // Recordings repeat the GPUs in the same order.
-        let expected = self.all.get(self.last).map_or(0, |last| last.next);
-        if self.all.get(expected).is_some_and(|subject| *subject.key == *self.key) {
-            self.last = expected;
-            return Ok(expected);
-        }
         if let Some(&index) = self.by_key.get(self.key.as_slice()) {
-            return Ok(self.follow(index));
+            return Ok(index);
         }
-        let mut subject = subject(plan, record)?;
+        let subject = subject(plan, record)?;
         if self.remembered_len > REMEMBERED_LEN_MAX {
             self.by_key.clear();
             self.all.clear();
@@ -124,19 +111,9 @@ impl Subjects {
         }
         // A subject takes more memory than its key: the identity's texts and the entry itself.
         self.remembered_len += self.key.len() + size_of::<Subject>();
-        subject.key = self.key.as_slice().into();
-        self.by_key.insert(Arc::clone(&subject.key), self.all.len());
+        self.by_key.insert(self.key.as_slice().into(), self.all.len());
         self.all.push(subject);
-        Ok(self.follow(self.all.len() - 1))
-    }
-
-    /// Notes that the subject came after the last.
-    fn follow(&mut self, index: usize) -> usize {
-        if let Some(last) = self.all.get_mut(self.last) {
-            last.next = index;
-        }
-        self.last = index;
-        index
+        Ok(self.all.len() - 1)
     }
 }
 
@@ -190,8 +167,6 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
         row: None,
         has_own: false,
         last_ns: 0,
-        key: Arc::from([]),
-        next: 0,
     })
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gpuvitals_core::batch::Value;
-use gpuvitals_core::catalogue::{by_column, by_dcgm};
-use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
-use gpuvitals_sources::csv::write::{LONG_HEADER, LongWriter, WideWriter, WriteError};
+use arrow_array::cast::AsArray;
+use gpuvitals_core::batch::{Value, text_at};
+use gpuvitals_core::catalogue::{DcgmName, by_column, by_dcgm};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, time};
+use gpuvitals_sources::csv::write::{WideWriter, WriteError};
 use gpuvitals_sources::csv::{CsvSource, Form};
 
 use crate::reading::{NOW, SECOND_NS, config, drain, reader, rows};
@@ -129,14 +130,74 @@ fn twin(hosts: i32, gpus: i32) -> Vec<Batch> {
     batches
 }
 
+const LONG_HEADER: &str =
+    "timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,container,pod,namespace,value,labels_raw";
+
+/// Batches in the long form as Prometheus exports dcgm-exporter's series: every field quoted, DCGM's names where the metric has
+/// one that is read back as this metric, metric by metric.
+fn long(batches: &[Batch]) -> String {
+    let mut text = format!("{LONG_HEADER}\n");
+    for batch in batches {
+        for (id, column) in batch.metrics() {
+            let facts = id.metric();
+            let is_read = |name: &&DcgmName| by_dcgm(name.name).is_some_and(|(read, _)| read == id);
+            let mut names = facts.dcgm.iter().filter(is_read);
+            let dcgm = names.clone().find(|name| !name.modern).or_else(|| names.next());
+            let (name, factor) = dcgm.map_or((facts.column, 1.0), |dcgm| (dcgm.name, dcgm.factor));
+            for row in (0..batch.rows()).filter(|&row| column.value(row).is_some()) {
+                text.push_str(&line(batch, row, name, column.value(row).unwrap().as_f64() * factor));
+            }
+        }
+    }
+    text
+}
+
+fn line(batch: &Batch, row: usize, name: &str, value: f64) -> String {
+    let identity = batch.identity(row);
+    let get = |column| identity.get(column).unwrap_or_default().to_owned();
+    let extra = |name: &str| {
+        let found = batch.extras().find(|(extra, _)| *extra == name);
+        found.map_or_else(String::new, |(_, array)| text_at(array.as_dictionary(), row).unwrap().to_owned())
+    };
+    let (uuid, model) = (get(IdentityColumn::Uuid), get(IdentityColumn::Model));
+    let (node, device) = (get(IdentityColumn::Node), extra("device"));
+    let index = identity.index.unwrap().to_string();
+    let labels = [
+        ("DCGM_FI_DRIVER_VERSION", get(IdentityColumn::Driver)),
+        ("Hostname", node.clone()),
+        ("UUID", uuid.clone()),
+        ("__name__", name.to_owned()),
+        ("device", device.clone()),
+        ("gpu", index.clone()),
+        ("instance", extra("label_instance")),
+        ("job", extra("label_job")),
+        ("modelName", model.clone()),
+        ("source", get(IdentityColumn::Source)),
+    ];
+    let labels = labels.map(|(name, value)| format!("{name}=\"{value}\"")).join(",");
+    let timestamp = time::format(batch.timestamps()[row]);
+    let blank = String::new;
+    let fields = [
+        timestamp,
+        name.to_owned(),
+        index,
+        device,
+        uuid,
+        model,
+        node,
+        blank(),
+        blank(),
+        blank(),
+        value.to_string(),
+        labels,
+    ];
+    fields.map(|field| format!("\"{}\"", field.replace('"', "\"\""))).join(",") + "\n"
+}
+
 #[test]
 fn a_twin_in_the_long_form_comes_back_as_it_was() {
     let batches = twin(31, 8);
-    let mut writer = LongWriter::new(Vec::new());
-    for batch in &batches {
-        writer.write(batch).unwrap();
-    }
-    let text = String::from_utf8(writer.into_inner()).unwrap();
+    let text = long(&batches);
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some(LONG_HEADER));
     assert_eq!(
