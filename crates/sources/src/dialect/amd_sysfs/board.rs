@@ -9,11 +9,11 @@ use gpuvitals_core::{AbsenceReason, Identity, MetricId};
 
 use super::card::{Card, hwmon, read_text};
 use super::parse;
-use super::plan::candidates;
+use super::plan::{candidates, metrics_of_files};
 use super::ras::Ras;
 use super::sensor::{Gauge, Missing, Scale, narrow, put};
 use super::snapshot::{Snapshot, unfilled};
-use super::table::{POWER, POWER_AVERAGE, Reader};
+use super::table::{POWER, POWER_AVERAGE, Reader, metrics_of_tables};
 use crate::dialect::amd_gpu_metrics::GpuMetrics;
 use crate::machine::PinnedFile;
 use crate::probe::{Due, Reading, Row};
@@ -30,94 +30,20 @@ const MEMORY_USED_PCT: MetricId = MetricId::of("memory_used_pct");
 const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 
-/// All metrics that an AMD GPU may have; those this one lacks are reported with the reason.
-const KNOWN: &[MetricId] = &[
-    MetricId::of("gpu_clock_mhz"),
-    MetricId::of("mem_clock_mhz"),
-    TEMPERATURE,
-    POWER,
+/// Metrics beside those of the tables and of files with fixed names: labelled sensors, error counts, derived values.
+const OTHERS: [MetricId; 18] = [
     MEMORY_USED,
-    MetricId::of("utilization_pct"),
-    MetricId::of("memory_utilization_pct"),
-    MetricId::of("media_utilization_pct"),
-    MetricId::of("jpeg_utilization_pct"),
-    MetricId::of("gfx_activity_acc"),
-    MetricId::of("mem_activity_acc"),
-    POWER_AVERAGE,
-    MetricId::of("power_limit_w"),
-    MetricId::of("power_limit_default_w"),
-    MetricId::of("power_limit_min_w"),
-    MetricId::of("power_limit_max_w"),
-    MetricId::of("energy_j"),
+    MEMORY_USED_PCT,
+    MEMORY_TOTAL,
+    MEMORY_FREE,
     TEMPERATURE_EDGE,
-    TEMPERATURE_JUNCTION,
-    MetricId::of("temperature_memory_c"),
-    MetricId::of("temperature_hbm_c"),
-    MetricId::of("temperature_vr_gfx_c"),
-    MetricId::of("temperature_vr_soc_c"),
-    MetricId::of("temperature_vr_mem_c"),
-    MetricId::of("temperature_soc_c"),
     MetricId::of("temperature_slowdown_c"),
     MetricId::of("temperature_shutdown_c"),
     MetricId::of("temperature_memory_slowdown_c"),
     MetricId::of("temperature_memory_shutdown_c"),
-    MetricId::of("video_clock_mhz"),
-    MetricId::of("video_decode_clock_mhz"),
-    MetricId::of("soc_clock_mhz"),
-    MetricId::of("fabric_clock_mhz"),
-    MetricId::of("gpu_clock_average_mhz"),
-    MetricId::of("mem_clock_average_mhz"),
-    MetricId::of("gpu_clock_max_mhz"),
-    MetricId::of("mem_clock_max_mhz"),
-    MetricId::of("video_clock_max_mhz"),
-    MetricId::of("gpu_clock_locked"),
-    MetricId::of("performance_level"),
-    MEMORY_TOTAL,
-    MEMORY_FREE,
-    MEMORY_USED_PCT,
-    MetricId::of("visible_memory_total_mb"),
-    MetricId::of("visible_memory_used_mb"),
-    MetricId::of("gtt_total_mb"),
-    MetricId::of("gtt_used_mb"),
-    MetricId::of("memory_bandwidth_max_bytes_per_s"),
     MetricId::of("fan_speed_pct"),
-    MetricId::of("fan_speed_rpm"),
-    MetricId::of("voltage_gfx_mv"),
-    MetricId::of("voltage_soc_mv"),
-    MetricId::of("voltage_mem_mv"),
-    PARTITIONS,
-    MetricId::of("driver_snapshot_ns"),
-    MetricId::of("firmware_timestamp_ns"),
-    MetricId::of("throttle_status"),
-    MetricId::of("throttle_sample_count"),
-    MetricId::of("throttle_prochot_count"),
-    MetricId::of("throttle_ppt_count"),
-    MetricId::of("throttle_socket_thermal_count"),
-    MetricId::of("throttle_vr_thermal_count"),
-    MetricId::of("throttle_hbm_thermal_count"),
-    MetricId::of("below_limit_ppt_count"),
-    MetricId::of("below_limit_thermal_count"),
-    MetricId::of("below_limit_low_utilization_count"),
-    MetricId::of("below_limit_total_count"),
-    MetricId::of("throttled"),
+    POWER,
     PCIE_GEN,
-    MetricId::of("pcie_width"),
-    PCIE_SPEED,
-    MetricId::of("pcie_gen_max"),
-    MetricId::of("pcie_width_max"),
-    MetricId::of("pcie_replays"),
-    MetricId::of("pcie_replay_rollovers"),
-    MetricId::of("pcie_naks_sent"),
-    MetricId::of("pcie_naks_received"),
-    MetricId::of("pcie_recoveries"),
-    MetricId::of("pcie_other_end_recoveries"),
-    MetricId::of("pcie_bandwidth_acc"),
-    MetricId::of("pcie_bandwidth_raw"),
-    MetricId::of("interconnect_tx_bytes"),
-    MetricId::of("interconnect_rx_bytes"),
-    MetricId::of("interconnect_links_up"),
-    MetricId::of("interconnect_width"),
-    MetricId::of("interconnect_speed_gtps"),
     MetricId::of("ras_corrected"),
     MetricId::of("ras_uncorrected"),
     MetricId::of("ras_deferred"),
@@ -126,11 +52,21 @@ const KNOWN: &[MetricId] = &[
     MetricId::of("bad_pages_unreservable"),
 ];
 
+/// Every metric that an AMD GPU may give; those that this one lacks are told with the reason.
+fn known() -> Vec<MetricId> {
+    let mut known: Vec<MetricId> = metrics_of_tables().chain(metrics_of_files()).chain(OTHERS).collect();
+    known.sort_unstable();
+    known.dedup();
+    known
+}
+
 /// The open files of a GPU.
 #[derive(Debug)]
 pub(super) struct Board {
     snapshot: Option<Snapshot>,
-    /// The metrics of the first whole reading, and the number of values of the fast tier.
+    /// Every metric that may be given.
+    known: Vec<MetricId>,
+    /// What the first whole reading gave, and how many values a reading of the fast tier has.
     given: Vec<(MetricId, Tier)>,
     usual_fast: usize,
     /// Files for metrics that `gpu_metrics` lacks. None until its first answer, or its absence, shows which.
@@ -171,6 +107,7 @@ impl Board {
     pub(super) fn new(card: &Card) -> Self {
         Self {
             snapshot: Some(Snapshot::new(card)),
+            known: known(),
             given: Vec::new(),
             usual_fast: 0,
             gauges: None,
@@ -346,7 +283,7 @@ impl Board {
         }
         // A table that has not answered yet may have more.
         let unknown = unanswered.filter(|_| self.gauges.is_none());
-        for &metric in KNOWN {
+        for &metric in &self.known {
             if !is_told(row, metric) {
                 let is_denied = self.denied.contains(&metric);
                 let reason = unknown.unwrap_or(AbsenceReason::NotSupported);
@@ -466,14 +403,13 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::metrics_given;
     use super::*;
 
     #[test]
     fn whatever_is_read_is_told_when_it_is_not_there() {
         let files = candidates(&Card::default(), Some(Path::new("/")));
-        let given = files.into_iter().map(|(_, (metric, ..))| metric).chain(metrics_given());
-        let untold: Vec<_> = given.filter(|id| !KNOWN.contains(id)).map(|id| id.metric().column).collect();
+        let given = files.into_iter().map(|(_, (metric, ..))| metric);
+        let untold: Vec<_> = given.filter(|id| !known().contains(id)).map(|id| id.metric().column).collect();
         assert!(untold.is_empty(), "{untold:?}");
     }
 }

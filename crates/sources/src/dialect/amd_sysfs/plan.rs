@@ -60,6 +60,11 @@ const HWMON: &[Place] = &[
     place("fan1_input", "fan_speed_rpm", number, Scale::ONE),
 ];
 
+/// The metrics of files with fixed names.
+pub(super) fn metrics_of_files() -> impl Iterator<Item = MetricId> {
+    DEVICE.iter().chain(HWMON).map(|&(_, metric, ..)| metric)
+}
+
 /// Every file that may give a metric, the better one first: hwmon before the tables of levels. Opens nothing that
 /// would wake a GPU: labels and names only.
 pub(super) fn candidates(card: &Card, hwmon: Option<&Path>) -> Vec<Candidate> {

@@ -445,8 +445,7 @@ fn pick(elements: impl Iterator<Item = Option<i64>>, pick: Pick) -> Option<(i64,
 }
 
 /// Every metric that some table gives.
-#[cfg(test)]
-pub(super) fn metrics_given() -> impl Iterator<Item = MetricId> {
+pub(super) fn metrics_of_tables() -> impl Iterator<Item = MetricId> {
     let parts = [DISCRETE, BOARD, PACKAGE, APU, CLOCKS, STAND_INS, STAND_INS_V3, BELOW_LIMIT].concat();
     parts.into_iter().map(|entry| entry.metric).chain([ENERGY, STATUS, THROTTLED, LOCKED, JPEG, MEDIA])
 }
