@@ -133,8 +133,7 @@ impl Journal {
 impl Drop for Journal {
     /// A journal without a step is not left behind, nor is its folder.
     fn drop(&mut self) {
-        let is_empty =
-            [&self.noted.running, &self.noted.kept, &self.noted.made].iter().all(|it| it.is_empty());
+        let is_empty = self.noted.running.is_empty() && self.noted.kept.is_empty();
         if let (true, Some((_, path))) = (is_empty, &self.file) {
             let _removed = fs::remove_file(path);
             // Those of other GPUs keep it.

@@ -46,7 +46,7 @@ pub struct Ownership {
 /// Asks until it is dropped.
 #[derive(Debug, Default)]
 pub struct Asking {
-    _kubelet: Option<oneshot::Sender<()>>,
+    kubelet: Option<oneshot::Sender<()>>,
     tables: Option<SyncSender<Box<dyn ProcessTable>>>,
 }
 
@@ -122,7 +122,7 @@ impl Ownership {
                 });
                 runtime.shutdown_background();
             })?;
-            asking._kubelet = Some(stop);
+            asking.kubelet = Some(stop);
         }
         if let Some(slurm) = sources.slurm {
             let (tables, arriving) = sync_channel(TABLES_MAX);

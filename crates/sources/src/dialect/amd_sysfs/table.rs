@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
