@@ -27,7 +27,7 @@ use gpuvitals_listener::{Access, Figures, Limits, Terms, Vitals};
 use gpuvitals_sources::attribution::{Asking, Ownership};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::registry::{Finding, Found, Verdict};
+use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -116,7 +116,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
 }
 
 /// Says what was found and what is missing, with what to do about it.
-fn tell(found: &Found) {
+fn tell(found: &Discovery) {
     for Finding { verdict, subject, text, remedy, .. } in &found.findings {
         let remedy = remedy.as_deref();
         match verdict {
@@ -130,7 +130,7 @@ fn tell(found: &Found) {
     tracing::info!(gpus = gpus_among(found), drivers = drivers.join(", "), "what is sampled");
 }
 
-fn gpus_among(found: &Found) -> usize {
+fn gpus_among(found: &Discovery) -> usize {
     let gpus = found.probes.iter().filter(|probe| probe.table() == Table::GpuEvents);
     // A tool that names its GPUs at the first reading only counts as one.
     gpus.map(|probe| probe.targets().len().max(1)).sum()
@@ -147,7 +147,7 @@ struct Background {
 fn begin(
     config: &Config,
     machine: Machine,
-    found: Found,
+    found: Discovery,
     ownership: &Arc<Ownership>,
     runtime: &Handle,
 ) -> Result<(Arc<Node>, Background), Failure> {

@@ -12,7 +12,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_sources::clocks::{
-    self, ClockControl, ClockError, Held, Level, Lock, Plan, Step, reset_gpu_clocks, restore_clocks,
+    self, ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
 };
 use gpuvitals_sources::machine::Machine;
 
@@ -354,9 +354,10 @@ fn print_plans(
     plans: &[Plan],
     with_way_back: bool,
 ) -> Result<u8, Failure> {
-    let lines = |steps: fn(&Plan) -> &[Step]| -> String {
+    let lines = |steps: fn(&Plan) -> &[ClockStep]| -> String {
         let of_gpu = |(control, plan): (&dyn ClockControl, &Plan)| -> String {
-            let line = |step: &Step| format!("{}\n", Step { target: control.place(step), ..step.clone() });
+            let line =
+                |step: &ClockStep| format!("{}\n", ClockStep { target: control.place(step), ..step.clone() });
             steps(plan).iter().map(line).collect()
         };
         controls.iter().map(AsRef::as_ref).zip(plans).map(of_gpu).collect()

@@ -14,6 +14,7 @@ use clap::Args;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, MetricId, Table};
 use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
@@ -72,6 +73,9 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     }
     if !machine.is_captured() {
         findings.extend(surroundings::look(config));
+    }
+    if flags.measure {
+        findings.extend(nvml::measure(&machine));
     }
     let mut examined = Vec::new();
     if !found.probes.is_empty() {

@@ -18,7 +18,7 @@ use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
-use gpuvitals_sources::registry::Found;
+use gpuvitals_sources::registry::Discovery;
 use gpuvitals_sources::sampler::Condition;
 
 use crate::child::{Signals, code_of};
@@ -255,7 +255,7 @@ pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
 }
 
 /// Says on standard error which values will be missing.
-fn warn(found: &Found) {
+fn warn(found: &Discovery) {
     let without_gpu = found.probes.iter().all(|probe| probe.table() == Table::SystemEvents);
     progress::warn(&found.findings);
     if without_gpu {

@@ -8,7 +8,7 @@ use gpuvitals_core::Origin;
 use gpuvitals_core::clock;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::registry::{self, Found, Verdict};
+use gpuvitals_sources::registry::{self, Discovery, Verdict};
 use gpuvitals_sources::sampler::{RATE_MAX_HZ, SamplerConfig, SamplerError};
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ impl Sampling {
     ///
     /// # Errors
     /// As [`Sampling::machine`].
-    pub(crate) fn discover(&self) -> Result<Found, Failure> {
+    pub(crate) fn discover(&self) -> Result<Discovery, Failure> {
         let mut found = registry::discover(&self.machine()?, &self.drivers);
         for probe in found.probes.iter_mut().filter(|_| self.per_core) {
             probe.read_instances();
@@ -130,7 +130,7 @@ impl Sampling {
 }
 
 /// No device: what was looked at, and what to do.
-pub(crate) fn nothing_to_sample(found: &Found) -> Failure {
+pub(crate) fn nothing_to_sample(found: &Discovery) -> Failure {
     let missing = found.findings.iter().filter(|finding| finding.verdict != Verdict::Good).map(|finding| {
         let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!(" ({remedy})"));
         format!("\n  {}: {}{remedy}", finding.subject, finding.text)

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write, stdout};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, time};
 use gpuvitals_sources::csv::write::{WideWriter, WriteError};
-use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
+use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
 
 use crate::cli::Simulate;
 use crate::failure::{Exit, Failure};
@@ -28,7 +28,7 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
         seed: settings.seed,
         interval,
         start_ns,
-        pace: Pace::Unpaced { end_ns: start_ns.saturating_add(span_ns) },
+        pace: SimPace::Unpaced { end_ns: start_ns.saturating_add(span_ns) },
     };
     let mut fleet = Simulated::new(config).map_err(|e| usage(causes(&e)))?;
     let out = BufWriter::new(stdout().lock());

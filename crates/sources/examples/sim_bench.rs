@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_sources::simulated::{Pace, SimConfig, Simulated};
+use gpuvitals_sources::simulated::{SimConfig, SimPace, Simulated};
 
 #[expect(clippy::disallowed_methods, reason = "a bench is the loop that asks the clock")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let mut source = Simulated::new(SimConfig {
         gpus: usize::try_from(gpus)?,
-        pace: Pace::Unpaced { end_ns: i64::from(seconds - 1) * 1_000_000_000 },
+        pace: SimPace::Unpaced { end_ns: i64::from(seconds - 1) * 1_000_000_000 },
         ..SimConfig::default()
     })?;
     let built = start.elapsed();

@@ -125,7 +125,7 @@ pub struct ClockState {
 
 /// One step of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ClockStep {
     /// The destination: a file of the GPU by its name (AMD), a call (NVIDIA). Never a full path, since steps
     /// are saved and the card may have another number when they are made.
     pub target: String,
@@ -133,7 +133,7 @@ pub struct Step {
     pub text: String,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for ClockStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} <- {:?}", self.target, self.text)
     }
@@ -143,9 +143,9 @@ impl fmt::Display for Step {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Steps of the change.
-    pub forward: Vec<Step>,
+    pub forward: Vec<ClockStep>,
     /// Steps that restore the settings in force when it was planned.
-    pub back: Vec<Step>,
+    pub back: Vec<ClockStep>,
     /// Its effect, for people: `level 3 (1269 MHz) is nearest to 1250 MHz`.
     pub notes: Vec<String>,
 }
@@ -241,7 +241,7 @@ pub trait ClockControl: Send {
     fn plan_reset(&mut self) -> Result<Plan, ClockError>;
 
     /// The present full path or call of a step.
-    fn place(&self, step: &Step) -> String {
+    fn place(&self, step: &ClockStep) -> String {
         step.target.clone()
     }
 
@@ -249,13 +249,13 @@ pub trait ClockControl: Send {
     ///
     /// # Errors
     /// If the driver refuses, or the GPU is gone.
-    fn apply(&mut self, step: &Step) -> Result<(), ClockError>;
+    fn apply(&mut self, step: &ClockStep) -> Result<(), ClockError>;
 
     /// Reads back whether the steps, made in sequence, had their effect, as far as the device reports it.
     ///
     /// # Errors
     /// [`ClockError::NoEffect`] when they had none.
-    fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError>;
+    fn verify(&mut self, steps: &[ClockStep]) -> Result<(), ClockError>;
 }
 
 /// The GPUs with controllable clocks, and the findings of the search.
@@ -307,7 +307,7 @@ pub fn get_current_clocks(device: &mut dyn ClockControl) -> Result<ClockState, C
 ///
 /// # Errors
 /// If the device cannot do it, the right is missing, or the driver accepts it without effect.
-pub fn lock_gpu_clocks(device: &mut dyn ClockControl, lock: &Lock) -> Result<Vec<Step>, ClockError> {
+pub fn lock_gpu_clocks(device: &mut dyn ClockControl, lock: &Lock) -> Result<Vec<ClockStep>, ClockError> {
     let plan = device.plan(lock)?;
     make(device, &plan)?;
     Ok(plan.back)
@@ -326,7 +326,7 @@ pub fn reset_gpu_clocks(device: &mut dyn ClockControl) -> Result<(), ClockError>
 ///
 /// # Errors
 /// The first failure.
-pub fn restore_clocks(device: &mut dyn ClockControl, back: &[Step]) -> Result<(), ClockError> {
+pub fn restore_clocks(device: &mut dyn ClockControl, back: &[ClockStep]) -> Result<(), ClockError> {
     let mut first = None;
     for step in back {
         if let Err(error) = device.apply(step) {
@@ -359,7 +359,7 @@ fn taken_back(device: &mut dyn ClockControl, plan: &Plan, failed: ClockError) ->
 /// Clocks that are locked as long as this lives, and then restored, also if the thread panics.
 pub struct Held<'a> {
     device: &'a mut dyn ClockControl,
-    back: Vec<Step>,
+    back: Vec<ClockStep>,
 }
 
 impl<'a> Held<'a> {

@@ -33,15 +33,15 @@ use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Origin};
 
 pub use error::CsvError;
-pub use header::Form;
+pub use header::CsvForm;
 pub use input::CsvInput;
 pub use report::{Cause, Counts, REPORTS_MAX, Report};
-pub use timeline::{Pace, Replay};
+pub use timeline::{Replay, ReplayPace};
 
 use header::{Plan, Unfit};
 use report::Ledger;
-use rows::Rows;
-use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, Splitter, Step};
+use rows::RowBuilder;
+use split::{FIELD_LEN_MAX, FIELDS_MAX, RECORD_LEN_MAX, SplitStep, Splitter};
 use timeline::Timeline;
 
 /// Most bytes of input in one batch, and most that one call of `poll` processes.
@@ -55,7 +55,7 @@ pub struct CsvConfig {
     /// Speed relative to the recording: 2 halves the time between rows.
     pub speed: f64,
     /// The pace at which rows are handed over.
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// Whether the file restarts at its end.
     pub loop_file: bool,
     /// Most rows of a batch.
@@ -72,7 +72,7 @@ impl Default for CsvConfig {
         Self {
             replay: Replay::Recorded,
             speed: 1.0,
-            pace: Pace::Unthrottled,
+            pace: ReplayPace::Unthrottled,
             loop_file: false,
             batch_rows: 500,
             batch_age_ns: 100_000_000,
@@ -88,7 +88,7 @@ pub struct CsvSource {
     config: CsvConfig,
     origin: Origin,
     records: Splitter,
-    rows: Rows,
+    rows: RowBuilder,
     timeline: Timeline,
     ledger: Ledger,
     /// Bytes taken in this pass, and in those before it.
@@ -136,7 +136,7 @@ impl CsvSource {
             timeline: Timeline::new(config.replay, config.speed, config.pace, now_ns),
             config,
             records,
-            rows: Rows::new(plan),
+            rows: RowBuilder::new(plan),
             ledger,
             taken: opened.taken,
             taken_before: 0,
@@ -153,7 +153,7 @@ impl CsvSource {
     }
 
     /// Wide or long.
-    pub fn form(&self) -> Form {
+    pub fn form(&self) -> CsvForm {
         self.rows.plan().form
     }
 
@@ -255,10 +255,10 @@ impl CsvSource {
 
     /// Moves to the next record and processes it; `Some` if the call must return.
     fn advance(&mut self, now_ns: i64) -> Option<Result<Poll, CsvError>> {
-        let step = if self.held { Step::Record } else { self.records.step() };
+        let step = if self.held { SplitStep::Record } else { self.records.step() };
         match step {
-            Step::Record => return self.record(now_ns).map(|due_ns| Ok(self.wait(now_ns, due_ns))),
-            Step::Oversize { field, field_len, record_len } => {
+            SplitStep::Record => return self.record(now_ns).map(|due_ns| Ok(self.wait(now_ns, due_ns))),
+            SplitStep::Oversize { field, field_len, record_len } => {
                 let reason = if field_len > FIELD_LEN_MAX {
                     format!("field of {field_len} bytes, more than {FIELD_LEN_MAX}")
                 } else if record_len >= RECORD_LEN_MAX {
@@ -268,10 +268,10 @@ impl CsvSource {
                 };
                 self.skip(Cause::Oversize, field, reason);
             }
-            Step::Unclosed { field } => {
+            SplitStep::Unclosed { field } => {
                 self.skip(Cause::Quote, field, "the quoted field is never closed".to_owned());
             }
-            Step::NeedInput => {
+            SplitStep::NeedInput => {
                 if self.stream
                     && self.rows.len() > 0
                     && let Some(batch) = self.hand_over()
@@ -286,7 +286,7 @@ impl CsvSource {
                     }
                 }
             }
-            Step::End => {
+            SplitStep::End => {
                 if let Err(error) = self.turn(now_ns) {
                     self.state = State::Failed(error);
                 }
@@ -330,7 +330,7 @@ fn check(config: &CsvConfig) -> Result<(), CsvError> {
         if value.is_finite() && value > 0.0 { Ok(()) } else { Err(CsvError::Setting { name, value }) }
     };
     positive("speed", config.speed)?;
-    if let Pace::Rate(rate) = config.pace {
+    if let ReplayPace::Rate(rate) = config.pace {
         positive("rate", rate)?;
     }
     if config.batch_rows == 0 { Err(CsvError::Setting { name: "batch rows", value: 0.0 }) } else { Ok(()) }
@@ -377,7 +377,7 @@ fn header(records: &mut Splitter, file: &Arc<str>) -> Result<Plan, CsvError> {
     records.set_delimiter(header::delimiter(records.ahead().get(first..).unwrap_or_default()));
     let step = loop {
         match records.step() {
-            Step::NeedInput if records.ahead().len() <= RECORD_LEN_MAX => {
+            SplitStep::NeedInput if records.ahead().len() <= RECORD_LEN_MAX => {
                 records.fill().map_err(|source| CsvError::Read { file: file(), line: 1, source })?;
             }
             step => break step,
@@ -388,8 +388,8 @@ fn header(records: &mut Splitter, file: &Arc<str>) -> Result<Plan, CsvError> {
         return Err(CsvError::Binary { file: file(), line, what: "it has NUL bytes" });
     }
     match step {
-        Step::End => return Err(CsvError::Empty { file: file() }),
-        Step::Record => {}
+        SplitStep::End => return Err(CsvError::Empty { file: file() }),
+        SplitStep::Record => {}
         _ => return Err(CsvError::HeaderTooLong { file: file(), line }),
     }
     let names: Result<Vec<String>, _> =

@@ -48,7 +48,7 @@ use parquet::file::metadata::KeyValue;
 use crate::attribution::Owners;
 use crate::machine::Machine;
 use crate::probe::Driver;
-use crate::registry::{self, Finding, Found};
+use crate::registry::{self, Discovery, Finding};
 use crate::sampler::{Condition, Sampler, SamplerConfig, TargetState, WorkerStats};
 use directory::{About, Unfinished};
 use marks::Marks;
@@ -212,7 +212,7 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::start`].
     pub fn start_with(
-        found: Found,
+        found: Discovery,
         config: RecorderConfig,
         watch: impl FnMut(&Batch) + Send + 'static,
     ) -> Result<Self, RecordError> {
@@ -356,7 +356,7 @@ impl Recorder {
 
 /// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairedRecording {
     /// Rows of `gpu_events.parquet`.
     pub gpu_rows: u64,
     /// Rows of `system_events.parquet`.
@@ -372,7 +372,7 @@ pub struct Repaired {
 ///
 /// # Errors
 /// If the directory holds no recording, one that is still running, or a part that cannot be read.
-pub fn repair(directory: &Path) -> Result<Option<Repaired>, RecordError> {
+pub fn repair(directory: &Path) -> Result<Option<RepairedRecording>, RecordError> {
     let Some(unfinished) = Unfinished::take_over(directory)? else {
         let (whole, _) = directory::state(directory);
         let path = directory.to_owned();
@@ -383,7 +383,7 @@ pub fn repair(directory: &Path) -> Result<Option<Repaired>, RecordError> {
         };
     };
     let ended = unfinished.end("repaired", &[])?;
-    Ok(Some(Repaired {
+    Ok(Some(RepairedRecording {
         gpu_rows: ended.gpu_rows,
         system_rows: ended.system_rows,
         marks: ended.marks,

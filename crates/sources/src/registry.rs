@@ -15,7 +15,7 @@ use crate::processes::{self, ProcessTable};
 
 /// Result of a search: devices, and the findings that `doctor` reports.
 #[derive(Default)]
-pub struct Found {
+pub struct Discovery {
     /// Ready to be sampled.
     pub probes: Vec<Box<dyn Probe>>,
     /// Tables of the processes on them.
@@ -26,7 +26,7 @@ pub struct Found {
     pub is_mute: bool,
 }
 
-impl Found {
+impl Discovery {
     /// No device, and why.
     pub(crate) fn none(finding: Finding) -> Self {
         Self { findings: vec![finding], ..Self::default() }
@@ -39,9 +39,9 @@ impl Found {
     }
 }
 
-impl fmt::Debug for Found {
+impl fmt::Debug for Discovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found")
+        f.debug_struct("Discovery")
             .field("probes", &self.probes.len())
             .field("findings", &self.findings)
             .finish_non_exhaustive()
@@ -115,8 +115,8 @@ pub(crate) fn tool(
 
 /// Finds the devices of a machine. Of each vendor the first way that finds any is taken, cheapest first; with `forced`
 /// only those ways are tried.
-pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
-    let mut found = Found::default();
+pub fn discover(machine: &Machine, forced: &[Driver]) -> Discovery {
+    let mut found = Discovery::default();
     for ways in WAYS.chunk_by(|one, other| one.vendor == other.vendor) {
         found.add(first_of(ways, machine, forced));
     }
@@ -125,8 +125,8 @@ pub fn discover(machine: &Machine, forced: &[Driver]) -> Found {
 }
 
 /// What the first way finds that can read something; if none can, the devices that the first way sees.
-fn first_of(ways: &[Way], machine: &Machine, forced: &[Driver]) -> Found {
-    let mut found = Found::default();
+fn first_of(ways: &[Way], machine: &Machine, forced: &[Driver]) -> Discovery {
+    let mut found = Discovery::default();
     let mut mute = Vec::new();
     for way in ways.iter().filter(|way| forced.is_empty() || forced.contains(&way.driver)) {
         let mut way = (way.find)(machine);
@@ -143,7 +143,7 @@ fn first_of(ways: &[Way], machine: &Machine, forced: &[Driver]) -> Found {
     found
 }
 
-type Find = fn(&Machine) -> Found;
+type Find = fn(&Machine) -> Discovery;
 
 /// A way to read devices.
 struct Way {
@@ -209,17 +209,17 @@ impl fmt::Display for Driver {
 mod tests {
     use super::*;
 
-    fn nothing(_machine: &Machine) -> Found {
-        Found::none(Finding::new(Verdict::Note, "none", "not here"))
+    fn nothing(_machine: &Machine) -> Discovery {
+        Discovery::none(Finding::new(Verdict::Note, "none", "not here"))
     }
 
-    fn host(machine: &Machine) -> Found {
+    fn host(machine: &Machine) -> Discovery {
         procfs::find(machine)
     }
 
-    fn mute(machine: &Machine) -> Found {
+    fn mute(machine: &Machine) -> Discovery {
         let findings = vec![Finding::new(Verdict::Partial, "mute", "cannot be read")];
-        Found { is_mute: true, findings, ..host(machine) }
+        Discovery { is_mute: true, findings, ..host(machine) }
     }
 
     #[test]

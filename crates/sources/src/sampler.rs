@@ -29,7 +29,7 @@ use crate::attribution::Owners;
 use crate::probe::{Driver, Probe};
 use crate::registry::Finding;
 use handoff::{Handoff, Taken};
-use rows::Rows;
+use rows::RowList;
 use worker::{Terms, Worker};
 
 pub use state::{Condition, Lateness, TargetState, WorkerStats};
@@ -114,7 +114,7 @@ pub struct Sampler {
 struct Member {
     state: Arc<state::WorkerState>,
     /// Rows under construction; never locked while the device is read.
-    rows: Arc<Mutex<Rows>>,
+    rows: Arc<Mutex<RowList>>,
     thread: JoinHandle<()>,
 }
 
@@ -171,7 +171,7 @@ impl Sampler {
             state.know(&identity, Moment::now());
         }
         self.handoff.joined();
-        let rows = Arc::new(Mutex::new(Rows::new(Arc::clone(&state))));
+        let rows = Arc::new(Mutex::new(RowList::new(Arc::clone(&state))));
         let worker = Worker {
             state: Arc::clone(&state),
             handoff: Arc::clone(&self.handoff),

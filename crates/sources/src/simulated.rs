@@ -80,7 +80,7 @@ impl Special {
 
 /// Timestamps of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Pace {
+pub enum SimPace {
     /// A tick when it is due, for ever.
     #[default]
     Live,
@@ -107,7 +107,7 @@ pub struct SimConfig {
     /// ticks.
     pub start_ns: i64,
     /// Live or as fast as possible.
-    pub pace: Pace,
+    pub pace: SimPace,
 }
 
 impl Default for SimConfig {
@@ -118,7 +118,7 @@ impl Default for SimConfig {
             seed: 1,
             interval: Duration::from_secs(1),
             start_ns: 0,
-            pace: Pace::Live,
+            pace: SimPace::Live,
         }
     }
 }
@@ -154,7 +154,7 @@ pub struct Simulated {
     gpus: Vec<Gpu>,
     builder: BatchBuilder,
     origin: Origin,
-    pace: Pace,
+    pace: SimPace,
     hosts: usize,
     start_ns: i64,
     interval_ns: i64,
@@ -327,8 +327,8 @@ impl Source for Simulated {
 
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
         Ok(match self.pace {
-            Pace::Live => self.poll_live(now_ns),
-            Pace::Unpaced { end_ns } => self.poll_unpaced(end_ns),
+            SimPace::Live => self.poll_live(now_ns),
+            SimPace::Unpaced { end_ns } => self.poll_unpaced(end_ns),
         })
     }
 }

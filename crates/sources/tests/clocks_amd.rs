@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_sources::clocks::{
-    self, ClockControl, ClockError, Held, Level, Lock, Plan, Step, get_current_clocks, lock_gpu_clocks,
+    self, ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, get_current_clocks, lock_gpu_clocks,
     reset_gpu_clocks, restore_clocks,
 };
 use gpuvitals_sources::machine::Machine;
@@ -63,7 +63,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Steps as pairs.
-fn short(steps: &[Step]) -> Vec<(String, String)> {
+fn short(steps: &[ClockStep]) -> Vec<(String, String)> {
     steps.iter().map(|step| (step.target.clone(), step.text.clone())).collect()
 }
 
@@ -289,7 +289,7 @@ fn only_files_of_its_own_clocks_are_written() {
     fs::write(&elsewhere, "kept").unwrap();
     let whole = at.device.join(LEVEL);
     for target in [elsewhere.as_path(), &whole, Path::new("../../passwd"), Path::new("vendor")] {
-        let step = Step { target: target.display().to_string(), text: "high".to_owned() };
+        let step = ClockStep { target: target.display().to_string(), text: "high".to_owned() };
         let error = at.control().apply(&step).unwrap_err();
         assert!(matches!(error, ClockError::Wrong(_)), "{error}");
     }

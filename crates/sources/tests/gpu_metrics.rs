@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use gpuvitals_sources::dialect::amd_gpu_metrics::{Field, GpuMetrics, Refused, Version, XCP_MAX};
+use gpuvitals_sources::dialect::amd_gpu_metrics::{Field, GpuMetrics, TableError, Version, XCP_MAX};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -162,21 +162,21 @@ fn captured_tables_read_as_the_kernel_wrote_them() {
     assert_eq!(seen, 6);
 }
 
-fn refusal(bytes: &[u8]) -> Refused {
+fn refusal(bytes: &[u8]) -> TableError {
     GpuMetrics::decode(bytes).unwrap_err()
 }
 
 #[test]
 fn what_does_not_fit_its_header_is_refused_and_says_why() {
     let invalid = std::fs::read(fixtures().join("mangohud-invalid.bin")).unwrap();
-    assert_eq!(refusal(&invalid), Refused::Unfilled(Version { format: 0, content: 0, size: 0 }));
-    assert_eq!(refusal(&[]), Refused::NoHeader { len: 0 });
-    assert_eq!(refusal(&[8, 0, 1]), Refused::NoHeader { len: 3 });
+    assert_eq!(refusal(&invalid), TableError::Unfilled(Version { format: 0, content: 0, size: 0 }));
+    assert_eq!(refusal(&[]), TableError::NoHeader { len: 0 });
+    assert_eq!(refusal(&[8, 0, 1]), TableError::NoHeader { len: 3 });
 
     let whole = std::fs::read(fixtures().join("rx6900xt-v1.3.bin")).unwrap();
     for len in 4..whole.len() {
         let version = Version { format: 1, content: 3, size: 120 };
-        assert_eq!(refusal(&whole[..len]), Refused::Truncated { version, len });
+        assert_eq!(refusal(&whole[..len]), TableError::Truncated { version, len });
     }
     let mut longer = whole.clone();
     longer.extend([7; 9]);
@@ -185,11 +185,11 @@ fn what_does_not_fit_its_header_is_refused_and_says_why() {
     let header = |size: u16, format, content| Encoder::new(size, (format, content)).bytes;
     for (size, format, content) in [(264, 3, 1), (120, 2, 5), (120, 0, 3), (4096, 1, 10), (8, 255, 255)] {
         let version = Version { format, content, size };
-        assert_eq!(refusal(&header(size, format, content)), Refused::Unknown(version));
+        assert_eq!(refusal(&header(size, format, content)), TableError::Unknown(version));
     }
     for (size, format, content) in [(119, 1, 3), (1663, 1, 6), (2200, 1, 7), (120, 2, 2), (4, 3, 0)] {
         let version = Version { format, content, size };
-        assert_eq!(refusal(&header(size, format, content)), Refused::WrongSize(version));
+        assert_eq!(refusal(&header(size, format, content)), TableError::WrongSize(version));
         assert!(refusal(&header(size, format, content)).to_string().contains(&version.to_string()));
     }
 }
@@ -280,9 +280,9 @@ fn a_self_describing_table_ends_where_it_no_longer_makes_sense() {
     }
     let negative = described(-1, &[first]);
     let version = Version { format: 1, content: 9, size: u16::try_from(negative.len()).unwrap() };
-    assert_eq!(refusal(&negative), Refused::AttributeCount { version, count: -1 });
+    assert_eq!(refusal(&negative), TableError::AttributeCount { version, count: -1 });
     let headless = [6, 0, 1, 9, 0, 0];
-    assert!(matches!(refusal(&headless), Refused::Truncated { len: 6, .. }));
+    assert!(matches!(refusal(&headless), TableError::Truncated { len: 6, .. }));
 }
 
 fn walk(bytes: &[u8]) {

@@ -14,7 +14,7 @@ use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::recorder::{Data, RecordError, Recorder, RecorderConfig, repair, send_mark};
-use gpuvitals_sources::registry::Found;
+use gpuvitals_sources::registry::Discovery;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const POWER: MetricId = MetricId::of("power_w");
@@ -30,12 +30,12 @@ struct Counting {
 }
 
 impl Counting {
-    fn found(gpus: usize) -> Found {
+    fn found(gpus: usize) -> Discovery {
         let named = |name: &str| {
             let identity = Identity::default().with(IdentityColumn::Node, "n1").unwrap();
             Arc::new(identity.with(IdentityColumn::Uuid, name).unwrap())
         };
-        let mut found = Found::default();
+        let mut found = Discovery::default();
         for gpu in 0..gpus {
             let identity = named(&format!("GPU-{gpu}"));
             found.probes.push(Box::new(Self {
@@ -87,7 +87,7 @@ fn config(directory: &Path) -> RecorderConfig {
 }
 
 /// Records until this many GPU rows have been written.
-fn started(found: Found, config: RecorderConfig, rows: usize) -> Recorder {
+fn started(found: Discovery, config: RecorderConfig, rows: usize) -> Recorder {
     let (tell, told) = sync_channel(1);
     let mut left = rows;
     let watch = move |batch: &Batch| {
@@ -288,7 +288,7 @@ fn without_a_gpu_both_files_are_there_and_one_is_empty() {
 #[test]
 fn nothing_to_record_and_nothing_to_overwrite_are_said() {
     let dir = tempfile::tempdir().unwrap();
-    let refused = Recorder::start_with(Found::default(), config(dir.path()), |_| {});
+    let refused = Recorder::start_with(Discovery::default(), config(dir.path()), |_| {});
     assert!(matches!(refused, Err(RecordError::Nothing(_))));
     assert!(matches!(repair(dir.path()), Err(RecordError::Directory { .. })));
 
@@ -340,7 +340,7 @@ fn a_recording_that_failed_before_its_first_row_does_not_stand_in_the_way() {
     let dir = tempfile::tempdir().unwrap();
     let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap();
     let (ask, asked) = sync_channel(0);
-    let mute = Found { probes: vec![Box::new(Mute(Arc::new(identity), 0, ask))], ..Found::default() };
+    let mute = Discovery { probes: vec![Box::new(Mute(Arc::new(identity), 0, ask))], ..Discovery::default() };
     let recorder = Recorder::start_with(mute, config(dir.path()), |_| {}).unwrap();
     asked.recv_timeout(Duration::from_mins(1)).unwrap();
     let Err(RecordError::Empty(targets)) = recorder.stop() else { panic!("it has no row") };

@@ -15,7 +15,7 @@ use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::{IdentityColumn, SIMULATED};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, Identity};
-use gpuvitals_sources::simulated::{BATCH_ROWS_MAX, Pace, SimConfig, SimError, Simulated};
+use gpuvitals_sources::simulated::{BATCH_ROWS_MAX, SimConfig, SimError, SimPace, Simulated};
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000_000;
@@ -25,7 +25,7 @@ fn config(gpus: usize, seed: u64, interval_s: u64, ticks: i64) -> SimConfig {
         gpus,
         seed,
         interval: Duration::from_secs(interval_s),
-        pace: Pace::Unpaced { end_ns: (ticks - 1) * i64::try_from(interval_s).unwrap() * SECOND },
+        pace: SimPace::Unpaced { end_ns: (ticks - 1) * i64::try_from(interval_s).unwrap() * SECOND },
         ..SimConfig::default()
     }
 }
@@ -69,7 +69,7 @@ fn all_rows(config: SimConfig) -> Vec<Row> {
 #[test]
 fn ticks_lie_on_whole_milliseconds() {
     let start_ns = 1_795_176_000_700_068_843;
-    let pace = Pace::Unpaced { end_ns: start_ns + SECOND };
+    let pace = SimPace::Unpaced { end_ns: start_ns + SECOND };
     let rows = all_rows(SimConfig { start_ns, pace, ..config(1, 1, 1, 1) });
     assert!(!rows.is_empty() && rows.iter().all(|row| row.at % 1_000_000 == 0));
 }
@@ -86,7 +86,7 @@ fn mean(series: &[(i64, f64)]) -> f64 {
 
 /// Key of a GPU of the first host, where the special cases are.
 fn first_host(config: SimConfig, index: i32) -> Arc<str> {
-    let rows = all_rows(SimConfig { pace: Pace::Unpaced { end_ns: 0 }, ..config });
+    let rows = all_rows(SimConfig { pace: SimPace::Unpaced { end_ns: 0 }, ..config });
     let is_it =
         |row: &&Row| row.identity.node() == Some("sim-node-0001") && row.identity.index == Some(index);
     rows.iter().find(is_it).unwrap().identity.key().unwrap()

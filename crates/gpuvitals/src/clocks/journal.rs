@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gpuvitals_sources::clocks::{Plan, Step};
+use gpuvitals_sources::clocks::{ClockStep, Plan};
 use gpuvitals_sources::machine::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -41,9 +41,9 @@ struct Noted {
     #[serde(default)]
     gpu: String,
     /// Steps back from the lock that is held while a command runs.
-    running: Vec<Step>,
+    running: Vec<ClockStep>,
     /// Steps back from the lock that is kept until a reset.
-    kept: Vec<Step>,
+    kept: Vec<ClockStep>,
 }
 
 impl Journal {
@@ -75,12 +75,12 @@ impl Journal {
     }
 
     /// Steps back from a lock whose holder was killed.
-    pub(super) fn running(&self) -> &[Step] {
+    pub(super) fn running(&self) -> &[ClockStep] {
         &self.noted.running
     }
 
     /// Steps back from the lock that is kept.
-    pub(super) fn kept(&self) -> &[Step] {
+    pub(super) fn kept(&self) -> &[ClockStep] {
         &self.noted.kept
     }
 

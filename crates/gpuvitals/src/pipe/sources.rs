@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpuvitals_core::{Batch, causes, clock};
-use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Pace, Replay};
+use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Replay, ReplayPace};
 use gpuvitals_sources::sampler::{Condition, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
 
@@ -24,7 +24,7 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) fn open_csv(path: &str, times: Times, config: CsvConfig) -> Result<CsvSource, Failure> {
     let replay = if times == Times::Now { Replay::Shifted } else { Replay::Recorded };
     let pace = match config.pace {
-        Pace::Unthrottled if times == Times::Now => Pace::Recorded,
+        ReplayPace::Unthrottled if times == Times::Now => ReplayPace::Recorded,
         pace => pace,
     };
     let config = CsvConfig { replay, pace, ..config };

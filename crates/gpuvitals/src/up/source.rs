@@ -7,7 +7,7 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Table, causes};
 use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::attribution::{Asking, Ownership};
-use gpuvitals_sources::csv::{CsvConfig, CsvSource, Pace};
+use gpuvitals_sources::csv::{CsvConfig, CsvSource, ReplayPace};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
@@ -132,7 +132,7 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
 fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
     let config = CsvConfig {
         speed: settings.speed,
-        pace: if settings.rate > 0.0 { Pace::Rate(settings.rate) } else { Pace::Unthrottled },
+        pace: if settings.rate > 0.0 { ReplayPace::Rate(settings.rate) } else { ReplayPace::Unthrottled },
         loop_file: settings.looped,
         node: Arc::from("csv"),
         ..CsvConfig::default()

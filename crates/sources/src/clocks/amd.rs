@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::{Identity, IdentityColumn};
 
-use super::{ClockControl, ClockError, ClockState, ClocksFound, Level, Lock, Plan, Step};
+use super::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
 use crate::dialect::amd_sysfs;
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::Driver;
@@ -166,20 +166,20 @@ impl AmdClocks {
     }
 
     /// The writes that set bounds of the GPU clock.
-    fn bounds(low: Option<u32>, high: u32) -> Vec<Step> {
+    fn bounds(low: Option<u32>, high: u32) -> Vec<ClockStep> {
         let low = low.map(|mhz| step(OVERDRIVE, format!("s 0 {mhz}\n")));
         let high = step(OVERDRIVE, format!("s 1 {high}\n"));
         low.into_iter().chain([high, step(OVERDRIVE, "c")]).collect()
     }
 
     /// The write that allows only these entries of a list.
-    fn mask(name: &str, entries: &[u32]) -> Option<Step> {
+    fn mask(name: &str, entries: &[u32]) -> Option<ClockStep> {
         let numbers: Vec<String> = entries.iter().map(u32::to_string).collect();
         (!numbers.is_empty()).then(|| step(name, format!("{} ", numbers.join(" "))))
     }
 
     /// The steps back from a lock that touches the overdrive table or these lists.
-    fn way_back(&self, hold: Option<&Hold>, masked: &[&str]) -> Result<Vec<Step>, ClockError> {
+    fn way_back(&self, hold: Option<&Hold>, masked: &[&str]) -> Result<Vec<ClockStep>, ClockError> {
         let level = Level::by_name(&self.level()?).unwrap_or(Level::Auto);
         let mut back = Vec::new();
         if let Some(Hold::Bounds { before: (low, high), .. }) = hold {
@@ -204,7 +204,7 @@ impl AmdClocks {
         Ok(back)
     }
 
-    fn no_effect(&self, step: &Step, seen: String) -> ClockError {
+    fn no_effect(&self, step: &ClockStep, seen: String) -> ClockError {
         ClockError::NoEffect { target: self.place(step), asked: step.text.trim_end().to_owned(), seen }
     }
 }
@@ -250,7 +250,7 @@ impl ClockControl for AmdClocks {
         });
         let lists = [(GPU_LIST, gpu), (MEMORY_LIST, memory.transpose()?)];
         let chosen = || lists.iter().filter_map(|(name, entry)| Some((*name, (*entry)?)));
-        let masks: Vec<Step> = chosen().filter_map(|(name, entry)| Self::mask(name, &[entry])).collect();
+        let masks: Vec<ClockStep> = chosen().filter_map(|(name, entry)| Self::mask(name, &[entry])).collect();
         let masked: Vec<&str> = chosen().map(|(name, _)| name).collect();
 
         let level = match (&hold, lock.level) {
@@ -283,11 +283,11 @@ impl ClockControl for AmdClocks {
         Ok(Plan { forward: percent.into_iter().chain([level]).collect(), ..Plan::default() })
     }
 
-    fn place(&self, step: &Step) -> String {
+    fn place(&self, step: &ClockStep) -> String {
         self.device.join(&step.target).display().to_string()
     }
 
-    fn apply(&mut self, step: &Step) -> Result<(), ClockError> {
+    fn apply(&mut self, step: &ClockStep) -> Result<(), ClockError> {
         if !WRITTEN.contains(&step.target.as_str()) {
             // Steps may come from a journal, and are checked where they enter.
             return Err(ClockError::Wrong(format!("{} holds no clocks of this GPU", step.target)));
@@ -306,7 +306,7 @@ impl ClockControl for AmdClocks {
         }
     }
 
-    fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError> {
+    fn verify(&mut self, steps: &[ClockStep]) -> Result<(), ClockError> {
         self.look_up()?;
         let level = steps.iter().rev().find(|step| step.target == LEVEL);
         if let Some(step) = level {
@@ -370,7 +370,7 @@ fn within(mhz: u32, (low, high): (u32, u32), what: &str) -> Result<(), ClockErro
     Err(ClockError::Wrong(format!("a {what} of {mhz} MHz is out of range: {low} to {high} MHz")))
 }
 
-fn refusal(target: String, step: &Step, source: io::Error) -> ClockError {
+fn refusal(target: String, step: &ClockStep, source: io::Error) -> ClockError {
     match source.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
             let remedy = "this needs root, or a udev rule that lets your group write this file".to_owned();
@@ -395,6 +395,6 @@ fn read(path: &Path) -> io::Result<String> {
     PinnedFile::open(path)?.read_text().map(str::to_owned)
 }
 
-fn step(name: &str, text: impl Into<String>) -> Step {
-    Step { target: name.to_owned(), text: text.into() }
+fn step(name: &str, text: impl Into<String>) -> ClockStep {
+    ClockStep { target: name.to_owned(), text: text.into() }
 }

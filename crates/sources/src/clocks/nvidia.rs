@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gpuvitals_core::Identity;
 
-use super::{ClockControl, ClockError, ClockState, ClocksFound, Level, Lock, Plan, Step};
+use super::{ClockControl, ClockError, ClockState, ClockStep, ClocksFound, Level, Lock, Plan};
 use crate::dialect::nvml::{self, Answer, Code, Gpu, Known, Raw};
 use crate::machine::Machine;
 
@@ -65,9 +65,9 @@ impl NvidiaClocks {
         format!("{call}({})", self.identity.uuid().unwrap_or_default())
     }
 
-    fn step(&self, call: &str, bounds: Option<Bounds>) -> Step {
+    fn step(&self, call: &str, bounds: Option<Bounds>) -> ClockStep {
         let text = bounds.map_or_else(String::new, |(min, max)| format!("{min},{max}"));
-        Step { target: self.target(call), text }
+        ClockStep { target: self.target(call), text }
     }
 
     fn unreadable(&self, call: &str, code: Code) -> ClockError {
@@ -167,7 +167,7 @@ impl ClockControl for NvidiaClocks {
         Ok(Plan { forward, ..Plan::default() })
     }
 
-    fn apply(&mut self, step: &Step) -> Result<(), ClockError> {
+    fn apply(&mut self, step: &ClockStep) -> Result<(), ClockError> {
         let is = |call: &str| step.target == self.target(call);
         let answer: Answer<()> = match bounds_of(&step.text) {
             Some((min, max)) if is(LOCK_GPU) => self.raw.lock_gpu_clocks(self.gpu, min, max),
@@ -197,7 +197,7 @@ impl ClockControl for NvidiaClocks {
         })
     }
 
-    fn verify(&mut self, steps: &[Step]) -> Result<(), ClockError> {
+    fn verify(&mut self, steps: &[ClockStep]) -> Result<(), ClockError> {
         let lock = steps.iter().rfind(|step| step.target == self.target(LOCK_GPU));
         let Some((step, (min, max))) = lock.and_then(|step| Some((step, bounds_of(&step.text)?))) else {
             return Ok(());

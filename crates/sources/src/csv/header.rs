@@ -15,7 +15,7 @@ const EXTRA_NAME_LEN_MAX: usize = 100;
 
 /// The two shapes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CsvForm {
     /// One line has all the values of a GPU at an instant.
     Wide,
     /// One line has one value and the name of its metric (DCGM).
@@ -48,7 +48,7 @@ pub(super) struct Column {
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) columns: Vec<Column>,
-    pub(super) form: Form,
+    pub(super) form: CsvForm,
 }
 
 /// A first line that cannot be used as a header.
@@ -88,7 +88,7 @@ impl Plan {
             }
             columns.push(Column { name: name.to_owned(), role });
         }
-        let plan = Self { columns, form: if long { Form::Long } else { Form::Wide } };
+        let plan = Self { columns, form: if long { CsvForm::Long } else { CsvForm::Wide } };
         plan.checked(names)
     }
 

@@ -10,7 +10,7 @@ use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, Origin, Table};
 
 use super::cell::{self, Missing, Scale};
-use super::header::{Form, Plan, Role};
+use super::header::{CsvForm, Plan, Role};
 use super::report::{Cause, Ledger, Refusal};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
@@ -43,7 +43,7 @@ struct Carried {
 
 /// The destination of a record's values. The first value opens the row: a record without any creates none.
 #[derive(Debug)]
-struct Place {
+struct RowPlace {
     /// The subject.
     index: usize,
     time_ns: i64,
@@ -61,7 +61,7 @@ struct Rest {
 
 /// Fills batches from records.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct RowBuilder {
     plan: Arc<Plan>,
     time: Option<usize>,
     metrics: Vec<(usize, Scale)>,
@@ -81,14 +81,14 @@ pub(super) struct Rows {
     time_ns: i64,
 }
 
-impl Rows {
+impl RowBuilder {
     pub(super) fn new(plan: Plan) -> Self {
         let columns = || plan.columns.iter().enumerate();
         let metrics = columns()
             .filter_map(|(i, c)| if let Role::Metric(scale) = c.role { Some((i, scale)) } else { None })
             .collect();
         let extras = columns()
-            .filter(|_| plan.form == Form::Wide)
+            .filter(|_| plan.form == CsvForm::Wide)
             .filter_map(
                 |(i, c)| if let Role::Extra(name) = &c.role { Some((i, Arc::clone(name))) } else { None },
             )
@@ -183,7 +183,7 @@ impl Rows {
         let index = self.subjects.find(&self.plan, record)?;
         let mut rest = std::mem::take(&mut self.rest);
         rest.clear();
-        let mut place = Place { index, time_ns, row: None };
+        let mut place = RowPlace { index, time_ns, row: None };
         self.read_metrics(record, &mut place, &mut rest, ledger);
         for (column, name) in &self.extras {
             rest.extra(name, record.field(*column));
@@ -224,7 +224,13 @@ impl Rows {
     }
 
     /// Sets the metrics that have columns of their own.
-    fn read_metrics(&mut self, record: &Splitter, place: &mut Place, rest: &mut Rest, ledger: &mut Ledger) {
+    fn read_metrics(
+        &mut self,
+        record: &Splitter,
+        place: &mut RowPlace,
+        rest: &mut Rest,
+        ledger: &mut Ledger,
+    ) {
         for at in 0..self.metrics.len() {
             let Some(&(column, scale)) = self.metrics.get(at) else { return };
             match cell::metric(record.field(column), &scale) {
@@ -242,7 +248,7 @@ impl Rows {
         &mut self,
         record: &Splitter,
         (name_column, value_column): (usize, usize),
-        place: &mut Place,
+        place: &mut RowPlace,
         rest: &mut Rest,
         ledger: &mut Ledger,
     ) {
@@ -270,7 +276,7 @@ impl Rows {
     }
 
     #[inline]
-    fn set(&mut self, place: &mut Place, scale: &Scale, value: Value) {
+    fn set(&mut self, place: &mut RowPlace, scale: &Scale, value: Value) {
         let row = match place.row {
             Some((row, _)) => Some(row),
             None => self.open_row(place),
@@ -301,7 +307,7 @@ impl Rows {
     }
 
     /// The row of the batch that the record fills: a new one, or in the long form the one its GPU has at that time.
-    fn open_row(&mut self, place: &mut Place) -> Option<RowId> {
+    fn open_row(&mut self, place: &mut RowPlace) -> Option<RowId> {
         let Self { subjects, builder, by_time, .. } = self;
         let subject = subjects.get_mut(place.index)?;
         let id = subject.id_in(self.batch, builder);
@@ -323,7 +329,7 @@ impl Rows {
     /// Puts absences and unknown columns into a row.
     fn put_rest(
         &mut self,
-        place: &Place,
+        place: &RowPlace,
         row: RowId,
         known: bool,
         rest: &Rest,
@@ -356,7 +362,7 @@ impl Rows {
     }
 
     /// Absences of a record without values count for the row that the GPU has at that time, if it has one.
-    fn note_absences(&mut self, place: &Place, rest: &Rest) {
+    fn note_absences(&mut self, place: &RowPlace, rest: &Rest) {
         let subject = self.subjects.get_mut(place.index).filter(|subject| subject.batch == self.batch);
         let row = subject.and_then(|subject| subject.row).filter(|(at, _)| *at == place.time_ns);
         if let Some((_, row)) = row {

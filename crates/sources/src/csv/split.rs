@@ -27,7 +27,7 @@ const CHUNK_LEN: usize = 128 << 10;
 
 /// Result of a step of the splitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SplitStep {
     /// A record; its fields can be read until the next step.
     Record,
     /// A record that is too long or has too many fields, and is dropped: its longest field, that field's
@@ -192,7 +192,7 @@ impl Splitter {
     }
 
     /// Goes to the next record.
-    pub(super) fn step(&mut self) -> Step {
+    pub(super) fn step(&mut self) -> SplitStep {
         if !self.begun {
             (self.text_len, self.fields) = (0, 0);
             self.pass_line_ends();
@@ -201,10 +201,10 @@ impl Splitter {
         loop {
             let at_end = self.next == self.end;
             if at_end && !self.ended {
-                return Step::NeedInput;
+                return SplitStep::NeedInput;
             }
             if at_end && !self.begun {
-                return Step::End;
+                return SplitStep::End;
             }
             let result = self.read_on(at_end);
             let full = matches!(result, ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull);
@@ -216,7 +216,7 @@ impl Splitter {
                 // The added line end did not end the record: it is inside quotes.
                 self.begun = false;
                 let field = self.passed.take().map_or(self.fields, |passed| passed.fields);
-                return Step::Unclosed { field };
+                return SplitStep::Unclosed { field };
             }
             if full {
                 self.make_room();
@@ -274,19 +274,19 @@ impl Splitter {
     }
 
     /// The end of a record: it can be read, or was too long.
-    fn close(&mut self) -> Step {
+    fn close(&mut self) -> SplitStep {
         let passed = self.passed.take();
         if passed.is_none() && self.text_len <= FIELD_LEN_MAX {
-            return Step::Record;
+            return SplitStep::Record;
         }
         let is_held = passed.is_none();
         let Lengths { longest: (field, field_len), record_len, .. } =
             passed.unwrap_or_else(|| self.lengths());
         if is_held && field_len <= FIELD_LEN_MAX {
-            return Step::Record;
+            return SplitStep::Record;
         }
         (self.text_len, self.fields) = (0, 0);
-        Step::Oversize { field, field_len, record_len }
+        SplitStep::Oversize { field, field_len, record_len }
     }
 }
 
@@ -307,16 +307,16 @@ mod tests {
         }
     }
 
-    fn split(text: &[u8], chunk: usize) -> (Vec<Vec<Vec<u8>>>, Vec<u64>, Vec<Step>) {
+    fn split(text: &[u8], chunk: usize) -> (Vec<Vec<Vec<u8>>>, Vec<u64>, Vec<SplitStep>) {
         let mut splitter = Splitter::new(Box::new(Trickle(text.to_vec(), 0, chunk)));
         let (mut records, mut lines, mut other) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             match splitter.step() {
-                Step::NeedInput => {
+                SplitStep::NeedInput => {
                     splitter.fill().unwrap();
                 }
-                Step::End => return (records, lines, other),
-                Step::Record => {
+                SplitStep::End => return (records, lines, other),
+                SplitStep::Record => {
                     records.push((0..splitter.len()).map(|i| splitter.field(i).to_vec()).collect());
                     lines.push(splitter.record_line());
                 }
@@ -360,12 +360,12 @@ mod tests {
         assert_eq!(records.len(), 2);
         assert_eq!(lines, [1, 2, 4]);
         let field_len = (10 << 20) + 2;
-        assert_eq!(other, [Step::Oversize { field: 1, field_len, record_len: field_len + 2 }]);
+        assert_eq!(other, [SplitStep::Oversize { field: 1, field_len, record_len: field_len + 2 }]);
         let long_field = format!("a,{}\nb\n", "y".repeat(FIELD_LEN_MAX + 1));
         let (records, _, other) = split(long_field.as_bytes(), 1 << 16);
         assert_eq!(records.len(), 1);
         let field_len = FIELD_LEN_MAX + 1;
-        assert_eq!(other, [Step::Oversize { field: 1, field_len, record_len: field_len + 1 }]);
+        assert_eq!(other, [SplitStep::Oversize { field: 1, field_len, record_len: field_len + 1 }]);
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
         let text = format!("a\n{}b\nc\n", ",".repeat(3 * FIELDS_MAX));
         let (records, lines, other) = split(text.as_bytes(), 1 << 10);
         assert_eq!((records.len(), lines.as_slice()), (2, &[1, 2, 3][..]));
-        assert_eq!(other, [Step::Oversize { field: 3 * FIELDS_MAX, field_len: 1, record_len: 1 }]);
+        assert_eq!(other, [SplitStep::Oversize { field: 3 * FIELDS_MAX, field_len: 1, record_len: 1 }]);
         let (records, _, other) = split(",".repeat(FIELDS_MAX - 1).as_bytes(), 1 << 10);
         assert_eq!((records[0].len(), other.len()), (FIELDS_MAX, 0));
     }
@@ -382,10 +382,10 @@ mod tests {
     fn a_quote_that_is_never_closed_is_reported() {
         let (records, lines, other) = split(b"a,b\n1,\"2\n3,4\n", 5);
         assert_eq!((records.len(), lines.as_slice()), (1, &[1, 2][..]));
-        assert_eq!(other, [Step::Unclosed { field: 1 }]);
+        assert_eq!(other, [SplitStep::Unclosed { field: 1 }]);
         let mut text = b"1,\"".to_vec();
         text.extend(std::iter::repeat_n(b'x', RECORD_LEN_MAX));
-        assert_eq!(split(&text, 1 << 16).2, [Step::Unclosed { field: 1 }]);
+        assert_eq!(split(&text, 1 << 16).2, [SplitStep::Unclosed { field: 1 }]);
     }
 
     proptest! {
@@ -396,7 +396,7 @@ mod tests {
         ) {
             let (records, _, other) = split(&text, chunk);
             let mut expected = by_csv_crate(&text);
-            if matches!(other[..], [Step::Unclosed { .. }]) {
+            if matches!(other[..], [SplitStep::Unclosed { .. }]) {
                 expected.pop();
             }
             prop_assert_eq!(records, expected);

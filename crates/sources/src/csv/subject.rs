@@ -9,7 +9,7 @@ use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
 use super::cell::plain_number;
-use super::header::{Form, Plan, Role};
+use super::header::{CsvForm, Plan, Role};
 use super::labels;
 use super::report::{Cause, Refusal};
 use super::split::Splitter;
@@ -62,7 +62,7 @@ pub(super) struct Subjects {
 
 impl Subjects {
     pub(super) fn new(plan: &Plan) -> Self {
-        let long = plan.form == Form::Long;
+        let long = plan.form == CsvForm::Long;
         let labels = plan.find(|role| matches!(role, Role::Labels));
         let tells = |role: &Role| match role {
             Role::Gpu | Role::Identity(_) => true,
@@ -132,7 +132,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
             Role::Identity(column) if absence(text).is_none() => {
                 identity.set(*column, text).map_err(refused)?;
             }
-            Role::Extra(name) if plan.form == Form::Long && absence(text).is_none() => {
+            Role::Extra(name) if plan.form == CsvForm::Long && absence(text).is_none() => {
                 let number = plain_number(text);
                 extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
             }

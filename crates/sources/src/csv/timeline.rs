@@ -14,7 +14,7 @@ pub enum Replay {
 
 /// The pace at which rows are handed over.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
+pub enum ReplayPace {
     /// As fast as they are polled.
     Unthrottled,
     /// This many rows of the file a second.
@@ -23,14 +23,14 @@ pub enum Pace {
     Recorded,
 }
 
-/// Largest backlog that [`Pace::Rate`] makes up for after a late poll, in nanoseconds of its rate.
+/// Largest backlog that [`ReplayPace::Rate`] makes up for after a late poll, in nanoseconds of its rate.
 const BURST_NS: i64 = SECOND_NS;
 
 #[derive(Debug)]
 pub(super) struct Timeline {
     replay: Replay,
     speed: f64,
-    pace: Pace,
+    pace: ReplayPace,
     /// Recorded time of the pass's first row.
     first: Option<i64>,
     /// Published time at which the pass begins.
@@ -46,7 +46,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(replay: Replay, speed: f64, pace: Pace, now_ns: i64) -> Self {
+    pub(super) fn new(replay: Replay, speed: f64, pace: ReplayPace, now_ns: i64) -> Self {
         Self {
             replay,
             speed,
@@ -65,7 +65,7 @@ impl Timeline {
     /// When the next row is due, whatever its own time is.
     pub(super) fn next_due(&self) -> i64 {
         match self.pace {
-            Pace::Rate(rate) => self.rate_anchor.saturating_add(rows_ns(self.rows, rate)),
+            ReplayPace::Rate(rate) => self.rate_anchor.saturating_add(rows_ns(self.rows, rate)),
             _ => i64::MIN,
         }
     }
@@ -73,7 +73,7 @@ impl Timeline {
     /// When a row with that recorded time is due.
     pub(super) fn due(&mut self, recorded_ns: i64) -> i64 {
         let on_axis = self.on_axis(recorded_ns);
-        if self.pace == Pace::Recorded { on_axis } else { i64::MIN }
+        if self.pace == ReplayPace::Recorded { on_axis } else { i64::MIN }
     }
 
     /// The published time of a row.
@@ -93,7 +93,7 @@ impl Timeline {
     /// A row was taken.
     pub(super) fn taken(&mut self, now_ns: i64) {
         self.rows += 1;
-        if let Pace::Rate(rate) = self.pace {
+        if let ReplayPace::Rate(rate) = self.pace {
             let behind = now_ns.saturating_sub(self.next_due());
             if behind > BURST_NS {
                 self.rate_anchor = now_ns.saturating_sub(BURST_NS);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn shifted_times_begin_now_and_go_on_over_passes() {
-        let mut line = Timeline::new(Replay::Shifted, 2.0, Pace::Unthrottled, NOW);
+        let mut line = Timeline::new(Replay::Shifted, 2.0, ReplayPace::Unthrottled, NOW);
         let pass = |line: &mut Timeline| [10, 14, 12].map(|s| line.publish(s * SECOND_NS) - NOW);
         assert_eq!(pass(&mut line), [0, 2 * SECOND_NS, SECOND_NS]);
         line.next_pass(NOW);
@@ -155,13 +155,13 @@ mod tests {
 
     #[test]
     fn shifted_times_stay_on_whole_milliseconds() {
-        let mut line = Timeline::new(Replay::Shifted, 1.0, Pace::Unthrottled, NOW + 700_068);
+        let mut line = Timeline::new(Replay::Shifted, 1.0, ReplayPace::Unthrottled, NOW + 700_068);
         assert_eq!([10, 11].map(|s| line.publish(s * SECOND_NS)), [NOW, NOW + SECOND_NS]);
     }
 
     #[test]
     fn a_rate_spaces_rows_and_forgives_a_late_call() {
-        let mut line = Timeline::new(Replay::Recorded, 1.0, Pace::Rate(10.0), NOW);
+        let mut line = Timeline::new(Replay::Recorded, 1.0, ReplayPace::Rate(10.0), NOW);
         assert_eq!(line.next_due(), NOW);
         line.taken(NOW);
         assert_eq!(line.next_due(), NOW + SECOND_NS / 10);

@@ -43,7 +43,7 @@ impl fmt::Display for Version {
 
 /// Why bytes are no table that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TableError {
     /// Fewer bytes than a header has.
     #[error("{len} bytes, too few for a header")]
     NoHeader {
@@ -90,16 +90,16 @@ impl<'a> GpuMetrics<'a> {
     ///
     /// # Errors
     /// When the header does not fit the bytes, or the revision is not known with this size.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, Refused> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, TableError> {
         let Some(&[low, high, format, content]) = bytes.first_chunk() else {
-            return Err(Refused::NoHeader { len: bytes.len() });
+            return Err(TableError::NoHeader { len: bytes.len() });
         };
         let version = Version { format, content, size: u16::from_le_bytes([low, high]) };
         if version.size == 0 {
-            return Err(Refused::Unfilled(version));
+            return Err(TableError::Unfilled(version));
         }
         let Some(bytes) = bytes.get(..usize::from(version.size)) else {
-            return Err(Refused::Truncated { version, len: bytes.len() });
+            return Err(TableError::Truncated { version, len: bytes.len() });
         };
         let slots = if (format, content) == (1, 9) {
             described::slots(version, bytes)?
@@ -110,9 +110,9 @@ impl<'a> GpuMetrics<'a> {
                     .iter()
                     .any(|it| (it.version.format, it.version.content) == (format, content)) =>
                 {
-                    return Err(Refused::WrongSize(version));
+                    return Err(TableError::WrongSize(version));
                 }
-                None => return Err(Refused::Unknown(version)),
+                None => return Err(TableError::Unknown(version)),
             }
         };
         Ok(Self { version, bytes, slots })

@@ -19,7 +19,7 @@ use rustix::fs::Access;
 use crate::dialect::amd_sysfs::{Card, Missing, Sleep, cards};
 use crate::machine::Machine;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::{Finding, Found, Verdict};
+use crate::registry::{Discovery, Finding, Verdict};
 use call::RenderNode;
 use columns::Lacks;
 
@@ -29,8 +29,8 @@ pub use answer::{DevInfo, Memory, parse_dev_info, parse_memory};
 const AMDGPU: &str = "amdgpu";
 
 /// Finds the GPUs of amdgpu that have a render node. None is opened yet.
-pub fn find(machine: &Machine) -> Found {
-    let mut found = Found::default();
+pub fn find(machine: &Machine) -> Discovery {
+    let mut found = Discovery::default();
     let subject = Driver::AmdIoctl.as_str();
     if machine.is_captured() {
         let text = "asks the kernel of this machine, whatever files are given; not used for a captured tree";

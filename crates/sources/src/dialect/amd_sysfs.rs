@@ -33,13 +33,13 @@ pub use topology::{KfdNode, read_topology};
 
 use crate::machine::Machine;
 use crate::probe::Probe;
-use crate::registry::Found;
+use crate::registry::Discovery;
 
 /// Finds the AMD GPUs. Lists names and addresses; a sensor is first touched by the probe's own thread.
-pub fn find(machine: &Machine) -> Found {
+pub fn find(machine: &Machine) -> Discovery {
     let cards = cards(machine);
     let findings = findings::of_machine(machine, &cards);
     let is_mute = !cards.iter().any(findings::is_readable);
     let probe = |card| Box::new(probe::SysfsProbe::new(machine.clone(), card)) as Box<dyn Probe>;
-    Found { probes: cards.into_iter().map(probe).collect(), findings, is_mute, ..Found::default() }
+    Discovery { probes: cards.into_iter().map(probe).collect(), findings, is_mute, ..Discovery::default() }
 }

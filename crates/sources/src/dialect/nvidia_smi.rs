@@ -19,7 +19,7 @@ use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::registry::{self, Finding, Found, Verdict};
+use crate::registry::{self, Discovery, Finding, Verdict};
 use crate::versions;
 use fields::{EVERYWHERE, FIELDS, Field, IDENTITY};
 
@@ -38,18 +38,18 @@ const OUTPUT_LEN_MAX: usize = 4 << 20;
 const NO_PERMISSION: i32 = 4;
 
 /// Finds the tool. Whether it lists GPUs shows when it runs.
-pub fn find(machine: &Machine) -> Found {
+pub fn find(machine: &Machine) -> Discovery {
     let package = "it comes with NVIDIA's driver (package nvidia-utils or nvidia-smi)";
     let program = match registry::tool(machine, Driver::NvidiaSmi, &PROGRAMS, package) {
         Ok(program) => program,
-        Err(finding) => return Found::none(finding),
+        Err(finding) => return Discovery::none(finding),
     };
     let text = format!("reads by {}", program.display());
-    Found {
+    Discovery {
         probes: vec![Box::new(NvidiaSmi::new(&program, &machine.node))],
         processes: vec![Box::new(SmiProcesses::new(&program, &machine.node))],
         findings: vec![Finding::new(Verdict::Good, Driver::NvidiaSmi.as_str(), text)],
-        ..Found::default()
+        ..Discovery::default()
     }
 }
 

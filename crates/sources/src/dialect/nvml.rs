@@ -28,13 +28,13 @@ use gpuvitals_core::IdentityColumn;
 
 use crate::machine::Machine;
 use crate::probe::Probe;
-use crate::registry::{Finding, Found, Verdict};
+use crate::registry::{Discovery, Finding, Verdict};
 use crate::versions;
 pub(crate) use code::{Answer, Code};
 use events::Events;
 use library::{OpenError, Opened};
 pub(crate) use naming::{Known, Nameless};
-use naming::{Name, NamingProbe, Place};
+use naming::{Name, NamingProbe, NodeDriver};
 use probe::NvmlProbe;
 use processes::Processes;
 pub(crate) use raw::{Gpu, Raw};
@@ -48,12 +48,12 @@ const SUBJECT: &str = "nvml";
 
 /// Finds the NVIDIA GPUs of this machine. In a captured tree there are none, unless [`LIBRARY_VARIABLE`] is
 /// set.
-pub fn find(machine: &Machine) -> Found {
-    libraries(machine).map_or_else(Found::default, |paths| probes(machine, paths, PATIENCE))
+pub fn find(machine: &Machine) -> Discovery {
+    libraries(machine).map_or_else(Discovery::default, |paths| probes(machine, paths, PATIENCE))
 }
 
 /// Finds the GPUs of a certain library; waits at most this long for it to start and for each GPU to answer.
-pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Found {
+pub fn find_by(machine: &Machine, library: &Path, patience: Duration) -> Discovery {
     probes(machine, vec![library.to_owned()], patience)
 }
 
@@ -80,9 +80,9 @@ pub(crate) fn instance_key(mig_uuid: &str) -> Option<Arc<str>> {
     mig::key_of(mig_uuid)
 }
 
-fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Found {
+fn probes(machine: &Machine, libraries: Vec<PathBuf>, patience: Duration) -> Discovery {
     let (gpus, findings) = gpus(machine, libraries, patience);
-    let mut found = Found { findings, ..Found::default() };
+    let mut found = Discovery { findings, ..Discovery::default() };
     let raw = |gpu: &Result<Known, Nameless>| gpu.as_ref().map_or_else(|it| it.raw, |it| it.raw);
     let Some(raw) = gpus.first().map(raw) else { return found };
     let events = Events::start(raw);
@@ -119,7 +119,7 @@ pub(crate) fn gpus(
     let mut findings = vec![Finding::new(Verdict::Good, SUBJECT, text)];
     findings.extend(versions::untested(SUBJECT, "NVIDIA driver", &driver));
     findings.extend(versions::untested(SUBJECT, "NVML", &nvml));
-    let place = Place::new(machine, &driver);
+    let place = NodeDriver::new(machine, &driver);
     let mut asked: Vec<(u32, Option<Known>)> = Vec::new();
     for (index, listed) in (0..).zip(gpus) {
         let subject = format!("{SUBJECT} GPU {index}");
@@ -155,7 +155,7 @@ pub(crate) fn gpus(
 fn sorted_out(
     machine: &Machine,
     raw: &'static Raw,
-    place: &Place,
+    place: &NodeDriver,
     asked: Vec<(u32, Option<Known>)>,
 ) -> Vec<Result<Known, Nameless>> {
     let named: Vec<&Known> = asked.iter().filter_map(|(_, known)| known.as_ref()).collect();

@@ -24,7 +24,7 @@ use cores::Cores;
 
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
-use crate::registry::{Finding, Found, Verdict};
+use crate::registry::{Discovery, Finding, Verdict};
 
 const CPU: MetricId = MetricId::of("cpu_pct");
 const CPU_USER: MetricId = MetricId::of("cpu_user_pct");
@@ -69,8 +69,8 @@ const SHARE_TICKS_PER_CPU: u64 = 8;
 const SHARE_TICKS_ENOUGH: u64 = 100;
 
 /// Finds the host.
-pub fn find(machine: &Machine) -> Found {
-    let mut found = Found::default();
+pub fn find(machine: &Machine) -> Discovery {
+    let mut found = Discovery::default();
     let subject = "procfs";
     let identity = Identity::default()
         .with(IdentityColumn::Node, &machine.node)

@@ -19,7 +19,7 @@ use gpuvitals_core::{AbsenceReason, Identity};
 
 use crate::machine::{Machine, ToolOutput, run_tool};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
-use crate::registry::{self, Finding, Found, Verdict};
+use crate::registry::{self, Discovery, Finding, Verdict};
 use crate::versions;
 
 pub use report::{CARDS_MAX, Card, Report, parse_json, parse_text};
@@ -55,24 +55,28 @@ const WAYS: [Way; 3] =
     [Way { json: true, clocks: true }, Way { json: true, clocks: false }, Way { json: false, clocks: true }];
 
 /// Finds the tool. Whether it lists GPUs shows when it runs.
-pub fn find(machine: &Machine) -> Found {
+pub fn find(machine: &Machine) -> Discovery {
     let package = "install the package rocm-smi (Debian) or rocm-smi-lib (ROCm)";
     let program = match registry::tool(machine, Driver::RocmSmi, &PROGRAMS, package) {
         Ok(program) => program,
-        Err(finding) => return Found::none(finding),
+        Err(finding) => return Discovery::none(finding),
     };
     let subject = Driver::RocmSmi.as_str();
     if !machine.sysfs.join("module/amdgpu").is_dir() {
         let text = "the command is installed, and the kernel driver amdgpu is not loaded";
         let finding = Finding::new(Verdict::Note, subject, text);
-        return Found::none(finding.remedy("modprobe amdgpu, if there is an AMD GPU"));
+        return Discovery::none(finding.remedy("modprobe amdgpu, if there is an AMD GPU"));
     }
     let version = rocm_version(&program);
     let named = version.as_ref().map_or(String::new(), |version| format!(" of ROCm {version}"));
     let text = format!("reads by {}{named}", program.display());
     let mut findings = vec![Finding::new(Verdict::Good, subject, text)];
     findings.extend(version.and_then(|version| versions::untested(subject, "ROCm", &version)));
-    Found { probes: vec![Box::new(RocmSmi::new(program, &machine.node))], findings, ..Found::default() }
+    Discovery {
+        probes: vec![Box::new(RocmSmi::new(program, &machine.node))],
+        findings,
+        ..Discovery::default()
+    }
 }
 
 /// ROCm's version, from `.info/version` of the installation that the program is in; Debian's package has none.

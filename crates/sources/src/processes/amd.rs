@@ -21,7 +21,7 @@ use super::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable, kfd}
 use crate::dialect::amd_sysfs::{Card, cards};
 use crate::machine::{Machine, PinnedFile};
 use crate::probe::{Driver, Probe, ProbeError};
-use crate::registry::{Finding, Found, Verdict};
+use crate::registry::{Discovery, Finding, Verdict};
 
 /// Process ids listed.
 const PIDS_MAX: usize = 1 << 17;
@@ -32,12 +32,12 @@ const PIDS_PER_READING: usize = 1024;
 const FDS_MAX: usize = 4096;
 
 /// The table of the processes on AMD GPUs, if a probe reads some, with the findings about its limits.
-pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Found {
+pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Discovery {
     // The processes of this machine are not on the GPUs of a captured tree.
     if machine.has_foreign_procfs() || !probes.iter().any(|probe| probe.driver().vendor() == "amd") {
-        return Found::default();
+        return Discovery::default();
     }
-    let mut found = Found::default();
+    let mut found = Discovery::default();
     if std::fs::read_dir(machine.procfs.join("1/fd")).is_err() {
         let text = "processes of other users show only if they compute, and only their device memory";
         let finding = Finding::new(Verdict::Partial, "amd processes", text);
@@ -52,7 +52,7 @@ pub fn find(machine: &Machine, probes: &[Box<dyn Probe>]) -> Found {
 pub struct AmdProcesses {
     machine: Machine,
     /// The GPUs and their partitions, as they are at this reading.
-    places: Vec<Place>,
+    places: Vec<GpuPlace>,
     /// Processes that used a GPU at the previous reading.
     known: BTreeSet<u32>,
     /// Where the scan of all others continues.
@@ -64,7 +64,7 @@ pub struct AmdProcesses {
 
 /// A GPU or a partition of one.
 #[derive(Debug)]
-struct Place {
+struct GpuPlace {
     /// PCI address of the GPU.
     pci: String,
     /// Number of the partition; none for the whole GPU.
@@ -257,12 +257,12 @@ impl Use {
 }
 
 /// A GPU and its partitions, by the names that rows give them. One without a PCI address has no processes that are known.
-fn places(card: &Card, machine: &Machine) -> Vec<Place> {
+fn places(card: &Card, machine: &Machine) -> Vec<GpuPlace> {
     let Some(pci) = &card.pci else { return Vec::new() };
     let place = |partition: Option<String>| {
         let name = partition.as_ref().map(|number| format!("{}{number}", card.partition_word()));
         let key = card.identity(machine, Driver::AmdSysfs, name.as_deref()).key()?;
-        Some(Place { pci: pci.clone(), partition, key })
+        Some(GpuPlace { pci: pci.clone(), partition, key })
     };
     let nodes = if card.kfd.len() > 1 { card.kfd.as_slice() } else { &[] };
     let numbers = nodes.iter().filter_map(|node| Some(node.address.rsplit_once('.')?.1.to_owned()));

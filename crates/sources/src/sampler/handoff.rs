@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::rows::Rows;
+use super::rows::RowList;
 
 /// Most emptied lists kept for reuse.
 const SPARE_MAX: usize = 32;
@@ -22,8 +22,8 @@ pub(crate) struct Handoff {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    lists: VecDeque<(u64, Rows)>,
-    spare: Vec<Rows>,
+    lists: VecDeque<(u64, RowList)>,
+    spare: Vec<RowList>,
     /// Workers that may still hand over rows.
     workers: usize,
     sequence: u64,
@@ -40,7 +40,7 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// The oldest rows, with their number in the order of arrival.
-    Rows(u64, Rows),
+    Rows(u64, RowList),
     /// Nothing came in time.
     Nothing,
     /// Nothing will come any more.
@@ -64,7 +64,7 @@ impl Handoff {
 
     /// Hands over rows if there are any, numbered in the order of arrival, and leaves an empty list for the
     /// next ones.
-    pub(crate) fn give(&self, rows: &mut Rows) {
+    pub(crate) fn give(&self, rows: &mut RowList) {
         if rows.len() == 0 {
             return;
         }
@@ -84,7 +84,7 @@ impl Handoff {
     }
 
     /// Takes back an emptied list.
-    pub(crate) fn give_back(&self, rows: Rows) {
+    pub(crate) fn give_back(&self, rows: RowList) {
         let mut waiting = self.lock();
         if waiting.spare.len() < SPARE_MAX {
             waiting.spare.push(rows);
@@ -143,11 +143,11 @@ mod tests {
         Arc::new(WorkerState::new(Table::GpuEvents, Driver::Nvml, second, second))
     }
 
-    fn rows(worker: &Arc<WorkerState>, time: i64) -> Rows {
+    fn rows(worker: &Arc<WorkerState>, time: i64) -> RowList {
         let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
         let mut reading = Reading::default();
         reading.row(&gpu);
-        let mut rows = Rows::new(Arc::clone(worker));
+        let mut rows = RowList::new(Arc::clone(worker));
         rows.add(&gpu, &reading.rows()[0], time, 0);
         rows
     }

@@ -16,7 +16,7 @@ use crate::probe::{Instance, Row};
 
 /// Rows of one worker, of one table.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct RowList {
     worker: Arc<WorkerState>,
     identities: Vec<Arc<Identity>>,
     heads: Vec<Head>,
@@ -36,7 +36,7 @@ struct Head {
     absences_end: usize,
 }
 
-impl Rows {
+impl RowList {
     pub(crate) fn new(worker: Arc<WorkerState>) -> Self {
         Self { worker, identities: Vec::new(), heads: Vec::new(), values: Vec::new(), absences: Vec::new() }
     }

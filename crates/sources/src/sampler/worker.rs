@@ -10,14 +10,14 @@ use gpuvitals_core::{AbsenceReason, Identity, MetricId};
 use gpuvitals_core::clock::{Moment, mono_ns};
 
 use super::handoff::Handoff;
-use super::rows::Rows;
+use super::rows::RowList;
 use super::schedule::{Schedule, stamp};
 use super::sleep::{nanos, sleep_until};
 use super::state::{Condition, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
 
-/// Rows after which a batch is handed over, whatever its age.
+/// RowList after which a batch is handed over, whatever its age.
 const ROWS_MAX: usize = 512;
 /// A wait longer than this can be ended early by a stop.
 const EXACT_NS: i64 = 4_000_000;
@@ -51,7 +51,7 @@ pub(crate) struct Worker {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) terms: Terms,
     /// Rows under construction. Locked to add some or to hand them over, never while the device is read.
-    pub(crate) rows: Arc<Mutex<Rows>>,
+    pub(crate) rows: Arc<Mutex<RowList>>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) generation: u64,
 }
@@ -134,7 +134,7 @@ impl Worker {
                 self.state.failed(error.reason());
                 let condition = Condition::Down { reason: error.reason(), detail: error.to_string() };
                 self.state.observe_all(&condition, begin);
-                // Rows after a return are handed over at once.
+                // RowList after a return are handed over at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
                 // Nobody knows when there will be more.
                 self.handoff.give(&mut self.rows());
@@ -155,7 +155,7 @@ impl Worker {
         self.handoff.give(&mut self.rows());
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    fn rows(&self) -> MutexGuard<'_, RowList> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,7 +266,7 @@ impl Drop for Worker {
 
 impl Entry {
     /// It gave rows and gives none from now on: one row without a value records this.
-    fn lose(&self, rows: &mut Rows, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
+    fn lose(&self, rows: &mut RowList, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
         if self.target.is_up() {
             rows.add_blank(&self.attributed, reason, timestamp_ns, now.mono_ns);
         }

@@ -9,7 +9,7 @@ use gpuvitals_core::batch::{Value, text_at};
 use gpuvitals_core::catalogue::{DcgmName, by_column, by_dcgm};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, time};
 use gpuvitals_sources::csv::write::{WideWriter, WriteError};
-use gpuvitals_sources::csv::{CsvSource, Form};
+use gpuvitals_sources::csv::{CsvForm, CsvSource};
 
 use crate::reading::{NOW, SECOND_NS, config, drain, reader, rows};
 
@@ -43,7 +43,7 @@ fn the_dcgm_capture_gives_247_gpus_on_31_hosts() {
         return;
     }
     let mut source = CsvSource::open(path, config(), NOW).unwrap();
-    assert_eq!(source.form(), Form::Long);
+    assert_eq!(source.form(), CsvForm::Long);
     let batches = drain(&mut source);
     let counts = source.counts();
     assert_eq!((counts.rows_read, counts.rows_taken, counts.values_invalid), (2470, 2470, 0));

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use crate::reading::{NOW, SECOND_NS, config, drain, open, reports, rows};
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::time;
-use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Form, Pace, Replay};
+use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvForm, CsvInput, CsvSource, Replay, ReplayPace};
 
 const WIDE: &str = "gpu_id,temperature,utilization,memory_used,power_draw\n\
                     gpu_0,61,97.5,1024,300.25\n\
@@ -15,7 +15,7 @@ const WIDE: &str = "gpu_id,temperature,utilization,memory_used,power_draw\n\
 #[test]
 fn the_wide_form_without_times_is_taken_as_of_now() {
     let mut source = open(WIDE);
-    assert_eq!(source.form(), Form::Wide);
+    assert_eq!(source.form(), CsvForm::Wide);
     let batches = drain(&mut source);
     assert_eq!(
         rows(&batches),
@@ -265,7 +265,7 @@ fn shifted_times_go_on_over_the_passes_of_a_loop() {
 #[test]
 fn recorded_pace_waits_for_each_row_and_hands_over_by_age() {
     let (_dir, path) = file(&timed(&[0, 1, 5]));
-    let config = CsvConfig { pace: Pace::Recorded, speed: 2.0, batch_age_ns: SECOND_NS, ..config() };
+    let config = CsvConfig { pace: ReplayPace::Recorded, speed: 2.0, batch_age_ns: SECOND_NS, ..config() };
     let mut source = CsvSource::open(path, config, NOW).unwrap();
     let half = SECOND_NS / 2;
     assert!(matches!(source.poll(NOW), Ok(Poll::NotBefore(t)) if t == NOW + half));
@@ -284,7 +284,7 @@ fn recorded_pace_waits_for_each_row_and_hands_over_by_age() {
 #[test]
 fn a_rate_is_kept() {
     let (_dir, path) = file(&timed(&[0, 1, 2, 3, 4]));
-    let config = CsvConfig { pace: Pace::Rate(10.0), batch_age_ns: 0, ..config() };
+    let config = CsvConfig { pace: ReplayPace::Rate(10.0), batch_age_ns: 0, ..config() };
     let mut source = CsvSource::open(path, config, NOW).unwrap();
     assert!(matches!(source.poll(NOW), Ok(Poll::Ready(batch)) if batch.rows() == 1));
     assert!(matches!(source.poll(NOW), Ok(Poll::NotBefore(t)) if t == NOW + SECOND_NS / 10));
@@ -306,7 +306,7 @@ fn settings_that_make_no_sense_are_refused() {
         assert_eq!(error.to_string(), expected);
     };
     check(CsvConfig { speed: 0.0, ..config() }, "speed is 0; it must be a number above 0");
-    check(CsvConfig { pace: Pace::Rate(-1.0), ..config() }, "rate is -1; it must be a number above 0");
+    check(CsvConfig { pace: ReplayPace::Rate(-1.0), ..config() }, "rate is -1; it must be a number above 0");
     check(CsvConfig { batch_rows: 0, ..config() }, "batch rows is 0; it must be a number above 0");
     check(
         CsvConfig { loop_file: true, ..config() },

@@ -44,8 +44,8 @@ fn locks_are_planned_as_bounds_of_clocks_that_the_driver_lists() {
     ];
     for (lock, forward, back) in table {
         let plan = gpu.plan(&lock).unwrap();
-        let spelled = |steps: &[clocks::Step]| -> Vec<String> {
-            let short = |step: &clocks::Step| {
+        let spelled = |steps: &[clocks::ClockStep]| -> Vec<String> {
+            let short = |step: &clocks::ClockStep| {
                 let call = step.target.strip_prefix("nvmlDevice").unwrap();
                 let call = call.strip_suffix(&format!("LockedClocks({UUID})")).unwrap();
                 format!("{call} {}", step.text)

@@ -9,7 +9,7 @@ use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, Probe, ProbeError};
-use gpuvitals_sources::registry::{Found, Verdict};
+use gpuvitals_sources::registry::{Discovery, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig};
 
 use crate::stub::{Age, Stub, read};
@@ -81,7 +81,7 @@ fn a_gpu_that_could_not_be_named_is_gone_until_it_has_its_name() {
         assert_eq!(error.reason(), AbsenceReason::Gone);
         assert!(error.to_string().contains("lost"), "{error}");
     }
-    let gpus = |found: &mut Found| -> BTreeSet<_> {
+    let gpus = |found: &mut Discovery| -> BTreeSet<_> {
         found.processes[0]
             .read()
             .unwrap()
@@ -104,7 +104,7 @@ fn a_gpu_that_could_not_be_named_is_gone_until_it_has_its_name() {
 fn a_gpu_without_a_name_has_the_address_that_is_left() {
     let stub = Stub::new(Age::New);
     let found = stub.find();
-    let address = |found: &Found, at: usize| {
+    let address = |found: &Discovery, at: usize| {
         let target = Arc::clone(&found.probes[at].targets()[0]);
         target.get(IdentityColumn::Pci).map(str::to_owned)
     };

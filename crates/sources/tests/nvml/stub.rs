@@ -12,7 +12,7 @@ use gpuvitals_core::{AbsenceReason, Identity, MetricId};
 use gpuvitals_sources::dialect::nvml;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Due, Probe, ProbeError, Reading, Row};
-use gpuvitals_sources::registry::Found;
+use gpuvitals_sources::registry::Discovery;
 
 /// Of which age the driver is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,11 +92,11 @@ impl Stub {
         }
     }
 
-    pub(crate) fn find(&self) -> Found {
+    pub(crate) fn find(&self) -> Discovery {
         self.find_within(Duration::from_mins(1))
     }
 
-    pub(crate) fn find_within(&self, patience: Duration) -> Found {
+    pub(crate) fn find_within(&self, patience: Duration) -> Discovery {
         nvml::find_by(&self.machine(), &self.library(), patience)
     }
 }

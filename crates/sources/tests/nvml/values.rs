@@ -358,7 +358,7 @@ fn a_call_that_a_divided_gpu_refuses_is_given_up_and_the_rest_goes_on() {
         "ret.nvmlDeviceGetMPSComputeRunningProcesses_v3 2",
     ]);
     let mut probes = stub.find().probes;
-    // Found, doubted, given up.
+    // Discovery, doubted, given up.
     for _ in 0..3 {
         read(&mut probes[0], Due::ALL).unwrap();
     }

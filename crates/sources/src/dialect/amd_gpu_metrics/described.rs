@@ -8,7 +8,7 @@
 use super::field::Field;
 use super::layout::{Slot, Slots};
 use super::value::Kind;
-use super::{Refused, Version};
+use super::{TableError, Version};
 
 /// Most attributes read: more than the numbers allow.
 const ATTRIBUTES_MAX: usize = 1024;
@@ -67,13 +67,13 @@ const ATTRIBUTES: [Field; 49] = [
 ];
 
 /// The places of a table's fields, by its own description.
-pub(super) fn slots(version: Version, bytes: &[u8]) -> Result<Slots, Refused> {
+pub(super) fn slots(version: Version, bytes: &[u8]) -> Result<Slots, TableError> {
     let Some(count) = bytes.get(4..).and_then(<[u8]>::first_chunk) else {
-        return Err(Refused::Truncated { version, len: bytes.len() });
+        return Err(TableError::Truncated { version, len: bytes.len() });
     };
     let count = i32::from_le_bytes(*count);
     let Ok(attributes) = usize::try_from(count) else {
-        return Err(Refused::AttributeCount { version, count });
+        return Err(TableError::AttributeCount { version, count });
     };
     let mut slots = Slots::EMPTY;
     let mut at = 8;

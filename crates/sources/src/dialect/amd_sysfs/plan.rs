@@ -11,9 +11,9 @@ use super::sensor::{Parse, Scale};
 /// A file, and the metric it gives.
 pub(super) type Candidate = (PathBuf, (MetricId, Parse, Scale));
 
-type Place = (&'static str, MetricId, Parse, Scale);
+type FileMetric = (&'static str, MetricId, Parse, Scale);
 
-const fn place(file: &'static str, column: &str, parse: Parse, scale: Scale) -> Place {
+const fn place(file: &'static str, column: &str, parse: Parse, scale: Scale) -> FileMetric {
     (file, MetricId::of(column), parse, scale)
 }
 
@@ -23,7 +23,7 @@ const MIB: Scale = Scale(1, 1 << 20);
 const TENTH: Scale = Scale(1, 10);
 
 /// Files of the device folder.
-const DEVICE: &[Place] = &[
+const DEVICE: &[FileMetric] = &[
     place("gpu_busy_percent", "utilization_pct", number, Scale::ONE),
     place("mem_busy_percent", "memory_utilization_pct", number, Scale::ONE),
     place("vcn_busy_percent", "media_utilization_pct", number, Scale::ONE),
@@ -52,7 +52,7 @@ const DEVICE: &[Place] = &[
 ];
 
 /// Files of the hardware monitor with self-explanatory names.
-const HWMON: &[Place] = &[
+const HWMON: &[FileMetric] = &[
     place("power1_cap", "power_limit_w", number, MICRO),
     place("power1_cap_default", "power_limit_default_w", number, MICRO),
     place("power1_cap_min", "power_limit_min_w", number, MICRO),

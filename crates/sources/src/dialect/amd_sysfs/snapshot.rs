@@ -9,7 +9,7 @@ use gpuvitals_core::AbsenceReason;
 use super::card::Card;
 use super::sensor::Missing;
 use super::table::Reader;
-use crate::dialect::amd_gpu_metrics::{GpuMetrics, Refused, Version};
+use crate::dialect::amd_gpu_metrics::{GpuMetrics, TableError, Version};
 use crate::machine::PinnedFile;
 use crate::probe::{Driver, Due};
 use crate::registry::{Finding, Verdict};
@@ -37,7 +37,7 @@ enum Trouble {
     #[error("{0}")]
     Unread(#[from] io::Error),
     #[error("{0}")]
-    Refused(#[from] Refused),
+    Refused(#[from] TableError),
     #[error("{now}, where it was {before}")]
     Changed { before: Version, now: Version },
 }
@@ -46,7 +46,7 @@ impl Trouble {
     fn missing(&self) -> Missing {
         match self {
             Self::Unread(error) => Missing::of(error),
-            Self::Refused(Refused::Truncated { .. }) | Self::Changed { .. } => {
+            Self::Refused(TableError::Truncated { .. }) | Self::Changed { .. } => {
                 Missing::Now(AbsenceReason::Invalid)
             }
             Self::Refused(_) => Missing::Always(AbsenceReason::NotSupported),
@@ -113,8 +113,10 @@ impl Snapshot {
                     Missing::Gone => false,
                 };
                 if is_news && !std::mem::replace(&mut self.is_told, true) {
-                    let is_unknown =
-                        matches!(trouble, Trouble::Refused(Refused::Unknown(_) | Refused::WrongSize(_)));
+                    let is_unknown = matches!(
+                        trouble,
+                        Trouble::Refused(TableError::Unknown(_) | TableError::WrongSize(_))
+                    );
                     let finding = finding(card, &trouble);
                     findings.push(if is_unknown {
                         finding.remedy("a newer gpuvitals may know this version")

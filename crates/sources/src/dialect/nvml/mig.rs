@@ -46,14 +46,14 @@ pub(super) fn find(
         return Ok(None);
     }
     let shares_instance =
-        |place: &Place| listed.iter().filter(|other| other.gpu_instance == place.gpu_instance).count() > 1;
+        |place: &MigPlace| listed.iter().filter(|other| other.gpu_instance == place.gpu_instance).count() > 1;
     let found: Vec<Instance> =
         listed.iter().filter_map(|place| instance(place, parent, shares_instance(place))).collect();
     remember(parent, &found);
     Ok(Some(found))
 }
 
-struct Place {
+struct MigPlace {
     gpu: Gpu,
     uuid: String,
     name: Option<String>,
@@ -61,7 +61,7 @@ struct Place {
     compute_instance: Option<u32>,
 }
 
-fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<Place>> {
+fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<MigPlace>> {
     let mut listed = Vec::new();
     for index in 0..raw.mig_devices_max(gpu)?.min(INSTANCES_MAX) {
         let instance = match raw.mig_device(gpu, index) {
@@ -70,7 +70,7 @@ fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<Place>> {
             Err(Code::NOT_FOUND | Code::INVALID_ARGUMENT) => continue,
             Err(code) => return Err(code),
         };
-        listed.push(Place {
+        listed.push(MigPlace {
             gpu: instance,
             uuid: raw.uuid(instance)?,
             name: raw.name(instance).ok(),
@@ -83,7 +83,7 @@ fn list(raw: &Raw, gpu: Gpu) -> Answer<Vec<Place>> {
 
 /// The parent's identity with the number of the GPU instance as partition, as DCGM names it (`GPU_I_ID`), and
 /// that of the compute instance if several share a GPU instance.
-fn instance(place: &Place, parent: &Identity, shares_instance: bool) -> Option<Instance> {
+fn instance(place: &MigPlace, parent: &Identity, shares_instance: bool) -> Option<Instance> {
     let mut identity = parent.clone();
     let partition = match place.compute_instance {
         Some(compute) if shares_instance => format!("{}-{compute}", place.gpu_instance),

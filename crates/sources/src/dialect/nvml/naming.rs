@@ -29,19 +29,19 @@ pub(crate) struct Known {
 pub(crate) struct Nameless {
     pub(super) raw: &'static Raw,
     index: u32,
-    place: Place,
+    place: NodeDriver,
     /// Its place, used as identity.
     identity: Arc<Identity>,
 }
 
 /// What is known of every GPU before its first answer.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct NodeDriver {
     node: Arc<str>,
     driver: Arc<str>,
 }
 
-impl Place {
+impl NodeDriver {
     pub(super) fn new(machine: &Machine, driver: &str) -> Self {
         Self { node: Arc::clone(&machine.node), driver: Arc::from(driver) }
     }
