@@ -17,7 +17,7 @@ use super::state::{Condition, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
 
-/// RowList after which a batch is handed over, whatever its age.
+/// Rows after which a batch is handed over, whatever its age.
 const ROWS_MAX: usize = 512;
 /// A wait longer than this can be ended early by a stop.
 const EXACT_NS: i64 = 4_000_000;
@@ -134,7 +134,7 @@ impl Worker {
                 self.state.failed(error.reason());
                 let condition = Condition::Down { reason: error.reason(), detail: error.to_string() };
                 self.state.observe_all(&condition, begin);
-                // RowList after a return are handed over at once.
+                // Rows after a return are handed over at once.
                 (slow_ns, rare_ns) = (begin.mono_ns, begin.mono_ns);
                 // Nobody knows when there will be more.
                 self.handoff.give(&mut self.rows());
