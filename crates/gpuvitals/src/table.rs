@@ -16,14 +16,21 @@ pub(crate) fn text(value: &Value) -> String {
 
 /// Rows in columns as wide as their widest cell.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    with_numbers(rows, usize::MAX)
+}
+
+/// The same, with the columns from `first` on right-aligned: numbers.
+pub(crate) fn with_numbers(rows: &[Vec<String>], first: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|c| rows.iter().filter_map(|row| row.get(c)).map(|t| t.chars().count()).max().unwrap_or(0))
         .collect();
     let mut out = String::new();
     for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let padded = |(at, (cell, width)): (usize, (&String, &usize))| {
+            if at < first { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        };
+        let cells: Vec<String> = row.iter().zip(&widths).enumerate().map(padded).collect();
         out.push_str(cells.join("  ").trim_end());
         out.push('\n');
     }

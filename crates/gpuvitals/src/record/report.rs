@@ -1,7 +1,6 @@
 //! The summary at the end, for people and for programs.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::summary::{GpuSummary, HostSummary, Spread, Summary};
@@ -11,6 +10,7 @@ use serde::Serialize;
 
 use super::progress::kept;
 use crate::sampling::Sampling;
+use crate::table::with_numbers;
 
 /// Everything that is told about a recording.
 #[derive(Debug, Serialize)]
@@ -125,7 +125,7 @@ impl Report {
             bytes(self.bytes)
         ));
         if !self.gpus.is_empty() {
-            table(&self.gpus).into_iter().for_each(&mut line);
+            table(&self.gpus).lines().map(str::to_owned).for_each(&mut line);
         }
         for (reason, names) in reasons(&self.gpus) {
             line(format!("energy of {}: {reason}", names.join(", ")));
@@ -153,26 +153,11 @@ const HEADINGS: [&str; 13] = [
     "°C max",
 ];
 
-/// Heading and a line a GPU, columns as wide as they need to be.
-fn table(gpus: &[Gpu]) -> Vec<String> {
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
-    rows.extend(gpus.iter().map(|gpu| cells(gpu, name(gpu, gpus))));
-    let widths: Vec<usize> = (0..HEADINGS.len())
-        .map(|at| {
-            rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    let join = |row: &[String; 13]| {
-        let mut line = String::new();
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _written = match at {
-                0 | 1 => write!(line, "{cell:<width$}  "),
-                _ => write!(line, "{cell:>width$}  "),
-            };
-        }
-        line
-    };
-    rows.iter().map(join).collect()
+/// A heading, and a line for each GPU.
+fn table(gpus: &[Gpu]) -> String {
+    let mut rows = vec![Vec::from(HEADINGS.map(str::to_owned))];
+    rows.extend(gpus.iter().map(|gpu| Vec::from(cells(gpu, name(gpu, gpus)))));
+    with_numbers(&rows, 2)
 }
 
 fn cells(gpu: &Gpu, name: String) -> [String; 13] {
@@ -306,7 +291,7 @@ mod tests {
         let gpus = [gpu("GPU-a", Some(0)), gpu("MIG-b", Some(0)), gpu("GPU-c", Some(1)), gpu("GPU-d", None)];
         let names: Vec<_> = gpus.iter().map(|gpu| name(gpu, &gpus)).collect();
         assert_eq!(names, ["GPU-a", "MIG-b", "1", "GPU-d"]);
-        assert!(table(&gpus)[2].starts_with("MIG-b "));
+        assert!(table(&gpus).lines().nth(2).is_some_and(|line| line.starts_with("MIG-b ")));
     }
 
     #[test]
