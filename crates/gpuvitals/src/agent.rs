@@ -31,13 +31,12 @@ use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
-use crate::logging::Announcer;
+use crate::service::{Service, Signals};
 use arrivals::Arrivals;
 use node::Node;
 use own::Counts;
@@ -48,7 +47,7 @@ use server::Shown;
 pub(crate) use settings::{Agent, EXAMPLES};
 
 /// Threads that serve scrapes: a second one answers probes while the first renders.
-const SERVING_THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 /// Part of the grace that open scrapes may take.
 const SCRAPES_SHARE: u32 = 4;
 /// Part of the grace that sampling may take: a reading that is not out for good comes back sooner.
@@ -67,10 +66,11 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 ///
 /// # Errors
 /// When a setting is wrong, the port is taken, or there is no GPU where one is required.
-pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> Result<(), Failure> {
     let access = listening::access(config.agent.listener(), "agent")?;
     let machine = config.sampling.machine()?;
-    let found = config.sampling.discover()?;
+    let sampling = config.sampling.clone();
+    let Some(found) = service.open(move || sampling.discover())? else { return Ok(()) };
     tell(&found);
     let gpus = gpus_among(&found);
     if gpus == 0 {
@@ -82,11 +82,7 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
         }
         tracing::warn!("no GPU was found; the host alone is shown, and GPUs are looked for every minute");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(SERVING_THREADS)
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let Service { announcer, runtime, signals } = service;
     // Before anything is sampled, so that a port that is taken is said at once.
     let (socket, address) = {
         let _inside = runtime.enter();
@@ -96,23 +92,16 @@ pub(crate) fn run(config: Config, announcer: Announcer, reload: Reload<'_>) -> R
     let scheme = if access.has_tls() { "https" } else { "http" };
 
     let ownership = Arc::new(Ownership::new());
-    let (node, background) = begin(&config, machine, found, &ownership, runtime.handle())?;
+    let (node, background) = begin(&config, machine, found, &ownership, &runtime)?;
     let counts = Arc::new(Counts::new(&config.sampling.node(), clock::now_ns()));
     let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
     let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
     let figures = Arc::clone(&shown);
     crate::telemetry::show(Figures::new(move || figures.families()));
-    let hangups = {
-        let _inside = runtime.enter();
-        crate::signal::hangups()?
-    };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
     let agent = Running { node, counts, shown, access };
-    let outcome = runtime.block_on(agent.serve(socket, config, reload, hangups, background));
-    // A worker of the runtime never waits for a device; what is left here is a name lookup at most.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    runtime.block_on(agent.serve(socket, config, reload, signals, background))
 }
 
 /// Says what was found and what is missing, with what to do about it.
@@ -194,7 +183,7 @@ impl Running {
         socket: TcpListener,
         mut config: Config,
         reload: Reload<'_>,
-        mut hangups: Signal,
+        mut signals: Signals,
         mut background: Background,
     ) -> Result<(), Failure> {
         let stop = CancellationToken::new();
@@ -210,8 +199,6 @@ impl Running {
         let access = self.access.clone();
         let terms = Terms { access, limits, metrics_path, ..Terms::new(Arc::clone(&self.counts.listener)) };
         let mut serving = tokio::spawn(gpuvitals_listener::serve(socket, app, terms, stop.clone()));
-        // One future for all rounds, so that no signal falls between two.
-        let mut terminated = std::pin::pin!(crate::signal::terminated());
         let mut looks = tokio::time::interval(LOOK_PAUSE);
         let failure = loop {
             tokio::select! {
@@ -220,11 +207,13 @@ impl Running {
                         break Some(Failure::new(Exit::Unavailable, why));
                     }
                 }
-                signal = &mut terminated => {
-                    tracing::info!(signal, "stopping");
-                    break None;
+                signal = signals.next() => {
+                    if signal != "SIGHUP" {
+                        tracing::info!(signal, "stopping");
+                        break None;
+                    }
+                    self.reload(&mut config, reload);
                 }
-                Some(()) = hangups.recv() => self.reload(&mut config, reload),
                 ended = &mut serving => {
                     break Some(Failure::new(Exit::Bug, format!("the server ended before its time: {ended:?}")));
                 }

@@ -8,7 +8,6 @@ mod opening;
 mod settings;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvitals_listener::{Access, Figures, Limits, ServeError};
 use gpuvitals_queue::server::{HttpLimits, Meter, ServerConfig};
@@ -21,8 +20,8 @@ use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::listening;
-use crate::logging::Announcer;
 use crate::queue::TAIL_PREFIX;
+use crate::service::Service;
 
 pub(crate) use opening::open;
 pub(crate) use settings::{Broker, EXAMPLES};
@@ -38,7 +37,7 @@ const CONNECTIONS_SHARE: u32 = 4;
 ///
 /// # Errors
 /// When a setting is wrong, a port is taken, the directory cannot be opened, or its disk failed for good.
-pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+pub(crate) fn run(config: &Config, service: Service) -> Result<(), Failure> {
     let access = listening::access(config.broker.listener(), "broker")?;
     let files = crate::limits::raise_open_files();
     let wanted = u64::try_from(config.broker.connections_max).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
@@ -49,33 +48,33 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
             "the limit of open files is lower than the connections there may be; ulimit -n or LimitNOFILE= raises it"
         );
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let outcome = runtime.block_on(serve(config, access, announcer));
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    service.runtime.clone().block_on(serve(config, access, service))
 }
 
-async fn serve(config: &Config, access: Access, announcer: Announcer) -> Result<(), Failure> {
+async fn serve(
+    config: &Config,
+    access: Access,
+    Service { announcer, mut signals, .. }: Service,
+) -> Result<(), Failure> {
     let settings = &config.broker;
     // Before the directory is read, so that a port that is taken is said at once.
     let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
     listening::check(&access, address, "broker")?;
-    let mut hangups = crate::signal::hangups()?;
     let queue = open(config).await?;
 
     let tls = if access.has_tls() { "s" } else { "" };
     let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
     crate::telemetry::show(serving.figures());
     announcer.tell(&format!("queue: http{tls}://{address}"));
-    // One future for all rounds, so that no signal falls between two.
-    let mut terminated = std::pin::pin!(crate::signal::terminated());
     let failure = loop {
         tokio::select! {
-            signal = &mut terminated => { tracing::info!(signal, "stopping"); break None }
-            Some(()) = hangups.recv() => access.follow_files(),
+            signal = signals.next() => {
+                if signal != "SIGHUP" {
+                    tracing::info!(signal, "stopping");
+                    break None;
+                }
+                access.follow_files();
+            }
             failure = serving.failed() => break Some(failure),
             reason = queue.failed() => break Some(disk::failed("queue", settings.directory(), &reason)),
         }

@@ -40,7 +40,7 @@ use crate::config::{Config, MessageQueue};
 use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::listening;
-use crate::logging::Announcer;
+use crate::service::Service;
 
 pub(crate) use meter::families;
 pub(crate) use opening::unpacked;
@@ -56,24 +56,18 @@ const WORKERS_SHARE: u32 = 2;
 ///
 /// # Errors
 /// When something cannot be opened, or the queue refuses the collector for good.
-pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+pub(crate) fn run(config: &Config, service: Service) -> Result<(), Failure> {
     crate::limits::raise_open_files();
     let queue = config.queue_elsewhere();
     let member = Member::new(config, queue.client()?);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let outcome = runtime.block_on(serve(config, &queue, member, announcer));
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    service.runtime.clone().block_on(serve(config, &queue, member, service))
 }
 
 async fn serve(
     config: &Config,
     queue: &MessageQueue,
     member: Member,
-    announcer: Announcer,
+    Service { announcer, mut signals, .. }: Service,
 ) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.collector.api_port, "--api-port")?;
     let store = open_store(config.collector.store(&config.store))?;
@@ -96,7 +90,7 @@ async fn serve(
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 
     let mut failure = tokio::select! {
-        signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); None }
+        signal = signals.next() => { tracing::info!(signal, "stopping"); None }
         Some(ended) = workers.join_next() => Some(ended_early(ended, queue, &config.store.dir)),
         ended = &mut server => Some(match ended {
             Ok(ended) => Failure::new(Exit::Io, format!("the API ended before its time: {ended:?}")),

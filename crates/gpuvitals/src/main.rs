@@ -25,7 +25,7 @@ mod record;
 mod sample;
 mod sampling;
 mod secret;
-mod signal;
+mod service;
 mod simulate;
 mod store;
 mod stream;
@@ -38,6 +38,7 @@ mod up;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use gpuvitals_core::catalogue;
 
@@ -45,6 +46,7 @@ use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
 use config::{Config, Layers, Override, Variable};
 use failure::{Exit, Failure};
 use logging::Announcer;
+use service::{Hangup, Service};
 
 fn main() -> ExitCode {
     let (cli, given) = match cli::parse() {
@@ -65,8 +67,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What runs until it is told to end.
-type Role = fn(&Config, Announcer) -> Result<(), Failure>;
+/// How long tasks may take to end once their role has: what is left is a name lookup at most.
+const TASKS_PATIENCE: Duration = Duration::from_secs(1);
 
 fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     let load = |environment: &mut dyn Iterator<Item = Variable>, more: Vec<Override>| {
@@ -75,16 +77,14 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     let tool = |more| load(&mut environment(), more)?.check();
     // Only what serves sends telemetry; variables that others have set are nothing to a tool.
     let service_layers = |more| load(&mut telemetry::environment(environment()), more);
-    let serve = |service, more, run: Role| {
-        let (config, announcer) = settled(&service_layers(more)?, service)?;
-        let outcome = run(&config, announcer);
-        telemetry::finish();
-        outcome
-    };
     let done = match cli.command {
-        Command::Up => serve("up", vec![], up::run),
-        Command::Stream => serve("stream", vec![], stream::run),
-        Command::Collect(flags) => serve("collect", flags.overrides(), collect::run),
+        Command::Up => serve("up", None, Hangup::Ends, || service_layers(vec![]), up::run),
+        Command::Stream => {
+            serve("stream", Some(stream::THREADS), Hangup::Ends, || service_layers(vec![]), stream::run)
+        }
+        Command::Collect(flags) => {
+            serve("collect", None, Hangup::Ends, || service_layers(flags.overrides()), collect::run)
+        }
         Command::Sample(flags) => sample::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Top(flags) => top::run(&flags, &tool(flags.overrides()?)?.sampling),
         Command::Record(flags) => {
@@ -97,12 +97,11 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Agent => {
             let variables = || telemetry::environment(config::with_shared(environment()));
             let layers = || load(&mut variables(), vec![]);
-            let (config, announcer) = settled(&layers()?, "agent")?;
-            let outcome = agent::run(config, announcer, &|| layers()?.check());
-            telemetry::finish();
-            outcome
+            serve("agent", Some(agent::THREADS), Hangup::Reloads, layers, |config, service| {
+                agent::run(config.clone(), service, &|| layers()?.check())
+            })
         }
-        Command::Broker => serve("broker", vec![], broker::run),
+        Command::Broker => serve("broker", None, Hangup::Reloads, || service_layers(vec![]), broker::run),
         Command::Queue(command) => queue::run(&command, &tool(vec![])?),
         Command::Store(command) => store::run(&command, &tool(vec![])?),
         Command::Token(command) => token::run(&command, &tool(vec![])?),
@@ -121,6 +120,24 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         }
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Runs a service until it is told to end. Signals are handled from the first moment, however long it takes to open what it
+/// serves.
+fn serve(
+    name: &'static str,
+    threads: Option<usize>,
+    hangup: Hangup,
+    layers: impl FnOnce() -> Result<Layers, Failure>,
+    role: impl FnOnce(&Config, Service) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let started = service::runtime(threads, hangup);
+    let (runtime, signals) = started.map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let (config, announcer) = settled(&layers()?, name)?;
+    let outcome = role(&config, Service { announcer, runtime: runtime.handle().clone(), signals });
+    runtime.shutdown_timeout(TASKS_PATIENCE);
+    telemetry::finish();
+    outcome
 }
 
 /// `gpuvitals config`.

@@ -17,9 +17,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
 use gpuvitals_queue::link::{Access, QueueUrl};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::service::{self, Hangup, Signals};
 use admin::Admin;
 
 /// What all groups of tails begin with.
@@ -238,19 +240,17 @@ fn stats(admin: &Admin, topic: Option<&str>, json: bool) -> Result<String, Failu
 
 /// Draws anew each second on a terminal, and adds to what was printed elsewhere.
 fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let (runtime, mut signals) = runtime()?;
     let clear = if std::io::stdout().is_terminal() { HOME } else { "" };
-    runtime.block_on(async {
-        let mut ended = std::pin::pin!(crate::signal::ended());
-        loop {
-            crate::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
-            tokio::select! {
-                _ = &mut ended => return Ok(()),
-                () = tokio::time::sleep(WATCH_PAUSE) => {}
-            }
+    loop {
+        crate::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
+        let ended = runtime.block_on(async { tokio::time::timeout(WATCH_PAUSE, signals.next()).await });
+        if ended.is_ok() {
+            return Ok(());
         }
-    })
+    }
+}
+
+fn runtime() -> Result<(Runtime, Signals), Failure> {
+    service::runtime(Some(1), Hangup::Ends).map_err(|e| Failure::io("cannot start the runtime", e))
 }

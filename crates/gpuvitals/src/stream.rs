@@ -6,7 +6,6 @@
 mod line;
 mod settings;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,30 +23,28 @@ use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
 use crate::pipe::{self, PipeError, Progress, Rate, Terms};
+use crate::service::Service;
 use line::{LOOK_PAUSE, Line, per_second};
 
 use settings::LINGER;
 pub(crate) use settings::{EXAMPLES, Stream};
 
 /// Threads: workers wait most of the time.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// Runs until the file, the time or the user's patience ends.
 ///
 /// # Errors
 /// When the file cannot be read, the queue will never take its rows, or rows that were read could not be sent in time.
-pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
-    let source = open(&config.stream)?;
+pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> {
+    let settings = config.stream.clone();
+    let Some(source) = service.open(move || open(&settings))? else { return Ok(()) };
     let queue = config.queue_elsewhere();
     let client = queue.client()?;
     let producers =
         (0..config.stream.workers).map(|_| queue.producer(&client)).collect::<Result<Vec<_>, _>>()?;
     let url = &queue.address;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
+    let announcer = service.announcer;
     announcer.tell(&format!(
         "streaming {} to {url}, topic {}{}",
         config.stream.csv,
@@ -56,9 +53,8 @@ pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> 
     ));
     let began = clock::now_ns();
     let progress = Arc::new(Progress::new());
-    let failure = runtime.block_on(serve(config, source, producers, announcer, &progress));
-    // A reader may wait for standard input, and nobody can wake it.
-    runtime.shutdown_timeout(Duration::from_millis(100));
+    let runtime = service.runtime.clone();
+    let failure = runtime.block_on(serve(config, source, producers, service, &progress));
     let counts = progress.counts();
     let took = Duration::from_nanos(u64::try_from(clock::now_ns() - began).unwrap_or(0));
     announcer.tell(&format!(
@@ -99,7 +95,7 @@ async fn serve(
     config: &Config,
     source: CsvSource,
     producers: Vec<AnyProducer>,
-    announcer: Announcer,
+    Service { announcer, mut signals, .. }: Service,
     progress: &Arc<Progress>,
 ) -> Option<Failure> {
     let (settings, grace) = (&config.stream, config.shutdown.grace);
@@ -118,15 +114,13 @@ async fn serve(
     let mut line = Line::new();
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut signalled = pin!(crate::signal::ended());
     let (mut failure, mut was_signalled) = (None, false);
     // After a signal, or when the time is over: until when what was read may be sent.
     let mut deadline = None;
     let ended = loop {
         tokio::select! {
             ended = &mut pipe => break ended.unwrap_or(Err(PipeError::Panicked)),
-            signal = &mut signalled => {
-                signalled.set(crate::signal::ended());
+            signal = signals.next() => {
                 tracing::info!(signal, "stopping");
                 if was_signalled {
                     give_up.cancel();

@@ -123,7 +123,7 @@ fn lines_of(buffer: &ratatui::buffer::Buffer, width: u16) -> String {
 }
 
 fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
-    let told_to_end = crate::signal::watched()?;
+    let told_to_end = crate::service::watched()?;
     let screen = Screen::enter()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
     let mut changed = true;

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
-use crate::logging::Announcer;
 use crate::pipe::{Counts, PipeError, Progress};
+use crate::service::Service;
 use crate::{broker, collect, disk};
 pub(crate) use settings::{Api as ApiSettings, EXAMPLES, Source, SourceKind};
 use status::Status;
@@ -38,20 +38,19 @@ const QUEUE_SHARE: u32 = 2;
 ///
 /// # Errors
 /// When something cannot be opened, or the source fails.
-pub(crate) fn run(config: &Config, announcer: Announcer) -> Result<(), Failure> {
+pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> {
     crate::limits::raise_open_files();
-    let opened = source::open(config)?;
-    announcer.tell(opened.announcement());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let outcome = runtime.block_on(serve(config, opened, announcer));
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
+    let settings = config.clone();
+    let Some(opened) = service.open(move || source::open(&settings))? else { return Ok(()) };
+    service.announcer.tell(opened.announcement());
+    service.runtime.clone().block_on(serve(config, opened, service))
 }
 
-async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) -> Result<(), Failure> {
+async fn serve(
+    config: &Config,
+    opened: source::Opened,
+    Service { announcer, mut signals, .. }: Service,
+) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = Access::open();
     listening::check(&access, address, "api")?;
@@ -77,7 +76,7 @@ async fn serve(config: &Config, opened: source::Opened, announcer: Announcer) ->
 
     let mut failure = loop {
         tokio::select! {
-            signal = crate::signal::ended() => { tracing::info!(signal, "stopping"); break None }
+            signal = signals.next() => { tracing::info!(signal, "stopping"); break None }
             ended = source.ended() => {
                 if let Some(failure) = source_ended(ended, &progress, &status) {
                     break Some(failure);

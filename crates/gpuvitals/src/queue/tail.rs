@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use super::admin::Admin;
 use super::{Place, TAIL_PREFIX, Tail, messages};
 use crate::failure::{Exit, Failure};
+use crate::service::Signals;
 
 /// How long the group of a tail outlives it.
 const GROUP_TTL: Duration = Duration::from_secs(10);
@@ -39,12 +40,8 @@ pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let named = |e| Failure::new(Exit::Usage, format!("topic {:?}: {e}", flags.topic));
     check_topic(&flags.topic).map_err(named)?;
     look_first(flags, place)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::io("cannot start the runtime", e))?;
-    runtime.block_on(print(flags, place))
+    let (runtime, signals) = super::runtime()?;
+    runtime.block_on(print(flags, place, signals))
 }
 
 /// Looks whether the topic is there, and whether somebody else takes from it.
@@ -84,7 +81,7 @@ fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, text))
 }
 
-async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
+async fn print(flags: &Tail, place: &Place, mut signals: Signals) -> Result<(), Failure> {
     let Place { url, access, .. } = place;
     let group = format!("{TAIL_PREFIX}{}-{:x}", std::process::id(), clock::now_ns());
     let options = ConsumerOptions {
@@ -103,10 +100,9 @@ async fn print(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
     let mut printer = tokio::task::spawn_blocking(move || write(to_print));
     let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
-    let mut signalled = std::pin::pin!(crate::signal::ended());
     let outcome = loop {
         let deliveries = tokio::select! {
-            _ = &mut signalled => break Ok(()),
+            _ = signals.next() => break Ok(()),
             _ = &mut printer => return Ok(()), // nobody reads any more
             received = consumer.receive() => match received {
                 Ok(deliveries) => deliveries,
