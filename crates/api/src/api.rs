@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Ask, View};
-use crate::cache::{Cache, Key, Ready};
+use crate::cache::{Cache, Key, Now, Ready};
 use crate::compress;
 use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
@@ -126,8 +126,9 @@ impl Api {
     pub(crate) async fn answer(&self, ask: Ask, headers: &HeaderMap) -> Result<Response, ApiError> {
         let state = &self.0;
         let key = Key { ask, gzip: compress::accepts_gzip(headers) };
-        let version = state.store.version();
-        let making = match state.cache.get(&key, version).await {
+        let version = if key.ask.is_of_store() { state.store.version() } else { 0 };
+        let now = Now { version, wall_ns: state.config.clock.now_ns() };
+        let making = match state.cache.get(&key, now).await {
             Ok(ready) => {
                 state.meter.hit();
                 gpuvitals_listener::trace::note("gpuvitals.cache", "hit");
@@ -137,12 +138,12 @@ impl Api {
         };
         state.meter.miss();
         gpuvitals_listener::trace::note("gpuvitals.cache", "miss");
-        let ready = self.make(key, version).await?;
+        let ready = self.make(key, now).await?;
         making.keep(&ready);
         Ok(respond(&ready, "miss"))
     }
 
-    async fn make(&self, key: Key, version: u64) -> Result<Ready, ApiError> {
+    async fn make(&self, key: Key, Now { version, wall_ns }: Now) -> Result<Ready, ApiError> {
         let waited = tokio::time::timeout(
             self.0.config.limits.request_timeout / 2,
             Arc::clone(&self.0.queries).acquire_owned(),
@@ -153,11 +154,12 @@ impl Api {
         let span = tracing::info_span!("query");
         let job = tokio::task::spawn_blocking(move || {
             let (_permit, _inside) = (permit, span.entered());
-            let view = View { store: api.store(), config: api.config(), now_ns: api.config().clock.now_ns() };
+            let view = View { store: api.store(), config: api.config(), now_ns: wall_ns };
+            let until_ns = key.ask.until_ns(&view);
             let body = key.ask.answer(&view)?;
             let gzip = key.gzip && body.len() >= GZIP_FROM;
             let body = if gzip { compress::gzip(&body).map_err(ApiError::Compress)? } else { body };
-            Ok(Ready { body: Bytes::from(body), gzip, made, version })
+            Ok(Ready { body: Bytes::from(body), gzip, made, version, until_ns })
         });
         job.await.unwrap_or(Err(ApiError::Crashed))
     }

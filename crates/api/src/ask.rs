@@ -1,5 +1,6 @@
 //! Questions to the store, in a form in which equal questions are equal.
 
+use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_store::Store;
 
 use crate::condition::StateRules;
@@ -47,7 +48,24 @@ impl View<'_> {
     }
 }
 
+/// How long an answer serves that reaches up to now.
+const UP_TO_NOW_NS: i64 = 2 * SECOND_NS;
+
 impl Ask {
+    /// Whether the answer is made from what is stored.
+    pub(crate) fn is_of_store(&self) -> bool {
+        !matches!(self, Self::Metrics)
+    }
+
+    /// When the time alone changes the answer, nanoseconds UTC since 1970.
+    pub(crate) fn until_ns(&self, view: &View<'_>) -> i64 {
+        match self {
+            Self::Gpus(_) | Self::Gpu(_) | Self::Hosts(_) => view.sight().changes_at(&view.store.fleet()),
+            Self::Query(ask) if ask.reaches_now() => view.now_ns.saturating_add(UP_TO_NOW_NS),
+            Self::Query(_) | Self::Telemetry(_) | Self::Metrics => i64::MAX,
+        }
+    }
+
     /// The answer as JSON. Reads files; not for the threads that serve.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Answers that are ready to be given again.
 //!
-//! An answer serves while the store has not changed (a short while at most, because states also depend on the time),
-//! and for [`crate::Limits::reuse`] even if it has: with live data the store changes with every batch, and without
-//! that no two requests would ever share an answer.
+//! An answer serves until the store changes, or until the time by itself would change it: a GPU becomes stale. For
+//! [`crate::Limits::reuse`] it serves even if the store has changed: with live data the store changes with every batch, and
+//! without that no two requests would ever share an answer.
 
 use std::time::Duration;
 
@@ -13,8 +13,6 @@ use tokio::time::Instant;
 
 use crate::ask::Ask;
 
-/// How long an answer serves while the store has not changed.
-const UNCHANGED_MAX: Duration = Duration::from_secs(2);
 /// Bytes of an entry beside its body, about.
 const ENTRY_LEN: u64 = 256;
 
@@ -37,12 +35,21 @@ pub(crate) struct Ready {
     pub(crate) made: Instant,
     /// Version of the store it was made from.
     pub(crate) version: u64,
+    /// When the time alone changes the answer, nanoseconds UTC since 1970.
+    pub(crate) until_ns: i64,
+}
+
+/// The store and the time for which an answer has to serve.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) version: u64,
+    /// Nanoseconds UTC since 1970.
+    pub(crate) wall_ns: i64,
 }
 
 impl Ready {
-    fn serves(&self, version: u64, now: Instant, reuse: Duration) -> bool {
-        let age = now.saturating_duration_since(self.made);
-        age < reuse || (self.version == version && age < UNCHANGED_MAX)
+    fn serves(&self, now: Now, age: Duration, reuse: Duration) -> bool {
+        age < reuse || (self.version == now.version && now.wall_ns < self.until_ns)
     }
 }
 
@@ -96,18 +103,18 @@ impl Cache {
         self.answers.weight()
     }
 
-    /// An answer that serves at this version, or the duty to make one. Waits while another makes it.
-    pub(crate) async fn get(&self, key: &Key, version: u64) -> Result<Ready, Making<'_>> {
-        let now = Instant::now();
-        if let Some(ready) = self.answers.get(key).filter(|ready| ready.serves(version, now, self.reuse)) {
+    /// An answer that serves now, or the duty to make one. Waits while another makes it.
+    pub(crate) async fn get(&self, key: &Key, now: Now) -> Result<Ready, Making<'_>> {
+        let asked = Instant::now();
+        let serves = |ready: &Ready| {
+            let age = asked.saturating_duration_since(ready.made);
+            ready.serves(now, age, self.reuse)
+        };
+        if let Some(ready) = self.answers.get(key).filter(serves) {
             return Ok(ready);
         }
         let entry = self.answers.entry_async(key, |_, ready| {
-            if ready.serves(version, now, self.reuse) {
-                EntryAction::Retain(ready.clone())
-            } else {
-                EntryAction::ReplaceWithGuard
-            }
+            if serves(ready) { EntryAction::Retain(ready.clone()) } else { EntryAction::ReplaceWithGuard }
         });
         match entry.await {
             EntryResult::Retained(ready) => Ok(ready),
@@ -123,29 +130,33 @@ mod tests {
 
     #[test]
     fn an_answer_serves_while_it_is_young_or_nothing_changed() {
-        let made = Instant::now();
-        let ready = Ready { body: Bytes::new(), gzip: false, made, version: 7 };
+        let ready =
+            Ready { body: Bytes::new(), gzip: false, made: Instant::now(), version: 7, until_ns: 2_000 };
         let reuse = Duration::from_millis(500);
-        let check = |version, age_ms, serves| {
-            let now = made + Duration::from_millis(age_ms);
-            assert_eq!(ready.serves(version, now, reuse), serves, "version {version}, {age_ms} ms");
+        let check = |version, age_ms, wall_ns, serves| {
+            let age = Duration::from_millis(age_ms);
+            let found = ready.serves(Now { version, wall_ns }, age, reuse);
+            assert_eq!(found, serves, "version {version}, {age_ms} ms, {wall_ns} ns");
         };
-        check(7, 0, true);
-        check(8, 499, true);
-        check(8, 500, false);
-        check(7, 500, true);
-        check(7, 1_999, true);
-        check(7, 2_000, false);
+        check(7, 0, 0, true);
+        check(8, 499, 0, true);
+        check(8, 500, 0, false);
+        check(7, 500, 0, true);
+        check(7, 3_600_000, 1_999, true);
+        check(7, 500, 2_000, false);
     }
+
+    const NOW: Now = Now { version: 1, wall_ns: 0 };
 
     #[tokio::test]
     async fn of_those_who_ask_the_same_one_makes_the_answer() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
         let key = Key { ask: Ask::Metrics, gzip: false };
-        let Err(making) = cache.get(&key, 1).await else { panic!("nothing is ready yet") };
-        let mut second = std::pin::pin!(cache.get(&key, 1));
+        let Err(making) = cache.get(&key, NOW).await else { panic!("nothing is ready yet") };
+        let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
-        let ready = Ready { body: Bytes::from_static(b"[]"), gzip: false, made: Instant::now(), version: 1 };
+        let body = Bytes::from_static(b"[]");
+        let ready = Ready { body, gzip: false, made: Instant::now(), version: 1, until_ns: 1 };
         making.keep(&ready);
         assert!(second.await.is_ok_and(|ready| ready.body.as_ref() == b"[]"));
     }
@@ -154,8 +165,8 @@ mod tests {
     async fn who_waits_takes_over_when_the_maker_gives_up() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
         let key = Key { ask: Ask::Metrics, gzip: false };
-        let making = cache.get(&key, 1).await.err();
-        let mut second = std::pin::pin!(cache.get(&key, 1));
+        let making = cache.get(&key, NOW).await.err();
+        let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
         drop(making);
         assert!(second.await.is_err());

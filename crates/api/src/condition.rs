@@ -27,6 +27,16 @@ impl StateRules {
         self.now_ns.saturating_sub(timestamp_ns) > self.stale_after_ns
     }
 
+    /// When the next value becomes old, and with it perhaps a state, nanoseconds UTC since 1970.
+    pub(crate) fn changes_at(self, fleet: &Fleet) -> i64 {
+        let times = fleet.gpus.iter().flat_map(|gpu| {
+            let values = gpu.latest.iter().map(|(_, latest)| latest.timestamp_ns);
+            values.chain([gpu.last_seen_ns])
+        });
+        let old_from = times.map(|ns| ns.saturating_add(self.stale_after_ns).saturating_add(1));
+        old_from.filter(|at| *at > self.now_ns).min().unwrap_or(i64::MAX)
+    }
+
     /// The latest value of a metric if it is not old.
     fn recent(self, gpu: &GpuState, metric: MetricId) -> Option<Value> {
         let latest = Fleet::latest(gpu, metric)?;

@@ -85,9 +85,9 @@ fn description() -> String {
          names the parameter and what is allowed.\n\n\
          **Limits**: a query has at most {metrics_max} metrics, {steps_max} steps and {values_max} values (steps × \
          series); {streams} live streams may be open; a request may take {} s. What is refused says what to change.\n\n\
-         **Freshness**: an answer may be given again for {} ms although newer rows have come; the header `x-cache` \
-         says `hit` or `miss`. Every path also answers HEAD, and JSON is compressed with gzip for those who accept \
-         it.",
+         **Freshness**: an answer is given again until what it shows changes, and for {} ms although newer rows have \
+         come; the header `x-cache` says `hit` or `miss`. Every path also answers HEAD, and JSON is compressed with \
+         gzip for those who accept it.",
         request_timeout.as_secs(),
         reuse.as_millis(),
     )

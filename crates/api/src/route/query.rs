@@ -107,6 +107,11 @@ pub(crate) async fn query(
 }
 
 impl QueryAsk {
+    /// Whether the range ends at the time of the question.
+    pub(crate) fn reaches_now(&self) -> bool {
+        self.end_ns.is_none()
+    }
+
     fn parse(params: &QueryParams, limits: &Limits) -> Result<Self, ApiError> {
         let columns = parameter::list("metrics", params.metrics.as_ref())?;
         if columns.is_empty() {

@@ -111,6 +111,29 @@ async fn an_answer_is_given_again_until_the_store_changes() {
 }
 
 #[tokio::test]
+async fn one_viewer_gets_the_same_answer_again_until_a_gpu_becomes_stale() {
+    let stale_after = Duration::from_secs(30);
+    let world = World::empty(|api, _| api.stale_after = stale_after).await;
+    world.append(fleet()).await;
+    let ask = async |path: &str| world.get(path).await.header("x-cache").unwrap().to_owned();
+    let gpus = world.ok("/api/v1/gpus?limit=5").await;
+    let seen = gpus["gpus"].as_array().unwrap().iter().map(|gpu| gpu["last_seen"].as_str().unwrap());
+    let seen_ns = seen.map(|text| gpuvitals_core::time::parse(text).unwrap()).max().unwrap();
+    // Values are 0 to 20 s older than the newest one.
+    let expected =
+        [(0, "miss"), (5, "hit"), (9, "hit"), (11, "miss"), (19, "hit"), (31, "miss"), (3_600, "hit")];
+    for (second, expected) in expected {
+        world.set_time(seen_ns + second * 1_000_000_000);
+        assert_eq!(ask("/api/v1/gpus").await, expected, "after {second} s");
+    }
+    assert_eq!(world.ok("/api/v1/gpus").await["gpus"][0]["state"], "stale");
+    let metrics = "/api/v1/metrics";
+    assert_eq!(ask(metrics).await, "miss");
+    world.append(fleet()).await;
+    assert_eq!(ask(metrics).await, "hit", "the catalogue is not of the store");
+}
+
+#[tokio::test]
 async fn with_live_data_an_answer_is_given_again_for_a_moment() {
     let world = World::empty(|api, _| api.limits.reuse = Duration::from_mins(1)).await;
     assert_eq!(world.ok("/api/v1/gpus").await["total"], 0);
