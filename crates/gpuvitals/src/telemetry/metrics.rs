@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use gpuvitals_core::clock;
+use gpuvitals_core::{causes, clock};
 use gpuvitals_listener::Figures;
-use gpuvitals_queue::link::Backoff;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
 };
@@ -18,12 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::SCOPE;
 use super::convert::{Times, metrics};
 use super::counts::{Counts, Signal};
-use super::transport::{ExportError, Transport};
-
-/// Waits after failures.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
-/// Longest wait that a receiver may ask for.
-const ASKED_MAX: Duration = Duration::from_mins(5);
+use super::transport::Transport;
 
 /// What is sent, and where to.
 pub(super) struct Exporter {
@@ -36,32 +30,20 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Sends every interval until `stop`, and then once more. After a failure the metrics of that moment are sent as soon as
-    /// the back-off and the receiver allow.
+    /// Sends every interval until `stop`, and then once more. Sums are cumulative, so what a receiver has not taken is in the
+    /// next request.
     pub(super) async fn run(self, stop: CancellationToken) {
         let signal = Signal::new("metrics");
         let started_ns = now_ns();
-        let (mut wait, mut failures) = (self.interval, 0);
-        while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
-            wait = match self.send(started_ns, &signal).await {
-                Ok(()) => {
-                    failures = 0;
-                    self.interval
-                }
-                Err(ExportError::Passing(_, asked)) => {
-                    failures += 1;
-                    BACKOFF.after(failures).max(asked.unwrap_or_default().min(ASKED_MAX))
-                }
-                Err(ExportError::Final(_)) => self.interval.max(BACKOFF.base),
-            };
+        while stop.run_until_cancelled(tokio::time::sleep(self.interval)).await.is_some() {
+            self.send(started_ns, &signal).await;
         }
-        // The end does not wait for a receiver that is away; `send` has logged it.
-        let _unsent = self.send(started_ns, &signal).await;
+        self.send(started_ns, &signal).await;
     }
 
-    async fn send(&self, started_ns: u64, signal: &Signal) -> Result<(), ExportError> {
+    async fn send(&self, started_ns: u64, signal: &Signal) {
         let figures = self.figures.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(figures) = figures else { return Ok(()) };
+        let Some(figures) = figures else { return };
         let times = Times { start_ns: started_ns, now_ns: now_ns() };
         let scope_metrics = vec![ScopeMetrics {
             scope: Some(scope()),
@@ -74,19 +56,17 @@ impl Exporter {
             ..ResourceMetrics::default()
         }];
         let request = ExportMetricsServiceRequest { resource_metrics };
-        let sent = self.transport.metrics(request, self.timeout).await;
-        match &sent {
+        match self.transport.metrics(request, self.timeout).await {
             Ok(answer) => {
                 signal.taken();
                 self.counts.metrics_sent.fetch_add(1, Ordering::Relaxed);
-                self.refused(answer.partial_success.clone().unwrap_or_default());
+                self.refused(answer.partial_success.unwrap_or_default());
             }
-            Err(ExportError::Passing(reason, _) | ExportError::Final(reason)) => {
+            Err(error) => {
                 self.counts.failures.fetch_add(1, Ordering::Relaxed);
-                signal.not_taken(reason);
+                signal.not_taken(&causes(&error));
             }
         }
-        sent.map(|_| ())
     }
 
     /// Counts the data points that a receiver refused of metrics it took. It does so with every request, so the log has it at

@@ -18,9 +18,8 @@ use rustls_pki_types::pem::PemObject;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
-use tonic_types::StatusExt as _;
-use ureq::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use ureq::http::{HeaderMap, HeaderName, HeaderValue};
+use ureq::http::header::CONTENT_TYPE;
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::resource::decoded;
@@ -36,12 +35,18 @@ const ECHO_MAX: usize = 200;
 const ANSWER_MAX: u64 = 64 << 10;
 
 /// Why the receiver has not taken metrics.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    /// It may take them later: not before this time, if it names one.
-    Passing(String, Option<Duration>),
-    /// It will never take them.
-    Final(String),
+    #[error("no answer came in time")]
+    Late,
+    #[error("{}", words(.0))]
+    Refused(Box<Status>),
+    #[error("{0}")]
+    Answered(StatusCode),
+    #[error("no answer came")]
+    Unreachable(#[source] HttpError),
+    #[error("otlp.endpoint")]
+    Endpoint(#[from] ureq::http::Error),
 }
 
 /// A connection to the receiver; made when it is first used.
@@ -121,56 +126,33 @@ impl Transport {
                 metadata.clone_into(request.metadata_mut());
                 request.set_timeout(timeout);
                 let mut client = MetricsServiceClient::new(channel.clone());
-                match tokio::time::timeout(timeout, client.export(request)).await {
-                    Ok(Ok(answer)) => Ok(answer.into_inner()),
-                    Ok(Err(status)) => Err(refused(&status)),
-                    Err(_) => Err(ExportError::Passing("no answer came in time".to_owned(), None)),
-                }
+                let answer = tokio::time::timeout(timeout, client.export(request)).await;
+                let answer = answer.map_err(|_| ExportError::Late)?;
+                answer
+                    .map(tonic::Response::into_inner)
+                    .map_err(|status| ExportError::Refused(Box::new(status)))
             }
             Self::Http(client, endpoint) => {
                 let request = Request::post(format!("{endpoint}/v1/metrics"))
                     .header(CONTENT_TYPE, "application/x-protobuf")
-                    .body(metrics.encode_to_vec().into())
-                    .map_err(|error| ExportError::Final(error.to_string()))?;
-                let passing = |error: HttpError| ExportError::Passing(error.to_string(), None);
-                answered(&client.send_bytes(request).await.map_err(passing)?)
+                    .body(metrics.encode_to_vec().into())?;
+                let answer = client.send_bytes(request).await.map_err(ExportError::Unreachable)?;
+                if !answer.status().is_success() {
+                    return Err(ExportError::Answered(answer.status()));
+                }
+                // An answer that cannot be read refuses nothing.
+                Ok(ExportMetricsServiceResponse::decode(answer.into_body()).unwrap_or_default())
             }
         }
     }
 }
 
-fn answered(answer: &Response<Bytes>) -> Result<ExportMetricsServiceResponse, ExportError> {
-    let status = answer.status();
-    let after = || answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok();
-    match status.as_u16() {
-        // An answer that cannot be read refuses nothing.
-        200..=299 => Ok(ExportMetricsServiceResponse::decode(answer.body().clone()).unwrap_or_default()),
-        // The specification lets a client try again after these alone.
-        429 | 502..=504 => Err(ExportError::Passing(status.to_string(), after().map(Duration::from_secs))),
-        _ => Err(ExportError::Final(status.to_string())),
-    }
-}
-
-fn refused(status: &Status) -> ExportError {
-    let words = match status.code() {
-        // The message may repeat what was sent.
-        Code::Unauthenticated | Code::PermissionDenied => status.code().description().to_owned(),
-        code => {
-            let message: String = status.message().chars().take(ECHO_MAX).collect();
-            format!("{}: {message}", code.description())
-        }
-    };
-    let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+/// What a status says; of a denial only its kind, since the message may repeat what was sent.
+fn words(status: &Status) -> String {
+    let kind = status.code().description();
     match status.code() {
-        Code::Cancelled
-        | Code::DeadlineExceeded
-        | Code::Aborted
-        | Code::OutOfRange
-        | Code::Unavailable
-        | Code::DataLoss => ExportError::Passing(words, after),
-        // A receiver without room that names no time has none for good.
-        Code::ResourceExhausted if after.is_some() => ExportError::Passing(words, after),
-        _ => ExportError::Final(words),
+        Code::Unauthenticated | Code::PermissionDenied => kind.to_owned(),
+        _ => format!("{kind}: {}", status.message().chars().take(ECHO_MAX).collect::<String>()),
     }
 }
 
@@ -250,31 +232,4 @@ fn headers(settings: &Otlp) -> Result<HeaderMap, Failure> {
         add(name.trim(), &decoded(value.trim()))?;
     }
     Ok(headers)
-}
-
-#[cfg(test)]
-mod tests {
-    use tonic_types::ErrorDetails;
-
-    use super::*;
-
-    #[test]
-    fn a_receiver_without_room_is_tried_again_if_it_says_when() {
-        let after = Some(Duration::from_millis(7_500));
-        let timed = || ErrorDetails::with_retry_info(after);
-        for (code, details, expected) in [
-            (Code::ResourceExhausted, timed(), Some(after)),
-            (Code::ResourceExhausted, ErrorDetails::new(), None),
-            (Code::Unavailable, timed(), Some(after)),
-            (Code::Unavailable, ErrorDetails::new(), Some(None)),
-            (Code::InvalidArgument, timed(), None),
-            (Code::Internal, ErrorDetails::new(), None),
-        ] {
-            let found = match refused(&Status::with_error_details(code, "words", details)) {
-                ExportError::Passing(_, after) => Some(after),
-                ExportError::Final(_) => None,
-            };
-            assert_eq!(found, expected, "{code:?}");
-        }
-    }
 }

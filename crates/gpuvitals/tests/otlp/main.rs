@@ -7,7 +7,7 @@
     reason = "a test fails by panicking; what is compared went through no arithmetic"
 )]
 
-#[path = "../common/authority.rs"]
+#[path = "../rig/authority.rs"]
 mod authority;
 mod process;
 mod receiver;
@@ -296,13 +296,11 @@ fn a_receiver_without_traces_gets_the_metrics() {
 }
 
 #[test]
-fn what_was_not_taken_comes_again_when_the_receiver_wants_it() {
+fn what_was_not_taken_is_in_the_next_request_and_a_batch_of_spans_comes_when_the_receiver_wants_it() {
     let receiver = Receiver::start();
     receiver.refuse("/v1/metrics", 503, None, 1);
     receiver.refuse("/v1/traces", 429, Some(4), 1);
-    let mut environment = sending(&receiver.url);
-    environment[1].1 = "5000";
-    let (mut broker, http) = broker(&environment);
+    let (mut broker, http) = broker(&sending(&receiver.url));
     publish(&http);
     let received =
         receiver.until("spans", |received| !received.spans.is_empty() && received.metrics.len() > 1);
@@ -311,7 +309,6 @@ fn what_was_not_taken_comes_again_when_the_receiver_wants_it() {
             received.requests.iter().filter(|(to, _)| *to == path).map(|(_, at)| *at).collect();
         times[1] - times[0]
     };
-    assert!(between("/v1/metrics") < Duration::from_millis(4_500), "not one interval later");
     assert!(between("/v1/traces") >= Duration::from_secs(4), "it asked for so much");
     assert!(span_names(&received).contains(&"publish t"), "nothing is lost");
     assert_eq!(broker.terminate(), Some(0));
