@@ -21,18 +21,13 @@ impl Number {
     /// Appends the shortest spelling that reads back as the same number, without an exponent. Returns false, and appends
     /// nothing, if the number is not finite.
     pub fn write(self, out: &mut Vec<u8>) -> bool {
+        // Writing to a vector cannot fail.
         match self {
-            Self::Int(v) => write_int(out, v),
+            Self::Int(v) => drop(write!(out, "{v}")),
             Self::Nanoseconds(v) => write_nanoseconds(out, v),
-            Self::F32(v) if v.is_finite() => match whole(f64::from(v)) {
-                Some(v) => write_int(out, v),
-                // Writing to a vector cannot fail.
-                None => drop(write!(out, "{v}")),
-            },
-            Self::F64(v) if v.is_finite() => match whole(v) {
-                Some(v) => write_int(out, v),
-                None => drop(write!(out, "{v}")),
-            },
+            // The sum with 0 has no sign where the number is 0.
+            Self::F32(v) if v.is_finite() => drop(write!(out, "{}", v + 0.0)),
+            Self::F64(v) if v.is_finite() => drop(write!(out, "{}", v + 0.0)),
             Self::F32(_) | Self::F64(_) => return false,
         }
         true
@@ -110,41 +105,14 @@ pub fn whole(value: f64) -> Option<i64> {
     (value.abs() < 9e15 && value.fract() == 0.0).then_some(value as i64)
 }
 
-fn write_int(out: &mut Vec<u8>, value: i64) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        if let Some(digit) = digits.get_mut(at) {
-            *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        }
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
-}
-
+/// Seconds with as many decimals as are needed.
 fn write_nanoseconds(out: &mut Vec<u8>, value: i64) {
-    const SECOND: u64 = 1_000_000_000;
-    if value < 0 {
-        out.push(b'-');
-    }
-    let (seconds, mut rest) = (value.unsigned_abs() / SECOND, value.unsigned_abs() % SECOND);
-    write_int(out, i64::try_from(seconds).unwrap_or(i64::MAX));
+    let sign = if value < 0 { "-" } else { "" };
+    let (seconds, rest) = (value.unsigned_abs() / 1_000_000_000, value.unsigned_abs() % 1_000_000_000);
+    drop(write!(out, "{sign}{seconds}"));
     if rest > 0 {
-        out.push(b'.');
-    }
-    let mut place = SECOND / 10;
-    while rest > 0 {
-        out.push(b'0' + u8::try_from(rest / place).unwrap_or(0));
-        rest %= place;
-        place /= 10;
+        drop(write!(out, ".{rest:09}"));
+        while out.pop_if(|digit| *digit == b'0').is_some() {}
     }
 }
 
@@ -169,6 +137,7 @@ mod tests {
             (Number::F64(1e-7), "0.0000001"),
             (Number::F64(322_435_711_239.0), "322435711239"),
             (Number::F64(-0.5), "-0.5"),
+            (Number::F64(-0.0), "0"),
             (Number::F64(f64::NAN), ""),
             (Number::F32(f32::INFINITY), ""),
             (Number::Nanoseconds(1_752_871_354_250_000_001), "1752871354.250000001"),
