@@ -17,6 +17,7 @@ mod limits;
 mod listening;
 mod logging;
 mod ownership;
+mod percent;
 mod pipe;
 mod quantity;
 mod query;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
 use crate::failure::{Exit, Failure};
+use crate::percent::escaped;
 use crate::quantity;
 use crate::table::{fitted, width};
 
@@ -108,18 +109,4 @@ fn ask(url: &str, path: &str, health: bool) -> Result<Value, Failure> {
         return Err(Failure::new(exit, message));
     }
     Ok(answer)
-}
-
-/// Percent-encoding of everything but unreserved characters (RFC 3986).
-pub(crate) fn escaped(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~,".contains(&byte) {
-            out.push(byte.into());
-        } else {
-            let _infallible = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }

@@ -9,7 +9,7 @@ use super::Place;
 use super::http::Http;
 use super::nats::Nats;
 use crate::failure::{Exit, Failure};
-use crate::query::escaped;
+use crate::percent::escaped;
 
 /// A queue that can be asked.
 pub(super) enum Admin {

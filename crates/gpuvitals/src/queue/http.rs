@@ -17,7 +17,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use super::Place;
 use super::admin::Given;
 use crate::failure::{Exit, Failure};
-use crate::query::escaped;
+use crate::percent::escaped;
 
 /// Largest answer that is read.
 const ANSWER_LEN_MAX: u64 = 64 << 20;

@@ -272,6 +272,8 @@ async fn a_full_disk_holds_rows_up_and_loses_none() {
     let length: usize = disk.names().iter().filter_map(|name| Some(disk.contents(name)?.len())).sum();
     disk.set_capacity(Some(length as u64 + (300 << 10)));
     hand_over(&spool, 0..63, 8 << 10).await;
+    let is_full = || spool.shared.queue().health().reasons.iter().any(|why| why.contains("cannot store"));
+    until(&spool, |_| is_full()).await;
     assert!(spool.stats().kept < 63);
     disk.set_capacity(None);
     until(&spool, |stats| stats.kept == 63).await;
