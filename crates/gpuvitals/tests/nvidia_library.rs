@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-#[path = "common/library.rs"]
+#[path = "rig/library.rs"]
 mod library;
 
 use library::Library;

@@ -30,6 +30,11 @@ use tonic::body::Body;
 use tonic::transport::{Channel, Endpoint};
 use tower::{Service, ServiceExt};
 
+#[path = "rig/waiting.rs"]
+mod waiting;
+
+use waiting::retried;
+
 const TOPIC: &str = "gpu-telemetry";
 
 /// One test at a time: some measure the memory of this process.
@@ -304,12 +309,8 @@ async fn where_all_connections_are_in_use_a_new_one_is_closed_and_room_is_used_a
     end.cancel();
     drop((answers, client));
     // The server learns of it at its own time.
-    in_time(async {
-        while rig.client().await.publish(request(1)).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    let publish = async || rig.client().await.publish(request(1)).await.ok();
+    retried("room for a connection", publish).await;
     rig.stop().await;
 }
 

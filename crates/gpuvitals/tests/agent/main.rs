@@ -11,22 +11,26 @@
 )]
 
 mod access;
-#[path = "../common/authority.rs"]
+#[path = "../rig/authority.rs"]
 mod authority;
 mod faults;
 #[path = "../../../sources/tests/faulty/faulty_sysfs.rs"]
 mod faulty_sysfs;
 mod hanging;
-#[path = "../common/library.rs"]
+#[path = "../rig/library.rs"]
 mod library;
 mod node;
 mod owners;
+#[path = "../rig/port.rs"]
+mod port;
 mod process;
 mod profiles;
-#[path = "../common/program.rs"]
+#[path = "../rig/program.rs"]
 mod program;
 mod prometheus;
 mod publishing;
 mod queue;
 mod reload;
 mod scraping;
+#[path = "../rig/waiting.rs"]
+mod waiting;

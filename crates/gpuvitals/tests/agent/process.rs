@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::program::{Process, gpuvitals};
+use super::waiting;
 
 pub(crate) struct Agent {
     pub process: Process,
@@ -77,17 +77,9 @@ impl Agent {
         got.text().to_owned()
     }
 
-    /// Scrapes until the text satisfies: for what has no event to wait for from outside.
+    /// Scrapes until the text satisfies `done`.
     pub(crate) fn until(&self, what: &str, done: impl Fn(&str) -> bool) -> String {
-        let mut text = String::new();
-        for _ in 0..600 {
-            text = self.scrape();
-            if done(&text) {
-                return text;
-            }
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-        panic!("{what} never came; last scrape:\n{text}");
+        waiting::until(what, || self.scrape(), |text| done(text))
     }
 
     /// SIGTERM; gives the exit code.

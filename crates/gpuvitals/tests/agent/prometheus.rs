@@ -9,16 +9,19 @@ use gpuvitals_listener::{Scope, Tokens};
 
 use super::authority::Authority;
 use super::node::Node;
+use super::port::Port;
+use super::waiting;
 
 struct Prometheus {
     child: Child,
+    _port: Port,
     url: String,
 }
 
 impl Prometheus {
     fn start(node: &Node, config: &str) -> Self {
         let file = node.write("prometheus.yml", config);
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = Port::new();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", node.path("tsdb").display()))
@@ -27,7 +30,7 @@ impl Prometheus {
             .stdin(Stdio::null())
             .spawn()
             .expect("prometheus runs; scripts/need promtool installs it");
-        Self { child, url: format!("http://127.0.0.1:{port}") }
+        Self { child, url: format!("http://127.0.0.1:{port}"), _port: port }
     }
 
     /// Value of a query with one result; none while it has no or more results, or Prometheus does not answer yet.
@@ -45,15 +48,9 @@ impl Prometheus {
 
     /// Asks until the value is near to what it has to be: what Prometheus knows grows with each scrape.
     fn becomes(&self, query: &str, expected: f64) {
-        let mut last = None;
-        for _ in 0..1200 {
-            last = self.ask(query);
-            if last.is_some_and(|value| (value - expected).abs() <= expected.abs() * 0.05) {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-        panic!("{query} is {last:?} and never became {expected}");
+        let is_near = |value: &f64| (value - expected).abs() <= expected.abs() * 0.05;
+        let what = format!("{expected} as {query}");
+        waiting::until(&what, || self.ask(query), |value| value.as_ref().is_some_and(is_near));
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::port::Port;
 use super::program::PATIENCE;
 
 const TOPIC: &str = "gpu-telemetry";
@@ -20,7 +21,7 @@ pub(crate) struct TestQueue {
     runtime: Runtime,
     queue: Queue,
     consumer: InProcessConsumer,
-    port: u16,
+    port: Port,
     serving: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -31,13 +32,12 @@ impl TestQueue {
     /// One that is away: its port is known, and nobody listens there.
     pub(crate) fn away() -> Self {
         let runtime = Runtime::new().unwrap();
-        let (queue, consumer, port) = runtime.block_on(async {
+        let (queue, consumer) = runtime.block_on(async {
             let queue = Queue::in_process(QueueConfig::default(), Clock::system());
             let consumer = queue.subscribe(TOPIC, "test", &ConsumerOptions::default()).await.unwrap();
-            let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-            (queue, consumer, port)
+            (queue, consumer)
         });
-        Self { runtime, queue, consumer, port, serving: None }
+        Self { runtime, queue, consumer, port: Port::new(), serving: None }
     }
 
     pub(crate) fn listening() -> Self {
@@ -51,8 +51,9 @@ impl TestQueue {
     }
 
     pub(crate) fn come(&mut self) {
-        let (stop, queue, port) = (CancellationToken::new(), self.queue.clone(), self.port);
-        let listener = self.runtime.block_on(TcpListener::bind(("127.0.0.1", port))).unwrap();
+        let (stop, queue) = (CancellationToken::new(), self.queue.clone());
+        let address = format!("127.0.0.1:{}", self.port);
+        let listener = self.runtime.block_on(TcpListener::bind(address)).unwrap();
         let limits = Limits { drain: Duration::from_millis(100), ..Limits::default() };
         let ended = serve(listener, queue, ServerConfig { limits, ..ServerConfig::default() }, stop.clone());
         let task = self.runtime.spawn(async move { ended.await.unwrap() });

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::process::{agent, answer, message};
 use crate::program::{Process, gpuvitals};
+use crate::waiting;
 
 struct Up(Process);
 
@@ -37,14 +38,8 @@ fn what_is_published_beside_it_is_stored() {
     assert!(sent.status().is_success());
     let stats = answer(agent().get(format!("http://{queue}/stats")).call().unwrap()).1;
     assert!(stats["topics"]["gpu-telemetry"]["groups"]["store"].is_object(), "{stats}");
-    for _ in 0..600 {
-        let gpus = answer(agent().get(format!("{api}/api/v1/gpus")).call().unwrap()).1;
-        if gpus["total"] == 1 {
-            return;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(50));
-    }
-    panic!("it was never stored");
+    let gpus = || answer(agent().get(format!("{api}/api/v1/gpus")).call().unwrap()).1;
+    waiting::until("a stored row", gpus, |gpus| gpus["total"] == 1);
 }
 
 #[test]

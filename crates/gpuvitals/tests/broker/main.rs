@@ -3,14 +3,16 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod access;
-#[path = "../common/authority.rs"]
+#[path = "../rig/authority.rs"]
 mod authority;
 mod beside;
 mod persistence;
 mod process;
-#[path = "../common/program.rs"]
+#[path = "../rig/program.rs"]
 mod program;
 mod serving;
-#[path = "../common/small_disk.rs"]
+#[path = "../rig/small_disk.rs"]
 mod small_disk;
 mod tool;
+#[path = "../rig/waiting.rs"]
+mod waiting;

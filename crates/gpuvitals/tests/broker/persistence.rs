@@ -10,7 +10,8 @@ use gpuvitals_queue::{Consumer, ContentType, Durability, Frame, Nack, NackKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::process::{Broker, consumer, message, outcome, receive};
-use crate::program::{PATIENCE, gpuvitals};
+use crate::program::gpuvitals;
+use crate::waiting;
 
 fn over(folder: &Path, more: &[&str]) -> Broker {
     let mut arguments = vec!["--persistence-path", folder.to_str().unwrap()];
@@ -143,11 +144,9 @@ async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let publishing = tokio::spawn(publish(Arc::clone(&url), Arc::clone(&taken), stop.clone()));
     for _ in 0..3 {
         let before = taken.lock().unwrap().len();
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        while taken.lock().unwrap().len() < before + 20 {
-            assert!(tokio::time::Instant::now() < deadline, "nothing is taken");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        tokio::task::block_in_place(|| {
+            waiting::until("a frame", || taken.lock().unwrap().len(), |taken| *taken >= before + 20)
+        });
         broker.process.kill();
         broker = over(folder.path(), &[]);
         url.lock().unwrap().clone_from(&broker.grpc);

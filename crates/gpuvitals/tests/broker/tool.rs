@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
-use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::by_column;
@@ -12,7 +11,8 @@ use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind};
 
 use crate::authority::{Authority, Pair};
 use crate::process::{Broker, message, outcome, receive};
-use crate::program::{PATIENCE, Process, gpuvitals};
+use crate::program::{Process, gpuvitals};
+use crate::waiting;
 
 /// Two rows of a GPU in the binary form.
 fn batch() -> Frame {
@@ -191,15 +191,8 @@ async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
     let second = receive(&mut reader).await;
     let ids = [first[0].id, second[0].id];
     assert_eq!(reader.ack(&ids).await.unwrap(), 4, "the other group has all");
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let groups = broker.get("/stats/t").1["groups"].as_object().unwrap().len();
-        if groups == 1 {
-            break;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "the group of the tail stays");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let groups = || broker.get("/stats/t").1["groups"].as_object().unwrap().len();
+    waiting::until("the end of the tail's group", groups, |groups| *groups == 1);
 }
 
 #[tokio::test]

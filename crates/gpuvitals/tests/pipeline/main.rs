@@ -13,5 +13,7 @@ mod live;
 mod machine;
 mod restore;
 mod server;
-#[path = "../common/small_disk.rs"]
+#[path = "../rig/small_disk.rs"]
 mod small_disk;
+#[path = "../rig/waiting.rs"]
+mod waiting;

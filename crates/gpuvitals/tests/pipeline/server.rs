@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::waiting;
+
 pub(crate) struct Server {
     pub child: Child,
     pub url: String,
@@ -90,18 +92,9 @@ impl Server {
         panic!("the stream ended");
     }
 
-    /// Asks until the answer satisfies `done`: for what has no event to wait for from outside.
+    /// Asks until the answer satisfies `done`.
     pub(crate) fn until(&self, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
-        let mut answer = Value::Null;
-        for _ in 0..600 {
-            let (_, body) = self.raw(path);
-            answer = serde_json::from_str(&body).unwrap();
-            if done(&answer) {
-                return answer;
-            }
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-        panic!("{what} never came; last answer: {answer}");
+        waiting::until(what, || serde_json::from_str(&self.raw(path).1).unwrap(), done)
     }
 
     pub(crate) fn kill(mut self) {

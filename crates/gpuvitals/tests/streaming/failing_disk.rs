@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::losses::Pipeline;
-use crate::process::{free_port, start_with, stored, until};
+use crate::port::Port;
+use crate::process::{start_with, stored, until};
 use crate::program::Process;
 
 /// Makes syncs fail while a file is there.
@@ -60,7 +61,7 @@ fn assert_failed(process: Process, data: &Path) {
 fn up_ends_when_a_sync_of_its_log_fails_and_recovers_at_its_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, data) = (FailingDisk::new(folder.path()), folder.path().join("data"));
-    let port = free_port();
+    let port = Port::new();
     let arguments = ["up", "--port", &port, "--source", "simulated", "--data-dir", data.to_str().unwrap()];
     let start = || {
         let ports = [("GPUVITALS_BROKER_PORT", "0"), ("GPUVITALS_BROKER_GRPC_PORT", "0")];

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::process::{free_port, recording, start, until};
+use crate::port::Port;
+use crate::process::{recording, start, until};
 
 /// From the beginning of the hang until everybody says so: five seconds, and as much for a machine with other work.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
@@ -14,7 +15,7 @@ fn a_broker_that_is_frozen_degrades_collector_and_streamers_soon() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);
     let data = folder.path().join("data");
-    let [port, api, by_http, by_grpc] = [(); 4].map(|()| free_port());
+    let [port, api, by_http, by_grpc] = [(); 4].map(|()| Port::new());
     let broker = start(&["broker", "--port", &port]);
     broker.says("queue: http");
     let urls = [format!("http://127.0.0.1:{port}"), format!("grpc://127.0.0.1:{port}")];

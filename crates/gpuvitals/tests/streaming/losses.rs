@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{Keys, free_port, get, start, start_with, stored, until};
+use crate::port::Port;
+use crate::process::{Keys, get, start, start_with, stored, until};
 use crate::program::{PATIENCE, Process};
 use crate::small_disk::SmallDisk;
 
@@ -23,7 +24,7 @@ fn extent() -> (&'static [&'static str], u64) {
 
 pub(crate) struct Pipeline {
     broker: Process,
-    port: String,
+    port: Port,
     workers: &'static str,
     data: String,
     keys: Keys,
@@ -31,7 +32,7 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn new(workers: &'static str, data: &Path) -> Self {
-        let port = free_port();
+        let port = Port::new();
         let broker = start(&["broker", "--port", &port]);
         broker.says("queue: http");
         Self { broker, port, workers, data: data.to_str().unwrap().to_owned(), keys: Keys::new() }

@@ -11,9 +11,13 @@ mod frozen;
 mod listeners;
 mod losses;
 mod pipeline;
+#[path = "../rig/port.rs"]
+mod port;
 mod process;
-#[path = "../common/program.rs"]
+#[path = "../rig/program.rs"]
 mod program;
-#[path = "../common/small_disk.rs"]
+#[path = "../rig/small_disk.rs"]
 mod small_disk;
 mod streamer;
+#[path = "../rig/waiting.rs"]
+mod waiting;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::process::{Keys, Nats, free_port, get, recording, start, start_with, stored, until};
+use crate::port::Port;
+use crate::process::{Keys, Nats, get, recording, start, start_with, stored, until};
 use crate::program::Process;
 
 const TOPIC: &str = "gpu-telemetry";
@@ -21,14 +22,14 @@ fn two_collectors_together_have_every_row_although_each_part_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 16_000);
-    let port = free_port();
+    let port = Port::new();
     let queue = || {
         let process = start(&["broker", "--port", &port, "--persistence-path", &at("mq")]);
         process.says("queue: http");
         process
     };
     let broker = queue();
-    let (one, other) = (free_port(), free_port());
+    let (one, other) = (Port::new(), Port::new());
     let collector = |api: &str, data: &str| {
         let process = start(&["collect", "--api-port", api, "--broker-port", &port, "--data-dir", &at(data)]);
         process.says("collector API");
@@ -93,7 +94,7 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 3_000);
-    let (port, api) = (free_port(), free_port());
+    let (port, api) = (Port::new(), Port::new());
     let broker = start(&["broker", "--port", &port]);
     broker.says("queue: http");
     let url = format!("grpc://127.0.0.1:{port}");
@@ -129,7 +130,7 @@ fn up_runs_on_a_queue_elsewhere_and_another_group_gets_everything_too() {
 fn a_collector_says_that_its_queue_is_away_and_that_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let (port, api) = (free_port(), free_port());
+    let (port, api) = (Port::new(), Port::new());
     let url = format!("grpc://127.0.0.1:{port}");
     let collector =
         start(&["collect", "--api-port", &api, "--mq-url", &url, "--data-dir", data.to_str().unwrap()]);
@@ -147,7 +148,7 @@ fn health_says_since_when_a_state_is_not_since_when_it_was_first_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);
     let data = folder.path().join("data");
-    let (port, shown) = (free_port(), free_port());
+    let (port, shown) = (Port::new(), Port::new());
     let broker = start(&["broker", "--port", &port]);
     let up = start_with(
         &["up", "--port", &shown, "--csv", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()],
@@ -172,7 +173,7 @@ fn health_says_since_when_a_state_is_not_since_when_it_was_first_asked_for() {
 fn a_streamer_says_that_its_queue_takes_nothing_and_that_it_does_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 3_000);
-    let (port, shown) = (free_port(), free_port());
+    let (port, shown) = (Port::new(), Port::new());
     let url = format!("grpc://127.0.0.1:{port}");
     let csv = file.to_str().unwrap();
     let streamer =
@@ -191,7 +192,7 @@ fn the_same_pipeline_runs_on_nats_by_changing_the_url() {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, keys) = recording(folder.path(), 3_000);
     let nats = Nats::start(&folder.path().join("nats"));
-    let ports = [free_port(), free_port()];
+    let ports = [Port::new(), Port::new()];
     let names = ["a", "b"];
     let collectors = [0, 1].map(|n| {
         let arguments =

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::batch::text_at;
 use gpuvitals_store::{RangeQuery, Store, StoreConfig};
 use serde_json::Value;
 
+use crate::port::Port;
 use crate::program::{PATIENCE, Process, gpuvitals};
+use crate::waiting;
 
 pub(crate) fn start(arguments: &[&str]) -> Process {
     start_with(arguments, &[])
@@ -27,12 +28,13 @@ pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Pr
 /// A nats-server with JetStream.
 pub(crate) struct Nats {
     child: Child,
+    _port: Port,
     pub(crate) url: String,
 }
 
 impl Nats {
     pub(crate) fn start(folder: &Path) -> Self {
-        let port = free_port();
+        let port = Port::new();
         // Debian installs it where not everybody looks.
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
         let found =
@@ -45,13 +47,9 @@ impl Nats {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-        for _ in 0..600 {
-            if TcpStream::connect(format!("127.0.0.1:{port}")).is_ok() {
-                break;
-            }
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-        Self { child, url: format!("nats://127.0.0.1:{port}") }
+        let address = format!("127.0.0.1:{port}");
+        waiting::until("a nats-server", || TcpStream::connect(&address).is_ok(), |is_there| *is_there);
+        Self { child, _port: port, url: format!("nats://{address}") }
     }
 }
 
@@ -62,11 +60,6 @@ impl Drop for Nats {
     }
 }
 
-/// A port that nobody has.
-pub(crate) fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
-}
-
 pub(crate) fn get(port: &str, path: &str) -> Value {
     let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
     let Ok(mut answer) = agent.get(format!("http://127.0.0.1:{port}{path}")).call() else {
@@ -75,17 +68,9 @@ pub(crate) fn get(port: &str, path: &str) -> Value {
     serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
 }
 
-/// Asks until the answer satisfies `done`: for what has no event to wait for from outside.
+/// Asks until the answer satisfies `done`.
 pub(crate) fn until(port: &str, path: &str, what: &str, done: impl Fn(&Value) -> bool) -> Value {
-    let mut answer = Value::Null;
-    for _ in 0..1_200 {
-        answer = get(port, path);
-        if done(&answer) {
-            return answer;
-        }
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
-    panic!("{what} never came; last answer: {answer}");
+    waiting::until(what, || get(port, path), done)
 }
 
 /// GPU and time of a row.

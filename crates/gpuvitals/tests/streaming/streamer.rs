@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::process::{free_port, get, recording, start, until};
+use crate::port::Port;
+use crate::process::{get, recording, start, until};
 use crate::program::Process;
+use crate::waiting;
 
 fn stream(file: &Path, port: &str, arguments: &[&str]) -> Process {
     let url = format!("http://127.0.0.1:{port}");
@@ -36,7 +38,7 @@ fn a_queue_that_is_away_is_waited_for_and_bad_rows_are_named() {
                 2026-01-01T00:00:03Z,gpu_0,53\n";
     std::fs::write(&file, rows).unwrap();
     for format in ["batch", "json"] {
-        let port = free_port();
+        let port = Port::new();
         let streamer = stream(&file, &port, &["--once", "--rate", "0", "--format", format]);
         streamer.says("does not take a frame");
         let broker = broker(&port);
@@ -54,7 +56,7 @@ fn a_queue_that_is_away_is_waited_for_and_bad_rows_are_named() {
 fn a_file_is_sent_again_and_again_until_a_signal_and_nothing_read_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let (file, keys) = recording(folder.path(), 50);
-    let port = free_port();
+    let port = Port::new();
     let broker = broker(&port);
     let streamer = stream(&file, &port, &["--rate", "2000", "--workers", "3"]);
     until(&port, "/stats/gpu-telemetry", "several passes", |stats| {
@@ -71,7 +73,7 @@ fn a_file_is_sent_again_and_again_until_a_signal_and_nothing_read_is_left() {
 fn it_ends_after_its_time_and_keeps_its_rate() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 50);
-    let port = free_port();
+    let port = Port::new();
     let broker = broker(&port);
     // In the long run, the defaults: 40 rows of 4 workers.
     let long = ["--rate", "1", "--workers", "4", "--duration", "10s"];
@@ -91,7 +93,7 @@ fn it_ends_after_its_time_and_keeps_its_rate() {
 fn a_signal_after_its_time_is_the_first_and_what_was_read_is_still_sent() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 50);
-    let port = free_port();
+    let port = Port::new();
     let first = broker(&port);
     let streamer = stream(&file, &port, &["--rate", "0", "--duration", "1s"]);
     until(&port, "/stats/gpu-telemetry", "rows", |stats| stats["published"].as_u64() > Some(0));
@@ -110,7 +112,7 @@ fn a_queue_that_was_never_there_is_not_waited_for_beyond_the_time() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 50);
     let began = Instant::now();
-    let (code, said) = stream(&file, &free_port(), &["--rate", "0", "--duration", "1s"]).ended();
+    let (code, said) = stream(&file, &Port::new(), &["--rate", "0", "--duration", "1s"]).ended();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {said}", began.elapsed());
     assert_eq!(code, Some(69), "{said}");
     assert!(
@@ -124,7 +126,7 @@ fn a_queue_that_was_never_there_is_not_waited_for_beyond_the_time() {
 fn a_second_signal_ends_it_at_once_and_what_was_not_sent_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = recording(folder.path(), 50);
-    let streamer = stream(&file, &free_port(), &["--rate", "0"]);
+    let streamer = stream(&file, &Port::new(), &["--rate", "0"]);
     streamer.says("does not take a frame");
     streamer.signal("TERM");
     streamer.says("stopping");
@@ -132,6 +134,29 @@ fn a_second_signal_ends_it_at_once_and_what_was_not_sent_is_told() {
     let (code, said) = streamer.ended();
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("rows were read and not taken by the queue"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_what_still_waits_for_its_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    for arguments in [&["stream", "--csv", "-"][..], &["up", "--csv", "-", "--port", "0", "--data-dir", data]]
+    {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
+        let mut child = command.env_clear().args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        // From its first moments on a signal is handled: the bit of signal 15.
+        let handled = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+            u64::from_str_radix(mask, 16).unwrap() >> 14 & 1
+        };
+        waiting::until("a handler of SIGTERM", handled, |bit| *bit == 1);
+        // Held, since to wait for a child closes its input.
+        let _input = child.stdin.take();
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{arguments:?}");
+    }
 }
 
 #[test]

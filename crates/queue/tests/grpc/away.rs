@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gpuvitals_queue::link::{Access, Backoff, GrpcConsumer, GrpcProducer, Stamps, publish_until};
+use gpuvitals_queue::link::{Access, Away, Backoff, GrpcConsumer, GrpcProducer, Stamps, publish_until};
 use gpuvitals_queue::protocol::v1;
 use gpuvitals_queue::{
     Clock, Consumer, ConsumerOptions, Durability, Nack, NackKind, Producer, PublishError, Queue, QueueConfig,
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use crate::rig::{Rig, TOPIC, frame, in_time, receive};
+use crate::waiting::retried;
 
 #[tokio::test]
 async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {
@@ -30,8 +31,12 @@ async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {
     assert!(away.is_retryable());
     let options = ConsumerOptions::default();
     let mut consumer = GrpcConsumer::new(&url, &Access::default(), TOPIC, "g", &options).unwrap();
-    let early = tokio::time::timeout(Duration::from_millis(200), consumer.receive()).await;
-    assert!(early.is_err(), "it goes on trying");
+    let mut away = consumer.away();
+    let refused = |away: &Away| away.as_ref().is_some_and(|reason| reason.contains("Connection refused"));
+    tokio::select! {
+        received = consumer.receive() => panic!("{received:?}"),
+        told = in_time(away.wait_for(refused)) => drop(told.unwrap()),
+    }
     let rig = Rig::over(queue, address, |_| {});
     let cancel = CancellationToken::new();
     let backoff = Backoff::default();
@@ -54,7 +59,6 @@ async fn a_server_that_restarts_again_and_again_loses_nothing_and_doubles_nothin
         publishers.spawn(async move {
             for _ in 0..FRAMES / 4 {
                 publish_until(&producer, stamps.stamp(frame(1)), &cancel, &backoff).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
     }
@@ -71,8 +75,8 @@ async fn a_server_that_restarts_again_and_again_loses_nothing_and_doubles_nothin
         }
         acked
     });
-    for _ in 0..5 {
-        tokio::time::sleep(Duration::from_millis(40)).await;
+    for restart in 1..=5 {
+        rig.until(|stats| stats.published >= restart * FRAMES / 8).await;
         let (queue, address) = rig.stop().await;
         rig = Rig::over(queue, address, |_| {});
     }
@@ -222,10 +226,11 @@ async fn an_idle_connection_is_closed_and_an_open_stream_is_not_idle() {
     let (producer, mut consumer) = (rig.producer(), rig.consumer("g"));
     in_time(producer.publish(frame(1))).await.unwrap();
     receive(&mut consumer).await;
-    let mut silent = tokio::net::TcpStream::connect(rig.address).await.unwrap();
-    let mut rest = Vec::new();
-    in_time(tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut rest)).await.unwrap();
-    tokio::time::sleep(short * 4).await;
+    // Each of these connections is closed once it has been idle for that long.
+    for _ in 0..5 {
+        let mut silent = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+        in_time(silent.read_to_end(&mut Vec::new())).await.unwrap();
+    }
     in_time(producer.publish(frame(1))).await.unwrap();
     assert_eq!(receive(&mut consumer).await[0].attempt, 1, "the subscription still stands");
     rig.stop().await;
@@ -240,19 +245,14 @@ async fn a_client_that_reads_no_answer_gives_its_place_back() {
     asked.extend(b"\0\0\x0f\x01\x05\0\0\0\x01\x82\x86\x04\x08/metrics\x01\x01q");
     let mut greedy = tokio::net::TcpStream::connect(rig.address).await.unwrap();
     greedy.write_all(&asked).await.unwrap();
-    in_time(async {
-        loop {
-            let mut other = tokio::net::TcpStream::connect(rig.address).await.unwrap();
-            let mut answer = Vec::new();
-            other.write_all(b"GET /health HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n").await.ok();
-            other.read_to_end(&mut answer).await.ok();
-            if answer.starts_with(b"HTTP/1.1 200") {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    let other = async || {
+        let mut other = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+        let mut answer = Vec::new();
+        other.write_all(b"GET /health HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n").await.ok();
+        other.read_to_end(&mut answer).await.ok();
+        answer.starts_with(b"HTTP/1.1 200").then_some(())
+    };
+    retried("an answer to another", other).await;
     drop(greedy);
     rig.stop().await;
 }

@@ -7,4 +7,6 @@ mod away;
 mod refused;
 mod rig;
 mod subscribe;
+#[path = "../rig/waiting.rs"]
+mod waiting;
 mod wire;

@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
+use crate::waiting::retried;
+
 pub(crate) const TOPIC: &str = "gpu-telemetry";
 /// How long anything may take before a test counts as failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -63,12 +65,8 @@ impl Rig {
 
     /// Waits until the numbers of the topic are as they should be.
     pub(crate) async fn until(&self, holds: impl Fn(&TopicStats) -> bool) {
-        in_time(async {
-            while !self.queue.topic_stats(TOPIC).is_ok_and(|stats| holds(&stats)) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await;
+        let look = async || self.queue.topic_stats(TOPIC).is_ok_and(|stats| holds(&stats)).then_some(());
+        retried("the numbers", look).await;
     }
 
     pub(crate) fn url(&self) -> QueueUrl {

@@ -271,7 +271,8 @@ async fn a_full_disk_holds_rows_up_and_loses_none() {
     let spool = open_on(&upstream, &disk, Millis(1_000_000)).await;
     let length: usize = disk.names().iter().filter_map(|name| Some(disk.contents(name)?.len())).sum();
     disk.set_capacity(Some(length as u64 + (300 << 10)));
-    hand_over(&spool, 0..63, 8 << 10).await;
+    // More than fits into the segments that there are and the rest of the disk.
+    hand_over(&spool, 0..63, 16 << 10).await;
     let is_full = || spool.shared.queue().health().reasons.iter().any(|why| why.contains("cannot store"));
     until(&spool, |_| is_full()).await;
     assert!(spool.stats().kept < 63);
