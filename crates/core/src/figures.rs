@@ -10,7 +10,7 @@ mod text;
 
 use std::borrow::Cow;
 
-pub use histogram::{BUCKET_BOUNDS, Buckets, Histogram};
+pub use histogram::{BUCKET_BOUNDS, BucketCounts, Histogram};
 pub use number::{Number, whole};
 pub use text::{Format, render, write_all, write_label};
 
@@ -64,7 +64,7 @@ pub enum Value {
     /// Of a gauge, counter or info.
     Number(Number),
     /// Of a histogram.
-    Buckets(Buckets),
+    Buckets(BucketCounts),
 }
 
 /// Units in the names of the services' own figures.
@@ -123,8 +123,8 @@ impl From<Number> for Value {
     }
 }
 
-impl From<Buckets> for Value {
-    fn from(buckets: Buckets) -> Self {
+impl From<BucketCounts> for Value {
+    fn from(buckets: BucketCounts) -> Self {
         Self::Buckets(buckets)
     }
 }

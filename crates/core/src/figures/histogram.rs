@@ -22,7 +22,7 @@ pub struct Histogram {
 
 /// Counts of a histogram so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Buckets {
+pub struct BucketCounts {
     /// Durations in each bucket, by [`BUCKET_BOUNDS`]; not cumulative.
     pub counts: [u64; BUCKETS],
     /// Sum of the durations in microseconds.
@@ -41,13 +41,13 @@ impl Histogram {
     }
 
     /// The counts so far.
-    pub fn read(&self) -> Buckets {
+    pub fn read(&self) -> BucketCounts {
         let counts = self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
-        Buckets { counts, micros: self.micros.load(Ordering::Relaxed) }
+        BucketCounts { counts, micros: self.micros.load(Ordering::Relaxed) }
     }
 }
 
-impl Buckets {
+impl BucketCounts {
     /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -65,7 +65,7 @@ mod tests {
             histogram.observe(took);
         }
         histogram.observe(Duration::from_mins(1));
-        let Buckets { counts, micros } = histogram.read();
+        let BucketCounts { counts, micros } = histogram.read();
         assert_eq!((counts[0], counts[1], counts[BUCKETS - 1]), (2, 1, 1));
         assert_eq!((histogram.read().count(), micros), (4, 60_000_201));
         assert!(BUCKET_BOUNDS.is_sorted());

@@ -3,7 +3,7 @@
 //! Formats: Prometheus text exposition 0.0.4; OpenMetrics 1.0.0, which omits the suffix of counters and infos
 //! in the head, has a line for units, and ends in `# EOF`.
 
-use super::{BUCKET_BOUNDS, Buckets, Family, Kind, Labels, Number, Value};
+use super::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, Number, Value};
 
 /// Text format of a scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn write_sample(name: &str, suffix: &str, labels: &Labels, number: Number, out: 
 }
 
 /// Appends the cumulative buckets, the sum in seconds and the count.
-fn write_buckets(name: &str, labels: &Labels, buckets: &Buckets, out: &mut Vec<u8>) {
+fn write_buckets(name: &str, labels: &Labels, buckets: &BucketCounts, out: &mut Vec<u8>) {
     let seconds =
         |micros: u64| Number::Nanoseconds(i64::try_from(micros).unwrap_or(i64::MAX).saturating_mul(1_000));
     let mut sum = 0;

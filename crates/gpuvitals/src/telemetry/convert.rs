@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuvitals_core::figures::{BUCKET_BOUNDS, Buckets, Family, Kind, Labels, Value};
+use gpuvitals_core::figures::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, Value};
 use opentelemetry_proto::tonic::common::v1::any_value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -123,7 +123,7 @@ fn point(attributes: Vec<KeyValue>, value: f64, (start_ns, now_ns): (u64, u64)) 
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds below 2^53 are exact")]
-fn buckets_point(attributes: Vec<KeyValue>, buckets: &Buckets, times: Times) -> HistogramDataPoint {
+fn buckets_point(attributes: Vec<KeyValue>, buckets: &BucketCounts, times: Times) -> HistogramDataPoint {
     let seconds = |micros: u64| micros as f64 / 1e6;
     HistogramDataPoint {
         attributes,
