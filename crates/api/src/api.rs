@@ -29,7 +29,8 @@ const GZIP_FROM: usize = 1_024;
 
 /// The gateway's view of the rest of the program: the parts it shows but does not own.
 pub trait StatusView: Send + Sync {
-    /// The queue's `GET /stats`: `topics`, `total_processed`, `uptime_seconds` and its other fields.
+    /// The queue's `GET /stats`: `topics`, `total_processed`, `uptime_seconds` and its other fields. An empty object if the
+    /// queue runs elsewhere.
     fn queue_stats(&self) -> serde_json::Value;
     /// Health of the queue.
     fn queue_health(&self) -> Health;

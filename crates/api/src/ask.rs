@@ -60,7 +60,7 @@ impl Ask {
     /// When the time alone changes the answer, nanoseconds UTC since 1970.
     pub(crate) fn until_ns(&self, view: &View<'_>) -> i64 {
         match self {
-            Self::Gpus(_) | Self::Gpu(_) | Self::Hosts(_) => view.sight().changes_at(&view.store.fleet()),
+            Self::Gpus(_) | Self::Gpu(_) | Self::Hosts(_) => view.rules().changes_at(&view.store.fleet()),
             Self::Query(ask) if ask.reaches_now() => view.now_ns.saturating_add(UP_TO_NOW_NS),
             Self::Query(_) | Self::Telemetry(_) | Self::Metrics => i64::MAX,
         }

@@ -783,11 +783,11 @@ export interface components {
             /** @description What could not be read, in words; missing if the answer is whole. */
             partial?: string[];
         };
-        /** @description The queue's statistics as the queue gives them. */
+        /** @description The queue's statistics as the queue gives them; `null` where it is elsewhere and tells them itself. */
         QueueStats: {
             /**
              * @description By topic: `messages` held, `subscribers`, `throughput_msg_per_sec` and more.
-             * @default {}
+             * @default null
              * @example {
              *       "gpu-telemetry": {
              *         "messages": 0,
@@ -800,21 +800,21 @@ export interface components {
                 [key: string]: {
                     [key: string]: unknown;
                 };
-            };
+            } | null;
             /**
              * Format: int64
              * @description Messages processed since the queue started.
-             * @default 0
+             * @default null
              * @example 230400
              */
-            total_processed: number;
+            total_processed: number | null;
             /**
              * Format: double
              * @description Seconds since the queue started.
-             * @default 0
+             * @default null
              * @example 3600
              */
-            uptime_seconds: number;
+            uptime_seconds: number | null;
         };
         /** @description A number in the column's unit; a text only for columns that the catalogue does not know. */
         Scalar: number | string;

@@ -22,21 +22,21 @@ pub(crate) struct Stats {
     pub(crate) source: Value,
 }
 
-/// The queue's statistics as the queue gives them.
+/// The queue's statistics as the queue gives them; `null` where it is elsewhere and tells them itself.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub(crate) struct QueueStats {
     /// By topic: `messages` held, `subscribers`, `throughput_msg_per_sec` and more.
-    #[schema(required, value_type = BTreeMap<String, BTreeMap<String, Value>>, example = json!({
+    #[schema(required, value_type = Option<BTreeMap<String, BTreeMap<String, Value>>>, example = json!({
         "gpu-telemetry": {"messages": 0, "subscribers": 1, "throughput_msg_per_sec": 64.0}
     }))]
-    pub(crate) topics: BTreeMap<String, Map<String, Value>>,
+    pub(crate) topics: Option<BTreeMap<String, Map<String, Value>>>,
     /// Messages processed since the queue started.
     #[schema(required, example = 230_400)]
-    pub(crate) total_processed: u64,
+    pub(crate) total_processed: Option<u64>,
     /// Seconds since the queue started.
     #[schema(required, example = 3600.0)]
-    pub(crate) uptime_seconds: f64,
+    pub(crate) uptime_seconds: Option<f64>,
     /// The queue's other fields.
     #[serde(flatten)]
     #[schema(ignore)]

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
 use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::machine::PinnedFile;
 use gpuvitals_sources::sampler::WorkerStats;
@@ -160,10 +160,13 @@ fn of_sampler(node: &Node) -> Vec<Family> {
         "Readings of a device that gave nothing, by reason.",
     );
     for (labels, stats) in &stats {
-        for (reason, count) in &stats.failures {
+        // From 0 on, so that the first failure is an increase.
+        for reason in AbsenceReason::ALL {
+            let count =
+                stats.failures.iter().find(|(failed, _)| *failed == reason).map_or(0, |(_, count)| *count);
             let mut labels = labels.clone();
             labels.push(("reason", reason.as_str().to_owned()));
-            failures = failures.with(labels, Number::from(*count));
+            failures = failures.with(labels, Number::from(count));
         }
     }
     families.push(failures);

@@ -163,6 +163,8 @@ fn health_says_since_when_a_state_is_not_since_when_it_was_first_asked_for() {
     let instant = |text: &serde_json::Value| gpuvitals_core::time::parse(text.as_str().unwrap()).unwrap();
     let health = get(&shown, "/health");
     assert_eq!(health["collector"]["status"], "degraded", "{health}");
+    assert_eq!(health["queue"]["status"], "degraded", "it is not reached: {health}");
+    assert!(get(&shown, "/stats")["total_processed"].is_null(), "the queue elsewhere tells its own");
     let (asked_ns, since_ns) = (instant(&health["timestamp"]), instant(&health["collector"]["since"]));
     assert!(asked_ns - since_ns > 1_000_000_000, "{health}");
     assert_eq!(get(&shown, "/health")["collector"]["since"], health["collector"]["since"]);

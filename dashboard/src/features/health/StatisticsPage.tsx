@@ -18,27 +18,29 @@ export function StatisticsPage() {
     return <Waiting />;
   }
   const { total_processed: total, uptime_seconds: uptime, gateway, topics } = stats.data;
-  const names = Object.keys(topics).sort();
   return (
     <div className="space-y-4">
       <h1 className="text-base font-semibold">Statistics</h1>
       <dl className="grid grid-cols-2 gap-3 md:grid-cols-3 xl:grid-cols-6">
-        <Tile name="Messages processed" value={WHOLE.format(total)} />
+        <Tile name="Messages processed" value={total === null ? ABSENT : WHOLE.format(total)} />
         <Tile name="Processed per second" value={rate === null ? ABSENT : formatNumber(rate)} />
-        <Tile name="Queue uptime" value={formatUptime(uptime)} />
+        <Tile name="Queue uptime" value={uptime === null ? ABSENT : formatUptime(uptime)} />
         <Tile name="Cache hit rate" value={hitRate(gateway.cache_hit_rate)} />
         <Tile name="API requests" value={WHOLE.format(gateway.requests)} />
         <Tile name="Gateway uptime" value={formatUptime(gateway.uptime_seconds)} />
       </dl>
       <section className="card overflow-x-auto" aria-label="Topics of the queue">
-        {names.length === 0 ? (
-          <p className="p-4 text-muted">The queue has no topics yet.</p>
-        ) : (
-          <TopicTable names={names} topics={topics} />
-        )}
+        <Topics topics={topics} />
       </section>
     </div>
   );
+}
+
+function Topics({ topics }: { readonly topics: Stats["topics"] }) {
+  if (topics === null) return <p className="p-4 text-muted">The queue runs elsewhere and shows its own statistics.</p>;
+  const names = Object.keys(topics).sort();
+  if (names.length === 0) return <p className="p-4 text-muted">The queue has no topics yet.</p>;
+  return <TopicTable names={names} topics={topics} />;
 }
 
 /** What the queue's names do not say by themselves; the others are shown as they are. */
@@ -63,7 +65,7 @@ function hitRate(rate: number | null | undefined): string {
 /** The rate between the last two readings, kept in state because a render must not depend on how often it runs. */
 function useRate(stats: Stats | undefined, at: number): number | null {
   const [held, setHeld] = useState<{ last: Reading; rate: number | null } | null>(null);
-  if (stats !== undefined && held?.last.at !== at) {
+  if (typeof stats?.total_processed === "number" && held?.last.at !== at) {
     const last = { at, count: stats.total_processed };
     setHeld({ last, rate: perSecond(held?.last ?? null, last) });
   }
@@ -79,7 +81,7 @@ function Tile({ name, value }: { readonly name: string; readonly value: string }
   );
 }
 
-function TopicTable({ names, topics }: { readonly names: readonly string[]; readonly topics: Stats["topics"] }) {
+function TopicTable({ names, topics }: { readonly names: readonly string[]; readonly topics: NonNullable<Stats["topics"]> }) {
   const numbers = (name: string) => {
     const topic: Readonly<Record<string, unknown>> = topics[name] ?? {};
     return Object.entries(topic).filter((entry): entry is [string, number] => typeof entry[1] === "number");

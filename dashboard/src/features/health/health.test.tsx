@@ -48,6 +48,15 @@ describe("statistics", () => {
     expect(screen.getByText("The queue has no topics yet.")).toBeTruthy();
   });
 
+  it("shows no number of a queue that runs elsewhere", async () => {
+    const elsewhere = { topics: null, total_processed: null, uptime_seconds: null };
+    mockApi({ "/stats": ok({ ...elsewhere, gateway: { cache_hit_rate: 0.875, requests: 64, uptime_seconds: 3700 } }) });
+    renderAt("/statistics");
+    expect(await screen.findByText("The queue runs elsewhere and shows its own statistics.")).toBeTruthy();
+    expect(screen.getByText("Messages processed").parentElement?.textContent).toContain("–");
+    expect(screen.getByText("Queue uptime").parentElement?.textContent).toContain("–");
+  });
+
   it("shows why they could not be read", async () => {
     mockApi({ "/stats": { status: 500, body: { error: "internal", message: "queue is closed", code: "unavailable" } } });
     renderAt("/statistics");
