@@ -245,3 +245,36 @@ async fn a_worker_whose_store_failed_ends_and_the_next_one_has_its_frames() {
     assert_eq!(["GPU-1", "GPU-2"].map(|gpu| power(&store, gpu)), [Some(7.0), Some(7.0)]);
     store.close().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_with_bad_rows_waits_while_the_queue_takes_no_dead_letters() {
+    let (folder, disk) = (tempfile::tempdir().unwrap(), FaultDisk::new());
+    let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
+    let (queue, _) = Queue::open_on(disk.clone(), QueueConfig::default(), Clock::system()).await.unwrap();
+    let progress = Arc::new(Progress::new());
+    let worker = at_work(&queue, &store, Arc::clone(&progress)).await;
+    queue.publish("gpus", poison()).await.unwrap();
+    let length: usize = disk.names().iter().filter_map(|name| Some(disk.contents(name)?.len())).sum();
+    disk.set_capacity(Some(length as u64 + (1 << 20)));
+    for size in [64 << 10, 1 << 10, 1] {
+        while queue.publish("filler", Frame::new(ContentType::Json, 1, vec![b' '; size])).await.is_ok() {}
+    }
+    let worker = tokio::spawn(worker);
+    while progress.health().status == gpuvitals_core::Status::Healthy {
+        assert!(!worker.is_finished());
+        tokio::task::yield_now().await;
+    }
+    let reason = progress.health().reason;
+    assert!(reason.starts_with("the queue takes no dead letters: "), "{reason}");
+    assert_eq!(power(&store, "GPU-2"), Some(7.0), "its good row is stored");
+    assert_eq!(queue.topic_stats("gpus").unwrap().messages, 2, "it is not acknowledged");
+    disk.set_capacity(None);
+    while queue.topic_stats("gpus").unwrap().messages > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(queue.dead_letters("gpus", 0, 10).await.unwrap().len(), 1);
+    assert_eq!(progress.health().status, gpuvitals_core::Status::Healthy);
+    queue.shutdown().await;
+    assert!(matches!(worker.await.unwrap(), Ended::Queue(ReceiveError::Closed)));
+    store.close().await.unwrap();
+}
