@@ -12,15 +12,17 @@
 //! JSON keeps line breaks out of headers. A message without any of these headers is JSON: one message, or an array of
 //! them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use gpuvitals_listener::trace::TRACEPARENT_LEN;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
-use crate::frame::{ContentType, Encoding, Frame, ProducerStamp};
-use crate::server::headers::{BATCH, JSON, dead_of, dead_text};
+use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis, ProducerStamp};
+use crate::server::headers::{BATCH, JSON};
 
 const CONTENT_TYPE: &str = "Content-Type";
 const CONTENT_ENCODING: &str = "Content-Encoding";
@@ -139,12 +141,49 @@ fn unreadable(name: &'static str, text: &str, wanted: &'static str) -> Unreadabl
     Unreadable { name, text: text.chars().take(64).collect(), wanted }
 }
 
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Facts<'a> {
+    topic: Cow<'a, str>,
+    group: Cow<'a, str>,
+    offset: u64,
+    attempts: u32,
+    reason: Cow<'a, str>,
+    published_at_ms: u64,
+}
+
+/// The facts of a dead letter as a header's value.
+fn dead_text(dead: &DeadFacts) -> String {
+    let facts = Facts {
+        topic: (*dead.topic).into(),
+        group: (*dead.group).into(),
+        offset: dead.offset,
+        attempts: dead.attempts,
+        reason: (*dead.reason).into(),
+        published_at_ms: dead.published_at.0,
+    };
+    // Texts and numbers can always be written.
+    serde_json::to_string(&facts).unwrap_or_default()
+}
+
+/// The facts in a header's value.
+fn dead_of(text: &[u8]) -> serde_json::Result<DeadFacts> {
+    let facts: Facts<'_> = serde_json::from_slice(text)?;
+    Ok(DeadFacts {
+        topic: facts.topic.into(),
+        group: facts.group.into(),
+        offset: facts.offset,
+        attempts: facts.attempts,
+        reason: DeadFacts::shortened(&facts.reason),
+        published_at: Millis(facts.published_at_ms),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame::{DeadFacts, Millis};
 
     fn facts() -> impl Strategy<Value = DeadFacts> {
         let texts = (".{1,20}", ".{0,20}", ".{0,200}");

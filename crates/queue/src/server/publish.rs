@@ -20,13 +20,13 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::body::{Coding, unpack};
-use super::headers::{BATCH, DEAD, JSON, PRODUCER, SEQUENCE, dead_of};
+use super::headers::{BATCH, JSON, PRODUCER, SEQUENCE};
 use super::http::Served;
 use super::intake::{self, Complaints, DocumentError, Form, Intake, Piece, Place, Refused};
 use super::metrics::Protocol;
 use super::refusal::Refusal;
 use crate::broker::{Durability, PublishError, Receipt};
-use crate::frame::{DeadFacts, ProducerStamp};
+use crate::frame::ProducerStamp;
 use crate::name::{self, PRODUCER_LEN_MAX};
 
 /// A longer body is read on a thread where it keeps nobody waiting.
@@ -81,7 +81,6 @@ struct Heading {
     form: BodyForm,
     coding: Coding,
     stamp: Option<ProducerStamp>,
-    dead: Option<DeadFacts>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -173,12 +172,7 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
             return Err(Refusal::Producer("x-gpuvitals-producer and x-gpuvitals-sequence come together"));
         }
     };
-    let dead = headers.get(DEAD).map(|value| dead_of(value.as_bytes())).transpose();
-    let dead = dead.map_err(|error| {
-        let allowed = format!("an object with the facts of a dead letter ({error})");
-        Refusal::parameter("x-gpuvitals-dead", &text(DEAD).unwrap_or_default(), allowed)
-    })?;
-    Ok(Heading { form, coding, stamp, dead })
+    Ok(Heading { form, coding, stamp })
 }
 
 fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
@@ -188,7 +182,6 @@ fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
     };
     for piece in &mut intake.pieces {
         piece.frame.producer.clone_from(&heading.stamp);
-        piece.frame.dead = heading.dead.clone().map(Box::new);
     }
     Ok(intake)
 }

@@ -2,9 +2,11 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use gpuvitals_queue::server::ServerConfig;
 use gpuvitals_queue::server::http::router;
-use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding, Frame, Nack, NackKind};
+use gpuvitals_queue::server::{HttpLimits, ServerConfig};
+use gpuvitals_queue::{
+    Consumer as _, ConsumerOptions, ContentType, Encoding, Frame, Nack, NackKind, QueueConfig, WhenFull,
+};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -101,6 +103,21 @@ async fn letters_come_page_by_page() {
         let answer = get(world.at, &format!("/topics/t/dead?{query}")).await;
         assert!(answer.refused(400, "bad_parameter").contains(says));
     }
+}
+
+#[tokio::test]
+async fn letters_stay_where_they_are_while_their_topic_is_full() {
+    let config = QueueConfig { max_messages: 2, when_full: WhenFull::Refuse, ..QueueConfig::default() };
+    let world = World::with(config, HttpLimits::default());
+    publish(&world, 2).await;
+    kill(&world).await;
+    publish(&world, 1).await;
+    let answer = replay(&world, &json!({"oldest": 9})).await.json();
+    assert_eq!(answer, json!({"letters": 1, "without_room": 1, "unreadable": 0, "left": 0}));
+    assert_eq!(world.queue.topic_stats("t").unwrap().dead_letters, 1);
+    kill(&world).await;
+    assert_eq!(replay(&world, &json!({"oldest": 1})).await.json()["letters"], 1);
+    assert_eq!(world.queue.topic_stats("t").unwrap().dead_letters, 2);
 }
 
 #[tokio::test]
