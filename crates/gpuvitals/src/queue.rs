@@ -160,11 +160,6 @@ fn number(answer: &Value, key: &str) -> Result<u64, Failure> {
     })
 }
 
-/// A number with what it counts.
-fn count(number: u64, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
-}
-
 /// `gpuvitals queue tail`
 #[derive(Debug, Args)]
 struct Tail {

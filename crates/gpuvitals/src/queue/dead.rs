@@ -3,11 +3,12 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_queue::{ContentType, Encoding, Frame};
 use serde_json::Value;
 
 use super::admin::{Admin, Given};
-use super::{confirm, count, messages, number, print};
+use super::{confirm, messages, number, print};
 use crate::failure::{Exit, Failure};
 
 /// Letters asked for at a time.
@@ -123,7 +124,7 @@ pub(super) fn replay(
     if json {
         return crate::print(&format!("{:#}\n", serde_json::json!(given)));
     }
-    let mut lines = vec![format!("{} given back", count(letters, "letter"))];
+    let mut lines = vec![format!("{} given back", counted(letters, "letter"))];
     lines.extend(missing);
     if without_room > 0 {
         lines.push(format!("{without_room} stay: the topic is full"));
@@ -146,7 +147,7 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bo
         let held = admin.topic(topic)?;
         let what = match ids.len() {
             0 => {
-                let messages = count(number(&held, "dead_letters")?, "message");
+                let messages = counted(number(&held, "dead_letters")?, "message");
                 format!("all dead letters of {topic} ({messages})")
             }
             1 => format!("1 dead letter of {topic}"),
@@ -159,7 +160,7 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bo
     if json {
         return crate::print(&format!("{:#}\n", serde_json::json!({ "letters": letters })));
     }
-    let mut lines = vec![format!("{} thrown away", count(letters, "letter"))];
+    let mut lines = vec![format!("{} thrown away", counted(letters, "letter"))];
     lines.extend(missing);
     crate::print(&(lines.join("\n") + "\n"))
 }

@@ -1,10 +1,11 @@
 //! A group that nobody reads for any more.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
+use gpuvitals_core::quantity::counted;
 use serde_json::json;
 
 use super::admin::Admin;
-use super::{confirm, count, number};
+use super::{confirm, number};
 use crate::failure::{Exit, Failure};
 
 /// Ends it, after asking.
@@ -19,9 +20,9 @@ pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: b
         return Err(Failure::new(Exit::Data, text));
     }
     if !yes {
-        let lag = count(number(numbers, "lag")?, "message");
+        let lag = counted(number(numbers, "lag")?, "message");
         // NATS does not know the members of a group.
-        let members = numbers["members"].as_u64().map(|members| count(members, "member") + " and ");
+        let members = numbers["members"].as_u64().map(|members| counted(members, "member") + " and ");
         let members = members.unwrap_or_default();
         confirm(&format!("end group {group} of {topic}, which has {members}{lag} to acknowledge?"))?;
     }
