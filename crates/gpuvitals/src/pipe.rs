@@ -120,9 +120,9 @@ async fn supervise(
     terms: Terms,
 ) -> Result<(), PipeError> {
     let (tell, mut read) = oneshot::channel();
-    let (runtime, stop) = (Handle::current(), terms.stop.clone());
+    let (runtime, stop, read_by) = (Handle::current(), terms.stop.clone(), Arc::clone(&progress));
     let reading = move || {
-        let ended = deal(source, &lanes, &progress, &runtime, &stop);
+        let ended = deal(source, &lanes, &read_by, &runtime, &stop);
         // Before the lanes close, so that the outcome is there when the workers end.
         let _heard = tell.send(ended);
         drop(lanes);
@@ -148,6 +148,7 @@ async fn supervise(
     } else {
         read.await.unwrap_or(Err(PipeError::Panicked))
     };
+    progress.ended();
     outcome.and(read)
 }
 

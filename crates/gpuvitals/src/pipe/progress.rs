@@ -1,6 +1,6 @@
 //! What a pipe has read and published so far.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ pub(crate) struct Progress {
     /// Rows read that were not sent.
     left: AtomicU64,
     latency: Histogram,
+    has_ended: AtomicBool,
     source: Mutex<SourceCounts>,
     queue: Mutex<Health>,
 }
@@ -85,6 +86,7 @@ impl Progress {
             retries: AtomicU64::new(0),
             left: AtomicU64::new(0),
             latency: Histogram::default(),
+            has_ended: AtomicBool::new(false),
             source: Mutex::default(),
             queue: Mutex::new(Health::healthy(clock::now_ns())),
         }
@@ -121,6 +123,16 @@ impl Progress {
     /// How far the source is.
     pub(super) fn source_is(&self, counts: SourceCounts) {
         *lock(&self.source) = counts;
+    }
+
+    /// Nothing more comes.
+    pub(super) fn ended(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    /// Whether everything that was read is published, or will never be, and nothing more comes.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// Whether the queue takes rows.

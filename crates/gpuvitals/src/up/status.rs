@@ -62,6 +62,8 @@ impl Status {
 #[derive(Serialize)]
 struct Shown {
     kind: &'static str,
+    /// Everything that was read is published, and nothing more comes.
+    ended: bool,
     #[serde(flatten)]
     counts: pipe::SourceCounts,
     rows_published: u64,
@@ -100,6 +102,8 @@ impl StatusView for Status {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let shown = Shown {
             kind,
+            // Before the counts, so that those beside it are the last ones.
+            ended: progress.has_ended(),
             counts: progress.source(),
             rows_published: progress.counts().rows,
             rows_stored: count(&self.collector.rows_stored),

@@ -27,9 +27,7 @@ fn store(data: &Path, csv: &Path) -> Server {
     let server = Server::start(data, &["--csv", csv.to_str().unwrap()]);
     server.until("/stats", "the end of the file", |stats| {
         let source = &stats["source"];
-        source["rows_stored"] == source["rows_published"]
-            && source["rows_stored"].as_u64() > Some(0)
-            && source["bytes_read"] == source["bytes_total"]
+        source["ended"] == true && source["rows_stored"] == source["rows_published"]
     });
     server
 }
