@@ -227,6 +227,22 @@ async fn each_topic_is_as_durable_as_it_is_set() {
 }
 
 #[tokio::test]
+async fn a_topic_that_is_set_to_memory_keeps_what_it_had() {
+    let disk = FaultDisk::new();
+    let (queue, _) = open(&disk, |_| {}).await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    queue.shutdown().await;
+    for _ in 0..2 {
+        let (queue, opened) = open(&disk, |config| config.durability = Durability::Memory).await;
+        assert_eq!((opened.frames, opened.damage), (1, Vec::new()));
+        assert_eq!(queue.publish(TOPIC, frame(1)).await.unwrap().durability, Durability::Memory);
+        assert_eq!(queue.stats().topics[TOPIC].frames, 2);
+        drop(join(&queue, "g").await);
+        queue.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn dead_letters_survive_with_their_reason_and_their_bytes() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, |_| {}).await;

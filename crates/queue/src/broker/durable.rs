@@ -7,6 +7,7 @@ use gpuvitals_log::Place;
 
 use super::env::Phase;
 use super::facts::{Fact, What};
+use super::shelf::Entry;
 use super::terms::{ConsumerId, DeliveryId, GroupId, Receipt, TopicId};
 use super::topic::forget_producers;
 use super::{Broker, Wake};
@@ -181,7 +182,7 @@ impl Broker {
             let topics = &self.topics;
             let is_cached = |topic: TopicId, offset: u64| {
                 let entry = topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(&offset));
-                entry.is_some_and(|entry| entry.is_cached())
+                entry.is_some_and(Entry::is_cached)
             };
             self.cached.retain(|(topic, offset)| is_cached(*topic, *offset));
         }

@@ -92,7 +92,9 @@ impl Producers {
         let mut all: Vec<_> = merged.collect();
         all.extend(own);
         all.sort_by_key(|(_, seen)| seen.last_at);
-        all.into_iter().for_each(|(id, seen)| self.insert(id, seen));
+        for (id, seen) in all {
+            self.insert(id, seen);
+        }
     }
 
     fn seen(&self, id: &str) -> Option<&(Arc<str>, Seen)> {

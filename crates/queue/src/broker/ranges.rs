@@ -64,7 +64,9 @@ impl Ranges {
 impl FromIterator<u64> for Ranges {
     fn from_iter<T: IntoIterator<Item = u64>>(offsets: T) -> Self {
         let mut ranges = Self::default();
-        offsets.into_iter().for_each(|offset| ranges.insert(offset..offset + 1));
+        for offset in offsets {
+            ranges.insert(offset..offset + 1);
+        }
         ranges
     }
 }

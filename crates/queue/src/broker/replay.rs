@@ -202,7 +202,7 @@ impl Topic {
             decided: self.shelf.end(),
             next_offset: self.shelf.next_offset,
             groups_made: self.shelf.groups_made,
-            held: self.shelf.held.clone(),
+            held: self.shelf.kept(),
             groups: groups.collect(),
             producers: self.producers.iter().map(|(id, seen)| (Arc::clone(id), seen)).collect(),
         }
@@ -215,11 +215,15 @@ impl Topic {
         shelf.groups_made = state.groups_made;
         let mut gone = shelf.held.clone();
         gone.remove(&(state.decided..u64::MAX));
-        state.held.iter().for_each(|range| gone.remove(&range));
+        for range in state.held.iter() {
+            gone.remove(&range);
+        }
         for offset in gone.iter().flatten() {
             shelf.take(env, offset);
         }
-        state.held.iter().for_each(|range| shelf.held.insert(range));
+        for range in state.held.iter() {
+            shelf.held.insert(range);
+        }
         let groups = state.groups.into_iter().map(|known| {
             let id = env.take_group_id();
             let mut group = Group::new(id, Arc::clone(&known.name), known.life, known.start, known.ttl);

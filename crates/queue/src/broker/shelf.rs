@@ -199,7 +199,19 @@ impl Shelf {
         }
     }
 
-    /// Messages in these frames.
+    /// The frames that a log has.
+    pub(super) fn kept(&self) -> Ranges {
+        let mut kept = self.held.clone();
+        if self.durability == Durability::Memory {
+            // A topic that promised more in an earlier life.
+            for (offset, _) in self.entries.iter().filter(|(_, entry)| entry.place.is_none()) {
+                kept.remove(&(*offset..offset + 1));
+            }
+        }
+        kept
+    }
+
+    /// Messages in the frames from `start` on.
     pub(super) fn messages_from(&self, start: u64) -> u64 {
         self.entries.range(start..).map(|(_, entry)| u64::from(entry.count)).sum()
     }

@@ -147,7 +147,7 @@ impl Topic {
                     let group = Group::new(env.take_group_id(), Arc::clone(name), 0, 0, None);
                     self.groups.insert(Arc::clone(name), group);
                 }
-                let Some(group) = self.groups.get_mut(name) else { return None };
+                let group = self.groups.get_mut(name)?;
                 group.pass(env, &self.shelf, frames.start, frames.end);
                 while let Some((offset, _)) = group.unsettled.range(frames.clone()).next() {
                     let offset = *offset;

@@ -95,7 +95,11 @@ impl Replay {
                     stamp: frame.stamp.filter(|_| record.kind == FRAME),
                 });
             }
-            FACTS => decode_facts(bytes)?.into_iter().for_each(|fact| self.broker.apply(Event::Fact(fact))),
+            FACTS => {
+                for fact in decode_facts(bytes)? {
+                    self.broker.apply(Event::Fact(fact));
+                }
+            }
             CHECKPOINT => self.broker.apply(decode_state(bytes, self.sequences)?),
             _ => return Err(Malformed::Content),
         }

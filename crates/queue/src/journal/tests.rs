@@ -177,7 +177,9 @@ fn a_checkpoint_replaces_all_but_what_was_under_way() {
     append(FRAME, frame(0));
     append(FRAME, frame(2));
     note(What::GroupMade { group: "old".into(), life: 0, start: 0, ttl: None });
-    encode_state(&[topic], 10_000).into_iter().for_each(|record| append(CHECKPOINT, record.into()));
+    for record in encode_state(&[topic], 10_000) {
+        append(CHECKPOINT, record.into());
+    }
     append(MOVED, frame(1));
     note(What::GroupMade { group: "h".into(), life: 1, start: 1, ttl: None });
     append(FRAME, frame(3));

@@ -71,7 +71,9 @@ impl Memory {
     }
 
     pub(crate) fn compare(&mut self, broker: &mut Broker) {
-        broker.take_facts().into_iter().for_each(|fact| self.add(Kept::Fact(fact)));
+        for fact in broker.take_facts() {
+            self.add(Kept::Fact(fact));
+        }
         assert_eq!(plain(&self.follower.state()), plain(&broker.state()));
     }
 
@@ -88,7 +90,9 @@ impl Memory {
         }
         let replay = |records: &[Kept]| {
             let mut broker = Broker::beside_log(config.clone(), now);
-            records.iter().for_each(|kept| broker.apply(kept.record()));
+            for kept in records {
+                broker.apply(kept.record());
+            }
             broker
         };
         let mut broker = replay(&self.records);
