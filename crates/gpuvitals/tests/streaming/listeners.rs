@@ -5,8 +5,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use gpuvitals_core::clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::program::{PATIENCE, Process, gpuvitals};
@@ -47,7 +48,7 @@ fn roles(folder: &std::path::Path) -> Vec<(&'static str, Command)> {
 
 /// The status and how long the answer took.
 fn ask(address: &str, path: &str) -> (String, Duration) {
-    let began = Instant::now();
+    let began = clock::instant();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: q\r\nconnection: close\r\n\r\n").unwrap();
@@ -57,7 +58,6 @@ fn ask(address: &str, path: &str) -> (String, Duration) {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "it measures")]
 fn health_and_metrics_answer_beside_idle_and_slow_connections() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
