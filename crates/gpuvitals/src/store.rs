@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 
 use clap::{Args, Subcommand};
-use gpuvitals_store::{RepairProgress, Repaired, StoreError, repair};
+use gpuvitals_store::{RepairProgress, RepairReport, StoreError, repair};
 use serde_json::json;
 
 use crate::config::Config;
@@ -79,7 +79,7 @@ fn line(progress: RepairProgress) -> String {
     format!("checked {files} of {files_total} files, {} of {}", bytes(done), bytes(bytes_total))
 }
 
-fn text(repaired: &Repaired) -> String {
+fn text(repaired: &RepairReport) -> String {
     let mut text = format!(
         "{} lists {} with {} rows ({})\n",
         repaired.manifest.display(),
@@ -104,7 +104,7 @@ fn files(number: usize) -> String {
     if number == 1 { "1 file".to_owned() } else { format!("{} files", count(number as u64)) }
 }
 
-fn as_json(repaired: &Repaired) -> serde_json::Value {
+fn as_json(repaired: &RepairReport) -> serde_json::Value {
     let text = |path: &std::path::PathBuf| path.display().to_string();
     json!({
         "manifest": text(&repaired.manifest),

@@ -51,7 +51,7 @@ pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
 pub use merge::MergeError;
 pub use query::{BUCKETS_MAX, POINTS_MAX, ROWS_MAX, VALUES_MAX};
 pub use recover::Recovered;
-pub use repair::{RepairProgress, Repaired, SetAside, repair};
+pub use repair::{RepairProgress, RepairReport, SetAside, repair};
 pub use stats::{LevelStats, StoreStats};
 pub use step::{FileStep, FileSteps};
 pub use store::{Ingest, Store};

@@ -37,7 +37,7 @@ pub struct SetAside {
 
 /// The outcome of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairReport {
     /// The new manifest.
     pub manifest: PathBuf,
     /// Table files that it lists.
@@ -59,7 +59,7 @@ pub struct Repaired {
 ///
 /// # Errors
 /// If there is no store, another process has it open, or the disk refuses.
-pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Repaired, StoreError> {
+pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<RepairReport, StoreError> {
     // Neither a directory nor a store is made.
     fs::metadata(dir).map_err(|e| StoreError::io("opening", dir, e))?;
     if !["raw", "wal"].iter().any(|name| dir.join(name).exists()) {
@@ -98,7 +98,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
             tracing::debug!(name, %error, "an older list stays until the next start");
         }
     }
-    Ok(Repaired {
+    Ok(RepairReport {
         manifest: dir.join(manifest.name()),
         files: manifest.files.len(),
         rows: manifest.files.iter().map(|file| file.rows).sum(),
