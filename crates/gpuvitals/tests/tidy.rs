@@ -111,6 +111,22 @@ fn files_fit_on_a_few_screens() {
 }
 
 #[test]
+fn every_file_is_a_module() {
+    let all = sources("rs");
+    let sources: Vec<_> =
+        all.iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")).collect();
+    let texts: Vec<String> = sources.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    for path in &sources {
+        let stem = path.file_stem().unwrap().to_string_lossy();
+        let name =
+            if stem == "mod" { path.parent().unwrap().file_name().unwrap().to_string_lossy() } else { stem };
+        let named = format!("mod {name}");
+        let is_named = || texts.iter().any(|text| text.contains(&named));
+        assert!(matches!(&*name, "lib" | "main") || is_named(), "no module names {}", path.display());
+    }
+}
+
+#[test]
 fn functions_fit_on_one_screen() {
     let mut offenders = Vec::new();
     for path in sources("rs") {

@@ -1,17 +1,12 @@
 //! Running figures of a column.
 
 use super::Spread;
-use crate::integral::{Integral, Rise};
+use crate::integral::{Integral, Rise, seconds};
 use crate::throttle::{Residency, Steps};
 
 /// Rounds to a thousandth, the precision of a summary.
 pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
-}
-
-#[expect(clippy::cast_precision_loss, reason = "spans are far below 2^52 nanoseconds")]
-fn seconds(ns: i64) -> f64 {
-    ns as f64 / 1e9
 }
 
 /// A value that goes up and down.
