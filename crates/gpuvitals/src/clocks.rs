@@ -127,14 +127,6 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
         let text = format!("no GPU was found whose clocks can be asked for{}", seen.concat());
         return Err(Failure::new(Exit::Unavailable, text));
     }
-    if sampling.drivers.is_empty() && !matches!(flags.action, Action::Show { .. }) {
-        let here: Vec<_> = found.controls.iter().map(|control| key(control.as_ref())).collect();
-        for gpu in journal::left_of_others(&here, &machine) {
-            say(&format!(
-                "gpuvitals: {gpu} is not here: what was before a lock that was killed stays noted until it is"
-            ));
-        }
-    }
     let mut controls = chosen(found.controls, &flags.devices().gpus)?;
     let controls = controls.as_mut_slice();
     let code = match &flags.action {

@@ -6,7 +6,7 @@ mod pinned;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use command::{STDOUT_LEN_MAX, ToolError, ToolOutput, find_tool, run_tool};
+pub use command::{ToolError, ToolOutput, find_tool, run_tool};
 pub use pinned::{PinnedFile, READ_LEN_MAX};
 
 /// A machine: this one, or a captured tree that looks like one.

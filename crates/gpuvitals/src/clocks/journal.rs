@@ -12,7 +12,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use gpuvitals_sources::clocks::{ClockStep, Plan};
 use gpuvitals_sources::machine::Machine;
@@ -37,9 +36,6 @@ pub(super) struct Journal {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Noted {
-    /// Key of the GPU.
-    #[serde(default)]
-    gpu: String,
     /// Steps back from the lock that is held while a command runs.
     running: Vec<ClockStep>,
     /// Steps back from the lock that is kept until a reset.
@@ -64,7 +60,7 @@ impl Journal {
             }
             // The holder before this one may have removed the file since it was opened.
             if file.metadata().is_ok_and(|meta| meta.nlink() > 0) {
-                let noted = Noted { gpu: key.to_owned(), ..Noted::read(&mut file) };
+                let noted = Noted::read(&mut file);
                 return Ok(Self { file: Some((file, path)), before: noted.clone(), noted });
             }
         }
@@ -115,7 +111,7 @@ impl Journal {
 
     /// The driver has the clocks again.
     pub(super) fn clear(&mut self) {
-        self.noted = Noted { gpu: std::mem::take(&mut self.noted.gpu), ..Noted::default() };
+        self.noted = Noted::default();
         self.write();
     }
 
@@ -149,20 +145,6 @@ impl Noted {
         let _unread = file.take(LEN_MAX).read_to_string(&mut text);
         serde_json::from_str(&text).unwrap_or_default()
     }
-}
-
-/// GPUs beside these whose lock was killed and not taken back.
-pub(super) fn left_of_others(keys: &[Arc<str>], machine: &Machine) -> Vec<String> {
-    let entries = folder_of(machine).and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-    let others = entries.flatten().filter(|entry| keys.iter().all(|key| *name_of(key) != *entry.file_name()));
-    let left = |path: PathBuf| {
-        let mut file = File::open(path).ok()?;
-        // Whoever holds it takes care of it.
-        file.try_lock().ok()?;
-        let noted = Noted::read(&mut file);
-        (!noted.running.is_empty()).then_some(noted.gpu)
-    };
-    others.filter_map(|entry| left(entry.path())).collect()
 }
 
 fn file_of(key: &str, machine: &Machine) -> Option<(File, PathBuf)> {

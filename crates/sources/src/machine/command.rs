@@ -17,8 +17,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::probe::ProbeError;
 
-/// Most bytes of a tool's standard output that a caller should ask for: the full query of 16 GPUs has some 200 KiB.
-pub const STDOUT_LEN_MAX: usize = 64 << 20;
 /// Bytes of standard error that are kept.
 const STDERR_LEN_MAX: usize = 64 << 10;
 /// Size of one read: a pipe's usual capacity.
@@ -36,12 +34,8 @@ pub struct ToolOutput {
     pub status: ExitStatus,
     /// Standard output, at most as long as asked for.
     pub stdout: Vec<u8>,
-    /// Bytes of standard output beyond that.
-    pub stdout_cut_len: u64,
     /// Standard error, at most 64 KiB.
     pub stderr: Vec<u8>,
-    /// Bytes of standard error beyond that.
-    pub stderr_cut_len: u64,
 }
 
 /// Why a tool gave no output.
@@ -208,9 +202,7 @@ impl Running {
         Ok(ToolOutput {
             status: self.child.wait()?,
             stdout: std::mem::take(&mut self.stdout.kept),
-            stdout_cut_len: self.stdout.cut_len,
             stderr: std::mem::take(&mut self.stderr.kept),
-            stderr_cut_len: self.stderr.cut_len,
         })
     }
 
@@ -235,7 +227,6 @@ struct Capture {
     pipe: Option<PipeReader>,
     kept: Vec<u8>,
     len_max: usize,
-    cut_len: u64,
 }
 
 impl Capture {
@@ -243,7 +234,7 @@ impl Capture {
     fn open(len_max: usize) -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         rustix::io::ioctl_fionbio(&reader, true)?;
-        Ok((Self { pipe: Some(reader), kept: Vec::new(), len_max, cut_len: 0 }, writer))
+        Ok((Self { pipe: Some(reader), kept: Vec::new(), len_max }, writer))
     }
 
     /// Reads the available output, without waiting for more.
@@ -255,7 +246,6 @@ impl Capture {
                 Ok(len) => {
                     let room = self.len_max.saturating_sub(self.kept.len()).min(len);
                     self.kept.extend_from_slice(chunk.get(..room).unwrap_or_default());
-                    self.cut_len += (len - room) as u64;
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
@@ -285,7 +275,6 @@ mod tests {
         let said = sh("echo $LC_ALL; echo warning >&2; cat; exit 2", LONG, 100).unwrap();
         assert_eq!(said.status.code(), Some(2));
         assert_eq!((text(&said.stdout), text(&said.stderr)), ("C\n", "warning\n"));
-        assert_eq!((said.stdout_cut_len, said.stderr_cut_len), (0, 0));
     }
 
     #[test]
@@ -333,11 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn output_beyond_its_bound_is_counted_and_not_kept() {
+    fn output_beyond_its_bound_is_not_kept() {
         let script = "head -c 300000 /dev/zero; head -c 100000 /dev/zero >&2";
         let said = sh(script, LONG, 1000).unwrap();
-        assert_eq!((said.stdout.len(), said.stdout_cut_len), (1000, 299_000));
-        assert_eq!((said.stderr.len(), said.stderr_cut_len), (STDERR_LEN_MAX, 100_000 - 65_536));
+        assert_eq!((said.stdout.len(), said.stderr.len()), (1000, STDERR_LEN_MAX));
         assert!(matches!(sh("yes", Duration::from_millis(200), 10), Err(ToolError::TimedOut { .. })));
     }
 
