@@ -151,9 +151,7 @@ fn begin(
         let node = Arc::clone(&node);
         move || node.feed(&feed_stopped)
     })?;
-    let asking = ownership
-        .ask(config.attribution.sources(&machine), &machine, found.processes)
-        .map_err(|e| Failure::io("cannot ask for the owners of the GPUs", e))?;
+    let asking = config.attribution.ask(ownership, &machine, found.processes)?;
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.drivers.clone();
     let watching = Arc::clone(&node);

@@ -1,13 +1,16 @@
 //! Section `attribution`: which sources tell the owners of the GPUs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use gpuvitals_sources::attribution::OwnerSources;
 use gpuvitals_sources::attribution::kubelet::SOCKET;
 use gpuvitals_sources::attribution::slurm::Slurm;
+use gpuvitals_sources::attribution::{Asking, OwnerSources, Ownership};
 use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::processes::ProcessTable;
 
 use crate::config::{Switch, settings};
+use crate::failure::Failure;
 
 settings! {
     /// Pod, namespace, container and job that hold the GPUs
@@ -20,8 +23,22 @@ settings! {
 }
 
 impl Attribution {
+    /// Asks the sources of this machine until the answer is dropped.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn ask(
+        &self,
+        ownership: &Arc<Ownership>,
+        machine: &Machine,
+        processes: Vec<Box<dyn ProcessTable>>,
+    ) -> Result<Asking, Failure> {
+        let asked = ownership.ask(self.sources(machine), machine, processes);
+        asked.map_err(|e| Failure::io("cannot ask for the owners of the GPUs", e))
+    }
+
     /// The sources to ask on this machine.
-    pub(crate) fn sources(&self, machine: &Machine) -> OwnerSources {
+    fn sources(&self, machine: &Machine) -> OwnerSources {
         let has_jobs = match self.slurm {
             Switch::On => true,
             Switch::Off => false,

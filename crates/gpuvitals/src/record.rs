@@ -119,18 +119,11 @@ pub(crate) fn run(
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
-    let watched = Arc::clone(&summary);
-    let watch = move |batch: &gpuvitals_core::Batch| {
-        watched.lock().unwrap_or_else(PoisonError::into_inner).add(batch);
-    };
     let mut signals = Signals::catch()?;
     let ownership = Arc::new(Ownership::new());
-    let sources = attribution.sources(&config.machine);
-    let asking = ownership
-        .ask(sources, &config.machine, std::mem::take(&mut found.processes))
-        .map_err(|e| Failure::io("cannot ask for the owners of the GPUs", e))?;
+    let asking = attribution.ask(&ownership, &config.machine, std::mem::take(&mut found.processes))?;
     config.owners = Arc::clone(ownership.owners());
-    let recorder = Recorder::start_with(found, config, watch).map_err(failure)?;
+    let recorder = Recorder::start_with(found, config, adding_to(&summary)).map_err(failure)?;
     let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();
     let marks = socket.as_ref().map(MarkSocket::path);
     let mut child = match start(&flags.command, marks) {
@@ -178,6 +171,12 @@ pub(crate) fn run(
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     print(flags, &Report::new(&recorded, &summary, sampling, code))?;
     Ok(code.unwrap_or(0).into())
+}
+
+/// Adds each batch to the summary.
+fn adding_to(summary: &Arc<Mutex<Summary>>) -> impl FnMut(&gpuvitals_core::Batch) + Send + use<> {
+    let summary = Arc::clone(summary);
+    move |batch| summary.lock().unwrap_or_else(PoisonError::into_inner).add(batch)
 }
 
 /// Starts the command, if there is one, with our standard streams as its own.

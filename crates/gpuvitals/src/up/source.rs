@@ -169,9 +169,11 @@ impl Opened {
             Kind::None => return Running { pipe: None, _asking: asking },
             Kind::Machine(hardware) => {
                 let Hardware { sampler, machine, ownership, processes, attribution } = *hardware;
-                match ownership.ask(attribution.sources(&machine), &machine, processes) {
+                match attribution.ask(&ownership, &machine, processes) {
                     Ok(begun) => asking = begun,
-                    Err(error) => tracing::error!(%error, "cannot determine the owners of the GPUs"),
+                    Err(failure) => {
+                        tracing::error!(reason = %failure, "cannot determine the owners of the GPUs");
+                    }
                 }
                 pipe::start(sampler, producers, progress, terms)
             }
