@@ -124,10 +124,10 @@ impl Api {
     ///
     /// # Errors
     /// If the question has no answer or the gateway is too busy.
-    pub(crate) async fn answer(&self, ask: Ask, headers: &HeaderMap) -> Result<Response, ApiError> {
+    pub(crate) async fn answer(&self, ask: impl Ask, headers: &HeaderMap) -> Result<Response, ApiError> {
         let state = &self.0;
-        let key = Key { ask, gzip: compress::accepts_gzip(headers) };
-        let version = if key.ask.is_of_store() { state.store.version() } else { 0 };
+        let key = Key { ask: format!("{ask:?}"), gzip: compress::accepts_gzip(headers) };
+        let version = if ask.is_of_store() { state.store.version() } else { 0 };
         let now = Now { version, wall_ns: state.config.clock.now_ns() };
         let making = match state.cache.get(&key, now).await {
             Ok(ready) => {
@@ -139,12 +139,17 @@ impl Api {
         };
         state.meter.miss();
         gpuvitals_listener::trace::note("gpuvitals.cache", "miss");
-        let ready = self.make(key, now).await?;
+        let ready = self.make(ask, key.gzip, now).await?;
         making.keep(&ready);
         Ok(respond(&ready, "miss"))
     }
 
-    async fn make(&self, key: Key, Now { version, wall_ns }: Now) -> Result<Ready, ApiError> {
+    async fn make(
+        &self,
+        ask: impl Ask,
+        gzip: bool,
+        Now { version, wall_ns }: Now,
+    ) -> Result<Ready, ApiError> {
         let waited = tokio::time::timeout(
             self.0.config.limits.request_timeout / 2,
             Arc::clone(&self.0.queries).acquire_owned(),
@@ -156,9 +161,9 @@ impl Api {
         let job = tokio::task::spawn_blocking(move || {
             let (_permit, _inside) = (permit, span.entered());
             let view = View { store: api.store(), config: api.config(), now_ns: wall_ns };
-            let until_ns = key.ask.until_ns(&view);
-            let body = key.ask.answer(&view)?;
-            let gzip = key.gzip && body.len() >= GZIP_FROM;
+            let until_ns = ask.until_ns(&view);
+            let body = ask.answer(&view)?;
+            let gzip = gzip && body.len() >= GZIP_FROM;
             let body = if gzip { compress::gzip(&body).map_err(ApiError::Compress)? } else { body };
             Ok(Ready { body: Bytes::from(body), gzip, made, version, until_ns })
         });

@@ -11,15 +11,14 @@ use quick_cache::Weighter;
 use quick_cache::sync::{EntryAction, EntryResult, PlaceholderGuard};
 use tokio::time::Instant;
 
-use crate::ask::Ask;
-
 /// Bytes of an entry beside its body, about.
 const ENTRY_LEN: u64 = 256;
 
 /// The key of a cached answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    pub(crate) ask: Ask,
+    /// The question.
+    pub(crate) ask: String,
     /// Whether the client accepts gzip.
     pub(crate) gzip: bool,
 }
@@ -151,7 +150,7 @@ mod tests {
     #[tokio::test]
     async fn of_those_who_ask_the_same_one_makes_the_answer() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: Ask::Metrics, gzip: false };
+        let key = Key { ask: "Catalogue".to_owned(), gzip: false };
         let Err(making) = cache.get(&key, NOW).await else { panic!("nothing is ready yet") };
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
@@ -164,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_takes_over_when_the_maker_gives_up() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: Ask::Metrics, gzip: false };
+        let key = Key { ask: "Catalogue".to_owned(), gzip: false };
         let making = cache.get(&key, NOW).await.err();
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());

@@ -4,35 +4,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::{InfoBuilder, License};
 
 use crate::config::Limits;
-use crate::route;
-
-#[derive(OpenApi)]
-#[openapi(
-    paths(
-        route::gpus::list,
-        route::gpus::one,
-        route::telemetry::of_one,
-        route::telemetry::of_several,
-        route::hosts::list,
-        route::gpus::of_host,
-        route::metrics::catalogue,
-        route::query::query,
-        route::stream::stream,
-        route::health::health,
-        route::health::alive,
-        route::health::ready,
-        route::stats::stats,
-        route::metrics::gateway,
-    ),
-    components(schemas(crate::dto::Instant)),
-    tags(
-        (name = "GPUs", description = "Which GPUs there are and how they do."),
-        (name = "hosts", description = "Which hosts there are."),
-        (name = "telemetry", description = "What was read from them."),
-        (name = "operation", description = "Health of the gateway and of the parts behind it."),
-    )
-)]
-struct Document;
+use crate::route::Document;
 
 /// The document as JSON.
 ///

@@ -16,34 +16,68 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use axum::routing::get;
+use utoipa::OpenApi;
 
 use crate::api::Api;
 use crate::error::ApiError;
 
+/// Makes router and document from one table. A new path is a handler and a line here.
+macro_rules! routes {
+    (
+        documented { $($path:literal => $module:ident::$handler:ident,)+ }
+        others { $($other_path:literal => $other_module:ident::$other:ident,)+ }
+    ) => {
+        fn paths() -> Router<Api> {
+            Router::new()
+                $(.route($path, get($module::$handler)))+
+                $(.route($other_path, get($other_module::$other)))+
+        }
+
+        /// The document of the handlers and the types they answer with.
+        #[derive(OpenApi)]
+        #[openapi(
+            paths($($module::$handler),+),
+            components(schemas(crate::dto::Instant)),
+            tags(
+                (name = "GPUs", description = "Which GPUs there are and how they do."),
+                (name = "hosts", description = "Which hosts there are."),
+                (name = "telemetry", description = "What was read from them."),
+                (name = "operation", description = "Health of the gateway and of the parts behind it."),
+            )
+        )]
+        pub(crate) struct Document;
+    };
+}
+
+routes! {
+    documented {
+        "/api/v1/gpus" => gpus::list,
+        "/api/v1/gpus/{id}" => gpus::one,
+        "/api/v1/gpus/{id}/telemetry" => telemetry::of_one,
+        "/api/v1/telemetry" => telemetry::of_several,
+        "/api/v1/hosts" => hosts::list,
+        "/api/v1/hosts/{hostname}/gpus" => gpus::of_host,
+        "/api/v1/metrics" => metrics::catalogue,
+        "/api/v1/query" => query::query,
+        "/api/v1/stream" => stream::stream,
+        "/health" => health::health,
+        "/healthz" => health::alive,
+        "/readyz" => health::ready,
+        "/stats" => stats::stats,
+        "/metrics" => metrics::gateway,
+    }
+    others {
+        "/docs" => docs::index,
+        "/docs/" => docs::index,
+        "/docs/{file}" => docs::file,
+        "/openapi.json" => docs::json,
+        "/openapi.yaml" => docs::yaml,
+    }
+}
+
 /// All paths.
 pub(crate) fn router() -> Router<Api> {
-    Router::new()
-        .route("/api/v1/gpus", get(gpus::list))
-        .route("/api/v1/gpus/{id}", get(gpus::one))
-        .route("/api/v1/gpus/{id}/telemetry", get(telemetry::of_one))
-        .route("/api/v1/telemetry", get(telemetry::of_several))
-        .route("/api/v1/hosts", get(hosts::list))
-        .route("/api/v1/hosts/{hostname}/gpus", get(gpus::of_host))
-        .route("/api/v1/metrics", get(metrics::catalogue))
-        .route("/api/v1/query", get(query::query))
-        .route("/api/v1/stream", get(stream::stream))
-        .route("/health", get(health::health))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/stats", get(stats::stats))
-        .route("/metrics", get(metrics::gateway))
-        .route("/docs", get(docs::index))
-        .route("/docs/", get(docs::index))
-        .route("/docs/{file}", get(docs::file))
-        .route("/openapi.json", get(docs::json))
-        .route("/openapi.yaml", get(docs::yaml))
-        .fallback(page::page)
-        .method_not_allowed_fallback(not_allowed)
+    paths().fallback(page::page).method_not_allowed_fallback(not_allowed)
 }
 
 async fn not_allowed(method: Method, uri: Uri) -> Response {

@@ -88,7 +88,7 @@ pub(crate) struct HostGpusParams {
 pub(crate) struct NoParams {}
 
 /// A question for GPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct GpusAsk {
     limit: usize,
     offset: usize,
@@ -103,7 +103,7 @@ pub(crate) struct GpusAsk {
 }
 
 /// A question for one GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct GpuAsk(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,7 +142,7 @@ pub(crate) async fn list(
     Asked(params): Asked<GpusParams>,
 ) -> Answered {
     let ask = GpusAsk::parse(&params, &api.config().limits)?;
-    api.answer(Ask::Gpus(ask), &headers).await
+    api.answer(ask, &headers).await
 }
 
 /// One GPU with its latest values.
@@ -161,7 +161,7 @@ pub(crate) async fn one(
     headers: HeaderMap,
     Asked(NoParams {}): Asked<NoParams>,
 ) -> Answered {
-    api.answer(Ask::Gpu(GpuAsk(id)), &headers).await
+    api.answer(GpuAsk(id), &headers).await
 }
 
 /// The GPUs of a host.
@@ -192,25 +192,15 @@ pub(crate) async fn of_host(
         sort: None,
         metrics: include(params.include.as_ref())?,
     };
-    api.answer(Ask::Gpus(ask), &headers).await
+    api.answer(ask, &headers).await
 }
 
-impl GpusAsk {
-    fn parse(params: &GpusParams, limits: &Limits) -> Result<Self, ApiError> {
-        let words = given(params.search.as_ref()).unwrap_or_default();
-        Ok(Self {
-            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-            offset: parameter::offset(params.offset.as_ref())?,
-            words: words.split_whitespace().map(str::to_lowercase).collect(),
-            states: states(params.state.as_ref())?,
-            hosts: parameter::list("host", params.host.as_ref())?,
-            of_host: None,
-            sort: given(params.sort.as_ref()).map(sort).transpose()?,
-            metrics: include(params.include.as_ref())?,
-        })
+impl Ask for GpusAsk {
+    fn until_ns(&self, view: &View<'_>) -> i64 {
+        view.rules().changes_at(&view.store.fleet())
     }
 
-    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
         let rules = view.rules();
         let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
@@ -237,6 +227,22 @@ impl GpusAsk {
             pagination: Pagination::of(self.limit, self.offset, gpus.len()),
         };
         Ok(serde_json::to_vec(&list)?)
+    }
+}
+
+impl GpusAsk {
+    fn parse(params: &GpusParams, limits: &Limits) -> Result<Self, ApiError> {
+        let words = given(params.search.as_ref()).unwrap_or_default();
+        Ok(Self {
+            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+            offset: parameter::offset(params.offset.as_ref())?,
+            words: words.split_whitespace().map(str::to_lowercase).collect(),
+            states: states(params.state.as_ref())?,
+            hosts: parameter::list("host", params.host.as_ref())?,
+            of_host: None,
+            sort: given(params.sort.as_ref()).map(sort).transpose()?,
+            metrics: include(params.include.as_ref())?,
+        })
     }
 
     fn wants(&self, gpu: &GpuState) -> bool {
@@ -325,8 +331,12 @@ impl Ord for Number {
     }
 }
 
-impl GpuAsk {
-    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+impl Ask for GpuAsk {
+    fn until_ns(&self, view: &View<'_>) -> i64 {
+        view.rules().changes_at(&view.store.fleet())
+    }
+
+    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
         let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why))?;
         let detail = GpuDetail {

@@ -29,7 +29,7 @@ pub(crate) struct HostsParams {
 }
 
 /// A question for hosts.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct HostsAsk {
     limit: usize,
     offset: usize,
@@ -54,11 +54,15 @@ pub(crate) async fn list(
         limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
         offset: parameter::offset(params.offset.as_ref())?,
     };
-    api.answer(Ask::Hosts(ask), &headers).await
+    api.answer(ask, &headers).await
 }
 
-impl HostsAsk {
-    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+impl Ask for HostsAsk {
+    fn until_ns(&self, view: &View<'_>) -> i64 {
+        view.rules().changes_at(&view.store.fleet())
+    }
+
+    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
         let rules = view.rules();
         let mut hosts: BTreeMap<&str, Host<'_>> = BTreeMap::new();

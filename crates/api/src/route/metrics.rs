@@ -7,9 +7,9 @@ use gpuvitals_listener::vitals;
 use super::Answered;
 use super::gpus::NoParams;
 use crate::api::Api;
-use crate::ask::Ask;
+use crate::ask::{Ask, View};
 use crate::dto::MetricList;
-use crate::error::ErrorBody;
+use crate::error::{ApiError, ErrorBody};
 use crate::parameter::Asked;
 
 /// The catalogue: every metric with its unit, range, names and meaning.
@@ -25,7 +25,21 @@ pub(crate) async fn catalogue(
     headers: HeaderMap,
     Asked(NoParams {}): Asked<NoParams>,
 ) -> Answered {
-    api.answer(Ask::Metrics, &headers).await
+    api.answer(Catalogue, &headers).await
+}
+
+/// The question for the catalogue.
+#[derive(Debug)]
+struct Catalogue;
+
+impl Ask for Catalogue {
+    fn is_of_store(&self) -> bool {
+        false
+    }
+
+    fn answer(&self, _view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+        Ok(serde_json::to_vec(&MetricList::whole())?)
+    }
 }
 
 /// Metrics for Prometheus: the gateway's own, and those of the parts beside it.

@@ -31,6 +31,8 @@ const GROUPS: [(&str, GroupBy); 4] =
     [("gpu", GroupBy::Gpu), ("node", GroupBy::Node), ("model", GroupBy::Model), ("all", GroupBy::All)];
 const HOUR_NS: i64 = 3_600_000_000_000;
 const MILLISECOND_NS: i64 = 1_000_000;
+/// How long an answer serves that reaches up to now.
+const UP_TO_NOW_NS: i64 = 2_000_000_000;
 
 /// The values and their aggregates.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -70,7 +72,7 @@ pub(crate) struct QueryParams {
 }
 
 /// A question for values by step.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct QueryAsk {
     metrics: Vec<MetricId>,
     gpus: Vec<Arc<str>>,
@@ -103,40 +105,18 @@ pub(crate) async fn query(
     Asked(params): Asked<QueryParams>,
 ) -> Answered {
     let ask = QueryAsk::parse(&params, &api.config().limits)?;
-    api.answer(Ask::Query(ask), &headers).await
+    api.answer(ask, &headers).await
 }
 
-impl QueryAsk {
-    /// Whether the range ends at the time of the question.
-    pub(crate) fn reaches_now(&self) -> bool {
-        self.end_ns.is_none()
+impl Ask for QueryAsk {
+    fn until_ns(&self, view: &View<'_>) -> i64 {
+        match self.end_ns {
+            Some(_) => i64::MAX,
+            None => view.now_ns.saturating_add(UP_TO_NOW_NS),
+        }
     }
 
-    fn parse(params: &QueryParams, limits: &Limits) -> Result<Self, ApiError> {
-        let columns = parameter::list("metrics", params.metrics.as_ref())?;
-        if columns.is_empty() {
-            let allowed = "columns of GPU metrics between commas, such as power_w,utilization_pct";
-            return Err(ApiError::Missing { name: "metrics", allowed });
-        }
-        if columns.len() > limits.metrics_max {
-            let allowed = format!("at most {} metrics", limits.metrics_max);
-            return Err(ApiError::parameter("metrics", &columns.join(","), allowed));
-        }
-        let metrics: Result<_, _> =
-            columns.iter().map(|column| parameter::gpu_metric("metrics", column)).collect();
-        Ok(Self {
-            metrics: metrics?,
-            gpus: parameter::list("gpus", params.gpus.as_ref())?,
-            hosts: parameter::list("hosts", params.hosts.as_ref())?,
-            start_ns: parameter::instant("start", params.start.as_ref())?,
-            end_ns: parameter::instant("end", params.end.as_ref())?,
-            step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
-            aggregates: aggregates(params.aggregate.as_ref())?,
-            group_by: group_by(params.group_by.as_ref())?,
-        })
-    }
-
-    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
         let end_ns = self.end_ns.unwrap_or(view.now_ns);
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
@@ -171,6 +151,32 @@ impl QueryAsk {
             partial: &buckets.partial,
         };
         Ok(serde_json::to_vec(&answer)?)
+    }
+}
+
+impl QueryAsk {
+    fn parse(params: &QueryParams, limits: &Limits) -> Result<Self, ApiError> {
+        let columns = parameter::list("metrics", params.metrics.as_ref())?;
+        if columns.is_empty() {
+            let allowed = "columns of GPU metrics between commas, such as power_w,utilization_pct";
+            return Err(ApiError::Missing { name: "metrics", allowed });
+        }
+        if columns.len() > limits.metrics_max {
+            let allowed = format!("at most {} metrics", limits.metrics_max);
+            return Err(ApiError::parameter("metrics", &columns.join(","), allowed));
+        }
+        let metrics: Result<_, _> =
+            columns.iter().map(|column| parameter::gpu_metric("metrics", column)).collect();
+        Ok(Self {
+            metrics: metrics?,
+            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            hosts: parameter::list("hosts", params.hosts.as_ref())?,
+            start_ns: parameter::instant("start", params.start.as_ref())?,
+            end_ns: parameter::instant("end", params.end.as_ref())?,
+            step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
+            aggregates: aggregates(params.aggregate.as_ref())?,
+            group_by: group_by(params.group_by.as_ref())?,
+        })
     }
 
     /// Keys of the GPUs asked for; none means all.

@@ -71,7 +71,7 @@ pub(crate) struct TelemetryParams {
 }
 
 /// A question for rows.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct TelemetryAsk {
     gpus: Vec<Arc<str>>,
     start_ns: Option<i64>,
@@ -103,7 +103,7 @@ pub(crate) async fn of_one(
     let params = TelemetryParams { gpus: None, start_time, end_time, limit, offset, metrics, reverse };
     let mut ask = TelemetryAsk::parse(&params, &api.config().limits)?;
     ask.gpus = vec![Arc::from(id)];
-    api.answer(Ask::Telemetry(ask), &headers).await
+    api.answer(ask, &headers).await
 }
 
 /// The rows of several GPUs, newest first.
@@ -122,28 +122,11 @@ pub(crate) async fn of_several(
     Asked(params): Asked<TelemetryParams>,
 ) -> Answered {
     let ask = TelemetryAsk::parse(&params, &api.config().limits)?;
-    api.answer(Ask::Telemetry(ask), &headers).await
+    api.answer(ask, &headers).await
 }
 
-impl TelemetryAsk {
-    fn parse(params: &TelemetryParams, limits: &Limits) -> Result<Self, ApiError> {
-        let start_ns = parameter::instant("start_time", params.start_time.as_ref())?;
-        let end_ns = parameter::instant("end_time", params.end_time.as_ref())?;
-        if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
-            return Err(ApiError::EndBeforeStart);
-        }
-        Ok(Self {
-            gpus: parameter::list("gpus", params.gpus.as_ref())?,
-            start_ns,
-            end_ns,
-            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
-            offset: parameter::offset(params.offset.as_ref())?,
-            metrics: parameter::columns(params.metrics.as_ref())?,
-            oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
-        })
-    }
-
-    pub(crate) fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
+impl Ask for TelemetryAsk {
+    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
         parameter::known_columns(self.metrics.as_deref(), &fleet)?;
         let rows = view.store.range(&RangeQuery {
@@ -163,6 +146,25 @@ impl TelemetryAsk {
             partial: &rows.partial,
         };
         Ok(serde_json::to_vec(&list)?)
+    }
+}
+
+impl TelemetryAsk {
+    fn parse(params: &TelemetryParams, limits: &Limits) -> Result<Self, ApiError> {
+        let start_ns = parameter::instant("start_time", params.start_time.as_ref())?;
+        let end_ns = parameter::instant("end_time", params.end_time.as_ref())?;
+        if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
+            return Err(ApiError::EndBeforeStart);
+        }
+        Ok(Self {
+            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            start_ns,
+            end_ns,
+            limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
+            offset: parameter::offset(params.offset.as_ref())?,
+            metrics: parameter::columns(params.metrics.as_ref())?,
+            oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
+        })
     }
 }
 
