@@ -136,7 +136,7 @@ impl ApiError {
         Self::NotFound(echo(path))
     }
 
-    fn told(&self) -> (StatusCode, ErrorCode) {
+    fn status_and_code(&self) -> (StatusCode, ErrorCode) {
         match self {
             Self::Parameter { .. }
             | Self::Missing { .. }
@@ -181,7 +181,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (status, code) = self.told();
+        let (status, code) = self.status_and_code();
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             let cause = std::error::Error::source(&self).map(ToString::to_string);
             tracing::error!(error = %self, cause, "a request failed on a defect");

@@ -117,7 +117,7 @@ pub enum ColumnType {
     F64,
 }
 
-/// Unit of the column as it stands in the table.
+/// Unit of the column in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// A plain number or code.

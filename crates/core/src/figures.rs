@@ -39,7 +39,7 @@ pub struct Family {
     pub name: Cow<'static, str>,
     /// Type.
     pub kind: Kind,
-    /// Base unit as it stands in names (`seconds`, `bytes`); empty for none.
+    /// Base unit as in names (`seconds`, `bytes`); empty for none.
     pub unit: &'static str,
     /// Name over OTLP; none: the same.
     pub otel: Option<OtelName>,

@@ -132,15 +132,15 @@ const RESERVED: MetricId = MetricId::of("memory_reserved_mb");
 fn memory_used_share(values: &Values, now_ns: i64) -> Option<Value> {
     const SHARE: MetricId = MetricId::of("memory_used_pct");
     let Some((used, usable)) = memory(values, now_ns) else {
-        // The column is a share of the whole; next to values that leave out what is reserved it would be a jump.
+        // The column is a share of the whole; next to values without the reserved memory it would be a jump.
         return values.fresh(SHARE, now_ns).filter(|_| !values.has_had(RESERVED));
     };
     #[expect(clippy::cast_precision_loss, reason = "MiB of one part")]
     (usable > 0).then(|| Value::Float(100.0 * used as f64 / usable as f64))
 }
 
-/// Memory in use, and the whole less what is reserved, MiB. A GPU that never gave its reserved memory has none that is told
-/// apart; where it is missing only now, neither number is known.
+/// Memory in use, and the unreserved memory, MiB. A GPU that never gave its reserved memory has no separate one; if it
+/// is missing only now, neither number is known.
 fn memory(values: &Values, now_ns: i64) -> Option<(i64, i64)> {
     const TOTAL: MetricId = MetricId::of("memory_total_mb");
     const USED: MetricId = MetricId::of("memory_used_mb");

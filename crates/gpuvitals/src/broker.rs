@@ -1,8 +1,8 @@
 //! `gpuvitals broker`: the queue as a service of its own.
 //!
-//! It ends in order: nothing new is taken, what consumers have is acknowledged (a queue in memory is emptied first, as
-//! far as anyone takes from it), then the connections close. All of it within the grace; what was left is named. SIGHUP is no
-//! end: tokens are read anew.
+//! It ends in order: it takes nothing new, consumers acknowledge what they have (a queue in memory is drained
+//! first, into groups with consumers), then the connections close. All of it within the grace; the rest is
+//! named. SIGHUP does not end it: it reads the tokens again.
 
 mod opening;
 mod settings;
@@ -57,7 +57,7 @@ async fn serve(
     Service { announcer, mut signals, .. }: Service,
 ) -> Result<(), Failure> {
     let settings = &config.broker;
-    // Before the directory is read, so that a port that is taken is said at once.
+    // Before the directory is read, so that a taken port is reported at once.
     let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
     listening::check(&access, address, "broker")?;
     let queue = open(config).await?;
@@ -85,7 +85,8 @@ async fn serve(
     failure.map_or(Ok(()), Err)
 }
 
-/// Lets consumers have what the queue holds, and names what is left. A disk that hangs does not hold it up for ever.
+/// Delivers the queue's contents to consumers, and names the rest. A disk that hangs does not hold it up for
+/// ever.
 pub(crate) async fn end(queue: &Queue, config: &Config) {
     let limit = config.shutdown.grace.saturating_sub(config.shutdown.grace / CONNECTIONS_SHARE);
     if let Ok(drained) = tokio::time::timeout(limit, queue.shutdown()).await {

@@ -1,4 +1,5 @@
-//! Waiting: for a command to end, while signals that come to this program go on to it; or, without one, for a signal.
+//! Waiting: for a command to end, while signals to this program are passed on to it; or, without one, for a
+//! signal.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -23,11 +24,12 @@ const FORWARDED: &[(Signal, bool)] = &[
     (Signal::USR2, false),
 ];
 
-/// How often a wait is interrupted for a look at how it goes.
+/// How often a wait is interrupted for a check.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Signals that no longer end this program. One that comes before the command runs goes to it when it does. Those that
-/// were ignored when this program started stay so, for the command too: that is what `nohup` asks for.
+/// Signals that no longer end this program. One that comes before the command runs is passed on when it does.
+/// Those that were ignored when this program started stay so, for the command too: this is the purpose of
+/// `nohup`.
 pub(crate) struct Signals {
     runtime: Runtime,
     streams: Vec<(Signal, bool, Stream)>,
@@ -98,7 +100,8 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal, for so long at most; `look` is called every half second and ends the wait by false.
+    /// Waits for a signal, at most for `patience`; `look` is called every half second and ends the wait by
+    /// returning false.
     pub(crate) fn wait(&mut self, patience: Option<Duration>, mut look: impl FnMut() -> bool) {
         let entered = self.runtime.enter();
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
@@ -146,7 +149,7 @@ pub(crate) fn is_ignored(kind: SignalKind) -> bool {
     mask >> (kind.as_raw_value() - 1) & 1 == 1
 }
 
-/// What ends a wait, or interrupts it.
+/// The end of a wait, or an interruption.
 enum Event {
     /// And whether a terminal sends it to all of its foreground group.
     Signal(Signal, bool),
@@ -155,12 +158,13 @@ enum Event {
     Look,
 }
 
-/// Passes a signal on, unless the command has it already: a terminal sends its signals to the whole group in its foreground.
+/// Passes a signal on, unless the command has it already: a terminal sends its signals to its whole
+/// foreground group.
 fn forward(child: &Child, kind: Signal, is_of_terminal: bool) {
     if is_of_terminal && is_in_foreground() {
         return;
     }
-    // It may have ended just now; it is not reaped yet, so nobody else has its number.
+    // It may have ended just now; it is not reaped yet, so no other process has its number.
     let _gone = kill_process(Pid::from_child(child), kind);
 }
 
@@ -173,7 +177,7 @@ fn is_in_foreground() -> bool {
     group.is_some() && fields.nth(2) == group
 }
 
-/// The exit code that passes on how a command ended: its own, or 128 and the signal, as shells do.
+/// The exit code for a command's end: its own, or 128 and the signal, as in shells.
 pub(crate) fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Bug as u8)

@@ -202,7 +202,7 @@ pub(crate) enum Command {
     Repair(crate::record::Repair),
     /// Set a mark in the recording that this program is part of
     Mark(crate::record::Mark),
-    /// Say what was found, what is missing and what gives it; exits with 0 if sampling will work
+    /// Show what was found, what is missing and the remedy; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
     #[command(after_help = crate::agent::EXAMPLES)]
@@ -246,7 +246,7 @@ pub(crate) enum Command {
 /// `gpuvitals config …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check file and environment; say what is wrong
+    /// Check file and environment; report errors
     Check,
     /// Print the settings that are in force
     Show,

@@ -30,7 +30,7 @@ pub(crate) struct Clocks {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show the clocks now, and whether somebody holds them
+    /// Show the present clocks, and whether they are locked
     Show {
         /// Print JSON
         #[arg(long)]
@@ -40,12 +40,12 @@ enum Action {
     },
     /// Lock clocks: until `clocks reset`, or while a command runs
     ///
-    /// What was in force before is brought back when the command has ended, however it ended. SIGINT, SIGTERM and
-    /// SIGHUP go on to the command, whose end is waited for; its exit code is passed on.
+    /// The settings before the lock are restored when the command has ended, in any way. SIGINT, SIGTERM and
+    /// SIGHUP are passed on to the command; its exit code is passed on too.
     Lock(LockFlags),
     /// Give the clocks back to the driver
     Reset {
-        /// Print what would be written, write nothing
+        /// Print the planned writes, write nothing
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -111,7 +111,7 @@ impl LockFlags {
 /// Shows, locks or resets.
 ///
 /// # Errors
-/// When there is no such GPU, it cannot do what is asked, or the right is missing.
+/// If the GPU is missing, does not support the request, or the right is missing.
 pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failure> {
     let machine = sampling.machine()?;
     let found = clocks::find(&machine, &sampling.drivers);
@@ -124,7 +124,7 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
                 format!("; {}: {}{remedy}", finding.subject, finding.text)
             })
             .collect();
-        let text = format!("no GPU was found whose clocks can be asked for{}", seen.concat());
+        let text = format!("no GPU with readable clocks was found{}", seen.concat());
         return Err(Failure::new(Exit::Unavailable, text));
     }
     let mut controls = chosen(found.controls, &flags.devices().gpus)?;
@@ -184,16 +184,16 @@ fn hold(controls: &mut [Box<dyn ClockControl>], flags: &LockFlags, machine: &Mac
     }
 }
 
-/// Gives clocks back, first what earlier locks noted down, then to the driver.
+/// Restores clocks, first from the journals of earlier locks, then by the driver.
 fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8, Failure> {
     let mut journals = opened(controls, machine)?;
     let mut first = Ok(());
     for (control, journal) in controls.iter_mut().zip(&mut journals) {
-        // What cannot be brought back any more must not keep the driver from taking over.
+        // An earlier setting that can no longer be restored must not keep the driver from taking over.
         for noted in [journal.running(), journal.kept()] {
             if let Err(error) = restore_clocks(control.as_mut(), noted) {
                 let failure = failure(control.identity(), error);
-                say(&format!("gpuvitals: what was before a lock is not brought back: {failure}"));
+                say(&format!("gpuvitals: the settings before a lock are not restored: {failure}"));
             }
         }
         match reset_gpu_clocks(control.as_mut()) {
@@ -210,17 +210,15 @@ fn opened(controls: &[Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<J
     controls.iter().map(|control| Journal::open(&key(control.as_ref()), machine)).collect()
 }
 
-/// The same for a lock: what a holder that was killed left behind is brought back first.
+/// The same for a lock: the settings before a killed holder's lock are restored first.
 fn journals(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<Vec<Journal>, Failure> {
     let mut journals = opened(controls, machine)?;
     for (control, journal) in controls.iter_mut().zip(&mut journals) {
         if !journal.running().is_empty() {
             let name = name(control.identity());
-            say(&format!(
-                "gpuvitals: {name}: an earlier lock was killed; what was before it is brought back"
-            ));
+            say(&format!("gpuvitals: {name}: an earlier lock was killed; restoring the settings before it"));
             restore_clocks(control.as_mut(), journal.running()).map_err(|error| {
-                say(&format!("gpuvitals: {name}: `clocks reset` gives the clocks to the driver instead"));
+                say(&format!("gpuvitals: {name}: `clocks reset` returns the clocks to the driver instead"));
                 failure(control.identity(), error)
             })?;
             journal.end();
@@ -243,8 +241,8 @@ fn planned(controls: &mut [Box<dyn ClockControl>], lock: &Lock) -> Result<Vec<Pl
         .collect()
 }
 
-/// Makes the plans, each noted down before; when one fails, those before it are given back. A note is dropped only when
-/// what it names is in force again.
+/// Makes the planned changes, each saved before; if one fails, the earlier ones are undone. An entry is
+/// dropped only when its settings are in force again.
 fn take<'a>(
     controls: &'a mut [Box<dyn ClockControl>],
     plans: Vec<Plan>,

@@ -1,14 +1,15 @@
 //! `gpuvitals collect`: from queue to store. Decode, validate, make durable, acknowledge.
 //!
-//! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take rows (a
-//! full disk) a worker keeps what it has, extends its leases and tries again; it takes nothing new, so the queue
-//! fills and the source slows down; after some minutes it gives back what it has. When the store's log has failed (a sync that
-//! did not succeed) the process ends, and the next start recovers. A frame that can never be opened or stored
-//! goes to the dead letters with its reason, and so does one that makes decoding or storing panic. Of a frame with good and
-//! bad rows the good ones are stored and the bad ones published as a dead letter; then it is acknowledged.
+//! A frame is acknowledged after the store has synced its rows, never before. While the store cannot take
+//! rows (a full disk) a worker keeps its frames, extends their leases and tries again; it takes nothing new,
+//! so the queue fills and the source slows down; after some minutes it gives its frames back. When the
+//! store's log has failed (a sync that did not succeed) the process ends, and the next start recovers. A
+//! frame that can never be opened or stored goes to the dead letters with its reason, and so does one that
+//! makes decoding or storing panic. Of a frame with good and bad rows the good ones are stored and the bad
+//! ones published as a dead letter; then it is acknowledged.
 //!
-//! It ends in order: workers receive nothing more, finish what they hold and leave their group, the store flushes and
-//! closes, the API closes last. What is not finished within the grace goes back to the queue.
+//! It ends in order: workers receive nothing more, finish their frames and leave their group, the store
+//! flushes and closes, the API closes last. Frames not finished within the grace go back to the queue.
 
 mod bad;
 mod defect;
@@ -49,7 +50,7 @@ pub(crate) use serving::open_store;
 pub(crate) use settings::{CollectFlags, Collector, EXAMPLES};
 pub(crate) use worker::{Ended, Terms};
 
-/// Part of the grace that workers may take to finish what they hold; the rest is the store's.
+/// Workers get this fraction of the grace to finish their frames; the rest is the store's.
 const WORKERS_SHARE: u32 = 2;
 
 /// Runs until a signal, or until nothing more can be collected.
@@ -119,10 +120,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// The way of bad rows to the dead letters.
+    /// The publisher of bad rows as dead letters.
     ///
     /// # Errors
-    /// When a name is refused, or what access needs cannot be read.
+    /// If a name is refused, or a credential cannot be read.
     fn bad_rows(&self) -> Result<BadRows, Failure> {
         let producer = self.client.producer(dead_topic(&self.topic));
         let producer =
@@ -136,10 +137,10 @@ impl Member {
         Self { client, topic, group, options: link::of_one_consumer(config.collector.options()) }
     }
 
-    /// Joins. A queue elsewhere is not asked before something is received.
+    /// Joins. A remote queue is not contacted before the first receive.
     ///
     /// # Errors
-    /// When a name is refused, or what access needs cannot be read.
+    /// If a name is refused, or a credential cannot be read.
     pub(crate) async fn join(&self) -> Result<AnyConsumer, Failure> {
         let joined = self.client.consumer(self.topic.as_str(), self.group.as_str(), &self.options).await;
         joined
@@ -159,7 +160,7 @@ pub(crate) async fn spawn(workers: usize, member: &Member, terms: &Terms) -> Res
     Ok(joined.into_iter().map(|consumer| worker::work(consumer, member.clone(), terms.clone())).collect())
 }
 
-/// Lets workers finish what they hold; what is not finished in time goes back to the queue.
+/// Lets workers finish their frames; the rest goes back to the queue.
 pub(crate) async fn finish(workers: &mut JoinSet<Ended>, terms: &Terms, patience: Duration) {
     terms.stop.cancel();
     let finished = async { while workers.join_next().await.is_some() {} };
@@ -177,11 +178,11 @@ pub(crate) async fn close(store: &Store, deadline: Instant, failure: &mut Option
         Ok(Err(error)) => {
             failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
         }
-        Err(_) => tracing::warn!("the store still writes; what is not in files is safe in its log"),
+        Err(_) => tracing::warn!("the store still writes; rows not yet in files are safe in its log"),
     }
 }
 
-/// What it means that a worker ended although nobody told it to.
+/// The consequence of a worker's unexpected end.
 pub(crate) fn ended_early(
     ended: Result<Ended, JoinError>,
     queue: &MessageQueue,
@@ -206,7 +207,7 @@ pub(crate) fn ended_early(
     }
 }
 
-/// What the API shows.
+/// The API's view of the collector.
 #[derive(Debug)]
 struct View {
     progress: Arc<Progress>,

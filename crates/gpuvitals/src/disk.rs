@@ -1,18 +1,17 @@
-//! Which disk a directory lies on, for the last line of a process whose log has failed.
+//! The disk of a directory, for the last line of a process whose log has failed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Exit, Failure};
 
-/// A log has failed for good, so the process ends: what failed, on which disk, and what to do.
+/// A log has failed for good, so the process ends: the failure, the disk, and the remedy.
 pub(crate) fn failed(what: &str, directory: Option<&Path>, reason: &str) -> Failure {
     let place = directory.map(|directory| format!(" in {}", directory.display())).unwrap_or_default();
     let disk =
         directory.and_then(disk_of).map_or_else(|| "the disk".to_owned(), |disk| format!("the disk {disk}"));
-    let advice = format!(
-        "check {disk} (dmesg says what it reported), then start again: what was acknowledged is there"
-    );
+    let advice =
+        format!("check {disk} (dmesg says what it reported), then start again: acknowledged data is safe");
     Failure::new(Exit::Io, format!("the {what} can store nothing more{place}: {reason}; {advice}"))
 }
 
@@ -24,8 +23,8 @@ fn disk_of(directory: &Path) -> Option<String> {
     Some(format!("{device} (mounted at {})", point.display()))
 }
 
-/// The mount that a path lies in, from the text of `/proc/self/mountinfo` (proc(5)): the longest mount point, and of two
-/// at one place the later.
+/// The mount of a path, from the text of `/proc/self/mountinfo` (proc(5)): the longest mount point, and of
+/// two at one place the later.
 fn mount_of(mounts: &str, path: &Path) -> Option<(String, PathBuf)> {
     let mounts = mounts.lines().filter_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;

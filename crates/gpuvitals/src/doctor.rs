@@ -1,7 +1,7 @@
-//! `gpuvitals doctor`: what is here, what is missing, and what gives it.
+//! `gpuvitals doctor`: what was found, what is missing, and the remedy.
 //!
-//! Discovery says what was found; then every device is really read for a moment, on its own thread, since only a
-//! reading shows whether reading works.
+//! Discovery finds the devices; then every device is really read for a moment, on its own thread, since only
+//! a reading shows whether reading works.
 
 mod surroundings;
 
@@ -51,7 +51,7 @@ struct Examined {
     seen: Seen,
 }
 
-/// What a device gave and what not.
+/// A device's values and absences.
 #[derive(Default)]
 struct Seen {
     values: BTreeSet<MetricId>,
@@ -61,7 +61,7 @@ struct Seen {
 /// Examines and prints.
 ///
 /// # Errors
-/// 69 when no GPU can be sampled, or one of those found cannot; 77 when a right is what is missing.
+/// 69 if no GPU can be sampled, or one of those found cannot; 77 if the missing part is a right.
 pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     let mut found = config.sampling.discover()?;
     let machine = config.sampling.machine()?;
@@ -102,7 +102,7 @@ fn terms() -> SamplerConfig {
     }
 }
 
-/// Reads until every device has said something, some times over.
+/// Reads until every device has answered, several times.
 fn examine(sampler: &Sampler) -> Vec<Examined> {
     let end_ns = Moment::now().mono_ns.saturating_add(i64::try_from(PATIENCE.as_nanos()).unwrap_or(i64::MAX));
     let mut seen: BTreeMap<Arc<str>, Seen> = BTreeMap::new();

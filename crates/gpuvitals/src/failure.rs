@@ -1,4 +1,4 @@
-//! How the program ends when it cannot go on: a documented exit code and a message for whoever reads it.
+//! The end of a program that cannot continue: a documented exit code and a message for people.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 pub(crate) enum Exit {
     /// The command line is wrong.
     Usage = 64,
-    /// The input is not what it should be.
+    /// The input is invalid.
     Data = 65,
     /// A server or device that is needed does not answer.
     Unavailable = 69,
@@ -34,7 +34,7 @@ impl Exit {
     }
 }
 
-/// A failure: what, and what to do.
+/// A failure: the problem, and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,

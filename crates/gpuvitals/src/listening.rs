@@ -1,4 +1,4 @@
-//! The port of a role: its address, and who may use it.
+//! The port of a role: its address, and its protection.
 
 use std::net::{IpAddr, SocketAddr};
 

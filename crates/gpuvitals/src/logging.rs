@@ -1,5 +1,4 @@
-//! Log lines: JSON where a machine reads, coloured text where a person does. Whoever reads them may go away: nothing ends for
-//! that.
+//! Log lines: JSON for machines, coloured text for people. If their reader goes away, the program continues.
 
 use std::io::{IsTerminal, Write};
 
@@ -20,11 +19,11 @@ use crate::config::{Log, LogFormat};
 use crate::failure::{Exit, Failure};
 use crate::terminal::Lines;
 
-/// Starts logging: for machines on standard output, for people on standard error, where it leaves answers alone. Spans
-/// go to the tracer, where there is one, and nowhere else: without one they cost a look at a flag.
+/// Starts logging: for machines on standard output, for people on standard error, which keeps it apart from
+/// answers. Spans go only to the tracer, if there is one: without one they cost one check of a flag.
 ///
 /// # Errors
-/// When the level is none.
+/// If the level is invalid.
 pub(crate) fn start(
     settings: &Log,
     service: &'static str,
@@ -73,15 +72,15 @@ pub(crate) fn start(
 /// # Errors
 /// When it names none.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
-    // The client of NATS tells of every connection at info, and of its loss; the queue's own lines say it once.
+    // The client of NATS logs every connection at info, and its loss; the queue's own lines log it once.
     let levels = if level == "info" { "info,async_nats=warn" } else { level };
     EnvFilter::builder().parse(levels).map_err(|e| {
         Failure::caused(Exit::Config, format!("configuration: log.level {level:?} is no level"), e)
     })
 }
 
-/// Tells what the user asked for on standard output, whatever the log level: as a line of text for people, as a
-/// line of JSON where a machine reads.
+/// Prints requested information on standard output, whatever the log level: as a line of text for people, as
+/// a line of JSON for machines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Announcer {
     /// Service of the JSON lines; none: text.
@@ -89,13 +88,13 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// Tells it.
+    /// Prints it.
     pub(crate) fn tell(self, message: &str) {
         let line = match self.service {
             None => message.to_owned(),
             Some(service) => serde_json::Value::Object(head("info", service, Some(message))).to_string(),
         };
-        // Nobody is left to tell when this cannot be printed.
+        // If this cannot be printed, nobody is left to report to.
         let _unprinted = writeln!(std::io::stdout(), "{line}");
     }
 }
@@ -111,8 +110,8 @@ fn head(level: &str, service: &str, message: Option<&str>) -> serde_json::Map<St
     line
 }
 
-/// One JSON object a line: `timestamp`, `level`, `service`, `message`, and the event's fields beside them; `trace_id` and
-/// `span_id` where it is part of a trace.
+/// One JSON object a line: `timestamp`, `level`, `service`, `message`, and the event's fields beside them;
+/// `trace_id` and `span_id` if it is part of a trace.
 struct JsonLines {
     service: &'static str,
 }

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() { Exit::Usage as u8 } else { 0 };
-            // Nobody is left to tell when not even this can be printed.
+            // If not even this can be printed, nobody is left to report to.
             let _unprinted = error.print();
             return ExitCode::from(code);
         }
@@ -76,7 +76,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Layers::load(cli.config.as_deref(), environment, given.iter().cloned().chain(more).collect())
     };
     let tool = |more| load(&mut environment(), more)?.check();
-    // Only what serves sends telemetry; variables that others have set are nothing to a tool.
+    // Only services send telemetry; variables set for others do not concern a tool.
     let service_layers = |more| load(&mut telemetry::environment(environment()), more);
     let done = match cli.command {
         Command::Up => serve("up", None, Hangup::Ends, || service_layers(vec![]), up::run),
@@ -207,7 +207,7 @@ fn metrics(format: CatalogueFormat, filter: Option<&str>) -> Result<String, Fail
     match (format, filter) {
         (CatalogueFormat::Table, filter) => {
             let table = catalogue::table(filter.unwrap_or_default());
-            // A heading stands alone where nothing was found.
+            // A heading without rows: nothing was found.
             match filter.filter(|_| table.lines().count() < 2) {
                 Some(filter) => refuse(format!("no metric has {filter:?} in its column, group or help")),
                 None => Ok(table),

@@ -1,8 +1,8 @@
-//! From a source to a queue: one thread polls the source and gives its batches to workers in turn; each worker packs them as
-//! frames and publishes them until the queue has them.
+//! From a source to a queue: one thread polls the source and gives its batches to workers in turn; each
+//! worker packs them as frames and publishes them until the queue has taken them.
 //!
-//! In memory are the batch that is read, and for each worker one batch that waits and the frames under way. Nothing that was
-//! read is lost unless the pipe is told to give up; then it is counted.
+//! In memory are the batch being read, and for each worker one waiting batch and the frames in flight.
+//! Nothing that was read is lost unless the pipe must give up; then it is counted.
 
 mod progress;
 mod sources;
@@ -32,10 +32,10 @@ const WAITING: usize = 1;
 
 /// A source that can say how far it is.
 pub(crate) trait Counted: Source {
-    /// What it has read so far. Logs what went wrong since it was asked last.
+    /// Its counts so far. Logs new problems since the last call.
     fn counts(&mut self) -> SourceCounts;
 
-    /// What it holds already when it is told to stop; a source that can read its input again holds nothing.
+    /// The rows it still holds when it is stopped; a source that can read its input again holds nothing.
     fn rest(&mut self) -> Vec<Batch> {
         Vec::new()
     }
@@ -59,7 +59,7 @@ pub(crate) struct Terms {
     pub format: Format,
     /// Messages a second of each worker; none: no bound.
     pub rate: Option<Rate>,
-    /// The source stops; what was read is still sent, without regard to the rate.
+    /// The source stops; rows already read are still sent, without regard to the rate.
     pub stop: CancellationToken,
     /// Nothing more is sent.
     pub give_up: CancellationToken,
@@ -161,7 +161,7 @@ fn deal<S: Counted>(
     stop: &CancellationToken,
 ) -> Result<(), PipeError> {
     let mut lanes = lanes.iter().cycle();
-    // A lane closes when its worker has ended; the worker tells the reason.
+    // A lane closes when its worker has ended; the worker has the reason.
     let mut hand_over = |batch| lanes.next().is_some_and(|lane| lane.blocking_send(batch).is_ok());
     let mut counted_ns = 0;
     let ended = loop {

@@ -15,10 +15,10 @@ use crate::table::{fitted, width};
 /// Largest answer that is read.
 const ANSWER_LEN_MAX: u64 = 256 << 20;
 
-/// Asks and prints.
+/// Queries and prints.
 ///
 /// # Errors
-/// When the server cannot be reached, refuses the question, or says that something is not healthy.
+/// If the server cannot be reached, refuses the question, or reports something unhealthy.
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     if !["http://", "https://"].iter().any(|scheme| query.url.starts_with(scheme)) {
         let text =

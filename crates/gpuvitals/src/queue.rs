@@ -24,11 +24,11 @@ use crate::failure::{Exit, Failure};
 use crate::service::{self, Hangup, Signals};
 use admin::Admin;
 
-/// What all groups of tails begin with.
+/// Prefix of all groups of tails.
 pub(crate) const TAIL_PREFIX: &str = "tail-";
 /// Between two looks of `stats --watch`.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
-/// Goes to the upper left corner and clears what is below.
+/// Moves to the upper left corner and clears the screen.
 const HOME: &str = "\u{1b}[H\u{1b}[J";
 
 /// `gpuvitals queue`
@@ -46,10 +46,10 @@ pub(crate) struct QueueCommand {
     what: What,
 }
 
-/// What `queue` can do.
+/// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Topics and groups: what is held, what waits, how fast it goes
+    /// Topics and groups: messages held, lag, rates
     Stats {
         /// Only this topic
         topic: Option<String>,
@@ -59,7 +59,7 @@ enum What {
     },
     /// Names of all topics
     Topics,
-    /// Print messages as they come, a line of JSON each; other readers get them all the same
+    /// Print messages as they arrive, a line of JSON each; other readers still get them
     Tail(Tail),
     /// Dead letters: messages that were given up, and why
     Dead {
@@ -76,7 +76,7 @@ enum What {
         topic: String,
         #[command(flatten)]
         which: Which,
-        /// At most so many messages a second [default: all at once]
+        /// At most this many messages a second [default: all at once]
         #[arg(long, value_name = "N")]
         rate: Option<f64>,
     },
@@ -90,7 +90,7 @@ enum What {
         #[arg(long)]
         yes: bool,
     },
-    /// End a group that nobody reads for any more: what only it waited for goes
+    /// End a group without readers: messages that only it waited for are dropped
     RemoveGroup {
         /// Its topic
         topic: String,
@@ -123,7 +123,7 @@ impl Which {
 struct Place {
     url: QueueUrl,
     access: Access,
-    /// What to do where it denies access.
+    /// The remedy if it denies access.
     way_in: String,
 }
 
@@ -135,7 +135,7 @@ impl Place {
     }
 }
 
-/// Asks whether to do what cannot be undone.
+/// Asks before doing something that cannot be undone.
 fn confirm(question: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(Exit::Usage, format!("{question} Nobody is here to ask; --yes says so")));
@@ -165,18 +165,18 @@ fn number(answer: &Value, key: &str) -> Result<u64, Failure> {
 struct Tail {
     /// Topic
     topic: String,
-    /// Where to begin: with what is held already, or with what comes
+    /// Where to begin: with the oldest held message, or with the next one
     #[arg(long, value_enum, default_value_t = From::Newest)]
     from: From,
-    /// End after so many messages
+    /// End after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Also where no group takes from the topic yet: what is printed is then gone from the queue
+    /// Also if no group takes from the topic yet: printed messages are then gone from the queue
     #[arg(long)]
     take: bool,
 }
 
-/// Where a tail begins.
+/// The beginning of a tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum From {
     /// With the oldest message that is held.
@@ -233,7 +233,7 @@ fn stats(admin: &Admin, topic: Option<&str>, json: bool) -> Result<String, Failu
     })
 }
 
-/// Draws anew each second on a terminal, and adds to what was printed elsewhere.
+/// Redraws each second on a terminal, and appends elsewhere.
 fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> {
     let (runtime, mut signals) = runtime()?;
     let clear = if std::io::stdout().is_terminal() { HOME } else { "" };

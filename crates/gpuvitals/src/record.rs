@@ -43,7 +43,7 @@ pub(crate) struct Record {
     /// Samples of the host a second
     #[arg(long, value_name = "HZ", default_value_t = 10.0)]
     system_rate: f64,
-    /// Record each CPU of the host by itself, too: rows of their own in system_events [default: false]
+    /// Record each CPU of the host too: rows of their own in system_events [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     per_core: Option<bool>,
     /// Directory of the recording
@@ -77,7 +77,7 @@ pub(crate) struct Repair {
 /// `gpuvitals mark`
 #[derive(Debug, Args)]
 pub(crate) struct Mark {
-    /// What happens now
+    /// The event of this moment
     text: String,
     /// Socket of the recording; set for programs that are recorded
     #[arg(long, env = MARK_SOCKET_VARIABLE, value_name = "PATH")]
@@ -101,10 +101,10 @@ impl Record {
     }
 }
 
-/// Records until the command ends, the time is over or a signal comes. Says what to exit with.
+/// Records until the command ends, the time is over or a signal comes. Returns the exit code.
 ///
 /// # Errors
-/// When there is nothing to record, or it cannot be written.
+/// If there is nothing to record, or it cannot be written.
 pub(crate) fn run(
     flags: &Record,
     sampling: &Sampling,
@@ -142,7 +142,7 @@ pub(crate) fn run(
         !progress.is_over
     };
     let code = if let Some(child) = &mut child {
-        // A command is not left alone because its recording broke: that is told at the end.
+        // The command continues although its recording failed: the failure is reported at the end.
         Some(code_of(signals.wait_for(child, || _ = look())?))
     } else {
         signals.wait(duration, look);
@@ -182,7 +182,7 @@ fn adding_to(summary: &Arc<Mutex<Summary>>) -> impl FnMut(&gpuvitals_core::Batch
 /// Starts the command, if there is one, with our standard streams as its own.
 ///
 /// # Errors
-/// With the exit code that shells give in this case, and a message.
+/// With the exit code that shells use in this case, and a message.
 fn start(words: &[OsString], marks: Option<&Path>) -> Result<Option<Child>, (u8, String)> {
     let Some((name, arguments)) = words.split_first() else { return Ok(None) };
     let mut command = Command::new(name);
@@ -226,7 +226,7 @@ fn print(flags: &Record, report: &Report) -> Result<(), Failure> {
 /// Completes a recording that was killed.
 ///
 /// # Errors
-/// When there is none, it still runs, or cannot be read.
+/// If there is none, it still runs, or cannot be read.
 pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
     let text = match recorder::repair(&flags.directory).map_err(failure)? {
         None => format!("{}: nothing to do, the recording is whole\n", flags.directory.display()),
@@ -242,10 +242,10 @@ pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
     crate::print(&text)
 }
 
-/// Sets a mark in the recording that this program is part of.
+/// Sets a mark in the recording of this program.
 ///
 /// # Errors
-/// When nobody listens at the socket.
+/// If nobody listens at the socket.
 pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
     send_mark(&flags.socket, &flags.text).map_err(|error| {
         let text = format!("no recording listens at {}", flags.socket.display());
@@ -279,7 +279,7 @@ fn tell_losses(recorded: &Recorded) {
 
 /// Prints a line on standard error.
 fn tell(text: &str) {
-    // Nobody is left to tell when not even this can be written.
+    // If not even this can be written, nobody is left to report to.
     let _unwritten = writeln!(crate::terminal::Lines, "gpuvitals: {text}");
 }
 
@@ -314,14 +314,15 @@ fn failure(error: RecordError) -> Failure {
     }
 }
 
-/// What was written before is not lost, and that is told at once: the failure may give way to that of the command.
+/// Rows written before are not lost, and this is reported at once: the command's failure may come first
+/// later.
 fn unfinished(error: RecordError, directory: &Path) -> Failure {
     if matches!(error, RecordError::Empty(_)) {
         return failure(error);
     }
     let failure = failure(error);
     tell(&format!(
-        "the recording ended before its time ({failure}); `gpuvitals repair {}` gives back what was written",
+        "the recording ended before its time ({failure}); `gpuvitals repair {}` restores what was written",
         directory.display()
     ));
     failure

@@ -34,13 +34,13 @@ pub(crate) struct Sample {
     /// How rows are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// End after so many rows of each device [default: go on until interrupted]
+    /// End after this many rows of each device [default: go on until interrupted]
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
     /// Time between two rows of a device: 1s, 100ms, 1ms at least [default: sampling.rate of the configuration, 1s]
     #[arg(long, short = 'i', value_name = "DURATION")]
     interval: Option<String>,
-    /// Print the host's rows in place of the GPUs', or beside them where the format allows it
+    /// Print the host's rows instead of the GPUs', or beside them if the format allows it
     #[arg(long)]
     host: bool,
     /// Print a row of each CPU of the host as well, with its share; means --host [default: false]
@@ -90,7 +90,7 @@ impl Sample {
 /// Prints rows until there are enough, or the reader goes away.
 ///
 /// # Errors
-/// When there is nothing to sample, or standard output fails.
+/// If there is nothing to sample, or standard output fails.
 pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
     let mut found = sampling.discover()?;
     found.probes.retain(|probe| flags.wants(probe.table()));
@@ -109,7 +109,7 @@ pub(crate) fn run(flags: &Sample, sampling: &Sampling) -> Result<(), Failure> {
     }
 }
 
-/// Says how many rows were printed.
+/// Returns how many rows were printed.
 fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> io::Result<u64> {
     let mut given: HashMap<Arc<str>, u64> = HashMap::new();
     let mut out = io::stdout().lock();
@@ -125,12 +125,12 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     loop {
         if let Some(batch) = sampler.next(PATIENCE) {
             let blanks = Blanks::of(&batch);
-            // A row without values says that the device gives nothing; its state says why.
+            // A row without values means that the device reports nothing; its state has the reason.
             let rows = (0..batch.rows()).filter(|&row| !blanks.has(row)).filter(|&row| {
                 let identity = batch.identity(row);
                 let name = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());
                 let printed = given.entry(name.unwrap_or_default()).or_insert(0);
-                // The rows of its CPUs follow the host's own and are none more of the device.
+                // The rows of its CPUs follow the host's own and do not count as rows of the device.
                 *printed += u64::from(batch.instance(Scope::CpuCore, row).is_none());
                 count.is_none_or(|count| *printed <= count)
             });
@@ -150,7 +150,7 @@ fn print_rows(sampler: &Sampler, count: Option<u64>, printer: &mut Printer) -> i
     Ok(printed)
 }
 
-/// Tells on standard error what will be missing.
+/// Prints on standard error which values will be missing.
 fn warn(findings: &[Finding]) {
     for finding in findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
         tell(&format!("{}: {}", finding.subject, finding.text));
@@ -158,7 +158,7 @@ fn warn(findings: &[Finding]) {
 }
 
 fn tell(text: &str) {
-    // Nobody is left to tell when not even this can be written.
+    // If not even this can be written, nobody is left to report to.
     let _unwritten = writeln!(io::stderr(), "gpuvitals: {text}");
 }
 

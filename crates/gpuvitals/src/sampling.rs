@@ -1,4 +1,4 @@
-//! How GPUs and host of a machine are read: the settings, the flags over them, and what they find.
+//! Sampling of a machine's GPUs and host: the settings, the flags over them, and the devices found.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,9 +27,9 @@ settings! {
         pub system_rate: f64 = 1.0, from 0.0003 to 1000, flag "--system-rate HZ";
         /// Read each CPU of the host by itself, too (up to 4,096)
         pub per_core: bool = false;
-        /// Time between two readings of what is dearer: fans, links, encoders
+        /// Time between two readings of expensive values: fans, links, encoders
         slow_interval: Duration = "1s", from "100ms";
-        /// Time between two readings of what is dear: ECC, pages, limits
+        /// Time between two readings of the most expensive values: ECC, pages, limits
         rare_interval: Duration = "30s", from "100ms";
         /// Directory in place of /sys: a captured tree
         sysfs: PathBuf = "/sys", flag "--sysfs DIR";
@@ -92,7 +92,7 @@ impl Sampling {
         })
     }
 
-    /// Name of the host: as set, or what Kubernetes says, or what the kernel does.
+    /// Name of the host: as set, from Kubernetes, or from the kernel.
     pub(crate) fn node(&self) -> String {
         let given = Some(self.node.clone()).filter(|name| !name.is_empty());
         let node_name = || std::env::var("NODE_NAME").ok().filter(|name| !name.is_empty());

@@ -14,7 +14,7 @@ use crate::quantity;
 /// Writes the recording.
 ///
 /// # Errors
-/// When the fleet cannot be, or standard output fails. A reader that goes away ends it quietly.
+/// If the fleet is impossible, or standard output fails. If the reader goes away, it ends quietly.
 pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
     let usage = |text: String| Failure::new(Exit::Usage, text);
     let start_ns = time::parse(&settings.start).map_err(|e| usage(format!("--start: {e}")))?;

@@ -19,14 +19,14 @@ pub(crate) struct StoreCommand {
     what: What,
 }
 
-/// What `store` can do.
+/// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make the list of files anew from the files themselves
+    /// Rebuild the manifest from the files themselves
     ///
-    /// For a store that does not open because its manifest is gone or damaged, after a restore, and to list files in
-    /// quarantine/ again. Every table file is read and checked. Whole ones are listed, damaged ones are moved to
-    /// quarantine/; nothing is deleted. The store must be stopped.
+    /// For a store that does not open because its manifest is missing or damaged, after a restore, and to
+    /// list files in quarantine/ again. Every table file is read and checked. Whole ones are listed, damaged
+    /// ones are moved to quarantine/; nothing is deleted. The store must be stopped.
     #[command(after_help = "Examples:
   gpuvitals store repair                    the store in store.dir of the configuration, or ./data
   gpuvitals store repair --data-dir copy    another one")]
@@ -41,10 +41,10 @@ struct Repair {
     json: bool,
 }
 
-/// Does the work.
+/// Executes the subcommand.
 ///
 /// # Errors
-/// When there is no store, another process has it open, or the disk refuses.
+/// If there is no store, another process has it open, or the disk refuses.
 pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure> {
     let What::Repair(flags) = &command.what;
     let dir = &config.store.dir;
@@ -65,7 +65,7 @@ pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure
     crate::print(&text(&repaired))
 }
 
-/// The exit code of what the store refuses.
+/// The exit code of a store's error.
 pub(crate) fn exit(error: &StoreError) -> Exit {
     match error {
         StoreError::Locked(_) => Exit::Unavailable,

@@ -1,7 +1,7 @@
 //! `gpuvitals stream`: replays a CSV file into a queue elsewhere.
 //!
-//! Each worker has a connection and a rate of its own. At the end what was read is sent, within the grace; a second signal
-//! ends it at once.
+//! Each worker has its own connection and rate. At the end rows already read are sent, within the grace; a
+//! second signal ends it at once.
 
 mod line;
 mod settings;
@@ -80,7 +80,7 @@ pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> 
 fn open(settings: &Stream) -> Result<CsvSource, Failure> {
     let config = CsvConfig {
         speed: settings.speed,
-        // Standard input can be read once only, so that is what is meant.
+        // Standard input can be read only once, so this is implied.
         loop_file: !settings.once && settings.csv != "-",
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
@@ -115,7 +115,7 @@ async fn serve(
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut failure, mut was_signalled) = (None, false);
-    // After a signal, or when the time is over: until when what was read may be sent.
+    // After a signal, or when the time is over: the deadline for sending rows already read.
     let mut deadline = None;
     let ended = loop {
         tokio::select! {

@@ -4,11 +4,11 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-/// A value of an answer as it stands in a table.
+/// A value of an answer, as text for a table.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        // Texts of foreign columns may hold what a terminal obeys.
+        // Texts of foreign columns may contain terminal escapes.
         Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
         other => other.to_string(),
     }
@@ -37,7 +37,7 @@ pub(crate) fn with_numbers(rows: &[Vec<String>], first: usize) -> String {
     out
 }
 
-/// Columns of the terminal that standard output is, by `COLUMNS` where it is set; none for a pipe or file.
+/// Width of the terminal on standard output, from `COLUMNS` if it is set; none for a pipe or file.
 pub(crate) fn width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn width() -> Option<usize> {
     set.or_else(|| Some(crossterm::terminal::size().ok()?.0.into())).filter(|width| *width > 0)
 }
 
-/// A text whose lines are cut at `width` columns; a line at the end says so.
+/// A text whose lines are cut at `width` columns; a line at the end reports this.
 pub(crate) fn fitted(text: String, width: Option<usize>) -> String {
     let Some(width) = width.filter(|width| text.lines().any(|line| line.chars().count() > *width)) else {
         return text;

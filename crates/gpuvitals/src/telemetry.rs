@@ -1,8 +1,8 @@
 //! Traces and metrics over OTLP, off unless an endpoint is named.
 //!
-//! Spans go through the SDK's batch processor and its thread. Metrics are the families of `/metrics`, converted and sent by
-//! a thread of their own when they are due. A receiver that is away or slow holds up these two threads and nobody else. A
-//! process has one exporter, as it has one log.
+//! Spans go through the SDK's batch processor and its thread. Metrics are the families of `/metrics`,
+//! converted and sent by a thread of their own when they are due. A receiver that is away or slow holds up
+//! only these two threads. A process has one exporter, as it has one log.
 
 mod convert;
 mod counts;
@@ -31,7 +31,7 @@ use transport::Transport;
 pub(crate) use environment::{environment, unread};
 pub(crate) use settings::Otlp;
 
-/// How long the end may take for each signal; what is not sent then is dropped and named.
+/// Time limit of the end for each signal; data not sent then is dropped and reported.
 const LAST_PATIENCE: Duration = Duration::from_millis(2_500);
 /// Instrumentation scope of the spans and metrics.
 const SCOPE: &str = "gpuvitals";
@@ -113,7 +113,7 @@ pub(crate) fn families() -> Vec<Family> {
     EXPORTER.get().map(|exporter| exporter.counts.families()).unwrap_or_default()
 }
 
-/// Sends what is left: spans, then metrics, each within [`LAST_PATIENCE`].
+/// Sends the rest: spans, then metrics, each within [`LAST_PATIENCE`].
 pub(crate) fn finish() {
     let Some(exporter) = EXPORTER.get() else { return };
     if let Some(provider) = &exporter.provider

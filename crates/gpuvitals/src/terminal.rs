@@ -1,4 +1,5 @@
-//! Standard error with one line of progress that is redrawn in place: what is logged meanwhile stands on lines of its own.
+//! Standard error with one line of progress that is redrawn in place: log lines meanwhile are on lines of
+//! their own.
 
 use std::io::{self, Stderr, Write, stderr};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -6,13 +7,13 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 static SCREEN: LazyLock<Mutex<Screen<Stderr>>> =
     LazyLock::new(|| Mutex::new(Screen { out: stderr(), drawn: false }));
 
-/// Draws the line of progress anew.
+/// Redraws the line of progress.
 pub(crate) fn draw(line: &str) {
-    // Nobody is left to tell when not even this can be written.
+    // If this cannot be written, nobody is left to report to.
     let _unwritten = screen().draw(line);
 }
 
-/// Leaves the line of progress behind, if there is one.
+/// Keeps the line of progress as it is, if there is one.
 pub(crate) fn leave() {
     let _unwritten = screen().leave();
 }
@@ -37,7 +38,7 @@ fn screen() -> MutexGuard<'static, Screen<Stderr>> {
 
 struct Screen<W> {
     out: W,
-    /// Whether the cursor stands at the end of a line of progress.
+    /// Whether the cursor is at the end of a line of progress.
     drawn: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct TokenCommand {
     what: What,
 }
 
-/// What `token` can do.
+/// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
 enum What {
     /// Make a token and print it; it is shown this once, and only its hash is stored
@@ -47,7 +47,7 @@ enum What {
     },
 }
 
-/// What a token permits.
+/// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ScopeName {
     /// Publish messages

@@ -31,7 +31,7 @@ use model::Model;
 
 /// How long a look for keys lasts; between two of them rows are taken.
 const LOOK: Duration = Duration::from_millis(40);
-/// Time between two listings of processes: dear, and nobody reads faster.
+/// Time between two listings of processes: they are expensive, and nobody reads faster.
 const PROCESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Size of a frame that is printed and not shown.
 const PLAIN: (u16, u16) = (100, 40);
@@ -63,7 +63,7 @@ impl Top {
 /// Shows the GPUs until told to quit.
 ///
 /// # Errors
-/// When there is nothing to show, or no terminal to show it on.
+/// If there is nothing to show, or no terminal to show it on.
 pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     let found = sampling.discover()?;
     if !found.probes.iter().any(|probe| probe.table() == gpuvitals_core::Table::GpuEvents) {
@@ -95,7 +95,7 @@ pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     shown.map_err(|error| Failure::io("drawing on the terminal", error))
 }
 
-/// One frame, when every device has said something.
+/// One frame, when every device has answered.
 fn print_frame(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
     let end_ns = Moment::now().mono_ns + 3_000_000_000;
     while Moment::now().mono_ns < end_ns && !model.is_complete() {

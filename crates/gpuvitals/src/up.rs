@@ -1,8 +1,9 @@
 //! `gpuvitals up`: source → queue → store → API, in one process; the queue may be elsewhere.
 //!
 //! It ends in order: the source stops, the queue drains into the store, the store flushes and closes, the API
-//! closes its streams last, so that a watcher sees the end. What does not end within the grace is named. It also ends when a
-//! sync of the store's log fails; its last line names the disk, and the next start recovers.
+//! closes its streams last, so that a watcher sees the end. Parts that do not end within the grace are named.
+//! It also ends when a sync of the store's log fails; its last line names the disk, and the next start
+//! recovers.
 
 mod settings;
 mod source;
@@ -34,7 +35,7 @@ const SOURCE_SHARE: u32 = 8;
 /// Part of the grace that the queue may take to drain; the rest is the store's and the API's.
 const QUEUE_SHARE: u32 = 2;
 
-/// Runs until a signal, or until what it was asked to do cannot be done.
+/// Runs until a signal, or until the source fails.
 ///
 /// # Errors
 /// When something cannot be opened, or the source fails.
@@ -91,7 +92,7 @@ async fn serve(
         }
     };
 
-    // One deadline for all of it, since whoever sent the signal has one.
+    // One deadline for everything, since the sender of the signal has one.
     let deadline = tokio::time::Instant::now() + config.shutdown.grace;
     stop_source.cancel();
     if source.pipe.is_some()
@@ -115,7 +116,7 @@ async fn serve(
     failure.map_or(Ok(()), Err)
 }
 
-/// What it means that the source ended: a failure if that was a bug. What was read is worth serving.
+/// The consequence of the source's end: a failure if it was a bug. The rows read so far are worth serving.
 fn source_ended(ended: Result<(), PipeError>, progress: &Progress, status: &Status) -> Option<Failure> {
     match ended {
         Ok(()) => {
@@ -126,7 +127,7 @@ fn source_ended(ended: Result<(), PipeError>, progress: &Progress, status: &Stat
         Err(error @ PipeError::Panicked) => Some(Failure::caused(Exit::Bug, "the source failed", error)),
         Err(error) => {
             let reason = causes(&error);
-            tracing::error!(reason, "the source broke off; what was read is served");
+            tracing::error!(reason, "the source failed; the rows read so far are served");
             status.collector().source_broke(&reason);
             None
         }
@@ -141,7 +142,7 @@ async fn queue_failed(queue: Option<&Queue>, config: &Config) -> Failure {
     }
 }
 
-/// Figures of the gateway, of what runs beside it, and of the queue of this process.
+/// Figures of the gateway, of the parts beside it, and of the queue in this process.
 fn figures(gateway: Api, queue: Option<Figures>) -> Figures {
     Figures::new(move || gateway.families().into_iter().chain(queue.iter().flat_map(Figures::read)).collect())
 }
@@ -159,7 +160,7 @@ fn server_ended(ended: Result<Result<(), ServeError>, tokio::task::JoinError>) -
 
 /// The queue that was asked for, from both ends.
 struct Queueing {
-    /// The queue and its ports, where it is in this process.
+    /// The queue and its ports, if it is in this process.
     here: Option<(Queue, broker::Serving)>,
     producer: AnyProducer,
     member: collect::Member,

@@ -11,17 +11,18 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 const LEVEL: &str = "power_dpm_force_performance_level";
-/// Says so when it runs, and ends with 7 when it is told to. A shell that was just forked still has the trap, and a signal
-/// that it catches is lost when it becomes the sleep: hence KILL, so that none outlives the test and holds its output open.
+/// Prints when it runs, and ends with 7 on request. A shell that was just forked still has the trap, and a
+/// signal that it catches is lost when it becomes the sleep: hence KILL, so that none outlives the test and
+/// holds its output open.
 const OBEDIENT: &str = "trap 'kill -KILL $!; exit 7' TERM; sleep 600 & echo ready; wait";
-/// Says so when it runs, and ends when its parent does.
+/// Prints when it runs, and ends when its parent does.
 const ENDS_ALONE: &str =
     "echo ready; while kill -0 $PPID 2>/dev/null && [ $(cut -d' ' -f4 /proc/$$/stat) = $PPID ]; do :; done";
 
 /// A machine with a Vega 56 (`card0`) and an MI300X (`card1`).
 struct Machine {
     dir: tempfile::TempDir,
-    /// Where notes are kept.
+    /// Directory of the journals.
     run: PathBuf,
 }
 
@@ -68,7 +69,7 @@ impl Machine {
         self.command(arguments).output().unwrap()
     }
 
-    /// Starts a lock around a shell command and returns when that says `ready`.
+    /// Starts a lock around a shell command and returns when that prints `ready`.
     fn start(&self, flags: &[&str], script: &str) -> Child {
         let mut arguments = vec!["lock"];
         arguments.extend(flags);
@@ -222,7 +223,7 @@ fn signals_that_were_ignored_stay_so_for_the_command_too() {
             .env("RUNTIME_DIRECTORY", machine.dir.path().join("run"));
         command.output().unwrap()
     };
-    // A shell cannot trap what was ignored when it began.
+    // A shell cannot trap a signal that was ignored when it began.
     let output = run("trap 'exit 9' HUP; kill -HUP $$; exit 3");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     let status = text(&run("cat /proc/$PPID/status").stdout);
@@ -241,7 +242,7 @@ fn what_a_killed_holder_left_is_brought_back() {
         let mut child = machine.start(&["--level", "high", "--gpu", "0"], script);
         send(&child, Signal::KILL);
         child.wait().unwrap();
-        // The command is an orphan now; it ends when nobody reads it any more.
+        // The command is an orphan now; it ends when nobody reads its output any more.
         let mut rest = String::new();
         child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
         assert_eq!(machine.level("card0"), "high");
@@ -265,7 +266,7 @@ fn what_a_killed_holder_left_finds_its_gpu_under_another_number() {
     child.wait().unwrap();
     let card = |name: &str| machine.dir.path().join("sys").join(name);
     let lock = ["lock", "--level", "low", "--", "true"];
-    // It fell off the bus: the other GPU has its number, and nothing of it is touched for the first.
+    // It fell off the bus: the other GPU has its number, and is not touched in its place.
     fs::rename(card("card0"), machine.dir.path().join("away")).unwrap();
     fs::rename(card("card1"), card("card0")).unwrap();
     fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();
@@ -296,7 +297,7 @@ fn a_way_back_that_is_gone_does_not_stop_a_reset() {
     assert!(!refused.status.success() && text(&refused.stderr).contains("clocks reset"));
     let reset = machine.run(&["reset", "--gpu", "0"]);
     let stderr = text(&reset.stderr);
-    assert!(reset.status.success() && stderr.contains("not brought back"), "{stderr}");
+    assert!(reset.status.success() && stderr.contains("not restored"), "{stderr}");
     assert_eq!(machine.level("card0"), "auto");
     let output = machine.run(&lock);
     assert!(output.status.success(), "{}", text(&output.stderr));

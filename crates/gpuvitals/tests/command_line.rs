@@ -1,4 +1,4 @@
-//! What the program says on the command line when nothing runs.
+//! Output of the command line when nothing runs.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};

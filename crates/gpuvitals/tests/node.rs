@@ -11,7 +11,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/amd/sysfs").join(name)
 }
 
-/// Runs gpuvitals on a captured machine: command first, then what else it is told.
+/// Runs gpuvitals on a captured machine: command first, then the other arguments.
 fn on(machine: &str, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
         .env_clear()

@@ -1,5 +1,5 @@
-//! The house rules that a compiler does not check: who may know whom, how large a room may be, which licences
-//! may come in.
+//! The house rules that a compiler does not check: allowed dependencies, sizes of files and functions,
+//! accepted licences.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! GPUs that only a vendor's tool names: nobody knows them before its first answer.
+//! GPUs that only a vendor's tool names: they are unknown before its first answer.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;

@@ -10,7 +10,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The caller has checked that the record lies within a segment's length.
+    /// The caller has checked that the record is within a segment's length.
     pub(crate) fn new(segment: u64, offset: u64, payload_len: usize) -> Self {
         let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         Self { segment, offset: narrow(offset), len: narrow(payload_len as u64) }

@@ -157,7 +157,7 @@ impl CsvSource {
         self.rows.plan().form
     }
 
-    /// What became of the rows so far.
+    /// Counts of the rows so far.
     pub fn counts(&self) -> Counts {
         let bytes_read = self.taken_before + self.taken.load(Ordering::Relaxed);
         let mut counts = self.ledger.counts.clone();

@@ -50,8 +50,8 @@ const RARE_NS: i64 = 30 * SECOND_NS;
 /// Cases that exercise a dashboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Special {
-    /// Member of a training job of three whose application clocks were left at 78 %: lower clock (reason 0x2), all
-    /// of every step busy; the others wait for it at full utilisation and low power.
+    /// Member of a training job of three whose application clocks were left at 78 %: lower clock (reason 0x2), busy
+    /// for all of every step; the others wait for it at full utilisation and low power.
     Straggler,
     /// Held by a job and full of a model, but never used: utilisation 0 at full clock, as happens in fleets.
     IdleAllocated,

@@ -123,7 +123,7 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
 /// `last`.
 ///
 /// # Errors
-/// What the system says; unless the last sync failed, the file is as it was.
+/// The system's error; unless the last sync failed, the file is unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8], steps: &FileSteps, last: FileStep) -> io::Result<()> {
     let fresh = path.with_extension("tmp");
     let written = (|| {

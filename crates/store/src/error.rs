@@ -90,8 +90,8 @@ pub enum AppendError {
     /// The log does not take them now: the disk is full.
     #[error("writing to the log")]
     Log(#[source] LogError),
-    /// A sync of the log failed, and nobody knows what is on the disk. Nothing is taken until the store is opened anew:
-    /// then what was acknowledged is there.
+    /// A sync of the log failed, and the contents of the disk are unknown. Nothing is taken until the store is reopened:
+    /// then every acknowledged row is there.
     #[error("the log failed")]
     Failed(#[source] LogError),
     /// Memory is full of rows that cannot be written to files, for this reason.

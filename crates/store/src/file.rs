@@ -166,7 +166,7 @@ impl TableFile {
     /// The file for reading at offsets.
     ///
     /// # Errors
-    /// When it has been let go of and does not open.
+    /// If it was closed and does not open again.
     pub(crate) fn handle(&self) -> std::io::Result<Arc<File>> {
         self.file.as_ref().map_or_else(|| File::open(&self.path).map(Arc::new), |file| Ok(Arc::clone(file)))
     }

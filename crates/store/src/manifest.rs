@@ -285,7 +285,7 @@ impl Manifest {
     /// Puts this manifest in force. The files it names must be synced, with their directories.
     ///
     /// # Errors
-    /// What the system says; then the list before it may still be in force, or already this one.
+    /// The system's error; then the previous manifest may still be in force, or already this one.
     pub(crate) fn store(&self, directory: &Directory, steps: &FileSteps) -> Result<(), StoreError> {
         let path = directory.root().join(self.name());
         let io = |e| StoreError::io("writing", &path, e);

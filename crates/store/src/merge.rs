@@ -115,8 +115,8 @@ impl Merge {
         self.sorted.picks.len()
     }
 
-    /// Ranges of result rows that hold `gpus` whole GPUs each (the last one may hold fewer). Only of use in
-    /// [`Order::GpuTime`], where a GPU's rows stand together.
+    /// Ranges of result rows that have `gpus` whole GPUs each (the last one may have fewer). Only of use in
+    /// [`Order::GpuTime`], in which a GPU's rows are adjacent.
     pub(crate) fn gpu_ranges(&self, gpus: usize) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
         let (mut start, mut seen, mut last) = (0, 0, None);

@@ -111,8 +111,7 @@ impl Shared {
         }
     }
 
-    /// Room in memory for so many bytes of columns: waits for it, unless files cannot be written, for then it may never
-    /// come.
+    /// Room in memory for `bytes` of columns: waits for it, unless files cannot be written, because then it may never come.
     pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, AppendError> {
         let wanted = (bytes / PERMIT_BYTES + 1).min(self.room_permits / 3);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
@@ -129,7 +128,7 @@ impl Shared {
         Err(reason.map_or(AppendError::Closed, AppendError::MemoryFull))
     }
 
-    /// The fleet as of now; made anew only when it changed since it was last asked for.
+    /// The present fleet; rebuilt only if it changed since the last call.
     pub(crate) fn fleet(&self) -> Arc<Fleet> {
         let version = self.version.load(Ordering::Acquire);
         let shown = self.shown.load();

@@ -43,7 +43,7 @@ impl FileSteps {
     /// Before a step.
     ///
     /// # Errors
-    /// What the hook says.
+    /// The hook's error.
     pub(crate) fn take(&self, step: FileStep, path: &Path) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |hook| hook(step, path))
     }

@@ -303,7 +303,7 @@ impl Inner {
         }
     }
 
-    /// Ends the threads; what is in memory stays in the log.
+    /// Ends the threads; rows in memory stay in the log.
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.room.close();

@@ -18,22 +18,22 @@ const PAUSE: Duration = Duration::from_mins(1);
 /// Names of a folder that are compared at most.
 const NAMES_MAX: usize = 4096;
 
-/// What can list processes goes this way.
+/// The channel for process tables.
 pub(crate) type Tables = SyncSender<Box<dyn ProcessTable>>;
 
-/// Looks for devices that come. Discovery proper may wake a driver, so it is done when a device node came or went, while there is
-/// no GPU at all, or while one that is there could not be named.
+/// Looks for added devices. Full discovery may wake a driver, so it runs when a device node was added or
+/// removed, while there is no GPU at all, or while an existing one has no name yet.
 pub(crate) struct Arrivals {
     machine: Machine,
     forced: Vec<Driver>,
     tables: Option<Tables>,
-    /// Device nodes at the last look, and what the last search found wrong.
+    /// Device nodes at the last check, and the findings of the last search.
     before: BTreeSet<String>,
     findings: Vec<Finding>,
 }
 
 impl Arrivals {
-    /// After a first search that told of these findings.
+    /// After a first search with these findings.
     pub(crate) fn new(
         machine: Machine,
         forced: Vec<Driver>,
@@ -43,7 +43,7 @@ impl Arrivals {
         Self { before: device_nodes(&machine), machine, forced, tables, findings }
     }
 
-    /// Looks until the other end of `stop` is gone.
+    /// Checks until the other end of `stop` is dropped.
     pub(crate) fn watch(mut self, node: &Node, stop: &Receiver<()>) {
         while stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
             self.look(node);
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::faulty_sysfs::FaultySysfs;
 
-    /// Cards of which each has an address of its own.
+    /// Cards, each with an address of its own.
     fn cards(numbers: &[u8]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for number in numbers {
@@ -139,7 +139,7 @@ mod tests {
         sysfs.tell(json!({"plug": [card(1)]}));
         arrivals.look(&node);
         assert_eq!(places(), [at(0, 0), at(2, 1), at(1, 2)]);
-        // One goes, one comes: the place stays free for its return.
+        // One is removed, one is added: the index stays free for the first one's return.
         sysfs.tell(json!({"unplug": [card(0)]}));
         sysfs.tell(json!({"plug": [card(3)]}));
         arrivals.look(&node);

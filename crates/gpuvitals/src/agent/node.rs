@@ -1,4 +1,5 @@
-//! The node as a scrape sees it: the sampler, what it has handed on so far, and whether all that still moves.
+//! The node as a scrape sees it: the sampler, the rows handed over so far, and whether everything still
+//! works.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,32 +16,33 @@ use gpuvitals_sources::sampler::{Condition, Sampler, SamplerError, TargetState};
 
 use super::publishing::{Publisher, Waiting};
 
-/// Longest wait for a batch, so that a stop is seen and the feed's pulse goes on.
+/// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// A feed without a pulse for so long hangs.
+/// A feed without a pulse for this long hangs.
 const PULSE_NS: i64 = 30_000_000_000;
 /// How long all GPUs of NVML must be unreadable before a restart is asked for.
 const LOST_NS: i64 = 120_000_000_000;
 const LIBRARY_LOST: &str = "NVML can read none of the GPUs any more that it has read; a new process may";
-/// Between two log lines about one device, so that one that comes and goes does not fill the log.
+/// Time between two log lines about one device, so that an unstable one does not fill the log.
 const TOLD_NS: i64 = 10_000_000_000;
 /// Between two looks at how the devices do.
 const LOOK_NS: i64 = 500_000_000;
-/// Most GPUs and partitions of a node; what comes beyond is not sampled.
+/// Most GPUs and partitions of a node; further ones are not sampled.
 const TARGETS_MAX: usize = 512;
 
-/// What runs on this node.
+/// The running parts of this node.
 #[derive(Debug)]
 pub(crate) struct Node {
     sampler: Sampler,
     exposition: Mutex<Exposition>,
     publisher: Option<Arc<Publisher>>,
-    /// Rows that wait to be published. Who holds it takes rows from the sampler and passes them on, so that they stay in order.
+    /// Rows waiting to be published. The holder takes rows from the sampler and passes them on, so that they
+    /// stay in order.
     intake: Mutex<Option<Waiting>>,
     /// When the feed last came round, monotonic.
     pulse_ns: AtomicI64,
     library: Mutex<Library>,
-    /// Vendor and place of every GPU that was ever sampled: who comes back finds its own, who is new takes no other's.
+    /// Vendor and index of every GPU ever sampled: a returning one gets its own, a new one takes no other's.
     places: Mutex<BTreeSet<(Arc<str>, i32)>>,
 }
 
@@ -84,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Who publishes, if anybody does.
+    /// The publisher, if there is one.
     pub(crate) fn publisher(&self) -> Option<&Publisher> {
         self.publisher.as_deref()
     }
@@ -94,7 +96,7 @@ impl Node {
         &self.sampler
     }
 
-    /// What was handed on so far.
+    /// The exposition of the rows so far.
     pub(crate) fn exposition(&self) -> MutexGuard<'_, Exposition> {
         self.exposition.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +105,7 @@ impl Node {
     pub(crate) fn catch_up(&self) {
         let (mut intake, now) = (self.intake(), Moment::now());
         if intake.as_ref().is_some_and(Waiting::is_full) {
-            // Publishing hangs: the sampler keeps what it can, and counts what it drops.
+            // Publishing hangs: the sampler keeps what it can, and counts the dropped rows.
             return;
         }
         self.sampler.take_all(|batch| self.pass_on(batch, &mut intake, now));
@@ -113,7 +115,7 @@ impl Node {
         self.intake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Feeds what is sampled to the exposition, and to who publishes, until the other end of `stop` is gone.
+    /// Feeds sampled rows to the exposition, and to the publisher, until the other end of `stop` is dropped.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
         let mut seen = Seen::new();
         let mut looked_ns = 0;
@@ -130,7 +132,7 @@ impl Node {
                 tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
             }
-            // Where nothing is sampled, nothing can be waited for but the stop.
+            // If nothing is sampled, the stop is the only event to wait for.
             let wait = if is_idle { PATIENCE } else { Duration::ZERO };
             if stop.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                 break;
@@ -140,7 +142,7 @@ impl Node {
         self.publish(Waiting::all);
     }
 
-    /// Takes what was handed on. Gives the number of batches.
+    /// Takes the waiting batches. Returns their number.
     fn drain(&self, now: Moment) -> usize {
         let mut intake = self.intake();
         let handed_on = std::iter::from_fn(|| self.sampler.next(Duration::ZERO));
@@ -189,13 +191,14 @@ impl Node {
     /// Why a restart is needed; none as long as the process works.
     pub(crate) fn ailment(&self, now: Moment) -> Option<&'static str> {
         if now.mono_ns - self.pulse_ns.load(Ordering::Relaxed) > PULSE_NS {
-            return Some("what is sampled is no longer taken: a bug");
+            return Some("sampled rows are no longer taken: a bug");
         }
         self.library().is_lost(now).then_some(LIBRARY_LOST)
     }
 
-    /// Why the process has to end: its NVML answers nothing but failures, as after an update of the driver, and not everywhere is
-    /// somebody who asks for [`Node::ailment`]. GPUs that are gone, or that a container may not open, are no reason.
+    /// The reason why the process must end: its NVML answers only failures, as after an update of the driver,
+    /// and not every supervisor polls [`Node::ailment`]. GPUs that are gone, or that a container may not
+    /// open, are no reason.
     pub(crate) fn end(&self, now: Moment) -> Option<&'static str> {
         let library = self.library();
         (library.is_lost(now) && library.fails).then_some(LIBRARY_LOST)
@@ -234,7 +237,7 @@ impl Node {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         for mut probe in probes {
             let targets = probe.targets();
-            // One probe of a tool answers for all its GPUs, also for those that come; and there is one host.
+            // One probe of a tool answers for all its GPUs, also for added ones; and there is one host.
             let is_new = if targets.is_empty() || probe.table() == Table::SystemEvents {
                 !drivers.contains(&probe.driver())
             } else {
@@ -267,7 +270,7 @@ fn place_of(gpu: &Identity) -> Option<(Arc<str>, i32)> {
     Some((Arc::clone(gpu.shared(IdentityColumn::Vendor)?), gpu.index?))
 }
 
-/// What was last said of each device (why it gives nothing, or that it does), and when, monotonic.
+/// The last report about each device (its failure, or none), and when, monotonic.
 type Seen = HashMap<Arc<str>, (Option<AbsenceReason>, i64)>;
 
 /// Logs which devices have stopped giving rows, and which do again.

@@ -34,10 +34,10 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// As the settings say; none where they name no queue.
+    /// By the settings; none if they name no queue.
     ///
     /// # Errors
-    /// When the way to the queue cannot be set up, or the spool's directory cannot be used.
+    /// If the client for the queue cannot be created, or the spool's directory cannot be used.
     pub(crate) fn open(config: &Config, runtime: &Handle) -> Result<Option<Self>, Failure> {
         let queue = &config.message_queue;
         if queue.address.scheme == Scheme::InProcess {
@@ -56,7 +56,7 @@ impl Publisher {
         }))
     }
 
-    /// Publishes batches, together where that goes.
+    /// Publishes batches, joined where possible.
     pub(crate) fn publish_all(&self, batches: &[Batch]) {
         match Batch::concat(batches) {
             Some(whole) => self.publish(&whole),
@@ -75,7 +75,7 @@ impl Publisher {
         }
     }
 
-    /// Sends what waits, for so long at most, and keeps the rest where the spool can.
+    /// Sends waiting rows, at most for `grace`, and keeps the rest if the spool can.
     pub(crate) async fn finish(&self, grace: Duration) {
         let SpoolStats { kept, dropped, .. } = self.spool.finish(grace).await;
         if kept > 0 {
@@ -131,7 +131,7 @@ impl Publisher {
     }
 }
 
-/// A producer that reads the token's file again whenever the queue denies access, and says what to do about that.
+/// A producer that reads the token's file again whenever the queue denies access, and logs the remedy.
 struct ReloadingProducer {
     queue: MessageQueue,
     /// The access of the producer, and the producer.
@@ -153,7 +153,7 @@ impl ReloadingProducer {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A producer with another token than the one that was denied, if there is one by now.
+    /// A producer with another token than the denied one, if there is one by now.
     fn renewed(&self, denied: &Arc<AnyProducer>) -> Result<Option<Arc<AnyProducer>>, Failure> {
         let token = self.queue.token()?;
         let mut current = self.current();
@@ -161,7 +161,7 @@ impl ReloadingProducer {
         if access.token != token {
             *access = Access { token, ..access.clone() };
             *producer = Arc::new(Self::producer(&self.queue, access)?);
-            tracing::info!(queue = %self.queue.address, "the token was read anew");
+            tracing::info!(queue = %self.queue.address, "the token was read again");
         }
         Ok(Some(Arc::clone(producer)).filter(|producer| !Arc::ptr_eq(producer, denied)))
     }

@@ -1,4 +1,4 @@
-//! The text of a scrape: rendered from memory, once for all who ask at the same time.
+//! The text of a scrape: rendered from memory, once for all concurrent requests.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::own::{self, Counts};
 /// A text shorter than this is not worth compressing: it fits into one packet.
 const GZIP_LEN_MIN: usize = 1400;
 
-/// Renders what the node says.
+/// Renders the node's state.
 #[derive(Debug)]
 pub(crate) struct Scraper {
     node: Arc<Node>,
@@ -52,12 +52,12 @@ pub(crate) struct Scrape {
 }
 
 impl Scraper {
-    /// Over what is sampled and counted.
+    /// For a node and its counts.
     pub(crate) fn new(node: Arc<Node>, counts: Arc<Counts>, ownership: Arc<Ownership>) -> Self {
         Self { node, counts, ownership, prometheus: Spelled::default(), open_metrics: Spelled::default() }
     }
 
-    /// The present text. Who comes while it is being rendered waits and is rendered for together with all the others who wait.
+    /// The present text. Requests during a rendering wait, and the next one serves all of them.
     pub(crate) async fn scrape(&self, format: Format, gzip: bool) -> Scrape {
         let came = Moment::now();
         let spelled = self.spelled(format);
@@ -93,7 +93,7 @@ impl Scraper {
         let mut last = spelled.plain.lock().await;
         if last.begun_ns < came.mono_ns {
             let now = Moment::now();
-            // The buffer of the text before, once nobody sends it any more.
+            // The buffer of the previous text, once nobody sends it any more.
             let mut out = std::mem::take(&mut last.text).try_into_mut().map(Vec::from).unwrap_or_default();
             out.clear();
             let families = own::families(&self.node, &self.counts, &self.ownership);
@@ -122,7 +122,7 @@ impl Scraper {
     }
 }
 
-/// Fast rather than small: it is done while somebody waits.
+/// Fast rather than small: a client waits for it.
 fn compressed(text: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 6 + 64), Compression::fast());
     encoder.write_all(text)?;
@@ -187,7 +187,7 @@ mod tests {
         ])
     }
 
-    /// Scrapes at every fifth of a second's tick, for so many seconds.
+    /// Scrapes at every fifth of a second's tick, for `seconds`.
     fn scrape_while_it_ticks(hz: i32, seconds: i32) {
         let (told, ticks): (_, Receiver<i32>) = sync_channel(64);
         let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());

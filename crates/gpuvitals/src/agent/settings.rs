@@ -84,7 +84,7 @@ pub(crate) enum CompatName {
 words!(SetName, CompatName);
 
 impl Agent {
-    /// Refuses what cannot be.
+    /// Refuses impossible settings.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let path = self.metrics_path.as_str();
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(&b);
@@ -101,7 +101,7 @@ impl Agent {
         Refusal::unless_with(("agent.tls_client_ca", &self.tls_client_ca), cert)
     }
 
-    /// What the exposition is made of.
+    /// Settings of the exposition.
     pub(crate) fn exposition(&self) -> ExpositionConfig {
         ExpositionConfig {
             set: match self.metrics {
@@ -124,7 +124,7 @@ impl Agent {
         (self.interval, self.metrics, self.compat) == (other.interval, other.metrics, other.compat)
     }
 
-    /// Where rows are kept while the queue is away; none: in memory.
+    /// Directory of the spool; none: in memory.
     pub(crate) fn spool_dir(&self) -> Option<&Path> {
         self.spool_dir.as_deref()
     }

@@ -1,16 +1,17 @@
-//! Between a node and a queue that may be away: a queue of one topic in a directory (or in memory), and a forwarder that
-//! publishes what lies there.
+//! The spool between a node and a queue that may be away: a queue of one topic in a directory (or in memory),
+//! and a forwarder that publishes from it.
 //!
-//! Rows are written to the spool first and leave it when the queue upstream has them, oldest first: a spool that filled up
-//! while the queue was away drains before new rows. At its bound the oldest rows go, counted. A frame that the queue upstream
-//! refuses for itself (too large, malformed) becomes a dead letter of the spool.
+//! Rows are written to the spool first and leave it when the upstream queue has taken them, oldest first: a
+//! spool that filled up while the queue was away drains before new rows. At its bound the oldest rows are
+//! dropped, counted. A frame that the upstream queue refuses for good (too large, malformed) becomes a dead
+//! letter of the spool.
 //!
-//! The disk holds at most the limit: [`config`] divides it between frames, dead letters, and the segments that the log may
-//! have beside them. When the log can store nothing more (a failed sync, a disk that does not answer), the spool goes on in
-//! memory; what lies in the directory is sent after the next start.
+//! The disk holds at most the limit: [`config`] divides it between frames, dead letters, and additional
+//! segments of the log. When the log can store nothing more (a failed sync, a disk that does not answer), the
+//! spool continues in memory; the directory's rows are sent after the next start.
 //!
-//! Every frame is stamped when it is handed over, and the stamp is stored with it. A frame that is sent again after a crash
-//! carries the same stamp, so that the queue upstream recognises a repeat.
+//! Every frame is stamped when it is handed over, and the stamp is stored with it. A frame that is sent again
+//! after a crash carries the same stamp, so that the upstream queue recognises a repeat.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -39,7 +40,8 @@ pub(crate) const LIMIT_MIN: u64 = 8 << 20;
 /// Segments of the log that fit into the limit, and their longest length.
 const SEGMENTS: u64 = 32;
 const SEGMENT_LEN_MAX: u64 = 16 << 20;
-/// Segments that the log may have beside twice what it holds: four of slack, one in use, a spare, and two of checkpoints.
+/// Segments that the log may have in addition to twice its contents: four of slack, one in use, a spare, and
+/// two of checkpoints.
 const SEGMENTS_BESIDE: u64 = 8;
 /// Frames that are handed over and not written yet.
 const ARRIVALS_MAX: usize = 256;
@@ -53,7 +55,7 @@ const DISK_LIMIT: Duration = Duration::from_secs(30);
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 /// How often the end looks whether everything is sent.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two syncs of what is written.
+/// Time between two syncs of written frames.
 const SYNC_PAUSE: Duration = Duration::from_secs(1);
 /// A lease: as long as the process lives, since the forwarder ends with it.
 const LEASE: Duration = Duration::from_hours(24 * 365 * 10);
@@ -102,7 +104,7 @@ pub(crate) struct SpoolStats {
     pub dead: u64,
 }
 
-/// What the task and the handle share.
+/// State shared by the task and the handle.
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
@@ -115,7 +117,7 @@ struct Shared {
     taken_frames: AtomicU64,
     /// Rows that found no place among the arrivals, or were left in memory at the end.
     lost: AtomicU64,
-    /// What the queue holds was lost with it.
+    /// The queue is closed, and its contents are lost.
     is_over: AtomicBool,
 }
 
@@ -123,20 +125,20 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Spool {
     stamps: Stamps,
-    /// None once it was told to end.
+    /// None once it was closed.
     arrivals: Mutex<Option<mpsc::Sender<Frame>>>,
     shared: Arc<Shared>,
     /// Nothing more is sent.
     give_up: CancellationToken,
-    /// None once it was told to end.
+    /// None once it was closed.
     task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 impl Spool {
-    /// Opens the spool in a directory, or in memory, and forwards what lies there.
+    /// Opens the spool in a directory, or in memory, and forwards its frames.
     ///
     /// # Errors
-    /// When the directory cannot be used, or another process has it.
+    /// If the directory cannot be used, or another process has it.
     pub(crate) async fn open(
         producer: impl Producer + 'static,
         directory: Option<PathBuf>,
@@ -149,7 +151,7 @@ impl Spool {
                 let opened = Queue::open(directory, config(limit), clock).await;
                 let (queue, opened) = opened.map_err(SpoolError::Open)?;
                 for damage in opened.damage {
-                    tracing::error!(damage, "a part of what was spooled is damaged and lost");
+                    tracing::error!(damage, "some spooled rows are damaged and lost");
                 }
                 if opened.messages > 0 {
                     tracing::info!(rows = opened.messages, "rows that were spooled before are sent");
@@ -208,7 +210,8 @@ impl Spool {
         self.shared.stats()
     }
 
-    /// Sends what was handed over, for so long at most. The rest stays in the directory; in memory it is dropped, counted.
+    /// Sends the handed-over frames, at most for `grace`. The rest stays in the directory; in memory it is
+    /// dropped, counted.
     pub(crate) async fn finish(&self, grace: Duration) -> SpoolStats {
         // It ends by itself once everything is sent.
         drop(lock(&self.arrivals).take());
@@ -228,8 +231,8 @@ impl Spool {
     }
 }
 
-/// The spool's queue in a directory, such that the disk holds at most `limit` bytes: the log may have twice the bytes that are
-/// held, before it moves records together, and some segments beside.
+/// The spool's queue in a directory, such that the disk holds at most `limit` bytes: the log may have twice
+/// the bytes of its contents, before it moves records together, and some additional segments.
 fn config(limit: u64) -> QueueConfig {
     let segment_len = (limit / SEGMENTS).min(SEGMENT_LEN_MAX);
     let held = limit.saturating_sub(SEGMENTS_BESIDE * segment_len) / 2;
@@ -247,7 +250,7 @@ fn config(limit: u64) -> QueueConfig {
     }
 }
 
-/// What holds on disk and in memory.
+/// Settings common to disk and memory.
 fn both() -> QueueConfig {
     QueueConfig {
         max_messages: 1 << 40,
@@ -285,7 +288,7 @@ impl Shared {
             dropped: self.lost.load(Ordering::Relaxed),
             ..SpoolStats::default()
         };
-        // Before the first frame there is no topic.
+        // Before the first frame the topic does not exist.
         if let Ok(topic) = self.queue().topic_stats(TOPIC) {
             if !self.is_over.load(Ordering::Relaxed) {
                 (stats.kept, stats.kept_bytes) = (topic.messages, topic.bytes);
@@ -376,10 +379,10 @@ impl<P: Producer> Running<P> {
         self.close().await;
     }
 
-    /// Writes and forwards until everything that was handed over is sent, or it is to give up.
+    /// Writes and forwards until everything that was handed over is sent, or it must give up.
     ///
     /// # Errors
-    /// Why the spool's queue can be used no longer.
+    /// The reason why the spool's queue is no longer usable.
     async fn serve(&mut self, consumer: InProcessConsumer) -> Result<(), Arc<str>> {
         let Self { producer, shared, arriving, held, give_up, .. } = self;
         let (queue, end) = (shared.queue(), CancellationToken::new());
@@ -403,7 +406,7 @@ impl<P: Producer> Running<P> {
         outcome
     }
 
-    /// Closes the queue, and counts what is lost with it.
+    /// Closes the queue, and counts the rows lost with it.
     async fn close(mut self) {
         let queue = self.shared.queue();
         match timeout(CLOSE_LIMIT, queue.shutdown()).await {
@@ -425,7 +428,7 @@ impl<P: Producer> Running<P> {
     }
 }
 
-/// Writes what arrives to the spool, until nothing more comes.
+/// Writes arriving frames to the spool, until nothing more comes.
 ///
 /// # Errors
 /// The disk does not answer.

@@ -12,10 +12,10 @@ const QUEUE_SHARE: u32 = 2;
 /// Opens the queue, in memory or from its directory.
 ///
 /// # Errors
-/// When the directory cannot be used, or what lies in it cannot be read.
+/// If the directory cannot be used, or its contents cannot be read.
 pub(crate) async fn open(config: &Config) -> Result<Queue, Failure> {
     let terms = queue_config(config);
-    for what in config.broker.in_vain() {
+    for what in config.broker.ineffective_settings() {
         tracing::warn!(
             what,
             "nothing is kept on disk; broker.persistence_path (--persistence-path) names a directory"
@@ -55,7 +55,7 @@ fn durability(setting: settings::Durability) -> Durability {
     }
 }
 
-/// The queue's own terms.
+/// The queue's own settings.
 fn queue_config(config: &Config) -> QueueConfig {
     let settings = &config.broker;
     QueueConfig {

@@ -42,7 +42,7 @@ settings! {
         pub messages_max: u64 = 2_000_000, from 1, flag "--messages-max N";
         /// Most bytes a topic holds
         pub bytes_max: Bytes = "256MiB", from 1, flag "--bytes-max SIZE";
-        /// What a full topic does with the next frame
+        /// Treatment of the next frame by a full topic
         pub when_full: WhenFull = "refuse", flag "--when-full WHAT";
         /// Most connections at a time; for one more, the longest idle one is closed
         pub connections_max: usize = 16384, from 1, flag "--connections-max N";
@@ -57,7 +57,7 @@ settings! {
     }
 }
 
-/// What a full topic does with the next frame.
+/// Treatment of a frame by a full topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum WhenFull {
@@ -81,7 +81,7 @@ pub(crate) enum Durability {
 words!(WhenFull, Durability);
 
 impl Broker {
-    /// Where messages are kept; none: in memory.
+    /// Directory of the messages; none: in memory.
     pub(crate) fn directory(&self) -> Option<&Path> {
         let named = self.persistence_path.as_deref();
         match self.persistence {
@@ -103,7 +103,7 @@ impl Broker {
     }
 
     /// Settings without effect, since nothing is kept.
-    pub(crate) fn in_vain(&self) -> Vec<String> {
+    pub(crate) fn ineffective_settings(&self) -> Vec<String> {
         if self.directory().is_some() {
             return Vec::new();
         }
@@ -114,7 +114,7 @@ impl Broker {
         path.into_iter().chain(is_asked.then(|| "broker.durability is set".to_owned())).collect()
     }
 
-    /// What protects its port.
+    /// The protection of its port.
     pub(crate) fn listener(&self) -> gpuvitals_listener::Settings {
         gpuvitals_listener::Settings {
             tls_cert: self.tls_cert.clone(),
@@ -131,7 +131,7 @@ impl Broker {
         self.token_file.as_deref()
     }
 
-    /// Refuses what cannot be.
+    /// Refuses impossible settings.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         Refusal::unless_both(("broker.tls_cert", &self.tls_cert), ("broker.tls_key", &self.tls_key))?;
         Refusal::unless_with(

@@ -1,11 +1,11 @@
-//! What was in force before a lock, noted down, so that it can be brought back when the holder was killed.
+//! Settings before a lock, saved so that they can be restored if the holder is killed.
 //!
-//! A file for each GPU: `/run/gpuvitals/clocks/<gpu>.json` for root, `$XDG_RUNTIME_DIR/gpuvitals/clocks/…` for others,
-//! below `$RUNTIME_DIRECTORY` where a service manager gives one. Its holder keeps it locked (`flock`), so a file that
-//! can be locked and still names steps was left by a holder that was killed. It knows the GPU by its key and the
-//! steps by the names of files, never by the number of a card: that is another one when a driver was loaded anew. All of
-//! these places are empty after a boot, as the clocks are free. A captured tree has files of its own: its GPUs may be
-//! called as those of this machine.
+//! A file for each GPU: `/run/gpuvitals/clocks/<gpu>.json` for root, `$XDG_RUNTIME_DIR/gpuvitals/clocks/…`
+//! for others, below `$RUNTIME_DIRECTORY` if a service manager sets it. Its holder keeps it locked (`flock`),
+//! so a file that can be locked and still has steps was left by a killed holder. It identifies the GPU by its
+//! key and the steps by the names of files, never by the number of a card, which may change when a driver is
+//! reloaded. All of these places are empty after a boot, as the clocks are unlocked. A captured tree has its
+//! own files: its GPUs may have the same names as those of this machine.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,8 +86,8 @@ impl Journal {
         self.write();
     }
 
-    /// A lock begins that is kept until a reset. Of several the first to touch a target knows what was before, and the
-    /// last is undone first.
+    /// A lock begins that is kept until a reset. Of several, the first to touch a target has its earlier
+    /// setting, and the last is undone first.
     pub(super) fn keep(&mut self, plan: &Plan) {
         let kept = &mut self.noted.kept;
         if plan.back.iter().any(|new| kept.iter().all(|step| step.target != new.target)) {
@@ -96,7 +96,7 @@ impl Journal {
         self.write();
     }
 
-    /// The command has ended, and what was before is back.
+    /// The command has ended, and its earlier settings are restored.
     pub(super) fn end(&mut self) {
         self.noted.running.clear();
         self.before = self.noted.clone();
@@ -121,7 +121,7 @@ impl Journal {
         let written =
             file.rewind().and_then(|()| file.set_len(0)).and_then(|()| file.write_all(text.as_bytes()));
         if let Err(error) = written {
-            say(&format!("gpuvitals: what was before cannot be noted down: {error}"));
+            say(&format!("gpuvitals: cannot save the earlier settings: {error}"));
         }
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Journal {
 }
 
 impl Noted {
-    /// What cannot be read or understood is as good as nothing.
+    /// An unreadable or invalid file counts as empty.
     fn read(file: &mut File) -> Self {
         let mut text = String::new();
         let _unread = file.take(LEN_MAX).read_to_string(&mut text);

@@ -12,10 +12,11 @@ use crate::failure::Failure;
 /// Clocks of a list that are printed one by one; NVIDIA has a hundred.
 const CHOICES_SHOWN_MAX: usize = 16;
 
-/// Prints a line for each GPU. One that cannot be read says why; only when none can, the command fails.
+/// Prints a line for each GPU. One that cannot be read prints its error; the command fails only if none can
+/// be read.
 ///
 /// # Errors
-/// When no GPU can be read, or standard output fails.
+/// If no GPU can be read, or standard output fails.
 pub(super) fn show(controls: &mut [Box<dyn ClockControl>], json: bool) -> Result<u8, Failure> {
     let mut states = Vec::new();
     let mut first = None;

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::Progress;
 
-/// Frames whose dead letters have one producer id; the offset within such a block is the sequence. Fewer than the
-/// sequences that a queue tells apart, because frames come in any order.
+/// Frames whose dead letters share one producer id; the offset within such a block is the sequence. Fewer
+/// than the sequences that a queue remembers, because frames come in any order.
 const BLOCK: u64 = 64;
 
 /// The way of bad rows to the dead letters.
@@ -53,10 +53,10 @@ impl BadRows {
     }
 }
 
-/// The dead letter of messages of a JSON document that are no rows.
+/// The dead letter for messages of a JSON document that are not rows.
 ///
 /// # Errors
-/// When the document cannot be read again, in words.
+/// If the document cannot be read again, in words.
 pub(super) fn messages(
     delivery: &Delivery,
     group: &str,
@@ -89,10 +89,10 @@ pub(super) fn messages(
     Ok(Some(letter(delivery, group, &reason, "messages", Frame::new(ContentType::Json, count, payload))))
 }
 
-/// The dead letter of rows whose time is too far ahead.
+/// The dead letter for rows whose time is too far ahead.
 ///
 /// # Errors
-/// When they cannot be written, in words.
+/// If they cannot be written, in words.
 pub(super) fn ahead(delivery: &Delivery, group: &str, rows: &Batch) -> Result<Frame, String> {
     let identity = rows.identity(0);
     let at = rows.timestamps().first().map_or_else(String::new, |at| format!(" at {}", time::format(*at)));
@@ -112,7 +112,7 @@ fn place(gpu: Option<&str>, host: Option<&str>) -> String {
     gpu + &host
 }
 
-/// A dead letter, stamped from the frame that it is a part of: a repeat is recognised.
+/// A dead letter, with a stamp derived from its original frame: a repeat is recognised.
 fn letter(delivery: &Delivery, group: &str, reason: &str, part: &str, frame: Frame) -> Frame {
     let offset = delivery.id.offset;
     tracing::warn!(offset, reason, "rows go to the dead letters");

@@ -1,6 +1,6 @@
-//! A panic while a frame is decoded or stored: a defect that costs that frame and nothing else.
+//! A panic while a frame is decoded or stored: a defect that costs only that frame.
 //!
-//! Such a frame is rejected. It would be delivered again otherwise, and end this process again after each start.
+//! Such a frame is rejected. Otherwise it would be delivered again, and end this process after each start.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Opening frames: this is where bytes from anyone become rows.
+//! Opening frames: here bytes from anyone become rows.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use super::{Progress, bad};
 
 /// Refused messages of one document that are logged one by one; all are counted.
 const REFUSALS_LOGGED: usize = 5;
-/// Largest window of a compressed payload, as a power of 2: what unpacking costs in memory beside the result.
+/// Largest window of a compressed payload, as a power of 2: the memory for unpacking in addition to the
+/// result.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// What is in a frame.
+/// The contents of a frame.
 pub(super) struct Opened {
-    /// The rows as they go into the store; none if no row of it may.
+    /// The rows in the store's form; none if no row is acceptable.
     pub rows: Option<Ingest>,
     /// Dead letters of the others.
     pub bad: Vec<Frame>,
@@ -27,7 +28,7 @@ pub(super) struct Opened {
 /// Opens a frame for the collector's group. Rows with times after `latest_ns` (nanoseconds UTC since 1970) are bad.
 ///
 /// # Errors
-/// Why nothing of it can ever be stored, in words.
+/// The reason why it can never be stored, in words.
 pub(super) fn open(
     delivery: &Delivery,
     group: &str,
@@ -73,10 +74,10 @@ pub(super) fn open(
     Ok(Opened { rows, bad: letters })
 }
 
-/// The payload as its content type has it. A few bytes can unpack to any size, so there is a bound.
+/// The unpacked payload. A few bytes can unpack to any size, so there is a bound.
 ///
 /// # Errors
-/// Why it cannot be unpacked, in words.
+/// The reason why it cannot be unpacked, in words.
 pub(crate) fn unpacked(frame: &Frame) -> Result<Bytes, String> {
     if frame.encoding == Encoding::Identity {
         return Ok(frame.payload.clone());

@@ -1,4 +1,4 @@
-//! What the collector did so far, and how it is.
+//! Counts and health of the collector.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -11,12 +11,12 @@ use tokio::sync::watch;
 
 use gpuvitals_core::clock;
 
-/// What the collector did so far, and how it is.
+/// Counts and health of the collector.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// Rows made durable.
     pub rows_stored: AtomicU64,
-    /// Rows refused because their time lies in the future.
+    /// Rows refused because their time is in the future.
     pub rows_future: AtomicU64,
     /// Messages refused because they are no rows.
     pub messages_refused: AtomicU64,
@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// A worker goes this way to the queue, for as long as its other end is held.
+    /// Registers a worker's connection state, until its other end is dropped.
     pub(crate) fn goes(&self, way: watch::Receiver<Away>) {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner).push(way);
     }
@@ -99,7 +99,7 @@ impl Progress {
         }
     }
 
-    /// Rows are durable, after so long.
+    /// Rows are durable, after this time.
     pub(super) fn stored(&self, rows: usize, took: Duration) {
         self.latency.observe(took);
         self.rows_stored.fetch_add(rows as u64, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Progress {
         health.observe(Status::Degraded, words, clock::now_ns());
     }
 
-    /// The queue took a dead letter, or did not for this reason. Logged when that changes.
+    /// The queue took a dead letter, or refused it for this reason. Logged when that changes.
     pub(super) fn dead_letter(&self, outcome: Result<(), &str>) {
         let mut health = self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, words) = match outcome {

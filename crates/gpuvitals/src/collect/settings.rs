@@ -43,7 +43,7 @@ settings! {
 }
 
 impl Collector {
-    /// Refuses what cannot be.
+    /// Refuses impossible settings.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
     }
@@ -72,7 +72,7 @@ impl Collector {
         }
     }
 
-    /// How the store is opened where nobody asks for the newest rows of a GPU alone.
+    /// The store's settings if nobody queries the newest rows of a GPU alone.
     pub(crate) fn plain_store(&self, settings: &config::Store) -> StoreConfig {
         StoreConfig {
             flush_age: settings.flush_age,

@@ -1,4 +1,4 @@
-//! One worker: receives while it stores, acknowledges what is durable, keeps the leases of the rest.
+//! One worker: receives while it stores, acknowledges durable frames, extends the leases of the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,22 +23,22 @@ use crate::failure::Failure;
 
 /// First and longest pause between two tries to store.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How long a worker holds what the store does not take, before it gives it back. A lease may last ten minutes; one that
-/// runs out counts as a failure of its rows, and they have few.
+/// How long a worker holds frames that the store does not take, before it gives them back. A lease may last
+/// ten minutes; one that expires counts as a failed attempt, and a frame has few.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What the workers of a collector share.
+/// State shared by the workers of a collector.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
-    /// Where rows go.
+    /// The destination of rows.
     pub store: Store,
-    /// What they count.
+    /// Their counts.
     pub progress: Arc<Progress>,
     /// How long a delivery may take; extended for as long as the store needs.
     pub ack_timeout: Duration,
-    /// Nothing more is received; what is held is finished.
+    /// Nothing more is received; held frames are finished.
     pub stop: CancellationToken,
-    /// What is held is given back.
+    /// Held frames are given back.
     pub abandon: CancellationToken,
 }
 
@@ -58,7 +58,7 @@ impl Terms {
 /// Why a worker ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It was told to.
+    /// The collector stopped it.
     Stopped,
     /// The store is closed.
     StoreClosed,
@@ -72,7 +72,7 @@ pub(crate) enum Ended {
     Panicked(JoinError),
 }
 
-/// One worker, until it is told to stop or the queue has nothing more. Its leases go back when it ends.
+/// One worker, until it is stopped or the queue has nothing more. Its leases go back when it ends.
 pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms) -> Ended {
     let bad = match member.bad_rows() {
         Ok(bad) => Arc::new(bad),
@@ -87,9 +87,9 @@ pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms
             return ended;
         }
         tracing::warn!(
-            "nothing could be stored or made a dead letter for minutes; what was received goes back to the queue"
+            "nothing could be stored or made a dead letter for minutes; received frames go back to the queue"
         );
-        // Out of the group, with the last try still under way: what it stores comes again, and merges.
+        // It has left the group with the last attempt still running: rows stored now come again, and merge.
         tokio::select! {
             () = terms.stop.cancelled() => return Ended::Stopped,
             () = terms.abandon.cancelled() => return Ended::Stopped,
@@ -102,22 +102,22 @@ pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms
     }
 }
 
-/// What a worker holds.
+/// A worker's frames.
 struct Holding {
     bad: Arc<BadRows>,
     /// Received, and to be stored next.
     next: Vec<(DeliveryId, Opened)>,
-    /// At most one try at a time; what comes meanwhile goes into the next one.
+    /// At most one attempt at a time; later frames go into the next one.
     storing: JoinSet<Stored>,
-    /// What is stored now, and since when.
+    /// The frames being stored, and since when.
     in_hand: Vec<DeliveryId>,
     since: Option<Instant>,
-    /// Spans of what comes next and of what is stored, from the first frame to the acknowledgement.
+    /// Spans of the next frames and of those being stored, from the first frame to the acknowledgement.
     coming: Option<Span>,
     batch: Option<Span>,
 }
 
-/// What became of deliveries.
+/// Outcomes of deliveries.
 struct Stored {
     durable: Vec<DeliveryId>,
     /// The store will never take them.
@@ -139,8 +139,8 @@ impl Holding {
         }
     }
 
-    /// Receives and stores until the worker is to end, or until the store has taken nothing for so long that what is held
-    /// is to go back.
+    /// Receives and stores until the worker must end, or until the store has taken nothing for so long that
+    /// the frames must go back.
     async fn serve(&mut self, consumer: &mut AnyConsumer, terms: &Terms) -> Option<Ended> {
         let mut away = consumer.away();
         let mut leases = tokio::time::interval(terms.ack_timeout / 3);
@@ -161,7 +161,7 @@ impl Holding {
             tokio::select! {
                 () = terms.abandon.cancelled() => return Some(Ended::Stopped),
                 () = terms.stop.cancelled(), if !is_stopping => {}
-                // As much as the credits allow: what came and is not known here has nobody to keep its lease.
+                // As much as the credits allow: nobody would extend the lease of a frame unknown here.
                 received = consumer.receive(), if !is_stopping => match received {
                     Ok(deliveries) => self.take(&deliveries, consumer, terms).await,
                     Err(error) => return self.last(error, consumer, terms).await,
@@ -178,7 +178,7 @@ impl Holding {
         }
     }
 
-    /// Opens what came. What can never be stored is refused at once.
+    /// Opens received frames. One that can never be stored is refused at once.
     async fn take(&mut self, deliveries: &[Delivery], consumer: &AnyConsumer, terms: &Terms) {
         let latest_ns = clock::now_ns().saturating_add(FUTURE_MAX_NS);
         let mut rejected = Vec::new();
@@ -237,7 +237,7 @@ impl Holding {
         settled
     }
 
-    /// Nothing more comes, but what was received is still stored, and acknowledged if that is still possible.
+    /// Nothing more comes, but received frames are still stored, and acknowledged if possible.
     async fn last(&mut self, error: ReceiveError, consumer: &AnyConsumer, terms: &Terms) -> Option<Ended> {
         loop {
             if self.since.is_none() {
@@ -303,8 +303,9 @@ fn settled(outcome: Result<u64, SettleError>) {
     outcome.map_or_else(|error| tracing::debug!(%error, "settling deliveries"), drop);
 }
 
-/// Makes the rows durable together. If the store refuses them for good, one by one, so that one bad frame costs only
-/// itself. Then publishes bad rows; a frame whose bad rows cannot be is refused as a whole.
+/// Makes the rows durable together. If the store refuses them for good, one by one, so that one bad frame
+/// costs only itself. Then publishes bad rows; a frame whose bad rows cannot be published is refused as a
+/// whole.
 async fn store_all(
     store: &Store,
     bad: &BadRows,
@@ -333,7 +334,7 @@ async fn store_all(
     let letters = letters.flat_map(|(id, opened)| opened.bad.into_iter().map(move |letter| (id, letter)));
     for (id, error) in bad.publish(letters.collect(), progress).await {
         stored.durable.retain(|durable| *durable != id);
-        let reason = format!("rows of it cannot be published as dead letters: {}", causes(&error));
+        let reason = format!("its bad rows cannot be published as dead letters: {}", causes(&error));
         stored.refused.push((id, reason));
     }
     stored

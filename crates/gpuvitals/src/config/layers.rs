@@ -59,7 +59,7 @@ pub(crate) fn with_shared(variables: impl Iterator<Item = Variable>) -> impl Ite
     shared.into_iter().chain(own)
 }
 
-/// Where a value comes from.
+/// The layer of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Default,
@@ -79,7 +79,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The value of each setting, and where it comes from.
+/// The value of each setting, and its layer.
 #[derive(Debug)]
 pub(crate) struct Values(BTreeMap<&'static str, (Value, Origin)>);
 
@@ -168,7 +168,7 @@ impl Layers {
         Config::read(&self.values).map_err(|refusal| self.values.failure(&refusal))
     }
 
-    /// The settings as a file; a comment says where one comes from, unless it is the default.
+    /// The settings as a file; a comment names the layer of a value, unless it is the default.
     pub(crate) fn render(&self) -> String {
         render(SECTIONS, |setting| {
             let given = self.values.0.get(setting.path).cloned();
@@ -304,7 +304,7 @@ mod tests {
         };
         let directory = |text: &str, environment: &[_], flags| {
             let broker = broker(text, environment, flags);
-            (broker.directory().map(|path| path.display().to_string()), broker.in_vain().len())
+            (broker.directory().map(|path| path.display().to_string()), broker.ineffective_settings().len())
         };
         let (named, kept) = ("  persistence_path: mq\n", (Some("mq".to_owned()), 0));
         let flag =
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(directory("", &[], vec![flag]), kept);
         assert_eq!(directory("  persistence: true\n", &[], vec![]), (Some("/data/mq".to_owned()), 0));
         assert_eq!(directory(named, &[("GPUVITALS_BROKER_PERSISTENCE", "true")], vec![]), kept);
-        // What is asked for and not had is said.
+        // An ineffective setting is reported.
         assert_eq!(directory("  persistence: false\n", &variable, vec![]), (None, 1));
         assert_eq!(directory("  durability: written\n", &[], vec![]), (None, 1));
         assert_eq!(directory("  durability: memory\n", &[], vec![]), (None, 0));

@@ -135,7 +135,7 @@ pub(crate) enum Times {
 
 words!(LogFormat, Times);
 
-/// Whether a replay is to run faster or slower than it was recorded.
+/// Whether a replay should run faster or slower than recorded.
 pub(crate) fn is_other_speed(speed: f64) -> bool {
     (speed - 1.0).abs() > f64::EPSILON
 }
@@ -156,7 +156,7 @@ pub(crate) fn defaults() -> String {
 }
 
 impl Config {
-    /// How a role that has no queue of its own reaches one: without an address, that of this machine.
+    /// The queue of a role without one of its own: without an address, that of this machine.
     pub(crate) fn queue_elsewhere(&self) -> MessageQueue {
         let mut queue = self.message_queue.clone();
         if queue.address.scheme == Scheme::InProcess {

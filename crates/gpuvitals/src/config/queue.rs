@@ -30,7 +30,7 @@ settings! {
 }
 
 impl MessageQueue {
-    /// Refuses what cannot be.
+    /// Refuses impossible settings.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         check_topic(&self.topic).map_err(|e| Refusal::new("message_queue.topic", e.to_string()))?;
         Refusal::unless_both(
@@ -39,7 +39,7 @@ impl MessageQueue {
         )
     }
 
-    /// What to do where the queue denies access.
+    /// The remedy if the queue denies access.
     pub(crate) fn way_in(&self) -> String {
         let named = [
             ("credentials_file", &self.credentials_file),
@@ -57,10 +57,10 @@ impl MessageQueue {
         }
     }
 
-    /// The token as its file has it now.
+    /// The token as in its file now.
     ///
     /// # Errors
-    /// When the file cannot be read, or others can read it.
+    /// If the file cannot be read, or others can read it.
     pub(crate) fn token(&self) -> Result<Option<Token>, Failure> {
         self.token_file.as_deref().map(|path| token(path, "message_queue.token_file")).transpose()
     }
@@ -76,7 +76,7 @@ impl MessageQueue {
     /// A producer of the topic.
     ///
     /// # Errors
-    /// When the topic's name is refused, or what access needs cannot be read.
+    /// If the topic's name is refused, or a credential cannot be read.
     pub(crate) fn producer(&self, client: &Client) -> Result<AnyProducer, Failure> {
         client
             .producer(self.topic.as_str())

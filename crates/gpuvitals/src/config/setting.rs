@@ -1,4 +1,4 @@
-//! A setting is one field: its documentation, its default, its range and its flag stand there and nowhere else.
+//! A setting is one field: its documentation, its default, its range and its flag are there and nowhere else.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use serde_json::Value;
 
 /// Declares a section: a struct that is read from the layers of the configuration, and the table of its settings.
 ///
-/// A field is `name: Type = default`, then its range (`from 1 to 256`), its flag (`flag "--port PORT"`) and a variable that
-/// other programs use for the same (`also "EXPORTER_PORT"`), each where there is one. Its documentation is the help of the
-/// flag and the comment in `configs/config.yaml`.
+/// A field is `name: Type = default`, then optionally its range (`from 1 to 256`), its flag (`flag "--port
+/// PORT"`) and a variable that other programs use for the same (`also "EXPORTER_PORT"`). Its documentation is
+/// the help of the flag and the comment in `configs/config.yaml`.
 macro_rules! settings {
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:literal) => { $key };
@@ -74,7 +74,7 @@ macro_rules! settings {
 }
 pub(crate) use settings;
 
-/// Makes enums whose values have names the type of a setting.
+/// Makes enums with named values usable as settings.
 macro_rules! words {
     ($($type:ty),+) => {
         $(impl $crate::config::Typed for $type {
@@ -111,13 +111,13 @@ pub(crate) trait Section: Sized {
 pub(crate) struct Table {
     /// Its key.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub about: &'static str,
     /// In the order of the struct.
     pub settings: &'static [Setting],
 }
 
-/// What is known of a setting.
+/// The description of a setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
     /// `section.key`.
@@ -128,7 +128,7 @@ pub(crate) struct Setting {
     pub default: fn() -> Value,
     /// How it is written.
     pub form: Form,
-    /// Says why a value cannot be.
+    /// The reason why a value is impossible.
     pub check: fn(&Value) -> Result<(), String>,
     /// Its flag and the name of the value: `--port PORT`.
     pub flag: Option<&'static str>,
@@ -147,7 +147,7 @@ pub(crate) enum Form {
     Switch,
     /// One of these.
     Words(fn() -> Vec<PossibleValue>),
-    /// Some of these, or of any if there are none, with commas between.
+    /// Some of these, or any if there are none, separated by commas.
     List(fn() -> Vec<PossibleValue>),
     /// A URL, which is not repeated if it is wrong: it may hold a secret.
     Url,
@@ -224,7 +224,7 @@ pub(crate) fn render(sections: &[Table], of: impl Fn(&Setting) -> (Value, String
     file
 }
 
-/// A line with a comment beside it, which goes on below.
+/// A line with a comment beside it, which continues below.
 fn commented(line: &str, comment: &str) -> String {
     const COLUMN: usize = 28;
     const WIDTH: usize = 95;
@@ -324,10 +324,10 @@ fn plain(value: &Value) -> String {
     text(value).unwrap_or_else(|_| value.to_string())
 }
 
-/// What one line says.
+/// A value on one line.
 ///
 /// # Errors
-/// When the value is a list or a map.
+/// If the value is a list or a map.
 pub(crate) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::Null => Ok(String::new()),
@@ -470,10 +470,10 @@ impl Typed for Secret {
     }
 }
 
-/// On, off, or where it makes sense.
+/// On, off, or automatic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Switch {
-    /// Where there is reason to.
+    /// If there is a reason to.
     Auto,
     /// Always.
     On,

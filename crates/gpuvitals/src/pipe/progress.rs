@@ -1,4 +1,4 @@
-//! What a pipe has read and published so far.
+//! Counts of a pipe.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use gpuvitals_core::figures::{Family, Histogram, Kind};
 use gpuvitals_core::{Health, Status};
 use serde::Serialize;
 
-/// What a source has read so far. A kind of loss that a source cannot have stays 0.
+/// Counts of a source. A kind of loss that a source cannot have stays 0.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct SourceCounts {
     /// Rows read or sampled.
@@ -45,7 +45,7 @@ pub(crate) struct Down {
     pub reason: String,
 }
 
-/// What a pipe has read and published so far.
+/// Counts of a pipe.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// Rows that the queue has.
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// The queue has one more frame, after so long.
+    /// The queue has taken one more frame, after this time.
     pub(super) fn taken(&self, rows: u32, bytes: usize, took: Duration) {
         self.latency.observe(took);
         self.rows.fetch_add(rows.into(), Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Progress {
         (self.frames.load(Ordering::Relaxed) == 0 && status != Status::Healthy).then_some(reason)
     }
 
-    /// As it stands.
+    /// The present counts.
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -192,7 +192,7 @@ impl Progress {
             .by("reason", lost),
             Family::gauge(
                 "gpuvitals_source_queue_up",
-                "1 where the queue takes what the source gives.",
+                "1 if the queue takes the source's frames.",
                 lock(&self.queue).status == Status::Healthy,
             ),
             Family::gauge("gpuvitals_source_workers", "Workers, each with a producer of its own.", workers),

@@ -1,4 +1,4 @@
-//! The sources of a pipe, and what each counts.
+//! The sources of a pipe, and their counts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 /// recording's own pace.
 ///
 /// # Errors
-/// When the file cannot be read or is no CSV of GPUs.
+/// If the file cannot be read or is not a CSV file of GPUs.
 pub(crate) fn open_csv(path: &str, times: Times, config: CsvConfig) -> Result<CsvSource, Failure> {
     let replay = if times == Times::Now { Replay::Shifted } else { Replay::Recorded };
     let pace = match config.pace {

@@ -1,4 +1,5 @@
-//! A worker of a pipe: packs batches as frames, keeps its rate, and publishes each frame until the queue has it.
+//! A worker of a pipe: packs batches as frames, keeps its rate, and publishes each frame until the queue has
+//! taken it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use super::{Format, PipeError, Progress, Terms};
 
 /// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
 const ZSTD_LEVEL: i32 = 1;
-/// How long batches are waited for after the stop. A source hands over what it holds within that time; one that waits for
-/// standard input cannot be stopped.
+/// How long to wait for batches after the stop. A source hands over its rows within that time; one that waits
+/// for standard input cannot be stopped.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A frame that is under way.
@@ -26,7 +27,7 @@ struct Sent {
     at: Instant,
 }
 
-/// Publishes until there are no more batches, or until it is to give up; then what is left is counted.
+/// Publishes until there are no more batches, or until it must give up; then the rest is counted.
 ///
 /// # Errors
 /// The rows cannot be packed, or the queue will never take a frame.

@@ -115,7 +115,7 @@ fn range(answer: &Value, group_by: &str, limit: usize) -> String {
     aligned(&rows) + &remarks(answer, count, limit)
 }
 
-/// Lines below a range: what is left out, and what its values are.
+/// Remarks below a range: the omitted rows, and the meaning of its values.
 fn remarks(answer: &Value, count: usize, limit: usize) -> String {
     let mut lines = String::new();
     if count > limit {

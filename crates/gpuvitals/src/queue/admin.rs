@@ -1,4 +1,4 @@
-//! What a person asks of a queue, whichever it is.
+//! Administration of a queue of any kind.
 
 use gpuvitals_queue::link::Scheme;
 use gpuvitals_queue::nats::NatsRedriven;
@@ -19,14 +19,14 @@ pub(super) enum Admin {
     Nats(Box<Nats>),
 }
 
-/// What became of dead letters that were to be given back.
+/// The outcome of replaying dead letters.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Given {
     /// Given back.
     pub letters: u64,
     /// Left, since the topic is full.
     pub without_room: u64,
-    /// Left, since their messages are gone.
+    /// Left, because their messages are gone.
     pub unreadable: u64,
     /// Left, since those before them could not be given back.
     pub left: u64,
@@ -81,10 +81,10 @@ impl Admin {
         }
     }
 
-    /// Numbers of a topic.
+    /// Statistics of a topic.
     ///
     /// # Errors
-    /// When there is no such topic; when the queue does not answer, or refuses.
+    /// If the topic is missing; if the queue does not answer, or refuses.
     pub(super) fn topic(&self, topic: &str) -> Result<Value, Failure> {
         match self {
             Self::Broker(http) => http.get(&format!("/stats/{}", escaped(topic))),
@@ -95,7 +95,7 @@ impl Admin {
     /// Dead letters of a topic with ids from `from` on, at most `limit`: `{"dead": [letter, …], "next": id}`.
     ///
     /// # Errors
-    /// When the queue does not answer, or refuses.
+    /// If the queue does not answer, or refuses.
     pub(super) fn dead(&self, topic: &str, from: u64, limit: usize) -> Result<Value, Failure> {
         match self {
             Self::Broker(http) => {
@@ -136,7 +136,7 @@ impl Admin {
     /// Ends a group of a topic.
     ///
     /// # Errors
-    /// When there is no such group; when the queue does not answer, or refuses.
+    /// If the group is missing; if the queue does not answer, or refuses.
     pub(super) fn remove_group(&self, topic: &str, group: &str) -> Result<(), Failure> {
         match self {
             Self::Broker(http) => http.remove_group(topic, group),

@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure};
 
 /// Letters asked for at a time.
 const PAGE: usize = 200;
-/// Most letters that are listed; whoever has more wants their number first.
+/// Most letters that are listed; with more of them, their number is more useful.
 const LISTED_MAX: usize = 10_000;
 
 /// Lists them, of one topic or of all.
@@ -72,7 +72,7 @@ fn of(admin: &Admin, topic: &str, most: usize) -> Result<Vec<Value>, Failure> {
 /// Prints the messages of one, a line each.
 ///
 /// # Errors
-/// When there is no such letter, or its messages cannot be read.
+/// If the letter is missing, or its messages cannot be read.
 pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<(), Failure> {
     let answer = admin.dead(topic, id, 1)?;
     let letter = &answer["dead"][0];
@@ -138,10 +138,10 @@ pub(super) fn replay(
     crate::print(&(lines.join("\n") + "\n"))
 }
 
-/// Throws them away, after asking.
+/// Deletes them, after a question.
 ///
 /// # Errors
-/// When nobody can be asked, or says no; when the queue cannot be reached, or refuses.
+/// If the user cannot be asked, or declines; if the queue cannot be reached, or refuses.
 pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bool) -> Result<(), Failure> {
     if !yes {
         let held = admin.topic(topic)?;
@@ -165,10 +165,10 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bo
     crate::print(&(lines.join("\n") + "\n"))
 }
 
-/// Says how many of the letters that were named are not there.
+/// Prints how many of the named letters are missing.
 ///
 /// # Errors
-/// When none of them is.
+/// If all are missing.
 fn missing(topic: &str, ids: &[u64], found: u64) -> Result<Option<String>, Failure> {
     let named = u64::try_from(ids.len()).unwrap_or(u64::MAX);
     match named.saturating_sub(found) {

@@ -1,4 +1,4 @@
-//! A group that nobody reads for any more.
+//! Ending a group.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
 use gpuvitals_core::quantity::counted;
@@ -8,10 +8,11 @@ use super::admin::Admin;
 use super::{confirm, number};
 use crate::failure::{Exit, Failure};
 
-/// Ends it, after asking.
+/// Ends it, after a question.
 ///
 /// # Errors
-/// When there is no such group; when nobody can be asked, or says no; when the queue cannot be reached, or refuses.
+/// If the group is missing; if the user cannot be asked, or declines; if the queue cannot be reached, or
+/// refuses.
 pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: bool) -> Result<(), Failure> {
     let held = admin.topic(topic)?;
     let numbers = &held["groups"][group];

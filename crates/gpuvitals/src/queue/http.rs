@@ -21,7 +21,7 @@ use crate::percent::escaped;
 
 /// Largest answer that is read.
 const ANSWER_LEN_MAX: u64 = 64 << 20;
-/// Longest wait for an answer; a replay at a rate answers after twenty seconds with what is left.
+/// Longest wait for an answer; a replay at a rate answers after twenty seconds with the number left.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker that is asked.
@@ -49,10 +49,10 @@ impl Http {
         Ok(Self { agent: config.build().into(), place: place.clone(), authorization })
     }
 
-    /// What is at a path.
+    /// The answer at a path.
     ///
     /// # Errors
-    /// When the broker does not answer, or refuses.
+    /// If the broker does not answer, or refuses.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         self.answer(self.with_token(self.agent.get(self.at(path))).call())
     }
@@ -137,10 +137,10 @@ impl Http {
         }
     }
 
-    /// An answer in the form that a broker gives it.
+    /// An answer in the broker's form.
     ///
     /// # Errors
-    /// When something of it is missing: then what the broker did is not known.
+    /// If a part of it is missing: then the broker's outcome is unknown.
     fn parsed<T: DeserializeOwned>(&self, answer: Value) -> Result<T, Failure> {
         serde_json::from_value(answer).map_err(|error| {
             let text = format!("{} does not say what it did; is it a gpuvitals broker?", self.place.url);
@@ -183,7 +183,7 @@ impl Http {
                 return Err(self.no_queue());
             }
             let message = match message {
-                _ if is_unknown => "there is no such topic; gpuvitals queue topics lists what there is",
+                _ if is_unknown => "unknown topic; gpuvitals queue topics lists the topics",
                 message => message.unwrap_or("no reason given"),
             };
             let text = format!("{url} answers {status}: {message}");
@@ -204,7 +204,7 @@ impl Http {
     }
 }
 
-/// What is spoken at a port that speaks no HTTP, or not in the way that was tried, where the error tells.
+/// The probable protocol of a port that does not speak HTTP as tried, if the error shows it.
 fn other_speech(error: &ureq::Error) -> Option<&'static str> {
     match error {
         ureq::Error::Protocol(_) => Some("where it speaks TLS, https:// reaches it"),

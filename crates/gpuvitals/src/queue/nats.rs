@@ -1,4 +1,4 @@
-//! NATS is asked by its own protocol.
+//! Queries to NATS, in its own protocol.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
 use base64::Engine;
@@ -24,7 +24,7 @@ impl Nats {
     /// The server there.
     ///
     /// # Errors
-    /// When there is no runtime.
+    /// If the runtime cannot be created.
     pub(super) fn new(place: &Place) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -42,10 +42,10 @@ impl Nats {
         self.runtime.block_on(asked).map_err(|error| self.refused(&error))
     }
 
-    /// Numbers of a topic.
+    /// Statistics of a topic.
     ///
     /// # Errors
-    /// When there is none; when NATS does not answer, or refuses.
+    /// If it is missing; if NATS does not answer, or refuses.
     pub(super) fn topic(&self, topic: &str) -> Result<Value, Failure> {
         Ok(json!(self.ask(self.admin.stats(topic))?))
     }
@@ -89,7 +89,7 @@ fn shown(letter: &NatsDeadLetter) -> Value {
         shown["attempts"] = dead.attempts.into();
         shown["published_at"] = spelled(dead.published_at).into();
     }
-    // What cannot be read is given as it was published, as a broker does.
+    // An unreadable payload is shown as it was published, as a broker does.
     match messages::of(frame) {
         Ok(messages) => {
             let messages = messages.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());

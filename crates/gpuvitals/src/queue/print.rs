@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::table::{aligned, text};
 
-/// Columns of a topic: heading, and what stands in it.
+/// Columns of a topic: heading, and field.
 const TOPIC: [(&str, &str); 10] = [
     ("MESSAGES", "messages"),
     ("FRAMES", "frames"),

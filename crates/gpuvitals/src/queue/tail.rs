@@ -1,9 +1,9 @@
-//! Messages as they come.
+//! Printing messages as they arrive.
 //!
-//! A tail is a group of its own that ends soon after it: other groups get every message all the same, and one that is
-//! killed holds nothing for long. It never holds up the queue either: whoever reads its output too slowly misses
-//! messages and is told how many. Where no other group takes from the topic, what a tail acknowledges has nobody else
-//! to wait for and goes, so there it has to be asked for.
+//! A tail is a group of its own that ends soon after it: other groups still get every message, and a killed
+//! tail holds nothing for long. Nor does it hold up the queue: if its output is read too slowly, messages are
+//! missed and counted. If no other group takes from the topic, the messages that a tail acknowledges are
+//! dropped, so there it needs a flag.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
 use std::io::Write;
@@ -23,9 +23,10 @@ use crate::service::Signals;
 
 /// How long the group of a tail outlives it.
 const GROUP_TTL: Duration = Duration::from_secs(10);
-/// How long the queue waits for an acknowledgement: a tail whose process is stopped for a while buries nothing.
+/// How long the queue waits for an acknowledgement: a tail whose process is stopped for a while creates no
+/// dead letters.
 const ACK_TIMEOUT: Duration = Duration::from_mins(10);
-/// Longest wait for whoever reads the output.
+/// Longest wait for the reader of the output.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that wait to be printed.
 const FRAMES_WAITING: usize = 64;
@@ -35,7 +36,7 @@ const CREDITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 /// Prints until a signal, or until it has printed enough.
 ///
 /// # Errors
-/// When the queue refuses, or nobody else takes from the topic.
+/// If the queue refuses, or no other group takes from the topic.
 pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let named = |e| Failure::new(Exit::Usage, format!("topic {:?}: {e}", flags.topic));
     check_topic(&flags.topic).map_err(named)?;
@@ -44,17 +45,17 @@ pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
     runtime.block_on(print(flags, place, signals))
 }
 
-/// Looks whether the topic is there, and whether somebody else takes from it.
+/// Checks whether the topic exists, and whether another group takes from it.
 fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let (topic, url) = (&flags.topic, &place.url);
     let why = if url.scheme == Scheme::Grpc {
         "whether any group takes from it is seen over HTTP"
     } else {
         let stats = Admin::new(place).and_then(|admin| admin.stats());
-        // A queue that does not answer is waited for by whoever takes anyway.
+        // With `--take`, a queue that does not answer is waited for.
         let stats = if flags.take { stats.unwrap_or_default() } else { stats? };
         let groups = stats["topics"][topic]["groups"].as_object();
-        // A stream of NATS keeps what was acknowledged.
+        // A stream of NATS keeps acknowledged messages.
         let keeps = url.scheme == Scheme::Nats;
         if groups.is_some_and(|groups| keeps || groups.keys().any(|group| !group.starts_with(TAIL_PREFIX))) {
             return Ok(());
@@ -62,11 +63,11 @@ fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
         let is_unknown = stats["topics"].as_object().is_some_and(|topics| !topics.contains_key(topic));
         if is_unknown && flags.take {
             complain(&format!(
-                "there is no topic {topic} at {url} yet; it is made, and what comes is printed"
+                "topic {topic} at {url} does not exist yet; it is created, and messages are printed as they come"
             ));
         } else if is_unknown {
             let text = format!(
-                "there is no topic {topic} at {url}; gpuvitals queue topics lists what there is, --take makes it and waits"
+                "topic {topic} at {url} does not exist; gpuvitals queue topics lists the topics, --take creates it and waits"
             );
             return Err(Failure::new(Exit::Data, text));
         }
@@ -76,7 +77,7 @@ fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!(
-        "{topic} at {url}: {why}; what is printed here may then be gone for those that come later: --take takes it"
+        "{topic} at {url}: {why}; printed messages may then be missing for later groups: --take takes them"
     );
     Err(Failure::new(Exit::Usage, text))
 }
@@ -119,7 +120,7 @@ async fn print(flags: &Tail, place: &Place, mut signals: Signals) -> Result<(), 
             }
         }
         let ids: Vec<DeliveryId> = deliveries.iter().map(|delivery| delivery.id).collect();
-        // What cannot be acknowledged comes again, and is printed again.
+        // Unacknowledged messages come again, and are printed again.
         if let Err(error) = consumer.ack(&ids).await {
             complain(&causes(&error));
         }
@@ -136,7 +137,7 @@ async fn print(flags: &Tail, place: &Place, mut signals: Signals) -> Result<(), 
     outcome
 }
 
-/// Says when the queue is not reached, once each time, and when it is again.
+/// Reports when the queue cannot be reached, once each time, and when it is back.
 async fn tell_when_away(url: String, mut away: watch::Receiver<Away>) {
     let mut was_away = false;
     while away.changed().await.is_ok() {
@@ -160,7 +161,7 @@ fn ended(place: &Place, error: &ReceiveError) -> Failure {
     }
 }
 
-/// What goes to the printer.
+/// The queue of lines for the printer.
 struct Output {
     lines: mpsc::Sender<Vec<String>>,
     /// Messages still to be printed.
@@ -170,7 +171,7 @@ struct Output {
 }
 
 impl Output {
-    /// Hands over lines; waits for a slow reader, but not for long, and once it has waited not again until there is room.
+    /// Hands over lines; waits for a slow reader, but not for long, and then not again until there is room.
     async fn print(&mut self, mut messages: Vec<String>) {
         messages.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         let count = u64::try_from(messages.len()).unwrap_or(u64::MAX);
@@ -194,11 +195,11 @@ fn tell_missed(missed: &mut u64) {
 }
 
 fn complain(text: &str) {
-    // Nobody is left to tell when not even this can be printed.
+    // If this cannot be printed, nobody is left to report to.
     let _unprinted = writeln!(std::io::stderr(), "gpuvitals: {text}");
 }
 
-/// Prints until there is nothing more, or nobody who reads.
+/// Prints until there is nothing more, or no reader.
 fn write(mut lines: mpsc::Receiver<Vec<String>>) {
     let mut out = std::io::stdout().lock();
     while let Some(lines) = lines.blocking_recv() {

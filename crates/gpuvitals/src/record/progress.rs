@@ -1,4 +1,4 @@
-//! The line that tells how a recording goes.
+//! The progress line of a recording.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::report::{bytes, count};
 use super::tell;
 use crate::terminal;
 
-/// Looks (every half second) between two lines where no line can be redrawn.
+/// Checks (every half second) between two lines if the line cannot be redrawn.
 const LOOKS_PER_LINE: u32 = 10;
 
 /// Draws progress on standard error: in place on a terminal, else a line every five seconds.
@@ -43,7 +43,7 @@ impl Shown {
         Self { form, rate_hz, looks: 0, told: false }
     }
 
-    /// Says what is recorded where.
+    /// Prints the devices and the directory.
     pub(super) fn begin(&self, directory: &Path, socket: Option<&Path>) {
         if self.form != Form::Quiet {
             let marks = socket.map_or(String::new(), |path| {
@@ -57,9 +57,9 @@ impl Shown {
     pub(super) fn draw(&mut self, progress: &Progress) {
         self.looks += 1;
         if progress.is_over && !self.told {
-            // The command goes on, and may for hours: its user wants to know now.
+            // The command continues, perhaps for hours: its user wants to know now.
             self.told = true;
-            tell("nothing is recorded any more; why is told at the end");
+            tell("recording has stopped; the reason follows at the end");
         }
         // The first look comes before the first row.
         match self.form {
@@ -74,7 +74,7 @@ impl Shown {
     }
 }
 
-/// Says which values will be missing, and why.
+/// Prints which values will be missing, and why.
 pub(super) fn warn(findings: &[Finding]) {
     for finding in findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
         tell(&format!("{}: {}", finding.subject, finding.text));

@@ -12,7 +12,7 @@ use super::progress::kept;
 use crate::sampling::Sampling;
 use crate::table::with_numbers;
 
-/// Everything that is told about a recording.
+/// The report about a recording.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// Directory of the files.
@@ -109,7 +109,7 @@ impl Report {
         format!("{value:#}\n")
     }
 
-    /// A table of the GPUs, where their energy comes from, and a line of the host.
+    /// A table of the GPUs, the sources of their energy, and a line of the host.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |words: String| {
@@ -185,14 +185,15 @@ fn cells(gpu: &Gpu, name: String) -> [String; 13] {
     ]
 }
 
-/// Its index, or its key where that is not its alone: an instance has that of its GPU, and each vendor counts from 0.
+/// Its index, or its key if the index is not unique: an instance has that of its GPU, and each vendor counts
+/// from 0.
 fn name(gpu: &Gpu, gpus: &[Gpu]) -> String {
     let index = gpu.summary.gpu;
     let is_shared = gpus.iter().filter(|other| other.summary.gpu == index).count() > 1;
     index.filter(|_| !is_shared).map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
 }
 
-/// Where energy comes from and why, and for which GPUs it is so.
+/// Source and reason of the energy, and the GPUs they apply to.
 fn reasons(gpus: &[Gpu]) -> BTreeMap<String, Vec<String>> {
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for gpu in gpus {

@@ -13,7 +13,7 @@ use super::{Format, table_name};
 /// Lines after which the heading is printed again.
 const HEADING_EVERY: usize = 24;
 
-/// A column for people: heading, width, what stands in it.
+/// A column for people: heading, width, content.
 struct Column {
     heading: &'static str,
     width: usize,
@@ -49,7 +49,7 @@ const HOST: &[Column] = &[
 ];
 
 const CPU: MetricId = MetricId::of("cpu_pct");
-/// What a line about one CPU has in its place.
+/// The metric shown in its place in a line about one CPU.
 const CORE: MetricId = MetricId::of("cpu_core_pct");
 
 /// Prints rows one by one.
@@ -151,7 +151,7 @@ fn number(value: Value, decimals: usize) -> String {
     }
 }
 
-/// The row with the column names of the table; what has no value is not there, `absent` says why.
+/// The row with the column names of the table, without missing values; `absent` has the reasons.
 fn json(batch: &Batch, row: usize) -> Json {
     let mut object = Map::new();
     let at = batch.timestamps().get(row).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The line that tells people how far a stream is.
+//! The progress line of a stream.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use crate::terminal;
 
 /// Between two looks.
 pub(super) const LOOK_PAUSE: Duration = Duration::from_millis(500);
-/// Looks between two lines where no line can be redrawn.
+/// Checks between two lines if the line cannot be redrawn.
 const LOOKS_PER_LINE: u32 = 10;
 
-/// Tells progress: one line redrawn on a terminal, else a log line every five seconds.
+/// Shows progress: one line redrawn on a terminal, else a log line every five seconds.
 #[derive(Debug)]
 pub(super) struct Line {
     in_place: bool,
@@ -25,7 +25,7 @@ impl Line {
         Self { in_place: stderr().is_terminal(), looks: 0, before: (Duration::ZERO, 0) }
     }
 
-    /// Tells it when it is time to; `elapsed` is since the start.
+    /// Shows it when due; `elapsed` is since the start.
     pub(super) fn draw(&mut self, counts: Counts, elapsed: Duration) {
         self.looks += 1;
         if self.in_place {
@@ -44,7 +44,7 @@ impl Line {
     }
 }
 
-/// So many in that time, as whole ones a second.
+/// The rate, in whole ones a second.
 pub(super) fn per_second(count: u64, time: Duration) -> u64 {
     let thousandths = u128::from(count) * 1_000;
     u64::try_from(thousandths / time.as_millis().max(1)).unwrap_or(u64::MAX)

@@ -45,7 +45,7 @@ settings! {
 }
 
 impl Stream {
-    /// Refuses what cannot be.
+    /// Refuses impossible settings.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         match self.times {
             Times::Recorded if is_other_speed(self.speed) => Err(Refusal::new(
@@ -68,7 +68,7 @@ impl Stream {
         (!self.duration.is_zero()).then_some(self.duration)
     }
 
-    /// Messages a second of each worker, where it is the rate that sets the pace.
+    /// Messages a second of each worker, if the rate sets the pace.
     pub(crate) fn rate(&self) -> Option<f64> {
         (self.times == Times::Recorded && self.rate > 0.0).then_some(self.rate)
     }

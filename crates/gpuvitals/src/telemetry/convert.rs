@@ -1,7 +1,8 @@
 //! Families as OTLP metrics.
 //!
-//! Names, labels and values stay as they are, except where the family has a name of OpenTelemetry's conventions: there the
-//! series takes it, with `hw.id` (the GPU's uuid), `hw.type`, `hw.vendor` and the other attributes of the conventions.
+//! Names, labels and values stay unchanged, unless the family has a name of OpenTelemetry's conventions: then
+//! the series uses it, with `hw.id` (the GPU's uuid), `hw.type`, `hw.vendor` and the other attributes of the
+//! conventions.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 
-/// Labels of ours and their attributes, where the series has a name of OpenTelemetry's.
+/// Labels of ours and their attributes, if the series has an OpenTelemetry name.
 const ATTRIBUTES: [(&str, &str); 6] = [
     ("uuid", "hw.id"),
     ("vendor", "hw.vendor"),
@@ -58,7 +59,7 @@ pub(super) struct Times {
     pub(super) now_ns: u64,
 }
 
-/// The metrics of families. What a page would not show is left out.
+/// The metrics of families. Values that a page would not show are left out.
 pub(super) fn metrics(families: &[Family], times: Times) -> Vec<Metric> {
     // By name, since families may share one of OpenTelemetry's.
     let mut metrics: BTreeMap<&str, Metric> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What the exporter counts about itself, and what it logs about the receiver.
+//! Counts of the exporter, and its log lines about the receiver.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -77,7 +77,7 @@ impl Signal {
     /// The receiver did not take a request.
     pub(super) fn not_taken(&self, reason: &str) {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(signal = self.name, reason, "the receiver of OTLP does not take what is sent");
+            tracing::warn!(signal = self.name, reason, "the OTLP receiver does not accept data");
         }
     }
 }

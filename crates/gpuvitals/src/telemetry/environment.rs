@@ -25,13 +25,14 @@ enum Form {
     Same,
     /// A number without a unit.
     Milliseconds,
-    /// Names of exporters; a signal goes out where `otlp` is among them.
+    /// Names of exporters; a signal is exported if `otlp` is among them.
     Exporter,
     /// `true` switches all off.
     Disabled,
 }
 
-/// The environment with their variables under our names; where both are set, ours holds. An empty one is not set.
+/// The environment with their variables under our names; if both are set, ours wins. An empty one counts as
+/// unset.
 pub(crate) fn environment(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item = Variable> {
     let variables: Vec<_> = variables.collect();
     let value = |theirs: &str| {
@@ -67,7 +68,7 @@ impl Form {
             Self::Milliseconds if value.trim().bytes().all(|digit| digit.is_ascii_digit()) => {
                 Some(format!("{}ms", value.trim()))
             }
-            // A duration with a unit says what it means; what is none is refused as it was written.
+            // A duration with a unit is unambiguous; an invalid one is refused as written.
             Self::Milliseconds | Self::Same => Some(value),
             Self::Exporter => Some(value.split(',').any(|name| name.trim() == "otlp").to_string()),
             Self::Disabled => value.trim().eq_ignore_ascii_case("true").then(String::new),

@@ -19,7 +19,7 @@ use super::convert::{Times, metrics};
 use super::counts::{Counts, Signal};
 use super::transport::Transport;
 
-/// What is sent, and where to.
+/// The data to send, and its destination.
 pub(super) struct Exporter {
     pub(super) transport: Transport,
     pub(super) resource: Resource,
@@ -69,8 +69,8 @@ impl Exporter {
         }
     }
 
-    /// Counts the data points that a receiver refused of metrics it took. It does so with every request, so the log has it at
-    /// `debug`.
+    /// Counts the data points that a receiver refused out of metrics it took. It may do so with every
+    /// request, so the log has it at `debug`.
     fn refused(
         &self,
         ExportMetricsPartialSuccess { rejected_data_points, error_message }: ExportMetricsPartialSuccess,

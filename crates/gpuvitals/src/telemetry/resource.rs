@@ -14,9 +14,9 @@ const PLACE: [(&str, &str); 4] = [
     ("NODE_NAME", "k8s.node.name"),
 ];
 
-/// The resource of a service on a host. What the user names holds over what is found.
+/// The resource of a service on a host. The user's attributes win over detected ones.
 pub(super) fn of(settings: &Otlp, service: &str, host: &str) -> Resource {
-    // Another one at every start, so that the counters of a process are told from those of the one before.
+    // A new one at every start, to distinguish the counters of a process from those of the one before.
     let instance = RandomIdGenerator::default().new_trace_id().to_string();
     let of_pod = PLACE.into_iter().filter_map(|(variable, key)| Some((key, std::env::var(variable).ok()?)));
     // They were checked.

@@ -29,7 +29,7 @@ settings! {
         sampler: SamplerKind = "parentbased_always_on";
         /// Share of the traces, for traceidratio
         sampler_arg: f64 = 1.0, from 0.0 to 1.0;
-        /// Send what /metrics shows
+        /// Send the metrics of /metrics
         pub metrics: bool = true;
         /// Time between two sendings of the metrics
         pub interval: Duration = "60s", from "1ms";
@@ -70,11 +70,11 @@ enum SamplerKind {
 words!(Protocol, SamplerKind);
 
 impl Otlp {
-    /// Refuses what cannot be.
+    /// Refuses impossible settings.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::new("otlp.endpoint", why));
         if self.endpoint.contains('@') {
-            // It is not repeated: what stands before the @ is one.
+            // It is not repeated: the part before the @ is a secret.
             return refuse(
                 "a secret does not stand in a URL; otlp.headers_file names a file of headers".to_owned(),
             );
@@ -108,12 +108,12 @@ impl Otlp {
         }
     }
 
-    /// File of headers, where one is named.
+    /// File of headers, if one is set.
     pub(super) fn headers_file(&self) -> Option<&Path> {
         self.headers_file.as_deref()
     }
 
-    /// File of authorities, where one is named.
+    /// File of authorities, if one is set.
     pub(super) fn ca(&self) -> Option<PathBuf> {
         self.ca.clone()
     }

@@ -1,8 +1,8 @@
-//! What keys mean.
+//! The meaning of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What the user wants.
+/// The user's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// End.
@@ -27,17 +27,17 @@ pub(super) enum Action {
     Erase,
     /// The filter is typed.
     Done,
-    /// Forget the filter, or leave what is open.
+    /// Clear the filter, or close what is open.
     Escape,
     /// Processes or not.
     Processes,
-    /// Stand still.
+    /// Pause.
     Pause,
     /// Help or not.
     Help,
 }
 
-/// Keys for the footer and the help: key, what it does.
+/// Keys for the footer and the help: key, action.
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("q", "quit"),
     ("↑↓", "select"),

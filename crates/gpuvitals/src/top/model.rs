@@ -1,4 +1,5 @@
-//! What is shown: the latest values of every GPU, a short history, the processes, and what the user chose.
+//! The displayed state: the latest values of every GPU, a short history, the processes, and the user's
+//! choices.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::keys::Action;
 /// Points of history a GPU keeps: as many as the widest terminal has columns.
 pub(super) const HISTORY: usize = 240;
 
-/// What the columns show.
+/// The metrics of the columns.
 pub(super) mod metric {
     use gpuvitals_core::MetricId;
 
@@ -82,7 +83,7 @@ impl Device {
         self.values.get(&metric).copied()
     }
 
-    /// The most instantaneous power there is.
+    /// The most instantaneous power available.
     pub(super) fn power_now(&self) -> Option<f64> {
         self.get(metric::POWER).or_else(|| self.get(metric::POWER_AVERAGE))
     }
@@ -134,7 +135,7 @@ impl Model {
     /// Takes rows.
     pub(super) fn observe(&mut self, batch: &Batch) {
         let blanks = Blanks::of(batch);
-        // A row without values says that the device gives nothing; its state says why.
+        // A row without values means that the device reports nothing; its state has the reason.
         for row in (0..batch.rows()).filter(|&row| !blanks.has(row)) {
             let identity = batch.identity(row);
             let at = batch.timestamps().get(row).copied().unwrap_or_default();
@@ -193,7 +194,7 @@ impl Model {
         self.listed = listed;
     }
 
-    /// Whether every device has said something.
+    /// Whether every device has answered.
     pub(super) fn is_complete(&self) -> bool {
         let has_said = |gpu: &Device| match gpu.condition {
             Condition::Starting => false,
@@ -215,7 +216,7 @@ impl Model {
         self.reverse
     }
 
-    /// How many GPUs there are, filtered or not.
+    /// Number of GPUs, filtered or not.
     pub(super) fn count(&self) -> usize {
         self.gpus.len()
     }
@@ -242,7 +243,7 @@ impl Model {
             Order::Heat => gpu.get(metric::HEAT),
         };
         gpus.sort_by(|a, b| {
-            // The largest first; who has no value comes last.
+            // The largest first; GPUs without a value come last.
             let by_value = value(b).unwrap_or(f64::MIN).total_cmp(&value(a).unwrap_or(f64::MIN));
             let order = by_value.then_with(|| a.identity.index.cmp(&b.identity.index));
             order.then_with(|| a.identity.key().cmp(&b.identity.key()))
@@ -262,7 +263,7 @@ impl Model {
         at.unwrap_or(0)
     }
 
-    /// Does what the user wants; quitting is the caller's.
+    /// Executes the user's command; quitting is the caller's.
     pub(super) fn apply(&mut self, action: Action) {
         match action {
             Action::Quit => {}

@@ -195,7 +195,7 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, values: &VecDeque<
     frame.render_widget(Paragraph::new(lines).style(Style::new().fg(Color::Green)), body);
 }
 
-/// The selected GPU's processes, the largest first; all of them where none is selected.
+/// The selected GPU's processes, the largest first; all of them if none is selected.
 fn processes_of<'a>(model: &'a Model, gpu: Option<&Device>) -> Vec<&'a GpuProcess> {
     let key = gpu.and_then(|gpu| gpu.identity.key());
     let mut of: Vec<&GpuProcess> = model
@@ -315,7 +315,7 @@ fn text(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// A bar of whole and part blocks; empty where there is no value.
+/// A bar of whole and part blocks; empty without a value.
 fn bar<'a>(pct: Option<f64>, width: u16, ascii: bool) -> Span<'a> {
     let Some(pct) = pct else { return Span::raw("") };
     let filled = pct.clamp(0.0, 100.0) / 100.0 * f64::from(width);

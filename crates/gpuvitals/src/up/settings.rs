@@ -60,11 +60,11 @@ settings! {
 /// Kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SourceKind {
-    /// The GPUs of this machine if it has any; else what is stored is served
+    /// The GPUs of this machine if it has any; else only stored rows are served
     Auto,
     /// The GPUs of this machine
     Machine,
-    /// No source: only what is stored is served
+    /// No source: only stored rows are served
     None,
     /// Replay of a CSV file
     Csv,

@@ -1,4 +1,4 @@
-//! The source that `up` was asked for, opened and set going on a thread of its own.
+//! The configured source of `up`, running on a thread of its own.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::sampling;
 
 /// An open source that has not begun.
 pub(crate) struct Opened {
-    /// What it will have read and published.
+    /// Its counts.
     pub progress: Arc<Progress>,
     source: Kind,
     announcement: String,
@@ -38,7 +38,7 @@ enum Kind {
     Simulated(Box<Simulated>),
 }
 
-/// The GPUs of this machine, and what tells who holds them.
+/// The GPUs of this machine, and their attribution.
 struct Hardware {
     sampler: Sampler,
     machine: Machine,
@@ -55,16 +55,16 @@ pub(crate) struct Running {
     _asking: Asking,
 }
 
-/// Opens what the settings name.
+/// Opens the source of the settings.
 ///
 /// # Errors
-/// When the file cannot be read or is no CSV of GPUs, the simulated fleet cannot be, or GPUs were asked for and there are
-/// none.
+/// If the file cannot be read or is not a CSV file of GPUs, the simulated fleet is impossible, or GPUs are
+/// required and there are none.
 pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     let settings = &config.source;
     let (source, announcement) = match settings.kind {
         SourceKind::Auto | SourceKind::Machine => open_machine(config)?,
-        SourceKind::None => (Kind::None, "showing what is stored; no source was asked for".to_owned()),
+        SourceKind::None => (Kind::None, "showing stored rows; no source is configured".to_owned()),
         SourceKind::Csv => {
             let csv = open_csv(settings)?;
             let how = match (settings.times, settings.looped) {
@@ -98,7 +98,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
     Ok(Opened { source, progress: Arc::new(Progress::new()), announcement })
 }
 
-/// The GPUs of this machine. The host's own values have no place in the store yet.
+/// The GPUs of this machine. The store has no table for the host's own values yet.
 fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
     let mut found = config.sampling.discover()?;
     found.probes.retain(|probe| probe.table() == Table::GpuEvents);
@@ -106,7 +106,7 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
         if config.source.kind == SourceKind::Machine {
             return Err(sampling::nothing_to_sample(&found));
         }
-        let text = "no GPU was found here (gpuvitals doctor says why); showing what is stored";
+        let text = "no GPU was found here (gpuvitals doctor says why); showing stored rows";
         return Ok((Kind::None, text.to_owned()));
     }
     for finding in found.findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
@@ -141,7 +141,7 @@ fn open_csv(settings: &Source) -> Result<CsvSource, Failure> {
 }
 
 impl Opened {
-    /// What will be seen, for the first line.
+    /// A description of the source, for the first line.
     pub(crate) fn announcement(&self) -> &str {
         &self.announcement
     }
@@ -185,7 +185,8 @@ impl Opened {
 }
 
 impl Running {
-    /// Waits until everything that was read is published, or will never be; for ever without a source, and once it was told.
+    /// Waits until everything that was read is published, or never will be; for ever without a source, and
+    /// after the first report.
     pub(crate) async fn ended(&mut self) -> Result<(), PipeError> {
         let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
         let ended = pipe.await.unwrap_or(Err(PipeError::Panicked));

@@ -1,4 +1,4 @@
-//! What the gateway shows of everybody else.
+//! The gateway's view of all other parts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::{collect, pipe};
 /// Queue, collector and source as the gateway sees them.
 #[derive(Debug)]
 pub(crate) struct Status {
-    /// None: it is elsewhere, and tells its statistics itself.
+    /// None: it is elsewhere, and reports its own statistics.
     queue: Option<Queue>,
     queue_health: Mutex<Health>,
     collector: Arc<collect::Progress>,
-    /// Kind of the source, and its progress; it has none where there is no source.
+    /// Kind of the source, and its progress; unused without a source.
     source: (&'static str, Arc<pipe::Progress>),
     store: Store,
     /// Workers of the collector.
@@ -46,7 +46,8 @@ impl Status {
         }
     }
 
-    /// Notes how the parts are that tell it only when they are asked: since when is the first look that found them so.
+    /// Records the health of parts that report only when asked: a state begins with the first check that
+    /// finds it.
     pub(crate) fn look(&self) {
         self.queue_health();
         self.collector_health();
@@ -58,7 +59,7 @@ impl Status {
     }
 }
 
-/// Where rows come from and how far they are.
+/// The source of the rows, and its progress.
 #[derive(Serialize)]
 struct Shown {
     kind: &'static str,
@@ -83,7 +84,7 @@ impl StatusView for Status {
 
     fn queue_health(&self) -> Health {
         let Some(queue) = &self.queue else {
-            // What it takes, and whether it is reached for what it gives.
+            // Whether it takes rows, and whether it can be reached to give them.
             let (takes, gives) = (self.source.1.queue(), self.collector.reach());
             return if takes.status < gives.status { gives } else { takes };
         };

@@ -1,5 +1,5 @@
-//! Totals over sleep and over a driver that repeats itself, through a look-alike of `/sys` that has faults by rule. Skipped,
-//! with a line on standard error, where there is no FUSE.
+//! Totals over sleep and over a driver that repeats itself, through an imitation of `/sys` that has faults by
+//! rule. Skipped, with a line on standard error, if the machine has no FUSE.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use super::program::{Process, gpuvitals};
 
 const RX6900XT: &str = "946d7e1ef9b172dd";
 const DEVICE: &str = "/class/drm/card0/device";
-/// Where the table of the RX 6900 XT has the time of its snapshot.
+/// Offset of the snapshot's time in the table of the RX 6900 XT.
 const SNAPSHOT_TIME: u64 = 32;
 const TICK_S: f64 = 0.1;
 
-/// Lets so many ticks begin, told by how often a file is read that each tick reads once.
+/// Lets this many ticks begin, counted by the reads of a file that each tick reads once.
 fn ticks(sysfs: &mut FaultySysfs, path: &str, count: u64) {
     let reads = sysfs.tell(json!({"await": path, "reads": 0}));
     sysfs.tell(json!({"await": path, "reads": reads + count}));

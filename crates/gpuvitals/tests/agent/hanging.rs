@@ -1,4 +1,4 @@
-//! A GPU that hangs: a sensor that is a FIFO nobody writes to. It costs nobody but itself.
+//! A GPU that hangs: a sensor that is a FIFO without a writer. It affects no other.
 
 use std::fs::OpenOptions;
 use std::io::Write;

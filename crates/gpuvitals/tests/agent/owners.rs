@@ -1,4 +1,4 @@
-//! Who holds a GPU.
+//! Attribution of GPUs.
 
 use std::os::unix::fs::symlink;
 

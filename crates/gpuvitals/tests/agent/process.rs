@@ -15,7 +15,7 @@ pub(crate) struct Agent {
     pub url: String,
 }
 
-/// What curl got.
+/// The answer to curl.
 pub(crate) struct Got {
     pub status: u16,
     /// Names in lower case.
@@ -88,7 +88,7 @@ impl Agent {
     }
 }
 
-/// Asks with curl; what curl says when no HTTP came about.
+/// Requests with curl; curl's error if there was no HTTP answer.
 pub(crate) fn curl(url: &str, arguments: &[&str]) -> Result<Got, String> {
     let output = Command::new("curl")
         .args(["-sS", "-i", "--max-time", "30", "--noproxy", "*"])

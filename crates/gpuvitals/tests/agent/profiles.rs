@@ -31,7 +31,7 @@ const SPIKES: Profile = ("spikes", |t| if t.rem_euclid(0.3371) < 0.04 { 290.0 } 
 /// Another power every half second.
 const RANDOM: Profile = ("random", |t| 40.0 + 250.0 * ((t * 2.0).floor() * 0.618_033_988_7).fract());
 
-/// Millijoules that the part's counter says, given the true ones and whether 50 s have passed.
+/// Millijoules on the part's counter, from the true ones and whether 50 s have passed.
 type Counter = (&'static str, fn(f64, bool) -> f64);
 
 const COUNTERS: [Counter; 7] = [

@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes the agent, and PromQL over what it got is right.
+//! A real Prometheus scrapes the agent, and PromQL over the result is right.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Prometheus {
         }
     }
 
-    /// Asks until the value is near to what it has to be: what Prometheus knows grows with each scrape.
+    /// Queries until the value is near the expected one: Prometheus' data grows with each scrape.
     fn becomes(&self, query: &str, expected: f64) {
         let is_near = |value: &f64| (value - expected).abs() <= expected.abs() * 0.05;
         let what = format!("{expected} as {query}");
@@ -56,7 +56,7 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
+        // After a failed assertion nobody else ends it.
         let _ended_before = self.child.kill();
         let _reaped_before = self.child.wait();
     }
@@ -103,7 +103,7 @@ fn prometheus_scrapes_it_with_tls_and_token_and_promql_is_right() {
     );
     prometheus.becomes("up{job=\"gpuvitals\"}", 1.0);
     prometheus.becomes("count(gpu_up == 1)", 2.0);
-    // The captures stand still: 41.045 W and 8 W.
+    // The captures do not change: 41.045 W and 8 W.
     prometheus.becomes("gpu_power_watts{gpu=\"0\"}", 41.045);
     prometheus.becomes("sum by (vendor) (gpu_power_watts)", 49.045);
     prometheus
@@ -115,6 +115,6 @@ fn prometheus_scrapes_it_with_tls_and_token_and_promql_is_right() {
     prometheus.becomes("DCGM_FI_DEV_BOARD_POWER_WATTS{gpu=\"0\"}", 41.045);
     prometheus.becomes("host_cpus", 2.0);
     prometheus.becomes("max_over_time(gpuvitals_config_last_reload_successful[10s])", 1.0);
-    // A GPU whose last sample is old would be found by this; it is none.
+    // This would find a GPU whose last sample is old; there is none.
     prometheus.becomes("count(time() - gpu_last_sample_timestamp_seconds < 10)", 2.0);
 }

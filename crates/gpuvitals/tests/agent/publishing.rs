@@ -1,4 +1,4 @@
-//! What is sampled reaches a queue, whether that is there all the time or not.
+//! Sampled rows reach a queue, whether it is always there or not.
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! A queue on a port of its own, which comes and goes while what it holds stays.
+//! A queue on a port of its own, which comes and goes while its contents stay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl TestQueue {
         self.runtime.block_on(task).unwrap();
     }
 
-    /// What has come, once there is enough of it.
+    /// The rows received, once there are enough.
     pub(crate) fn rows(&mut self, is_enough: impl Fn(&Rows) -> bool) -> Rows {
         let mut rows = Rows::new();
         while !is_enough(&rows) {

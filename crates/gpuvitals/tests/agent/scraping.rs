@@ -1,4 +1,4 @@
-//! What a scraper gets.
+//! The answers to a scraper.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -10,7 +10,7 @@ use super::node::Node;
 use super::process::{Agent, fixture, value};
 use super::program::gpuvitals;
 
-/// A machine without GPUs, as far as the host goes.
+/// A machine with a host and no GPUs.
 fn host() -> Vec<String> {
     let procfs = fixture("host/x86-2cpu");
     let sysfs = tempfile::tempdir().unwrap().keep();

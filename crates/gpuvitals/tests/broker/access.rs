@@ -117,7 +117,7 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
     let line = agent.says("the queue takes nothing");
     assert!(line.contains("message_queue.token_file is") && line.contains(&wrong), "{line}");
     std::fs::write(&wrong, &right).unwrap();
-    agent.says("the token was read anew");
+    agent.says("the token was read again");
     agent.says("the queue takes frames again");
     assert_eq!(agent.terminated().0, Some(0));
 }

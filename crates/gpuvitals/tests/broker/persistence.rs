@@ -1,4 +1,4 @@
-//! What outlives the process.
+//! State that outlives the process.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -169,7 +169,7 @@ async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     assert_eq!(seen, taken);
 }
 
-/// The file that holds some bytes, and where.
+/// The file that contains some bytes, and their offset.
 fn holding(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).find_map(|path| {
         let bytes = std::fs::read(&path).ok()?;
@@ -207,7 +207,7 @@ async fn damage_in_the_middle_is_reported_and_the_rest_is_served() {
     }
 }
 
-/// A queue of thirty acknowledged frames whose process was killed, and the file they lie in.
+/// A queue of thirty acknowledged frames whose process was killed, and the file they are in.
 async fn killed_with_thirty_frames(folder: &Path) -> PathBuf {
     let broker = over(folder, &[]);
     for n in 0..30 {

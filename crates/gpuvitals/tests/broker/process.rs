@@ -1,4 +1,4 @@
-//! A real broker on free ports, and what one does with it.
+//! A real broker on free ports, and helpers to use it.
 
 use std::io::Write;
 use std::process::Output;

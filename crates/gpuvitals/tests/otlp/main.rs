@@ -82,7 +82,7 @@ fn a_brokers_metrics_are_those_of_its_page_and_its_spans_follow_the_publishers_t
     };
     let by_http = latency.data_points.iter().find(|p| attribute(&p.attributes, "protocol") == Some("http"));
     assert_eq!(by_http.map(|point| (point.count, point.bucket_counts.iter().sum())), Some((2, 2)));
-    // Every family of the page goes out, under its name.
+    // Every family of the page is exported under its name.
     for family in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let family = family.split(' ').next().unwrap();
         let has_series = page.lines().any(|line| line.starts_with(family));
@@ -97,7 +97,7 @@ fn a_brokers_metrics_are_those_of_its_page_and_its_spans_follow_the_publishers_t
     );
 
     assert_eq!(broker.terminate(), Some(0));
-    // What was left was sent before the end.
+    // The rest was sent before the end.
     let received = receiver.until("the spans", |received| span_names(received).contains(&"publish t"));
     let (request, publish) = (span(&received, "POST /publish/{topic}"), span(&received, "publish t"));
     assert_eq!(
@@ -145,7 +145,7 @@ fn an_agents_gpus_go_out_by_grpc_under_the_names_of_the_conventions() {
     assert_eq!(attribute(resource, "host.name"), Some("n1"));
     assert!(received.authorizations.iter().all(|header| header == "Bearer s3cret"));
     let sent = "gpuvitals_otlp_metrics_sent_total";
-    // What is counted once a sending is answered goes out with the next one.
+    // Counts made after an answer are exported with the next request.
     receiver.until("a counted sending", |received| figure(received, sent).is_some_and(|count| count >= 1.0));
     assert_eq!(agent.terminate(), Some(0));
 }
@@ -239,7 +239,7 @@ fn nothing_waits_for_a_receiver_that_is_away_or_hangs() {
         environment.push(("OTEL_EXPORTER_OTLP_PROTOCOL", protocol));
         environment.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "1000"));
         let (mut broker, http) = broker(&environment);
-        broker.says("the receiver of OTLP does not take what is sent");
+        broker.says("the OTLP receiver does not accept data");
         let began = Instant::now();
         for _ in 0..20 {
             publish(&http);
@@ -274,7 +274,7 @@ fn over_tls_the_authority_of_the_settings_is_believed_and_no_other() {
         });
         assert_eq!(broker.terminate(), Some(0));
         let (mut broker, _) = start(&other);
-        broker.says("the receiver of OTLP does not take what is sent");
+        broker.says("the OTLP receiver does not accept data");
         assert_eq!(broker.terminate(), Some(0));
     }
 }
@@ -353,7 +353,7 @@ fn spans_beyond_the_bound_are_dropped_and_counted() {
     let dropped = "gpuvitals_otlp_spans_dropped_total{reason=\"no_room\"}";
     let client = agent();
     let page = || client.get(format!("{http}/metrics")).call().unwrap().body_mut().read_to_string().unwrap();
-    // Each request is a span, and none goes out.
+    // Each request is a span, and none is exported.
     let text = (0..5_000).map(|_| page()).find(|text| value(text, dropped) > 0.0).unwrap();
     assert!(value(&text, "gpuvitals_otlp_spans_waiting") <= 2048.0, "{text}");
     drop(broker);

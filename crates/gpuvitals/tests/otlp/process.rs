@@ -39,7 +39,7 @@ impl Service {
         Self { child, log }
     }
 
-    /// What stands behind a beginning of a message, once it is said.
+    /// The rest of a message with this beginning, once it is printed.
     pub(crate) fn says(&self, beginning: &str) -> String {
         let told = |lines: &Vec<Value>| {
             let mut messages = lines.iter().filter_map(|line| line["message"].as_str());
@@ -50,7 +50,7 @@ impl Service {
         told(&waited.0).unwrap_or_else(|| panic!("{beginning:?} was never said: {:#?}", waited.0))
     }
 
-    /// All that was said.
+    /// All output so far.
     pub(crate) fn log(&self) -> String {
         self.log.0.lock().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
     }
@@ -70,7 +70,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
+        // After a failed assertion nobody else ends it.
         let _ended_before = self.child.kill();
         let _reaped_before = self.child.wait();
     }

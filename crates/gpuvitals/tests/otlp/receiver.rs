@@ -1,4 +1,4 @@
-//! A receiver of OTLP as there are many: HTTP and gRPC on a free port.
+//! A common receiver of OTLP: HTTP and gRPC on a free port.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -35,7 +35,7 @@ use crate::authority::Pair;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came.
+/// The received data.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Received {
     pub(crate) spans: Vec<Span>,
@@ -107,13 +107,13 @@ impl Receiver {
         Self { shared, url, _runtime: runtime }
     }
 
-    /// Answers the next requests of a path by HTTP with a status, so many times.
+    /// Answers the next requests of a path by HTTP with a status, this many times.
     pub(crate) fn refuse(&self, path: &'static str, status: u16, retry_after: Option<u32>, times: usize) {
         let refusal = Refusal { path, status: StatusCode::from_u16(status).unwrap(), retry_after };
         self.shared.refusals.lock().unwrap().extend(std::iter::repeat_n(refusal, times));
     }
 
-    /// What came, once it is so.
+    /// The received data, once it satisfies the condition.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Received) -> bool) -> Received {
         let received = self.shared.received.lock().unwrap();
         let waited =
@@ -159,7 +159,7 @@ impl Shared {
 
 type HttpAnswer = Result<Vec<u8>, (StatusCode, HeaderMap)>;
 
-/// Notes a request, and reads it unless it is to be refused.
+/// Records a request, and reads it unless it must be refused.
 fn by_http<M: Message + Default>(
     shared: &Shared,
     path: &'static str,

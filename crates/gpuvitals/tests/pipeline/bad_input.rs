@@ -1,4 +1,4 @@
-//! Input that is not what it should be is refused or skipped, counted, and the program stays up.
+//! Bad input is refused or skipped, counted, and the program stays up.
 
 use std::fmt::Write;
 use std::path::Path;

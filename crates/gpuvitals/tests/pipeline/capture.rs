@@ -1,4 +1,4 @@
-//! The main job: a capture of a fleet goes in, all of it can be asked for, and a kill loses nothing.
+//! The main job: a capture of a fleet goes in, all of it can be queried, and a kill loses nothing.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn the_real_capture_shows_the_values_of_the_file() {
     });
 }
 
-/// The ten values of a GPU, read from the file in the plainest way there is.
+/// The ten values of a GPU, read from the file in the plainest way.
 fn values_in(capture: &Path, id: &str) -> Vec<(&'static str, f64)> {
     let columns = [
         ("DCGM_FI_DEV_GPU_UTIL", "utilization_pct"),
@@ -123,7 +123,7 @@ fn what_was_said_to_be_stored_is_there_after_a_kill_in_the_middle() {
     std::fs::write(&capture, rows).unwrap();
     let data = folder.path().join("data");
     let total = |server: &Server| server.get("/api/v1/telemetry?limit=1")["total"].as_u64().unwrap();
-    // Slow enough to be killed in the middle, again and again; each start begins the file anew.
+    // Slow enough to be killed in the middle, repeatedly; each start begins the file anew.
     let arguments = ["--csv", capture.to_str().unwrap(), "--rate", "20000"];
     let mut before = 0;
     for wanted in [2_000, 9_000, 21_000] {

@@ -88,7 +88,7 @@ fn without_its_manifest_nothing_is_opened_until_a_repair_and_then_all_is_there()
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// Copies as `docs/store.md` says.
+/// Copies as in `docs/store.md`.
 fn cp(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
     assert!(copied.status.success(), "{copied:?}");
@@ -100,7 +100,7 @@ fn a_store_comes_back_from_a_copy_made_while_it_runs_or_when_it_is_stopped() {
     let (data, live, stopped) =
         (folder.path().join("data"), folder.path().join("live"), folder.path().join("stopped"));
     store(&data, &fleet(folder.path(), 60, "2026-01-01T00:00:00Z")).terminate();
-    // What the second run has taken is in the log alone.
+    // The rows of the second run are in the log alone.
     let server = store(&data, &fleet(folder.path(), 30, "2026-01-01T00:01:00Z"));
     std::fs::create_dir(&live).unwrap();
     cp(&data.join("wal"), &live.join("wal"));

@@ -51,7 +51,7 @@ impl Server {
                 break url.trim_end_matches('/').to_owned();
             }
         };
-        // Its log goes on; somebody has to read it.
+        // Its log continues; somebody has to read it.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, url, first_line }
     }
@@ -112,7 +112,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
+        // After a failed assertion nobody else ends it.
         let _ended_before = self.child.kill();
         let _reaped_before = self.child.wait();
     }

@@ -173,7 +173,7 @@ fn the_summary_has_this_form() {
     golden("summary.json", &format!("{found:#}\n"));
 }
 
-/// Takes out what depends on the time it took.
+/// Removes the parts that depend on timing.
 fn mask(value: &mut Value) {
     const VOLATILE: [&str; 15] = [
         "bytes",

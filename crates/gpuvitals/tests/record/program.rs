@@ -106,7 +106,8 @@ fn a_signal_ends_a_recording_without_a_command_as_it_should() {
 #[test]
 fn killed_it_is_repaired_by_the_command() {
     let dir = tempfile::tempdir().unwrap();
-    // The line of progress after five seconds would be late; the journal of the GPU's rows is what is waited for.
+    // The line of progress after five seconds would be late; the test waits for the journal of the GPU's
+    // rows.
     let mut child =
         piped(record("rx7900xtx", dir.path()).args(["--", "sh", "-c", "echo ready; read nothing"]));
     wait_for(&mut BufReader::new(child.stdout.as_mut().unwrap()), "ready");
@@ -132,7 +133,7 @@ fn killed_it_is_repaired_by_the_command() {
 
 #[test]
 fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
-    // A limit on the length of files stands in for the disk; ignored, its signal becomes an error of the write.
+    // A limit on the length of files imitates a full disk; ignored, its signal becomes an error of the write.
     let limited = |dir: &Path, more: &[&str]| {
         let recording = record("rx7900xtx", dir);
         let mut command = Command::new("sh");
@@ -144,7 +145,7 @@ fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut child = limited(dir.path(), more);
         let mut told = BufReader::new(child.stderr.take().unwrap());
-        wait_for(&mut told, "nothing is recorded any more");
+        wait_for(&mut told, "recording has stopped");
         drop(child.stdin.take());
         let mut rest = String::new();
         told.read_to_string(&mut rest).unwrap();

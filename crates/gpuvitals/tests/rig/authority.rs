@@ -1,4 +1,4 @@
-//! A certificate authority for a test, and what it signs.
+//! A certificate authority for a test, and its certificates.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A stand-in for NVIDIA's library: see its source in `crates/sources/tests/nvml/stub.c`.
+//! An imitation of NVIDIA's library: see its source in `crates/sources/tests/nvml/stub.c`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ impl Library {
         self.dir.path().join("libnvidia-ml.so")
     }
 
-    /// Says what it does from now on.
+    /// Sets its behaviour from now on.
     pub(crate) fn says(&self, lines: &[&str]) {
         let new = self.dir.path().join("new");
         std::fs::write(&new, lines.join("\n") + "\n").unwrap();

@@ -1,4 +1,4 @@
-//! A real gpuvitals, what it says, and how it ends.
+//! A real gpuvitals, its output, and its end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Longest wait for something that comes by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The program, with nothing of this environment but where programs are.
+/// The program, with only `PATH` of this environment.
 pub(crate) fn gpuvitals() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -27,7 +27,7 @@ struct Log {
 }
 
 impl Process {
-    /// Starts a command and reads what it says: on standard output, and on standard error where that is piped.
+    /// Starts a command and reads its output: standard output, and standard error if that is piped.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Log::default());
@@ -45,7 +45,7 @@ impl Process {
         Self { child, log }
     }
 
-    /// What is found in the lines, once it is there.
+    /// The result of `find` in the lines, once there is one.
     pub(crate) fn said<T>(&self, what: &str, find: impl Fn(&[String]) -> Option<T>) -> T {
         let mut lines = self.log.lines.lock().unwrap();
         loop {
@@ -75,7 +75,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end: exit code, and all it said.
+    /// Waits for its end: exit code, and all output.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
         // The threads that read have seen the end soon after.
@@ -95,7 +95,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After an assertion failed nobody else ends it.
+        // After a failed assertion nobody else ends it.
         let _ended_before = self.child.kill();
         let _reaped_before = self.child.wait();
     }

@@ -51,7 +51,7 @@ fn assert_failed(process: Process, data: &Path) {
         "Input/output error",
         "check the disk ",
         "(mounted at /",
-        "then start again: what was acknowledged is there",
+        "then start again: acknowledged data is safe",
     ] {
         assert!(last.contains(words), "{words:?} is not in {last}");
     }

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use crate::port::Port;
 use crate::process::{recording, start, until};
 
-/// From the beginning of the hang until everybody says so: five seconds, and as much for a machine with other work.
+/// From the beginning of the hang until everybody reports it: five seconds, and as much again for a machine
+/// with other work.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 #[test]
@@ -36,7 +37,7 @@ fn a_broker_that_is_frozen_degrades_collector_and_streamers_soon() {
     let told =
         everybody.map(|port| until(port, "/health", "a hang", |health| health["status"] == "degraded"));
     assert!(began.elapsed() < NOTICED_WITHIN, "after {:?}: {told:?}", began.elapsed());
-    // Nothing of it is taken back while the broker accepts connections and answers none.
+    // None of the reports is withdrawn while the broker accepts connections and answers none.
     assert!(told.iter().all(|health| health["reason"].as_str().unwrap().contains("127.0.0.1")), "{told:?}");
 
     broker.signal("CONT");

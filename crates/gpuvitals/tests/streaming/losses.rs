@@ -1,4 +1,5 @@
-//! A collector that is killed with all its connections, again and again: what it held is no dead letter, and not lost.
+//! A collector that is killed with all its connections, repeatedly: its frames are no dead letters, and not
+//! lost.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! A file into a queue, a queue into stores: real processes, and what is there when some of them were killed.
+//! A file into a queue, a queue into stores: real processes, and the rows left when some of them were killed.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What a pipeline is made of: processes, files, stores.
+//! The components of a pipeline: processes, files, stores.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -89,7 +89,7 @@ pub(crate) fn recording(folder: &Path, rows: u64) -> (PathBuf, Keys) {
     (path, keys)
 }
 
-/// The keys in a store that nobody writes now.
+/// The keys in a store without a writer.
 pub(crate) fn stored(folder: &Path) -> Keys {
     let (store, _) = Store::open(StoreConfig::new(folder)).unwrap();
     let mut keys = Keys::new();

@@ -1,4 +1,4 @@
-//! `gpuvitals stream` alone: what it waits for, what it reports, how it ends.
+//! `gpuvitals stream` alone: its waits, its reports, its end.
 
 use std::path::Path;
 use std::process::Stdio;

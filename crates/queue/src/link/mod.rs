@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `inproc:` | in this process |
 //! | `grpc://host:9090`, `host:9090`, `http://host:9090`; with TLS `grpcs://`, `https://` | `gpuvitals broker`, by gRPC |
-//! | `nats://host:4222?replicas=3`, with TLS `tls://` | NATS JetStream, settings behind the `?` |
+//! | `nats://host:4222?replicas=3`, with TLS `tls://` | NATS JetStream, settings after the `?` |
 //!
 //! Nothing here waits for a queue that is away: producers and consumers are created without a connection, a
 //! publish then fails with [`PublishError::Unavailable`], and a receive keeps trying. A [`Sender`] sends

@@ -314,9 +314,9 @@ mod tests {
     use crate::frame::ContentType;
 
     /// Fails with the listed errors, then takes.
-    struct Moody(Mutex<(Vec<PublishError>, Vec<Frame>)>);
+    struct Scripted(Mutex<(Vec<PublishError>, Vec<Frame>)>);
 
-    impl Producer for Moody {
+    impl Producer for Scripted {
         async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
             let mut state = self.0.lock().unwrap();
             state.1.push(frame);
@@ -332,38 +332,38 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_frame_is_sent_with_the_same_stamp_until_it_is_taken() {
         let full = PublishError::Full { topic: "t".into(), retry_after: Some(Duration::from_mins(1)) };
-        let moody = Moody(Mutex::new((vec![away(), full, away()], Vec::new())));
+        let scripted = Scripted(Mutex::new((vec![away(), full, away()], Vec::new())));
         let frame = Stamps::new().stamp(Frame::new(ContentType::Json, 1, "{}"));
         let begun = tokio::time::Instant::now();
         let cancel = CancellationToken::new();
-        publish_until(&moody, frame.clone(), &cancel, &Backoff::default()).await.unwrap();
+        publish_until(&scripted, frame.clone(), &cancel, &Backoff::default()).await.unwrap();
         assert!(begun.elapsed() >= Duration::from_mins(1), "it asked to be left alone for that long");
-        assert_eq!(moody.0.into_inner().unwrap().1, vec![frame; 4]);
+        assert_eq!(scripted.0.into_inner().unwrap().1, vec![frame; 4]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_for_good_or_cancelled_is_not_sent_again() {
         let refused = PublishError::Refused { reason: "no".into() };
-        let moody = Moody(Mutex::new((vec![refused.clone()], Vec::new())));
+        let scripted = Scripted(Mutex::new((vec![refused.clone()], Vec::new())));
         let frame = || Frame::new(ContentType::Json, 1, "{}");
         let cancel = CancellationToken::new();
-        assert_eq!(publish_until(&moody, frame(), &cancel, &Backoff::default()).await, Err(refused));
+        assert_eq!(publish_until(&scripted, frame(), &cancel, &Backoff::default()).await, Err(refused));
         cancel.cancel();
-        let cancelled = publish_until(&moody, frame(), &cancel, &Backoff::default()).await;
+        let cancelled = publish_until(&scripted, frame(), &cancel, &Backoff::default()).await;
         assert_eq!(cancelled, Err(PublishError::Cancelled));
-        assert_eq!(moody.0.into_inner().unwrap().1.len(), 1);
+        assert_eq!(scripted.0.into_inner().unwrap().1.len(), 1);
     }
 
     const ROUND_TRIP: Duration = Duration::from_millis(1);
 
     /// A distant queue that refuses the listed attempts.
     #[derive(Default)]
-    struct Far {
+    struct Distant {
         refusals: Mutex<VecDeque<Option<PublishError>>>,
         taken: Mutex<Vec<Frame>>,
     }
 
-    impl Producer for Far {
+    impl Producer for Distant {
         async fn publish(&self, frame: Frame) -> Result<Receipt, PublishError> {
             let refusal = self.refusals.lock().unwrap().pop_front().flatten();
             if refusal.is_none() {
@@ -377,8 +377,8 @@ mod tests {
 
     /// Sends `frames` frames, eight at a time; returns the tags in the order of their outcomes, refused ones
     /// negative, and the time it took.
-    async fn sent(far: &Far, frames: i64, patience: Patience) -> (Vec<i64>, Duration) {
-        let (mut sender, mut next, mut ended) = (Sender::new(far, 8, patience), 1, Vec::new());
+    async fn sent(distant: &Distant, frames: i64, patience: Patience) -> (Vec<i64>, Duration) {
+        let (mut sender, mut next, mut ended) = (Sender::new(distant, 8, patience), 1, Vec::new());
         let began = Instant::now();
         loop {
             while next <= frames && sender.has_room() {
@@ -396,30 +396,30 @@ mod tests {
         }
     }
 
-    fn numbers(far: &Far) -> Vec<i64> {
-        let taken = far.taken.lock().unwrap();
+    fn numbers(distant: &Distant) -> Vec<i64> {
+        let taken = distant.taken.lock().unwrap();
         taken.iter().map(|frame| i64::from_le_bytes(frame.payload.as_ref().try_into().unwrap())).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn frames_are_under_way_together_and_arrive_in_order() {
-        let far = Far::default();
-        let (ended, took) = sent(&far, 800, Patience::Passing).await;
+        let distant = Distant::default();
+        let (ended, took) = sent(&distant, 800, Patience::Passing).await;
         assert_eq!(ended, (1..=800).collect::<Vec<_>>());
         assert!(took <= ROUND_TRIP * 110, "{took:?}");
-        assert_eq!(numbers(&far), ended);
+        assert_eq!(numbers(&distant), ended);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_goes_away_gets_everything_in_order_with_the_same_stamps() {
-        let far = Far::default();
+        let distant = Distant::default();
         // The fifth frame and all after it fail, and so do three more attempts.
-        *far.refusals.lock().unwrap() = [vec![None; 4], vec![Some(away()); 11]].concat().into();
-        let (ended, took) = sent(&far, 50, Patience::Passing).await;
+        *distant.refusals.lock().unwrap() = [vec![None; 4], vec![Some(away()); 11]].concat().into();
+        let (ended, took) = sent(&distant, 50, Patience::Passing).await;
         assert_eq!(ended, (1..=50).collect::<Vec<_>>());
-        assert_eq!(numbers(&far), ended);
+        assert_eq!(numbers(&distant), ended);
         assert!(took < Duration::from_secs(3), "those that failed together count once: {took:?}");
-        let taken = far.taken.lock().unwrap();
+        let taken = distant.taken.lock().unwrap();
         let stamps = taken.iter().map(|frame| frame.producer.clone().unwrap());
         assert!(stamps.zip(0..).all(|(stamp, number)| stamp.sequence == number));
     }
@@ -433,9 +433,9 @@ mod tests {
             (&denied, Patience::Settings, vec![1, 3, 2]),
             (&malformed, Patience::Settings, vec![1, -2, 3]),
         ] {
-            let far = Far::default();
-            *far.refusals.lock().unwrap() = vec![None, Some(refusal.clone())].into();
-            assert_eq!(sent(&far, 3, patience).await.0, expected, "{refusal} {patience:?}");
+            let distant = Distant::default();
+            *distant.refusals.lock().unwrap() = vec![None, Some(refusal.clone())].into();
+            assert_eq!(sent(&distant, 3, patience).await.0, expected, "{refusal} {patience:?}");
         }
     }
 

@@ -69,7 +69,7 @@ pub struct NatsConsumer {
     /// When the server created the group that the leases are of.
     created: Option<DateTime>,
     /// Received messages on their way to the dead letters, each with its reason.
-    dying: VecDeque<(Lease, Arc<str>)>,
+    dead_letters: VecDeque<(Lease, Arc<str>)>,
     /// Signals that a delivery was settled: there may be credits.
     freed: Notify,
     /// Messages (rows) in a frame, rather too many than too few; 0 before the first one.
@@ -137,7 +137,7 @@ impl NatsConsumer {
             joining: JoinSet::new(),
             leases: Mutex::default(),
             created: None,
-            dying: VecDeque::new(),
+            dead_letters: VecDeque::new(),
             freed: Notify::new(),
             rows_per_frame: 0,
             failures: 0,
@@ -168,7 +168,7 @@ impl NatsConsumer {
         let created = Some(subscription.consumer.cached_info().created);
         if std::mem::replace(&mut self.created, created) != created {
             self.leases().restart();
-            self.dying.clear();
+            self.dead_letters.clear();
         }
         self.subscription = Some(subscription);
         Ok(())
@@ -179,13 +179,13 @@ impl NatsConsumer {
         if self.subscription.is_none() {
             self.join().await?;
         }
-        while let Some((lease, reason)) = self.dying.front() {
+        while let Some((lease, reason)) = self.dead_letters.front() {
             // The delivery that exceeds the retries is no attempt.
             let attempts = lease.attempt.min(self.member.settings.max_retries.saturating_add(1));
-            if let Err(error) = self.bury(lease, attempts, reason).await {
+            if let Err(error) = self.dead_letter(lease, attempts, reason).await {
                 tracing::debug!(%error, "a dead letter is not settled yet");
             }
-            self.dying.pop_front();
+            self.dead_letters.pop_front();
         }
         let Some(subscription) = &mut self.subscription else { return Ok(Vec::new()) };
         if subscription.pull.is_none() {
@@ -240,7 +240,7 @@ impl NatsConsumer {
             until: Instant::now() + ack_wait,
         };
         if let Some(failure) = failure {
-            self.dying.push_back((lease, failure.to_string().into()));
+            self.dead_letters.push_back((lease, failure.to_string().into()));
             return None;
         }
         let rows = u64::from(lease.frame.count);
@@ -259,7 +259,7 @@ impl NatsConsumer {
 
     /// Publishes a frame to the dead letters and, once it is stored there, terminates its message. If that fails, the
     /// message comes again.
-    async fn bury(&self, lease: &Lease, attempts: u32, reason: &str) -> Result<(), SettleError> {
+    async fn dead_letter(&self, lease: &Lease, attempts: u32, reason: &str) -> Result<(), SettleError> {
         match self.write_dead(lease, attempts, reason).await {
             Ok(()) => self.send(&lease.reply, AckKind::Term).await,
             Err(error) => {
@@ -322,7 +322,7 @@ impl NatsConsumer {
             }
             NackKind::Release => return self.send(&lease.reply, AckKind::Nak(None)).await,
         };
-        self.bury(lease, lease.attempt, &failure.to_string()).await
+        self.dead_letter(lease, lease.attempt, &failure.to_string()).await
     }
 }
 
@@ -567,7 +567,7 @@ impl Consumer for NatsConsumer {
 
     async fn leave(mut self) {
         let mut replies: Vec<_> = self.leases().drain().into_iter().map(|lease| lease.reply).collect();
-        replies.extend(self.dying.drain(..).map(|(lease, _)| lease.reply));
+        replies.extend(self.dead_letters.drain(..).map(|(lease, _)| lease.reply));
         // Messages that have come and were not delivered.
         while let Some(subscription) = &mut self.subscription
             && let Some(Ok(Some(message))) = subscription.next().now_or_never()

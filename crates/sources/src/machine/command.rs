@@ -129,7 +129,7 @@ pub fn run_tool(
     running.finish().map_err(|source| ToolError::Read { program: name(), source })
 }
 
-/// A process group that is killed and reaped when it is let go.
+/// A process group that is killed and reaped when this is dropped.
 struct Running {
     child: Child,
     exit: Option<OwnedFd>,

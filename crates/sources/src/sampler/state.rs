@@ -183,10 +183,10 @@ struct Targets {
 /// A GPU (or the host) of a worker. A row that follows a row updates three numbers and takes no lock.
 #[derive(Debug)]
 pub(crate) struct Target {
-    told: Mutex<Told>,
+    report: Mutex<Report>,
     is_up: AtomicBool,
     /// When its condition was last reported, monotonic.
-    told_ns: AtomicI64,
+    reported_ns: AtomicI64,
     /// 0 before the first.
     last_row_ns: AtomicI64,
     /// 0 while unknown.
@@ -194,7 +194,7 @@ pub(crate) struct Target {
 }
 
 #[derive(Debug)]
-struct Told {
+struct Report {
     identity: Arc<Identity>,
     condition: Condition,
     since_ns: i64,
@@ -204,16 +204,16 @@ impl Target {
     fn new(identity: &Arc<Identity>, now: Moment) -> Self {
         let identity = Arc::clone(identity);
         Self {
-            told: Mutex::new(Told { identity, condition: Condition::Starting, since_ns: now.wall_ns }),
+            report: Mutex::new(Report { identity, condition: Condition::Starting, since_ns: now.wall_ns }),
             is_up: AtomicBool::new(false),
-            told_ns: AtomicI64::new(now.mono_ns),
+            reported_ns: AtomicI64::new(now.mono_ns),
             last_row_ns: AtomicI64::new(0),
             update_ns: AtomicI64::new(0),
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It gave a row, of this time unless it was a repeat; its values change about this often.
@@ -236,19 +236,19 @@ impl Target {
 
     /// Sets its condition.
     pub(crate) fn becomes(&self, condition: Condition, now: Moment) {
-        let mut told = self.told();
-        if !told.condition.is_like(&condition) {
-            told.since_ns = now.wall_ns;
+        let mut report = self.report();
+        if !report.condition.is_like(&condition) {
+            report.since_ns = now.wall_ns;
         }
         self.is_up.store(condition == Condition::Up, Ordering::Relaxed);
-        self.told_ns.store(now.mono_ns, Ordering::Relaxed);
-        told.condition = condition;
+        self.reported_ns.store(now.mono_ns, Ordering::Relaxed);
+        report.condition = condition;
     }
 
     /// A probe that continues reports a removed partition as gone once and then no more.
     fn is_forgotten(&self, condition: &Condition, now: Moment) -> bool {
         matches!(condition, Condition::Down { reason: AbsenceReason::Gone, .. })
-            && now.mono_ns - self.told_ns.load(Ordering::Relaxed) > FORGET_NS
+            && now.mono_ns - self.reported_ns.load(Ordering::Relaxed) > FORGET_NS
     }
 }
 
@@ -295,7 +295,7 @@ impl WorkerState {
         if was_stuck {
             // Its present condition began only now.
             for target in self.targets().by_key.values() {
-                target.told().since_ns = now.wall_ns;
+                target.report().since_ns = now.wall_ns;
             }
         }
         was_stuck
@@ -360,12 +360,12 @@ impl WorkerState {
         let key = name_of(identity).unwrap_or_default();
         let mut targets = self.targets();
         if let Some(target) = targets.by_key.get(&key) {
-            target.told().identity = Arc::clone(identity);
+            target.report().identity = Arc::clone(identity);
             return Arc::clone(target);
         }
         let Targets { order, by_key } = &mut *targets;
         by_key.retain(|name, target| {
-            **name != *self.driver.as_str() && !target.told().identity.stands_for(identity)
+            **name != *self.driver.as_str() && !target.report().identity.stands_for(identity)
         });
         order.retain(|name| by_key.contains_key(name));
         let target = Arc::new(Target::new(identity, now));
@@ -391,15 +391,15 @@ impl WorkerState {
         let targets = self.targets();
         let state = |key| {
             let target: &Arc<Target> = targets.by_key.get(key)?;
-            let told = target.told();
+            let report = target.report();
             let (condition, since_ns) = match stuck {
                 Some((for_ns, since_ns)) => (Condition::Stuck { for_ns }, since_ns),
-                None if target.is_forgotten(&told.condition, now) => return None,
-                None => (told.condition.clone(), told.since_ns),
+                None if target.is_forgotten(&report.condition, now) => return None,
+                None => (report.condition.clone(), report.since_ns),
             };
             let known = |ns: &AtomicI64| Some(ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
             Some(TargetState {
-                identity: owners.attribute(&told.identity),
+                identity: owners.attribute(&report.identity),
                 table: self.table,
                 driver: self.driver,
                 condition,

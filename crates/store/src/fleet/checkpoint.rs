@@ -1,8 +1,8 @@
 //! The fleet on disk: the part that the log no longer has.
 //!
-//! A file of batches ([`frames`]). They are ordinary rows, of each GPU one per
-//! time at which one of its latest values was taken, so that taking them in again gives the same fleet. The manifest
-//! has the CRC32C of the file.
+//! A file of batches ([`frames`]). They are ordinary rows, for each GPU one per
+//! time of any of its latest values, so that replaying them gives the same fleet. The manifest has the CRC32C of the
+//! file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::merge::RowKeys;
 /// GPUs per frame: with every column at a time of its own a frame stays within `wire::ROWS_MAX`.
 const FRAME_GPUS: usize = 200;
 
-/// Spells a fleet.
+/// Encodes a fleet.
 ///
 /// # Errors
 /// If a batch of it exceeds the limits of the wire form.
@@ -59,7 +59,7 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
 /// Replays an encoded fleet.
 ///
 /// # Errors
-/// When it is not what was written; what came before the fault has been taken in.
+/// If it has changed since it was written; everything before the fault has been replayed.
 pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FrameError> {
     for batch in frames::batches(bytes) {
         let batch = batch?;

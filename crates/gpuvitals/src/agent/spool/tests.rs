@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// Why a frame is refused, by its number.
 type Refuse = fn(u64) -> Option<PublishError>;
 
-/// A queue upstream that refuses frames as it is told to; it counts the tries.
+/// An upstream queue that refuses frames on demand; it counts the attempts.
 #[derive(Clone)]
 struct Upstream {
     queue: Queue,
@@ -70,7 +70,7 @@ fn number(frame: &Frame) -> u64 {
     u64::from_le_bytes(*frame.payload.first_chunk().unwrap())
 }
 
-/// Hands over frames of one row each, and so many bytes.
+/// Hands over frames of one row each, with this many bytes.
 async fn hand_over(spool: &Spool, numbers: std::ops::Range<u64>, bytes: usize) {
     for number in numbers {
         let mut payload = number.to_le_bytes().to_vec();
@@ -365,7 +365,7 @@ async fn a_full_spool_drains_over_the_network_before_new_rows() {
         payload.resize(8_500, 7);
         stamps.stamp(Frame::new(ContentType::Batch, 500, payload))
     };
-    // One frame less than there is room for: the new one.
+    // One frame less than the room: the new one.
     let frames = config(limit).max_bytes / frame(0).cost_bytes() - 1;
     for number in 0..frames {
         queue.publish(TOPIC, frame(number)).await.unwrap();

@@ -148,7 +148,7 @@ fields! {
     PcieLinkWidth "pcie_link_width",
     /// Speed of PCIe, 0.1 GT/s. v1.x.
     PcieLinkSpeed "pcie_link_speed",
-    /// Sum over PCIe; the unit is told differently by different headers (GB/s, Mb/s). v1.4 to 1.9.
+    /// Sum over PCIe; different headers give different units (GB/s, Mb/s). v1.4 to 1.9.
     PcieBandwidthAcc "pcie_bandwidth_acc",
     /// Over PCIe at the moment; unit as [`Field::PcieBandwidthAcc`]. v1.4 to 1.9.
     PcieBandwidthInst "pcie_bandwidth_inst",

@@ -110,8 +110,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Adds the shares since the listing before. A process that used nothing has none, nor has any where the part does not
-    /// count them.
+    /// Adds the shares since the previous listing. A process that used nothing has none, nor has any on a part that does
+    /// not count them.
     fn read_shares(&mut self, at: usize, gpu: Gpu, processes: &mut [GpuProcess]) -> Answer<()> {
         let Some(watched) = self.gpus.get_mut(at) else { return Ok(()) };
         match self.raw.process_utilization(gpu, watched.since_us, &mut self.shares) {
