@@ -413,7 +413,7 @@ fn what_cannot_be_asked_for_is_said() {
     check(&["lock", "--level", "fast"], 64, "profile_peak");
     check(&["lock", "--gpu", "7", "--level", "high"], 64, "no GPU is called \"7\"");
     check(&["lock", "--gpu", "1", "--sclk", "9000"], 64, "500 to 2100 MHz");
-    check(&["show", "--driver", "procfs"], 69, "no GPU was found");
+    check(&["show", "--driver", "procfs"], 69, "no GPU with readable clocks was found");
     fs::remove_file(machine.file("card1", LEVEL)).unwrap();
     check(&["lock", "--gpu", "1", "--level", "high"], 69, "SR-IOV");
 }

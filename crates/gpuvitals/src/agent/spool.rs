@@ -40,9 +40,9 @@ pub(crate) const LIMIT_MIN: u64 = 8 << 20;
 /// Segments of the log that fit into the limit, and their longest length.
 const SEGMENTS: u64 = 32;
 const SEGMENT_LEN_MAX: u64 = 16 << 20;
-/// Segments that the log may have in addition to twice its contents: four of slack, one in use, a spare, and
-/// two of checkpoints.
-const SEGMENTS_BESIDE: u64 = 8;
+/// Segments that the log may have in addition to twice its contents: four of slack, one in use, a spare, two of
+/// checkpoints, and those written until the next checkpoint lets the moved ones go.
+const SEGMENTS_BESIDE: u64 = 12;
 /// Frames that are handed over and not written yet.
 const ARRIVALS_MAX: usize = 256;
 /// Frames under way to the queue upstream.

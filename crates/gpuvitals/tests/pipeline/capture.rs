@@ -8,6 +8,20 @@ use serde_json::Value;
 
 use crate::server::{Server, gpuvitals};
 
+/// Series of a capture, and the columns that they fill.
+const COLUMNS: [(&str, &str); 10] = [
+    ("DCGM_FI_DEV_GPU_UTIL", "utilization_pct"),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", "memory_utilization_pct"),
+    ("DCGM_FI_DEV_POWER_USAGE", "power_w"),
+    ("DCGM_FI_DEV_GPU_TEMP", "temperature_c"),
+    ("DCGM_FI_DEV_FB_USED", "memory_used_mb"),
+    ("DCGM_FI_DEV_FB_FREE", "memory_free_mb"),
+    ("DCGM_FI_DEV_ENC_UTIL", "encoder_utilization_pct"),
+    ("DCGM_FI_DEV_DEC_UTIL", "decoder_utilization_pct"),
+    ("DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz"),
+    ("DCGM_FI_DEV_MEM_CLOCK", "mem_clock_mhz"),
+];
+
 /// Asks for everything that must be the same after a kill: every GPU, every row.
 fn everything(server: &Server) -> (Value, Value, Value) {
     let gpus = server.get("/api/v1/gpus?limit=1000&include=metrics");
@@ -44,14 +58,40 @@ fn survives_a_kill(capture: &Path, check: impl Fn(&Server)) {
     assert_eq!(everything(&server), before, "the same file again changes nothing");
 }
 
+/// A simulated fleet in the form in which Prometheus exports dcgm-exporter's series: a line a value, every field quoted.
 fn twin(folder: &Path) -> PathBuf {
-    let path = folder.join("twin.csv");
-    let status = gpuvitals()
-        .args(["simulate", "--gpus", "247", "--hosts", "31", "--duration", "2s", "--form", "dcgm"])
-        .stdout(Stdio::from(std::fs::File::create(&path).unwrap()))
-        .status()
+    let output = gpuvitals()
+        .args(["simulate", "--gpus", "247", "--hosts", "31", "--duration", "2s"])
+        .stderr(Stdio::inherit())
+        .output()
         .unwrap();
-    assert!(status.success());
+    assert!(output.status.success());
+    let wide = String::from_utf8(output.stdout).unwrap();
+    let mut lines = wide.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let at = |column: &str| header.iter().position(|name| *name == column).unwrap();
+    let identity = ["timestamp", "gpu", "uuid", "model", "node"].map(at);
+    let metrics = COLUMNS.map(|(metric, column)| (metric, at(column)));
+    let mut long = String::from(
+        "timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,container,pod,namespace,value,labels_raw\n",
+    );
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [time, gpu, uuid, model, node] = identity.map(|index| cells[index]);
+        for (metric, index) in metrics {
+            let value = cells[index];
+            if value.is_empty() {
+                continue;
+            }
+            writeln!(
+                long,
+                r#""{time}","{metric}","{gpu}","nvidia{gpu}","{uuid}","{model}","{node}","","","","{value}","source=""simulated""""#
+            )
+            .unwrap();
+        }
+    }
+    let path = folder.join("twin.csv");
+    std::fs::write(&path, long).unwrap();
     path
 }
 
@@ -86,20 +126,8 @@ fn the_real_capture_shows_the_values_of_the_file() {
 
 /// The ten values of a GPU, read from the file in the plainest way.
 fn values_in(capture: &Path, id: &str) -> Vec<(&'static str, f64)> {
-    let columns = [
-        ("DCGM_FI_DEV_GPU_UTIL", "utilization_pct"),
-        ("DCGM_FI_DEV_MEM_COPY_UTIL", "memory_utilization_pct"),
-        ("DCGM_FI_DEV_POWER_USAGE", "power_w"),
-        ("DCGM_FI_DEV_GPU_TEMP", "temperature_c"),
-        ("DCGM_FI_DEV_FB_USED", "memory_used_mb"),
-        ("DCGM_FI_DEV_FB_FREE", "memory_free_mb"),
-        ("DCGM_FI_DEV_ENC_UTIL", "encoder_utilization_pct"),
-        ("DCGM_FI_DEV_DEC_UTIL", "decoder_utilization_pct"),
-        ("DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz"),
-        ("DCGM_FI_DEV_MEM_CLOCK", "mem_clock_mhz"),
-    ];
     let text = std::fs::read_to_string(capture).unwrap();
-    let values: Vec<_> = columns
+    let values: Vec<_> = COLUMNS
         .into_iter()
         .filter_map(|(metric, column)| {
             let line = text.lines().find(|l| l.contains(id) && l.contains(&format!("\"{metric}\",")))?;
