@@ -67,7 +67,6 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 /// # Errors
 /// When a setting is wrong, the port is taken, or there is no GPU where one is required.
 pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> Result<(), Failure> {
-    let access = listening::access(config.agent.listener(), "agent")?;
     let machine = config.sampling.machine()?;
     let sampling = config.sampling.clone();
     let Some(found) = service.open(move || sampling.discover())? else { return Ok(()) };
@@ -88,8 +87,8 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
         let _inside = runtime.enter();
         listening::listen(config.agent.listen, config.agent.port, "--port")?
     };
-    listening::check(&access, address, "agent")?;
-    let scheme = if access.has_tls() { "https" } else { "http" };
+    let access = listening::access(&config.listener, address, listening::Shown::Metrics)?;
+    let scheme = config.listener.scheme();
 
     let ownership = Arc::new(Ownership::new());
     let (node, background) = begin(&config, machine, found, &ownership, &runtime)?;
@@ -246,10 +245,10 @@ impl Running {
     /// Brings new settings into force, as far as that goes while it runs. When they are wrong, the old ones stay.
     fn reload(&self, config: &mut Config, reload: Reload<'_>) {
         let replace = |new: Config| {
-            let replaced = self.access.replace(new.agent.listener());
+            let replaced = self.access.replace(new.listener.settings(listening::Shown::Metrics));
             replaced
                 .map(|()| new)
-                .map_err(|error| Failure::caused(Exit::Config, "configuration: agent", error))
+                .map_err(|error| Failure::caused(Exit::Config, "configuration: listener", error))
         };
         let new = match reload().and_then(replace) {
             Ok(new) => new,

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
-use crate::listening;
+use crate::listening::{self, Shown};
 use crate::queue::TAIL_PREFIX;
 use crate::service::Service;
 
@@ -38,7 +38,6 @@ const CONNECTIONS_SHARE: u32 = 4;
 /// # Errors
 /// When a setting is wrong, a port is taken, the directory cannot be opened, or its disk failed for good.
 pub(crate) fn run(config: &Config, service: Service) -> Result<(), Failure> {
-    let access = listening::access(config.broker.listener(), "broker")?;
     let files = crate::limits::raise_open_files();
     let wanted = u64::try_from(config.broker.connections_max).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
     if let Some(files) = files.filter(|files| *files < wanted) {
@@ -48,24 +47,19 @@ pub(crate) fn run(config: &Config, service: Service) -> Result<(), Failure> {
             "the limit of open files is lower than the connections there may be; ulimit -n or LimitNOFILE= raises it"
         );
     }
-    service.runtime.clone().block_on(serve(config, access, service))
+    service.runtime.clone().block_on(serve(config, service))
 }
 
-async fn serve(
-    config: &Config,
-    access: Access,
-    Service { announcer, mut signals, .. }: Service,
-) -> Result<(), Failure> {
+async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service) -> Result<(), Failure> {
     let settings = &config.broker;
     // Before the directory is read, so that a taken port is reported at once.
     let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
-    listening::check(&access, address, "broker")?;
+    let access = listening::access(&config.listener, address, Shown::Service)?;
     let queue = open(config).await?;
 
-    let tls = if access.has_tls() { "s" } else { "" };
     let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
     crate::telemetry::show(serving.figures());
-    announcer.tell(&format!("queue: http{tls}://{address}"));
+    announcer.tell(&format!("queue: {}://{address}", config.listener.scheme()));
     let failure = loop {
         tokio::select! {
             signal = signals.next() => {
@@ -153,16 +147,15 @@ impl Serving {
     /// When a setting is wrong.
     pub(crate) fn beside(config: &Config, queue: &Queue) -> Result<Self, Failure> {
         let settings = &config.broker;
-        let access = listening::access(settings.listener(), "broker")?;
-        let socket = match listening::listen(settings.listen, settings.port, "broker.port") {
+        let (socket, access) = match listening::listen(settings.listen, settings.port, "broker.port") {
             Ok((socket, address)) => {
-                listening::check(&access, address, "broker")?;
+                let access = listening::access(&config.listener, address, Shown::Service)?;
                 tracing::info!(%address, "the queue is served");
-                Some(socket)
+                (Some(socket), access)
             }
             Err(failure) => {
                 tracing::warn!(reason = %failure, "the queue is not served");
-                None
+                (None, Access::open())
             }
         };
         Ok(Self::start(queue.clone(), socket, server_config(config, access)))

@@ -45,11 +45,12 @@ const MACHINE: &[&str] =
 
 /// The settings that a command has flags for: one, or all of a section that have a flag.
 const FLAGS: [(&str, &[&str]); 8] = [
-    ("up", &["source", "store.dir", "api", "otlp"]),
+    ("up", &["source", "store.dir", "api", "listener", "otlp"]),
     (
         "agent",
         &[
             "agent",
+            "listener",
             "sampling.rate",
             "sampling.system_rate",
             "message_queue.address",
@@ -57,9 +58,12 @@ const FLAGS: [(&str, &[&str]); 8] = [
             "otlp",
         ],
     ),
-    ("broker", &["broker", "otlp"]),
-    ("collect", &["collector", "store.dir", "message_queue.address", "message_queue.topic", "otlp"]),
-    ("stream", &["stream", "message_queue.address", "message_queue.topic", "otlp"]),
+    ("broker", &["broker", "listener", "otlp"]),
+    (
+        "collect",
+        &["collector", "store.dir", "listener", "message_queue.address", "message_queue.topic", "otlp"],
+    ),
+    ("stream", &["stream", "listener", "message_queue.address", "message_queue.topic", "otlp"]),
     (
         "queue",
         &[
@@ -71,7 +75,7 @@ const FLAGS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("store", &["store.dir"]),
-    ("token", &["broker.token_file"]),
+    ("token", &["listener.token_file"]),
 ];
 /// Commands that read the machine.
 const READERS: [&str; 7] = ["up", "agent", "sample", "top", "record", "doctor", "clocks"];
@@ -283,6 +287,12 @@ pub(crate) struct Query {
         global = true
     )]
     pub url: String,
+    /// File with the token that the server asks for, mode 0600
+    #[arg(long, env = "GPUVITALS_TOKEN_FILE", value_name = "FILE", global = true)]
+    pub token_file: Option<PathBuf>,
+    /// Authorities that sign the server's certificate (PEM), instead of the system's
+    #[arg(long, env = "GPUVITALS_CA", value_name = "FILE", global = true)]
+    pub ca: Option<PathBuf>,
     /// Print JSON as the server gave it
     #[arg(long, global = true)]
     pub json: bool,

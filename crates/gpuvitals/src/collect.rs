@@ -40,7 +40,7 @@ use self::bad::BadRows;
 use crate::config::{Config, MessageQueue};
 use crate::disk;
 use crate::failure::{Exit, Failure};
-use crate::listening;
+use crate::listening::{self, Shown};
 use crate::service::Service;
 
 pub(crate) use meter::families;
@@ -70,7 +70,9 @@ async fn serve(
     member: Member,
     Service { announcer, mut signals, .. }: Service,
 ) -> Result<(), Failure> {
-    let (socket, address) = listening::listen(config.api.listen, config.collector.api_port, "--api-port")?;
+    let (socket, address) =
+        listening::listen(config.collector.listen, config.collector.api_port, "--api-port")?;
+    let access = listening::access(&config.listener, address, Shown::Service)?;
     let store = open_store(config.collector.store(&config.store))?;
     let progress = Arc::new(Progress::new());
     let terms = Terms::new(&store, Arc::clone(&progress), &config.collector);
@@ -78,7 +80,7 @@ async fn serve(
         "collecting topic {} of {} as group {}, {} workers",
         queue.topic, queue.address, config.collector.group, config.collector.worker_count
     ));
-    announcer.tell(&format!("collector API: http://{address}/"));
+    announcer.tell(&format!("collector API: {}://{address}/", config.listener.scheme()));
     let workers = config.collector.worker_count;
     let meter = Arc::new(Meter::new("collector"));
     let view = Arc::new(View { progress, store: store.clone(), workers, meter: Arc::clone(&meter) });
@@ -86,7 +88,7 @@ async fn serve(
     crate::telemetry::show(Figures::new(move || shown.families()));
     let stop_api = CancellationToken::new();
     let app = collector::router(store.clone(), view);
-    let api_terms = gpuvitals_listener::Terms::new(meter);
+    let api_terms = gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) };
     let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
 

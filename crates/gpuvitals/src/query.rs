@@ -4,12 +4,15 @@
 mod print;
 
 use gpuvitals_core::clock;
+use gpuvitals_queue::link::Access;
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
+use crate::config::token;
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
+use crate::queue::tls;
 use crate::table::{fitted, width};
 
 /// Largest answer that is read.
@@ -38,7 +41,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
         QueryWhat::Range { .. } => range_path(&query.what)?,
         QueryWhat::Health => "/health".to_owned(),
     };
-    let answer = ask(&query.url, &path, matches!(query.what, QueryWhat::Health))?;
+    let answer = ask(query, &path)?;
     let text = if query.json {
         format!("{answer:#}\n")
     } else {
@@ -77,7 +80,8 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
 }
 
 /// `health` answers with 503 when it has something to say.
-fn ask(url: &str, path: &str, health: bool) -> Result<Value, Failure> {
+fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
+    let (url, is_health) = (query.url.as_str(), matches!(query.what, QueryWhat::Health));
     let unreachable = |error: ureq::Error| {
         Failure::caused(
             Exit::Unavailable,
@@ -87,21 +91,29 @@ fn ask(url: &str, path: &str, health: bool) -> Result<Value, Failure> {
             error,
         )
     };
-    let agent: ureq::Agent = ureq::Agent::config_builder()
+    let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_global(Some(std::time::Duration::from_mins(1)))
-        .build()
-        .into();
-    let mut response =
-        agent.get(format!("{}{path}", url.trim_end_matches('/'))).call().map_err(unreachable)?;
+        .max_redirects(0)
+        .timeout_global(Some(std::time::Duration::from_mins(1)));
+    if url.starts_with("https://") {
+        config = config.tls_config(tls(&Access { ca: query.ca.clone(), ..Access::default() })?);
+    }
+    let agent: ureq::Agent = config.build().into();
+    let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
+    if let Some(path) = &query.token_file {
+        request =
+            request.header("authorization", format!("Bearer {}", token(path, "--token-file")?.expose()));
+    }
+    let mut response = request.call().map_err(unreachable)?;
     let status = response.status();
     let body = response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
     let answer: Value = serde_json::from_slice(&body).map_err(|e| {
         Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals?"), e)
     })?;
-    if !status.is_success() && !health {
+    if !status.is_success() && !is_health {
         let message = answer["message"].as_str().unwrap_or("no reason given");
         let exit = match status.as_u16() {
+            401 | 403 => Exit::Permission,
             404 => Exit::Data,
             500.. => Exit::Unavailable,
             _ => Exit::Usage,

@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::{self, Hangup, Signals};
 use admin::Admin;
+pub(crate) use http::tls;
 
 /// Prefix of all groups of tails.
 pub(crate) const TAIL_PREFIX: &str = "tail-";

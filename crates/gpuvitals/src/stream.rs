@@ -107,7 +107,10 @@ async fn serve(
         stop: stop.clone(),
         give_up: give_up.clone(),
     };
-    let _shown = show(config, progress, announcer);
+    let _shown = match show(config, progress, announcer) {
+        Ok(shown) => shown,
+        Err(failure) => return Some(failure),
+    };
     let mut pipe = pipe::start(source, producers, progress, terms);
 
     let (began, duration) = (Instant::now(), settings.duration);
@@ -172,7 +175,10 @@ impl Vitals for Shown {
 }
 
 /// Serves what is counted until the guard is dropped. A port that is taken is done without: several may run on one machine.
-fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> DropGuard {
+///
+/// # Errors
+/// When a setting of the listener is wrong.
+fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> Result<DropGuard, Failure> {
     let meter = Arc::new(Meter::new("stream"));
     let (progress, workers) = (Arc::clone(progress), config.stream.workers);
     let shown = Arc::new(Shown { progress, workers, meter: Arc::clone(&meter) });
@@ -181,18 +187,19 @@ fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> Drop
     let stop = CancellationToken::new();
     match listening::listen(config.stream.listen, config.stream.metrics_port, "--metrics-port") {
         Ok((socket, address)) => {
-            announcer.tell(&format!("metrics: http://{address}/metrics"));
+            let access = listening::access(&config.listener, address, listening::Shown::Metrics)?;
+            announcer.tell(&format!("metrics: {}://{address}/metrics", config.listener.scheme()));
             let app = vitals::routes(shown);
             tokio::spawn(gpuvitals_listener::serve(
                 socket,
                 app,
-                gpuvitals_listener::Terms::new(meter),
+                gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) },
                 stop.clone(),
             ));
         }
         Err(failure) => tracing::warn!(reason = %failure, "the metrics are not served"),
     }
-    stop.drop_guard()
+    Ok(stop.drop_guard())
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -76,7 +76,7 @@ impl From<ScopeName> for Scope {
 /// # Errors
 /// When no file is named, it cannot be read or written, or a name is wrong.
 pub(crate) fn run(command: &TokenCommand, config: &Config) -> Result<(), Failure> {
-    let Some(file) = config.broker.token_file() else {
+    let Some(file) = config.listener.token_file() else {
         return Err(Failure::new(Exit::Usage, "--token-file names the file of the tokens"));
     };
     let failed = |error: TokenError| {

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_core::causes;
-use gpuvitals_listener::{Access, Figures};
+use gpuvitals_listener::Figures;
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::listening;
+use crate::listening::{self, Shown};
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::service::Service;
 use crate::{broker, collect, disk};
@@ -53,8 +53,7 @@ async fn serve(
     Service { announcer, mut signals, .. }: Service,
 ) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
-    let access = Access::open();
-    listening::check(&access, address, "api")?;
+    let access = listening::access(&config.listener, address, Shown::Service)?;
     let store = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
@@ -62,7 +61,7 @@ async fn serve(
     let source = (opened.kind(), Arc::clone(&progress));
     let status = Arc::new(Status::new(queue, source, (store.clone(), config.collector.worker_count)));
 
-    announcer.tell(&format!("dashboard and API: http://{address}/"));
+    announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
 
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
     let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);

@@ -38,14 +38,6 @@ settings! {
         metrics: SetName = "standard", flag "--metrics SET";
         /// Which series of dcgm-exporter to add, for NVIDIA and AMD alike
         compat: CompatName = "off", flag "--compat NAMES";
-        /// Serve TLS with this certificate chain (PEM); it is read again when it changes
-        tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
-        /// Private key of the certificate (PEM)
-        tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
-        /// Only serve clients with a certificate of one of these authorities (PEM)
-        tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
-        /// File of the tokens that clients must have, mode 0600; `gpuvitals token create` makes them. Empty: they need none
-        token_file: Option<PathBuf> = "", flag "--token-file FILE";
         /// End with code 69 if no GPU is found, instead of serving the host alone
         pub require_gpus: bool = false, flag "--require-gpus BOOL";
         /// Longest time of a row on its way to the queue, if message_queue.address names one
@@ -96,9 +88,7 @@ impl Agent {
             let why = format!("{} bytes are too few; 8MiB is the least on disk", self.spool_max.0);
             return Err(Refusal::new("agent.spool_max", why));
         }
-        let (cert, key) = (("agent.tls_cert", &self.tls_cert), ("agent.tls_key", &self.tls_key));
-        Refusal::unless_both(cert, key)?;
-        Refusal::unless_with(("agent.tls_client_ca", &self.tls_client_ca), cert)
+        Ok(())
     }
 
     /// Settings of the exposition.
@@ -133,18 +123,6 @@ impl Agent {
     pub(crate) fn publishes_as(&self, other: &Self) -> bool {
         (self.publish_interval, &self.spool_dir, self.spool_max)
             == (other.publish_interval, &other.spool_dir, other.spool_max)
-    }
-
-    /// What protects its port.
-    pub(crate) fn listener(&self) -> gpuvitals_listener::Settings {
-        gpuvitals_listener::Settings {
-            tls_cert: self.tls_cert.clone(),
-            tls_key: self.tls_key.clone(),
-            tls_client_ca: self.tls_client_ca.clone(),
-            token_file: self.token_file.clone(),
-            guard_metrics: true,
-            insecure: true,
-        }
     }
 }
 
@@ -195,8 +173,6 @@ mod tests {
             check(&[("agent.metrics_path", json!(path))], "agent.metrics_path: ");
         }
         check(&[("agent.interval", json!("10ms"))], "1s to 1h");
-        check(&[("agent.tls_cert", json!("a.pem"))], "agent.tls_cert: it needs agent.tls_key");
-        check(&[("agent.tls_client_ca", json!("a.pem"))], "agent.tls_client_ca: it needs agent.tls_cert");
         check(&[("agent.metrics", json!("some"))], "none of basic, standard, all");
         check(&[("agent.publish_interval", json!("10ms"))], "100ms to 5m");
         check(&[("agent.spool_dir", json!("/spool")), ("agent.spool_max", json!("1MiB"))], "8MiB");

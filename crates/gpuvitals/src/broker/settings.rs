@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::config::{Bytes, Refusal, Switch, settings, words};
+use crate::config::{Bytes, Switch, settings, words};
 
 /// Where messages are kept, if no other directory is named.
 const DIRECTORY: &str = "/data/mq";
@@ -23,7 +23,7 @@ Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md
 settings! {
     /// The queue itself: `gpuvitals broker`, and the one inside `up`
     pub(crate) struct Broker = "broker" {
-        /// Address to listen on. Loopback unless told: everyone who reaches it may publish and read, so think of TLS and a token
+        /// Address to listen on. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of HTTP and gRPC; 0 takes a free one and prints it
         pub port: u16 = 9090, flag "--port PORT";
@@ -46,14 +46,6 @@ settings! {
         pub when_full: WhenFull = "refuse", flag "--when-full WHAT";
         /// Most connections at a time; for one more, the longest idle one is closed
         pub connections_max: usize = 16384, from 1, flag "--connections-max N";
-        /// Serve TLS with this certificate chain (PEM)
-        tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
-        /// Private key of the certificate (PEM)
-        tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
-        /// Only serve clients with a certificate of one of these authorities (PEM)
-        tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
-        /// File of the tokens that clients must have, mode 0600; `gpuvitals token create` makes them. Empty: they need none
-        token_file: Option<PathBuf> = "", flag "--token-file FILE";
     }
 }
 
@@ -112,31 +104,5 @@ impl Broker {
         });
         let is_asked = self.durability.is_some_and(|it| it != Durability::Memory);
         path.into_iter().chain(is_asked.then(|| "broker.durability is set".to_owned())).collect()
-    }
-
-    /// The protection of its port.
-    pub(crate) fn listener(&self) -> gpuvitals_listener::Settings {
-        gpuvitals_listener::Settings {
-            tls_cert: self.tls_cert.clone(),
-            tls_key: self.tls_key.clone(),
-            tls_client_ca: self.tls_client_ca.clone(),
-            token_file: self.token_file.clone(),
-            guard_metrics: true,
-            insecure: true,
-        }
-    }
-
-    /// The file of the tokens, if clients must bring one.
-    pub(crate) fn token_file(&self) -> Option<&Path> {
-        self.token_file.as_deref()
-    }
-
-    /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
-        Refusal::unless_both(("broker.tls_cert", &self.tls_cert), ("broker.tls_key", &self.tls_key))?;
-        Refusal::unless_with(
-            ("broker.tls_client_ca", &self.tls_client_ca),
-            ("broker.tls_cert", &self.tls_cert),
-        )
     }
 }

@@ -1,5 +1,6 @@
 //! Section `collector` of the configuration.
 
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ settings! {
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
         checkpoint: bool = true, flag "--checkpoint BOOL";
+        /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
+        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of the API of `collect` (health, statistics, metrics, rows of a GPU); 0 takes a free one and prints it
         pub api_port: u16 = 8080, flag "--api-port PORT";
     }

@@ -286,7 +286,7 @@ mod tests {
             ("broker:\n  messages_max: 0\n", "line 2", "0 is too low"),
             ("broker:\n  persistence: maybe\n", "line 2", "\"maybe\" is none of auto, true, false"),
             ("broker:\n  durability: safe\n", "line 2", "\"safe\" is none of memory, written, synced"),
-            ("broker:\n  tls_cert: a.pem\n", "line 2", "broker.tls_cert: it needs broker.tls_key"),
+            ("listener:\n  tls_cert: a.pem\n", "line 2", "listener.tls_cert: it needs listener.tls_key"),
             ("sampling:\n  drivers: [nvml, cuda]\n", "line 2", "\"cuda\" is none of"),
             ("api:\n  port: [1]\n", "line 2", "api.port: [1] is no single value"),
         ] {
@@ -336,7 +336,7 @@ mod tests {
     fn the_queue_of_this_machine_is_reached_as_it_is_served() {
         let address = |text: &str| load(text, &[], vec![]).unwrap().queue_elsewhere().address.to_string();
         assert_eq!(address(""), "http://127.0.0.1:9090");
-        let tls = "broker:\n  port: 9443\n  tls_cert: a.pem\n  tls_key: b.pem\n";
+        let tls = "broker:\n  port: 9443\nlistener:\n  tls_cert: a.pem\n  tls_key: b.pem\n";
         assert_eq!(address(tls), "https://127.0.0.1:9443");
         assert_eq!(address(&format!("{tls}message_queue:\n  address: grpc://q\n")), "grpc://q:9090");
     }

@@ -16,7 +16,7 @@ use gpuvitals_queue::link::{QueueUrl, Scheme};
 use tracing::level_filters::LevelFilter;
 
 pub(crate) use layers::{Layers, Override, Values, Variable, with_shared};
-pub(crate) use queue::MessageQueue;
+pub(crate) use queue::{MessageQueue, token};
 pub(crate) use setting::{
     Bytes, Form, Refusal, Secret, Section, Setting, Switch, Table, Typed, settings, text, within, words,
 };
@@ -48,6 +48,7 @@ macro_rules! sections {
 
 sections! {
     log: Log,
+    listener: crate::listening::Listener,
     source: crate::up::Source,
     sampling: crate::sampling::Sampling,
     attribution: crate::ownership::Attribution,
@@ -161,7 +162,7 @@ impl Config {
         let mut queue = self.message_queue.clone();
         if queue.address.scheme == Scheme::InProcess {
             let (scheme, host) = (Scheme::Http, "127.0.0.1".to_owned());
-            let (tls, port) = (self.broker.listener().tls_cert.is_some(), self.broker.port);
+            let (tls, port) = (self.listener.has_tls(), self.broker.port);
             queue.address = QueueUrl { scheme, tls, host, port, ..queue.address };
         }
         queue
@@ -170,10 +171,10 @@ impl Config {
     /// Refuses settings that contradict each other.
     fn check(&self) -> Result<(), Refusal> {
         self.log.check()?;
+        self.listener.check()?;
         self.source.check()?;
         self.agent.check()?;
         self.message_queue.check()?;
-        self.broker.check()?;
         self.collector.check()?;
         self.stream.check()?;
         self.otlp.check()

@@ -108,7 +108,11 @@ impl MessageQueue {
     }
 }
 
-fn token(path: &Path, setting: &str) -> Result<Token, Failure> {
+/// A token that a file holds; `setting` names the file.
+///
+/// # Errors
+/// When the file cannot be read, others can read it, or it holds no token.
+pub(crate) fn token(path: &Path, setting: &str) -> Result<Token, Failure> {
     let token = Token::new(&crate::secret::read(path, setting)?);
     let is_plain = |b: u8| b.is_ascii_graphic();
     if token.expose().is_empty() || !token.expose().bytes().all(is_plain) {

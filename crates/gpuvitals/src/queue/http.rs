@@ -215,14 +215,18 @@ fn other_speech(error: &ureq::Error) -> Option<&'static str> {
     }
 }
 
-fn tls(access: &Access) -> Result<TlsConfig, Failure> {
+/// How a client checks a server's certificate, and shows its own.
+///
+/// # Errors
+/// When a file cannot be used.
+pub(crate) fn tls(access: &Access) -> Result<TlsConfig, Failure> {
     let roots: Vec<CertificateDer<'static>> = match &access.ca {
         Some(path) => certificates(path)?,
         None => rustls_native_certs::load_native_certs().certs,
     };
     if roots.is_empty() {
         let text =
-            "this system has no list of authorities; --ca names the one that signed the queue's certificate";
+            "this system has no list of authorities; --ca names the one that signed the server's certificate";
         return Err(Failure::new(Exit::Config, text));
     }
     let identity = access.identity.as_ref().map(|(chain, key)| {

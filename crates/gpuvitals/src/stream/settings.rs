@@ -37,8 +37,8 @@ settings! {
         pub once: bool = false, flag "--once BOOL";
         /// How rows are written
         pub format: Format = "batch", flag "--format FORMAT";
-        /// Address of health and metrics
-        pub listen: IpAddr = "127.0.0.1";
+        /// Address of health and metrics. Loopback unless told
+        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of health and metrics; 0 takes a free one, and one that is taken is done without
         pub metrics_port: u16 = 8082, flag "--metrics-port PORT";
     }

@@ -44,7 +44,7 @@ settings! {
 settings! {
     /// REST and dashboard of `gpuvitals up`
     pub(crate) struct Api = "api" {
-        /// Address to listen on. Loopback unless told: there is no login yet, so think before you open it
+        /// Address to listen on. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
         pub port: u16 = 8081, flag "--port PORT";
