@@ -1,5 +1,6 @@
 //! The gateway's state, and how a question gets its answer.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,9 +161,10 @@ impl Api {
         let span = tracing::info_span!("query");
         let job = tokio::task::spawn_blocking(move || {
             let (_permit, _inside) = (permit, span.entered());
-            let view = View { store: api.store(), config: api.config(), now_ns: wall_ns };
-            let until_ns = ask.until_ns(&view);
+            let is_partial = Cell::new(false);
+            let view = View { store: api.store(), config: api.config(), now_ns: wall_ns, is_partial };
             let body = ask.answer(&view)?;
+            let until_ns = if view.is_partial.get() { wall_ns } else { ask.until_ns(&view) };
             let gzip = gzip && body.len() >= GZIP_FROM;
             let body = if gzip { compress::gzip(&body).map_err(ApiError::Compress)? } else { body };
             Ok(Ready { body: Bytes::from(body), gzip, made, version, until_ns })

@@ -1,5 +1,6 @@
 //! Questions that are answered from the store. Equal questions share an answer.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 
 use gpuvitals_store::Store;
@@ -36,9 +37,16 @@ pub(crate) struct View<'a> {
     pub(crate) config: &'a ApiConfig,
     /// Now, nanoseconds UTC since 1970.
     pub(crate) now_ns: i64,
+    /// Whether a file could not be read for the answer: it may be readable soon.
+    pub(crate) is_partial: Cell<bool>,
 }
 
 impl View<'_> {
+    /// Notes the parts that an answer lacks.
+    pub(crate) fn lacks(&self, partial: &[String]) {
+        self.is_partial.set(!partial.is_empty());
+    }
+
     /// How GPUs look now.
     pub(crate) fn rules(&self) -> StateRules {
         let stale_after_ns = i64::try_from(self.config.stale_after.as_nanos()).unwrap_or(i64::MAX);

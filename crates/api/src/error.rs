@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 /// Most GPUs that an answer names as those that may be meant.
 const CANDIDATES_MAX: usize = 8;
 
-/// What is wrong, for programs. The list is the same for every path:
+/// The error, for programs. The list is the same for every path:
 /// `bad_parameter` (400): a parameter is unknown, missing or not allowed; the message names it and what is allowed.
 /// `too_large` (400): the answer would be larger than the limits; the message says what to change.
 /// `unauthorized` (401): the request needs a token, or its token is not known.
@@ -21,12 +21,12 @@ const CANDIDATES_MAX: usize = 8;
 /// `unknown_gpu` (404): no GPU answers to this name.
 /// `ambiguous_gpu` (404): several GPUs answer to this name; the message lists their ids.
 /// `unknown_host` (404): no host has this name.
-/// `not_found` (404): there is nothing at this path.
-/// `method_not_allowed` (405): the path does not know this method.
+/// `not_found` (404): nothing is at this path.
+/// `method_not_allowed` (405): the path does not support this method.
 /// `body_too_large` (413): the request has a body, and no path takes one.
-/// `too_many_streams` (503): as many live streams are open as there may be.
+/// `too_many_streams` (503): the limit of open live streams is reached.
 /// `overloaded` (503): more queries wait than can be answered in time.
-/// `timeout` (503): the answer took longer than it may.
+/// `timeout` (503): the answer took too long.
 /// `internal` (500): a defect of the gateway; its log says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -51,7 +51,7 @@ pub(crate) enum ErrorCode {
     Internal,
 }
 
-/// What every request that fails is answered with.
+/// The answer to every request that fails.
 #[expect(dead_code, reason = "the listener writes it, the document describes it")]
 #[derive(Debug, ToSchema)]
 #[schema(example = json!({
@@ -61,9 +61,9 @@ pub(crate) enum ErrorCode {
 pub(crate) struct ErrorBody {
     /// The HTTP status in words.
     pub(crate) error: String,
-    /// What is wrong and what to do, for people.
+    /// The error and its remedy, for people.
     pub(crate) message: String,
-    /// What is wrong, for programs.
+    /// The error, for programs.
     pub(crate) code: ErrorCode,
 }
 

@@ -13,6 +13,7 @@ mod server;
 mod settings;
 mod spool;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -99,7 +100,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     crate::telemetry::show(Figures::new(move || figures.families()));
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let agent = Running { node, counts, shown, access };
+    let agent = Running { node, counts, shown, access, address };
     runtime.block_on(agent.serve(socket, config, reload, signals, background))
 }
 
@@ -172,6 +173,7 @@ struct Running {
     counts: Arc<Counts>,
     shown: Arc<Shown>,
     access: Access,
+    address: SocketAddr,
 }
 
 impl Running {
@@ -264,6 +266,9 @@ impl Running {
         if !new.agent.exposes_as(&config.agent) {
             *self.node.exposition() = Exposition::new(new.agent.exposition());
             tracing::info!("other series are shown; windows and totals begin anew");
+        }
+        if let Err(error) = self.access.check_address(self.address, true) {
+            tracing::warn!(%error, "the port");
         }
         self.counts.reload_worked.store(1, Ordering::Relaxed);
         self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);

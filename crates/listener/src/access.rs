@@ -164,7 +164,11 @@ impl Access {
         if tokens && !tls {
             tracing::warn!(%address, "tokens and data go over the network in the clear; listener.tls_cert turns TLS on");
         }
-        if tokens || certificates || is_metrics {
+        if tokens || certificates {
+            return Ok(());
+        }
+        if is_metrics {
+            tracing::warn!(%address, "everyone who reaches this address can read the metrics");
             return Ok(());
         }
         if !terms.settings.insecure {

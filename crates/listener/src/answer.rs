@@ -14,9 +14,9 @@ const RETRY_AFTER_S: &str = "1";
 struct ErrorBody<'a, C, M> {
     /// The HTTP status in words.
     error: String,
-    /// What is wrong and what to do, for people.
+    /// The error and its remedy, for people.
     message: &'a str,
-    /// What is wrong, for programs.
+    /// The error, for programs.
     code: C,
     #[serde(flatten)]
     more: Option<M>,

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -201,9 +201,14 @@ impl Tokens {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let mode = std::fs::metadata(path).map_or(0o600, |file| file.permissions().mode());
+        let old = std::fs::metadata(path).ok();
+        let mode = old.as_ref().map_or(0o600, |file| file.permissions().mode());
         let write = || {
             let mut file = File::create(&beside)?;
+            // A service that reads it may run as another user than the one who changes it.
+            if let Some(old) = &old {
+                std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            }
             file.set_permissions(Permissions::from_mode(mode))?;
             for token in &self.0 {
                 writeln!(file, "{token}")?;

@@ -150,6 +150,7 @@ impl Ask for QueryAsk {
             series: buckets.series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
             partial: &buckets.partial,
         };
+        view.lacks(&buckets.partial);
         Ok(serde_json::to_vec(&answer)?)
     }
 }

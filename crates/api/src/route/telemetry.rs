@@ -145,6 +145,7 @@ impl Ask for TelemetryAsk {
             pagination: Pagination::of(self.limit, self.offset, rows.total),
             partial: &rows.partial,
         };
+        view.lacks(&rows.partial);
         Ok(serde_json::to_vec(&list)?)
     }
 }

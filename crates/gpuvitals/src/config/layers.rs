@@ -185,7 +185,8 @@ type Keys<T> = Option<BTreeMap<String, T>>;
 /// The settings in a file.
 fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
     let refuse = |text: String| Failure::new(Exit::Config, format!("configuration {name}{text}"));
-    let invalid = |e: serde_saphyr::Error| refuse(format!(" is not valid YAML: {e}"));
+    // Without the lines around: one may be a password.
+    let invalid = |e: serde_saphyr::Error| refuse(format!(" is not valid YAML: {}", e.without_snippet()));
     let plain: Value = serde_saphyr::from_str::<Option<Value>>(text).map_err(invalid)?.into();
     let sections = match &plain {
         Value::Null => return Ok(Values(BTreeMap::new())),
@@ -208,7 +209,9 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
             return Err(unknown(line, section, SECTIONS.iter().map(|known| known.name).collect()));
         }
         if !value.is_object() && !value.is_null() {
-            return Err(refuse(format!(" line {line}: {section} is {value}, it has settings below it")));
+            return Err(refuse(format!(
+                " line {line}: {section} has settings below it, and no value of its own"
+            )));
         }
     }
     let placed: Keys<Keys<Spanned<Value>>> = serde_saphyr::from_str(text).map_err(invalid)?;
@@ -222,7 +225,10 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
                 let keys = known.iter().map(Setting::key).collect();
                 return Err(unknown(line, &format!("{section}.{key}"), keys));
             };
-            found.0.insert(setting.path, (value.value, Origin::File { name: name.to_owned(), line }));
+            // A key without a value has its default.
+            if !value.value.is_null() {
+                found.0.insert(setting.path, (value.value, Origin::File { name: name.to_owned(), line }));
+            }
         }
     }
     Ok(found)
@@ -274,7 +280,7 @@ mod tests {
         for (text, line, words) in [
             ("api:\n  listen: 127.0.0.1\n  prot: 1\n", "line 3", "unknown key api.prot; did you mean port?"),
             ("# none\napu: {}\n", "line 2", "unknown key apu; did you mean api?"),
-            ("api: 5\n", "line 1", "api is 5, it has settings below it"),
+            ("api: 5\n", "line 1", "api has settings below it, and no value of its own"),
             ("api:\n  port: abc\n", "line 2", "api.port: \"abc\" is no whole number from 0 to 65535"),
             ("log:\n  level: info\napi:\n\n  port: 70000\n", "line 5", "api.port: \"70000\""),
             ("store:\n  flush_age: soon\n", "line 2", "store.flush_age: \"soon\""),

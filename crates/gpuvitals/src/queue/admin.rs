@@ -40,17 +40,9 @@ impl Admin {
     pub(super) fn new(place: &Place) -> Result<Self, Failure> {
         let url = &place.url;
         match url.scheme {
-            Scheme::Http | Scheme::InProcess => Ok(Self::Broker(Box::new(Http::new(place)?))),
+            // One port speaks HTTP and gRPC.
+            Scheme::Http | Scheme::Grpc | Scheme::InProcess => Ok(Self::Broker(Box::new(Http::new(place)?))),
             Scheme::Nats => Ok(Self::Nats(Box::new(Nats::new(place)?))),
-            Scheme::Grpc => Err(Failure::new(
-                Exit::Usage,
-                format!(
-                    "{url} is the queue's port for messages; statistics and dead letters are on its HTTP port (--port, 9090 by \
-                     default): --url {}://{}:PORT",
-                    if url.tls { "https" } else { "http" },
-                    url.host
-                ),
-            )),
         }
     }
 

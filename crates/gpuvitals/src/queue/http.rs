@@ -72,8 +72,8 @@ impl Http {
         let Place { url, .. } = &self.place;
         let scheme = if url.tls { "https" } else { "http" };
         let text = format!(
-            "another service than a queue answers at {url}; the queue's HTTP port is --port of gpuvitals broker, or \
-             broker.port, 9090 by default: --url {scheme}://{}:9090",
+            "another service than a queue answers at {url}; the queue's port is --port of gpuvitals broker, or \
+             broker.port, 9090 by default: --mq-url {scheme}://{}:9090",
             url.host
         );
         Failure::new(Exit::Usage, text)
@@ -165,7 +165,7 @@ impl Http {
                     "the certificate of {url} is not trusted here; --ca names the file of the authority that signed it"
                 ),
                 None => format!(
-                    "no queue answers at {url}; start one with `gpuvitals broker` or name another with --url"
+                    "no queue answers at {url}; start one with `gpuvitals broker` or name another with --mq-url"
                 ),
             };
             Failure::caused(Exit::Unavailable, text, error)

@@ -48,36 +48,31 @@ pub(super) fn run(flags: &Tail, place: &Place) -> Result<(), Failure> {
 /// Checks whether the topic exists, and whether another group takes from it.
 fn look_first(flags: &Tail, place: &Place) -> Result<(), Failure> {
     let (topic, url) = (&flags.topic, &place.url);
-    let why = if url.scheme == Scheme::Grpc {
-        "whether any group takes from it is seen over HTTP"
-    } else {
-        let stats = Admin::new(place).and_then(|admin| admin.stats());
-        // With `--take`, a queue that does not answer is waited for.
-        let stats = if flags.take { stats.unwrap_or_default() } else { stats? };
-        let groups = stats["topics"][topic]["groups"].as_object();
-        // A stream of NATS keeps acknowledged messages.
-        let keeps = url.scheme == Scheme::Nats;
-        if groups.is_some_and(|groups| keeps || groups.keys().any(|group| !group.starts_with(TAIL_PREFIX))) {
-            return Ok(());
-        }
-        let is_unknown = stats["topics"].as_object().is_some_and(|topics| !topics.contains_key(topic));
-        if is_unknown && flags.take {
-            complain(&format!(
-                "topic {topic} at {url} does not exist yet; it is created, and messages are printed as they come"
-            ));
-        } else if is_unknown {
-            let text = format!(
-                "topic {topic} at {url} does not exist; gpuvitals queue topics lists the topics, --take creates it and waits"
-            );
-            return Err(Failure::new(Exit::Data, text));
-        }
-        "no group takes from it yet"
-    };
+    let stats = Admin::new(place).and_then(|admin| admin.stats());
+    // With `--take`, a queue that does not answer is waited for.
+    let stats = if flags.take { stats.unwrap_or_default() } else { stats? };
+    let groups = stats["topics"][topic]["groups"].as_object();
+    // A stream of NATS keeps acknowledged messages.
+    let keeps = url.scheme == Scheme::Nats;
+    if groups.is_some_and(|groups| keeps || groups.keys().any(|group| !group.starts_with(TAIL_PREFIX))) {
+        return Ok(());
+    }
+    let is_unknown = stats["topics"].as_object().is_some_and(|topics| !topics.contains_key(topic));
+    if is_unknown && flags.take {
+        complain(&format!(
+            "topic {topic} at {url} does not exist yet; it is created, and messages are printed as they come"
+        ));
+    } else if is_unknown {
+        let text = format!(
+            "topic {topic} at {url} does not exist; gpuvitals queue topics lists the topics, --take creates it and waits"
+        );
+        return Err(Failure::new(Exit::Data, text));
+    }
     if flags.take {
         return Ok(());
     }
     let text = format!(
-        "{topic} at {url}: {why}; printed messages may then be missing for later groups: --take takes them"
+        "{topic} at {url}: no group takes from it yet; printed messages may then be missing for later groups: --take takes them"
     );
     Err(Failure::new(Exit::Usage, text))
 }

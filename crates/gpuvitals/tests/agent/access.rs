@@ -82,7 +82,7 @@ fn files_that_cannot_be_used_are_said_before_anything_runs() {
         (&["--tls-cert", cert, "--tls-key", "/nowhere.key"][..], 78, "reading /nowhere.key"),
         (&["--tls-cert", key, "--tls-key", key], 78, "no certificate in it"),
         (&["--tls-cert", cert, "--tls-key", other.key.to_str().unwrap()], 78, "with its key"),
-        (&["--tls-cert", cert], 64, "--tls-cert: agent.tls_cert: it needs agent.tls_key"),
+        (&["--tls-cert", cert], 64, "--tls-cert: listener.tls_cert: it needs listener.tls_key"),
         (&["--token-file", open.to_str().unwrap()], 78, "its mode is 0644"),
     ] {
         let output = gpuvitals().args(["agent", "--port", "0"]).args(arguments).output().unwrap();

@@ -269,8 +269,23 @@ fn files_of_secrets_are_for_their_owner_alone() {
 }
 
 #[test]
-fn an_open_address_is_warned_of() {
-    let broker = Broker::start(&["--listen", "0.0.0.0"]);
+fn an_open_address_is_refused_unless_it_is_meant() {
+    for command in [
+        &["broker", "--port", "0"][..],
+        &["up", "--port", "0", "--source", "simulated"],
+        &["collect", "--api-port", "0"],
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = gpuvitals()
+            .current_dir(folder.path())
+            .args(command)
+            .args(["--listen", "0.0.0.0"])
+            .output()
+            .unwrap();
+        let (code, _, errors) = outcome(&output);
+        assert!(code == Some(78) && errors.contains("--insecure"), "{command:?}: {errors}");
+    }
+    let broker = Broker::start(&["--listen", "0.0.0.0", "--insecure"]);
     let log = broker.log();
     assert!(log.contains("insecure: everyone who reaches this address"), "{log}");
     let loopback = Broker::start(&[]);

@@ -155,7 +155,7 @@ fn a_batch_is_followed_from_its_receipt_to_its_acknowledgement_and_a_request_to_
     let receiver = Receiver::start();
     let folder = tempfile::tempdir().unwrap();
     let mut environment = sending(&receiver.url);
-    environment.extend([("GPUVITALS_BROKER_PORT", "0"), ("GPUVITALS_BROKER_GRPC_PORT", "0")]);
+    environment.extend([("GPUVITALS_BROKER_PORT", "0")]);
     let data = folder.path().to_str().unwrap();
     let arguments =
         ["up", "--port", "0", "--source", "simulated", "--gpus", "2", "--hosts", "1", "--data-dir", data];

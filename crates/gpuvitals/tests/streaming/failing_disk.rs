@@ -64,8 +64,8 @@ fn up_ends_when_a_sync_of_its_log_fails_and_recovers_at_its_next_start() {
     let port = Port::new();
     let arguments = ["up", "--port", &port, "--source", "simulated", "--data-dir", data.to_str().unwrap()];
     let start = || {
-        let ports = [("GPUVITALS_BROKER_PORT", "0"), ("GPUVITALS_BROKER_GRPC_PORT", "0")];
-        start_with(&arguments, &[ports, disk.environment()].concat())
+        let ports = [("GPUVITALS_BROKER_PORT", "0")];
+        start_with(&arguments, &[&ports[..], &disk.environment()[..]].concat())
     };
     let rows = |stats: &Value| stats["source"]["rows_stored"].as_u64().unwrap_or(0);
     let up = start();

@@ -116,6 +116,13 @@ impl Broker {
         entry.is_some_and(|entry| entry.place == Some(place))
     }
 
+    /// Whether the record of a held frame is at `place`. A frame that was moved after it was lent lies elsewhere. Looks at every
+    /// frame, so it is for places that could not be read.
+    pub fn holds_at(&self, place: Place) -> bool {
+        let mut entries = self.topics.iter().flat_map(|topic| topic.shelf.entries.values());
+        entries.any(|entry| entry.place == Some(place))
+    }
+
     /// A frame's record has been written again elsewhere, or has been found to be damaged: the segment that it was in may
     /// go, as far as it is concerned.
     pub fn moved(&mut self, topic: TopicId, offset: u64, from: Place, to: Option<Place>) {

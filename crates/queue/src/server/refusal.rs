@@ -14,7 +14,7 @@ use super::publish::Progress;
 use crate::broker::{AdminError, PublishError};
 use crate::name::NameError;
 
-/// What is wrong, for programs.
+/// The error, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCode {

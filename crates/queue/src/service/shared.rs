@@ -278,7 +278,13 @@ impl Shared {
         let shared = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
             let read = |place: Place| match &shared.journal {
-                Some(journal) => journal.read(place),
+                Some(journal) => journal.read(place).map_err(|error| match error {
+                    // It was moved after it was lent, and its old segment went: the next delivery has the new place.
+                    Unreadable::Lost(_) if !shared.with(|broker, _| broker.holds_at(place)) => {
+                        Unreadable::ForNow
+                    }
+                    error => error,
+                }),
                 None => Err(Unreadable::Lost("there is no log".into())),
             };
             let frames = places.into_iter().map(read).collect();

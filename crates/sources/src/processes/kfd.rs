@@ -45,6 +45,7 @@ pub(super) fn memory(sysfs: &Path, gpus: &[Gpu]) -> io::Result<Vec<(u32, u64, u6
             match number(&folder.join(format!("{pid}/vram_{}", gpu.id))) {
                 Ok(bytes) if bytes > 0 => held.push((pid, gpu.id, bytes)),
                 Ok(_) => {}
+                Err(_) if !folder.join(pid.to_string()).exists() => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
