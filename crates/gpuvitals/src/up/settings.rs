@@ -48,7 +48,7 @@ settings! {
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
         pub port: u16 = 8081, flag "--port PORT";
-        /// Origins allowed to call the API from another site, such as https://ops.example.org
+        /// Origins allowed to call the API from another site, such as `https://ops.example.org`
         pub cors: Vec<String> = [];
         /// Answers kept until newer rows arrive
         pub cache_entries: usize = 1024;
