@@ -40,7 +40,6 @@ impl Admin {
     pub(super) fn new(place: &Place) -> Result<Self, Failure> {
         let url = &place.url;
         match url.scheme {
-            // One port speaks HTTP and gRPC.
             Scheme::Http | Scheme::Grpc | Scheme::InProcess => Ok(Self::Broker(Box::new(Http::new(place)?))),
             Scheme::Nats => Ok(Self::Nats(Box::new(Nats::new(place)?))),
         }

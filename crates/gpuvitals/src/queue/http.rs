@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::causes;
-use gpuvitals_queue::link::Access;
+use gpuvitals_queue::link::{Access, QueueUrl, Scheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
@@ -37,7 +37,10 @@ impl Http {
     /// # Errors
     /// When a file of the access cannot be read.
     pub(super) fn new(place: &Place) -> Result<Self, Failure> {
-        let Place { url, access, .. } = place;
+        // One port speaks HTTP and gRPC.
+        let url = QueueUrl { scheme: Scheme::Http, ..place.url.clone() };
+        let place = Place { url: url.clone(), ..place.clone() };
+        let access = &place.access;
         let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -46,7 +49,7 @@ impl Http {
             config = config.tls_config(tls(access)?);
         }
         let authorization = access.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-        Ok(Self { agent: config.build().into(), place: place.clone(), authorization })
+        Ok(Self { agent: config.build().into(), place, authorization })
     }
 
     /// The answer at a path.
