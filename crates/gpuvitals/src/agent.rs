@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, PortKind};
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::service::{Service, Signals};
@@ -88,7 +88,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
         let _inside = runtime.enter();
         listening::listen(config.agent.listen, config.agent.port, "--port")?
     };
-    let access = listening::access(&config.listener, address, listening::Shown::Metrics)?;
+    let access = listening::access(&config.listener, address, PortKind::Metrics)?;
     let scheme = config.listener.scheme();
 
     let ownership = Arc::new(Ownership::new());
@@ -247,7 +247,7 @@ impl Running {
     /// Brings new settings into force, as far as that goes while it runs. When they are wrong, the old ones stay.
     fn reload(&self, config: &mut Config, reload: Reload<'_>) {
         let replace = |new: Config| {
-            let replaced = self.access.replace(new.listener.settings(listening::Shown::Metrics));
+            let replaced = self.access.replace(new.listener.settings(PortKind::Metrics));
             replaced
                 .map(|()| new)
                 .map_err(|error| Failure::caused(Exit::Config, "configuration: listener", error))

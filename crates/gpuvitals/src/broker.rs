@@ -16,10 +16,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, PortKind};
 use crate::disk;
 use crate::failure::{Exit, Failure};
-use crate::listening::{self, Shown};
+use crate::listening;
 use crate::queue::TAIL_PREFIX;
 use crate::service::Service;
 
@@ -54,7 +54,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let settings = &config.broker;
     // Before the directory is read, so that a taken port is reported at once.
     let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
-    let access = listening::access(&config.listener, address, Shown::Service)?;
+    let access = listening::access(&config.listener, address, PortKind::Service)?;
     let queue = open(config).await?;
 
     let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
@@ -149,7 +149,7 @@ impl Serving {
         let settings = &config.broker;
         let (socket, access) = match listening::listen(settings.listen, settings.port, "broker.port") {
             Ok((socket, address)) => {
-                let access = listening::access(&config.listener, address, Shown::Service)?;
+                let access = listening::access(&config.listener, address, PortKind::Service)?;
                 tracing::info!(%address, "the queue is served");
                 (Some(socket), access)
             }

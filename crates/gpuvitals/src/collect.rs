@@ -37,10 +37,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::bad::BadRows;
-use crate::config::{Config, MessageQueue};
+use crate::config::{Config, MessageQueue, PortKind};
 use crate::disk;
 use crate::failure::{Exit, Failure};
-use crate::listening::{self, Shown};
+use crate::listening;
 use crate::service::Service;
 
 pub(crate) use meter::families;
@@ -72,7 +72,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let (socket, address) =
         listening::listen(config.collector.listen, config.collector.api_port, "--api-port")?;
-    let access = listening::access(&config.listener, address, Shown::Service)?;
+    let access = listening::access(&config.listener, address, PortKind::Service)?;
     let store = open_store(config.collector.store(&config.store))?;
     let progress = Arc::new(Progress::new());
     let terms = Terms::new(&store, Arc::clone(&progress), &config.collector);

@@ -18,7 +18,7 @@ use gpuvitals_sources::csv::{CsvConfig, CsvSource};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::config::Config;
+use crate::config::{Config, PortKind};
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
@@ -187,7 +187,7 @@ fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> Resu
     let stop = CancellationToken::new();
     match listening::listen(config.stream.listen, config.stream.metrics_port, "--metrics-port") {
         Ok((socket, address)) => {
-            let access = listening::access(&config.listener, address, listening::Shown::Metrics)?;
+            let access = listening::access(&config.listener, address, PortKind::Metrics)?;
             announcer.tell(&format!("metrics: {}://{address}/metrics", config.listener.scheme()));
             let app = vitals::routes(shown);
             tokio::spawn(gpuvitals_listener::serve(

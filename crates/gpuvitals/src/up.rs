@@ -19,9 +19,9 @@ use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, PortKind};
 use crate::failure::{Exit, Failure};
-use crate::listening::{self, Shown};
+use crate::listening;
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::service::Service;
 use crate::{broker, collect, disk};
@@ -53,7 +53,7 @@ async fn serve(
     Service { announcer, mut signals, .. }: Service,
 ) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
-    let access = listening::access(&config.listener, address, Shown::Service)?;
+    let access = listening::access(&config.listener, address, PortKind::Service)?;
     let store = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());

@@ -5,6 +5,7 @@
 //! section is such a declaration and a line in [`Config`].
 
 mod layers;
+mod listener;
 mod queue;
 mod setting;
 
@@ -16,6 +17,7 @@ use gpuvitals_queue::link::{QueueUrl, Scheme};
 use tracing::level_filters::LevelFilter;
 
 pub(crate) use layers::{Layers, Override, Values, Variable, with_shared};
+pub(crate) use listener::{Listener, PortKind};
 pub(crate) use queue::{MessageQueue, token};
 pub(crate) use setting::{
     Bytes, Form, Refusal, Secret, Section, Setting, Switch, Table, Typed, settings, text, within, words,
@@ -48,7 +50,7 @@ macro_rules! sections {
 
 sections! {
     log: Log,
-    listener: crate::listening::Listener,
+    listener: Listener,
     source: crate::up::Source,
     sampling: crate::sampling::Sampling,
     attribution: crate::ownership::Attribution,
