@@ -150,7 +150,7 @@ impl Ownership {
         self.expect(0, KUBELET, Moment::now());
         loop {
             let answer = kubelet.owners().await.map_err(|error| causes(&error));
-            self.take(0, Moment::now(), answer);
+            self.take(0, Moment::now(), answer, None);
             tokio::time::sleep(KUBELET_PAUSE).await;
         }
     }
@@ -189,10 +189,7 @@ impl Ownership {
             let list = table.read();
             let gap = list.as_ref().ok().and_then(|list| list.gaps.first().map(ToString::to_string));
             let answer = list.map(|list| slurm.owners(&list.processes)).map_err(|error| causes(&error));
-            self.take(id, Moment::now(), answer);
-            if let Some(gap) = gap {
-                self.fail(id, &gap);
-            }
+            self.take(id, Moment::now(), answer, gap);
             if stop.recv_timeout(JOBS_PAUSE) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
@@ -210,11 +207,22 @@ impl Ownership {
         self.answers().push(answer);
     }
 
-    /// Takes an answer or a failure; logs only changes.
-    fn take(&self, id: usize, now: Moment, owners: Result<Vec<(GpuName, Owner)>, String>) {
+    /// Takes an answer or a failure; logs only changes. An answer with a gap counts as a failure: the owners of before stay
+    /// for some rounds, since those of the gap may only be unread.
+    fn take(
+        &self,
+        id: usize,
+        now: Moment,
+        owners: Result<Vec<(GpuName, Owner)>, String>,
+        gap: Option<String>,
+    ) {
         let mut answers = self.answers();
         let Some(answer) = answers.iter_mut().find(|answer| answer.id == id) else { return };
         answer.heard_ns = now.mono_ns;
+        let (owners, rest) = match (owners, gap) {
+            (Ok(owners), Some(gap)) => (Err(gap), owners),
+            (owners, _) => (owners, Vec::new()),
+        };
         match owners {
             Ok(owners) => {
                 if answer.is_up == Some(false) {
@@ -225,19 +233,12 @@ impl Ownership {
             Err(error) => {
                 answer.failures = answer.failures.saturating_add(1);
                 answer.fail(&error);
-                if answer.failures >= FAILURES_MAX {
-                    answer.owners.clear();
+                if answer.failures >= FAILURES_MAX || answer.owners.is_empty() {
+                    answer.owners = rest;
                 }
             }
         }
         self.publish(&answers);
-    }
-
-    /// Part of the last answer is missing.
-    fn fail(&self, id: usize, error: &str) {
-        if let Some(answer) = self.answers().iter_mut().find(|answer| answer.id == id) {
-            answer.fail(error);
-        }
     }
 
     /// Forgets the answers of sources that have been silent for too long.
@@ -332,16 +333,21 @@ mod tests {
         ownership.expect(1, SLURM, at(0));
         ownership.expect(2, SLURM, at(0));
         assert_eq!(ownership.sources(), [], "none has answered yet");
-        ownership.take(1, at(1), holds("GPU-1"));
-        ownership.take(2, at(1), holds("GPU-2"));
+        ownership.take(1, at(1), holds("GPU-1"), None);
+        ownership.take(2, at(1), holds("GPU-2"), None);
         ownership.forget_silent(at(30));
         assert_eq!((ownership.sources(), held()), (vec![(SLURM, true)], 2));
-        ownership.take(2, at(35), holds("GPU-2"));
+        ownership.take(2, at(35), holds("GPU-2"), None);
         ownership.forget_silent(at(60));
         assert_eq!((ownership.sources(), held()), (vec![(SLURM, false)], 1), "one of the two");
-        ownership.take(1, at(61), holds("GPU-1"));
+        ownership.take(1, at(61), holds("GPU-1"), None);
         assert_eq!((ownership.sources(), held()), (vec![(SLURM, true)], 2), "it answers after all");
-        ownership.fail(1, "a gap");
-        assert_eq!((ownership.sources(), held()), (vec![(SLURM, false)], 2), "what is known stays");
+        let gap = || Some("a gap".to_owned());
+        for round in 1..i64::from(FAILURES_MAX) {
+            ownership.take(1, at(61 + round), Ok(Vec::new()), gap());
+            assert_eq!((ownership.sources(), held()), (vec![(SLURM, false)], 2), "what is known stays");
+        }
+        ownership.take(1, at(70), Ok(Vec::new()), gap());
+        assert_eq!((ownership.sources(), held()), (vec![(SLURM, false)], 1), "but not for ever");
     }
 }
