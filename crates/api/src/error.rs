@@ -78,7 +78,7 @@ pub(crate) enum ApiError {
     Parameters(#[from] axum::extract::rejection::QueryRejection),
     #[error("the path is not UTF-8 after decoding")]
     Path(#[from] axum::extract::rejection::PathRejection),
-    #[error("end lies before start")]
+    #[error("end is before start")]
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
     TooManyValues { buckets: i64, series: usize, max: usize, advice: &'static str },
