@@ -230,6 +230,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "broker",
             "collect",
             "config",
+            "listening",
             "logging",
             "ownership",
             "pipe",
