@@ -1,4 +1,4 @@
-//! Bodies of requests: received within bounds, whoever sends them.
+//! Request bodies, received within bounds.
 
 use std::sync::Arc;
 use std::time::Duration;

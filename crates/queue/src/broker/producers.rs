@@ -81,7 +81,7 @@ impl Producers {
         self.heard.insert(number, (id, seen));
     }
 
-    /// Adds what is known elsewhere. Whoever sent last was heard of last.
+    /// Merges another window. The producer that sent last comes last.
     pub(super) fn merge(&mut self, known: Vec<(Arc<str>, Seen)>) {
         let mut own: HashMap<_, _, foldhash::fast::RandomState> =
             std::mem::take(self).heard.into_values().collect();

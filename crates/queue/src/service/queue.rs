@@ -204,7 +204,7 @@ impl Queue {
         options: &ConsumerOptions,
     ) -> Result<InProcessConsumer, SubscribeError> {
         let Joined { consumer, group, lease, kept } = self.shared().join(topic, group, options)?;
-        // Whoever gives up waiting leaves.
+        // A caller that stops waiting leaves.
         let consumer = InProcessConsumer::new(self.clone(), consumer, Wake::Group(group), lease);
         if let Some(kept) = kept {
             let kept = kept.await.unwrap_or_else(|_| Err("queue was closed".into()));

@@ -52,7 +52,7 @@ const OTHERS: [MetricId; 18] = [
     MetricId::of("bad_pages_unreservable"),
 ];
 
-/// Every metric that an AMD GPU may give; those that this one lacks are told with the reason.
+/// Every metric that an AMD GPU may give; a GPU without one reports the reason.
 fn known() -> Vec<MetricId> {
     let mut known: Vec<MetricId> = metrics_of_tables().chain(metrics_of_files()).chain(OTHERS).collect();
     known.sort_unstable();
