@@ -411,6 +411,26 @@ async fn an_old_letter_does_not_keep_the_log() {
 }
 
 #[tokio::test]
+async fn the_log_shrinks_to_its_bound_though_nothing_more_is_published() {
+    let disk = FaultDisk::new();
+    // Little is moved while frames are published.
+    let slow = |config: &mut QueueConfig| {
+        (config.segment_len, config.sync_every) = (8 << 10, Duration::from_millis(100));
+    };
+    let (queue, _) = open(&disk, slow).await;
+    let mut consumer = join(&queue, "g").await;
+    for number in 0..2_000 {
+        queue.publish(TOPIC, frame(number)).await.unwrap();
+        let id = receive(&mut consumer).await[0].id;
+        if number % 40 > 0 {
+            consumer.ack(&[id]).await.unwrap();
+        }
+    }
+    assert_eq!(queue.stats().topics[TOPIC].messages, 50, "one in nearly every segment");
+    until("what is held lies in a few segments", || segments(&disk).len() < 12).await;
+}
+
+#[tokio::test]
 async fn damage_is_told_and_the_rest_is_served() {
     let disk = FaultDisk::new();
     let (queue, _) = open(&disk, |_| {}).await;

@@ -146,7 +146,7 @@ impl Keeper {
                 }
             }
             Done::Moved { topic, offset, from, outcome } => {
-                self.moving = self.moving.saturating_sub(1);
+                self.no_longer_moves(now);
                 if let Ok(appended) = self.noted(broker, now, outcome) {
                     self.reached(now, appended.place);
                     broker.moved(topic, offset, from, Some(appended.place));
@@ -161,8 +161,12 @@ impl Keeper {
                 self.try_again(now, &outcome);
             }
             Done::Truncated(outcome) => {
-                let outcome = self.noted(broker, now, outcome).map(|_| ());
-                self.try_again(now, &outcome);
+                let outcome = self.noted(broker, now, outcome);
+                if matches!(outcome, Ok(1..)) {
+                    // The segment that is the oldest now may be one to move out of.
+                    self.written(now);
+                }
+                self.try_again(now, &outcome.map(|_| ()));
             }
         }
     }
@@ -335,7 +339,15 @@ impl Keeper {
             Err(error @ LogError::Read { .. }) => failed(&mut self.unread, now, in_words(&error)),
             _ => {}
         }
+        self.no_longer_moves(now);
+    }
+
+    /// A record was moved, or is not to be. The last one may have emptied its segment, which a sync lets go.
+    fn no_longer_moves(&mut self, now: Millis) {
         self.moving = self.moving.saturating_sub(1);
+        if self.moving == 0 {
+            self.sync_at = Some(now);
+        }
     }
 
     /// Why the log takes nothing more, if it does not.
