@@ -14,9 +14,9 @@ use gpuvitals_api::{Api, ApiConfig, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock;
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue, wire};
+use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_listener::Access;
-use gpuvitals_store::{Ingest, Store, StoreConfig};
+use gpuvitals_store::{Store, StoreConfig};
 use tokio_util::sync::CancellationToken;
 
 const GPUS: i32 = 1_000;
@@ -81,8 +81,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let begin = clock::now_ns() - 3_600 * SECOND_NS;
     for step in 0..360 {
         let batch = rows(begin + step * 10 * SECOND_NS, u64::try_from(step)?)?;
-        let encoded = wire::encode(&batch)?;
-        store.append(vec![Ingest { batch, encoded }]).await?;
+        store.append(vec![batch]).await?;
     }
     store.flush().await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8181").await?;
@@ -96,8 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             break;
         }
         let batch = rows(clock::now_ns(), sequence)?;
-        let encoded = wire::encode(&batch)?;
-        store.append(vec![Ingest { batch, encoded }]).await?;
+        store.append(vec![batch]).await?;
     }
     Ok(served.await??)
 }

@@ -14,6 +14,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, SchemaRef};
+use bytes::Bytes;
 
 pub use builder::{BatchBuilder, EXTRA_COLUMNS_MAX, IdentityId, RowId, Value, ValueError};
 
@@ -43,12 +44,11 @@ pub struct Origin {
 pub struct Batch {
     table: Table,
     records: RecordBatch,
-    /// The process that made it.
-    pub origin: Origin,
-    /// Its number among the batches of that process.
-    pub sequence: u64,
-    /// Missing values, with the reason.
-    pub absences: Vec<Absence>,
+    origin: Origin,
+    sequence: u64,
+    absences: Vec<Absence>,
+    /// The bytes it was decoded from. Every change drops them: whoever decodes them gets this batch.
+    wire: Option<Bytes>,
 }
 
 /// Columns that do not form a batch.
@@ -159,7 +159,41 @@ impl Batch {
                 });
             }
         }
-        Ok(Self { table, records, origin, sequence, absences: Vec::new() })
+        Ok(Self { table, records, origin, sequence, absences: Vec::new(), wire: None })
+    }
+
+    /// This batch with these absences instead of its own.
+    pub fn with_absences(self, absences: Vec<Absence>) -> Self {
+        Self { absences, wire: None, ..self }
+    }
+
+    /// Keeps the bytes that it was decoded from: [`wire::encode`](crate::wire::encode) returns them.
+    pub(crate) fn keep_wire(&mut self, wire: Bytes) {
+        self.wire = Some(wire);
+    }
+
+    pub(crate) fn wire(&self) -> Option<&Bytes> {
+        self.wire.as_ref()
+    }
+
+    /// Drops the bytes that it was decoded from, for those who keep the rows in memory.
+    pub fn forget_wire(&mut self) {
+        self.wire = None;
+    }
+
+    /// The process that made it.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Its number among the batches of that process.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Missing values, with the reason.
+    pub fn absences(&self) -> &[Absence] {
+        &self.absences
     }
 
     /// The table.
@@ -243,7 +277,10 @@ impl Batch {
         let mask = arrow_array::BooleanArray::from(keep.to_vec());
         let records =
             arrow_select::filter::filter_record_batch(&self.records, &mask).expect("one decision a row");
-        (records.num_rows() > 0).then(|| Self { records, ..self.clone() })
+        if records.num_rows() == self.rows() {
+            return Some(self.clone());
+        }
+        (records.num_rows() > 0).then(|| Self { records, wire: None, ..self.clone() })
     }
 
     /// Identity of a row.

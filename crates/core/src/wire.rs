@@ -27,7 +27,7 @@ mod writing;
 
 use arrow_schema::ArrowError;
 
-pub use reading::{decode, row_count};
+pub use reading::{decode, decode_keeping, row_count};
 pub use writing::encode;
 
 use crate::batch::BatchError;

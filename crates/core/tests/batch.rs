@@ -39,7 +39,7 @@ fn absent_is_null_and_not_zero() {
         "a column without a value is not there"
     );
     let invalid =
-        batch.absences.iter().filter(|a| a.reason == AbsenceReason::Invalid).map(|a| a.count).sum::<u32>();
+        batch.absences().iter().filter(|a| a.reason == AbsenceReason::Invalid).map(|a| a.count).sum::<u32>();
     assert_eq!(invalid, 2);
     assert!(builder.finish(Origin::default(), 2).is_none(), "the builder is empty again");
 }
@@ -281,7 +281,7 @@ fn batches_of_one_table_become_one() {
         small("GPU-1", 20, Some("train"), power, 310.0),
     ];
     let whole = Batch::concat(&parts).unwrap();
-    assert_eq!((whole.rows(), whole.sequence, whole.timestamps()), (3, 20, &[10, 11, 20][..]));
+    assert_eq!((whole.rows(), whole.sequence(), whole.timestamps()), (3, 20, &[10, 11, 20][..]));
     assert_eq!(whole.monotonic(), Some(&[10, 11, 20][..]));
     let identities: Vec<_> = (0..3).map(|row| whole.identity(row)).collect();
     let originals: Vec<_> = parts.iter().map(|part| part.identity(0)).collect();
@@ -292,7 +292,7 @@ fn batches_of_one_table_become_one() {
     assert_eq!(floats(power), [float(300.0), None, float(310.0)]);
     assert_eq!(floats(clock), [None, float(1500.0), None]);
     assert_eq!(whole.extras().map(|(name, _)| name).collect::<Vec<_>>(), ["rack_u"]);
-    let mut absences: Vec<_> = whole.absences.iter().map(|a| (a.gpu.as_ref(), a.count)).collect();
+    let mut absences: Vec<_> = whole.absences().iter().map(|a| (a.gpu.as_ref(), a.count)).collect();
     absences.sort_unstable();
     assert_eq!(absences, [("GPU-1", 2), ("GPU-2", 1)]);
     // The joined batch encodes like any other.

@@ -69,7 +69,7 @@ impl Exposition {
                 gpu.take(batch, rows, &self.plan.channels);
             }
         }
-        for absence in &batch.absences {
+        for absence in batch.absences() {
             let rows = rows_of.iter().find(|(key, _)| *key == absence.gpu).map_or(&[][..], |(_, rows)| rows);
             if let Some(gpu) = gpu_of(&mut self.gpus, &self.plan, &absence.gpu) {
                 gpu.miss(absence, batch, rows);

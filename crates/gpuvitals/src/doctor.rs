@@ -136,7 +136,7 @@ fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
                 seen.values.insert(metric);
             }
         }
-        for absence in batch.absences.iter().filter(|absence| Some(&absence.gpu) == key.as_ref()) {
+        for absence in batch.absences().iter().filter(|absence| Some(&absence.gpu) == key.as_ref()) {
             seen.absent.insert(absence.metric.metric().column, absence.reason);
         }
     }

@@ -247,11 +247,11 @@ impl Simulated {
         self.ticks += 1;
     }
 
-    /// Moves to the latest tick that is due. `Err` is the answer instead of rows.
-    fn catch_up(&mut self, now_ns: i64) -> Result<(), Poll> {
+    /// Moves to the latest tick that is due. `Err` is the time before which there are no rows.
+    fn catch_up(&mut self, now_ns: i64) -> Result<(), i64> {
         let next_ns = self.time_of(self.ticks);
         if now_ns < next_ns {
-            return Err(Poll::NotBefore(next_ns));
+            return Err(next_ns);
         }
         let behind = (now_ns - next_ns) / self.interval_ns;
         if behind > GAP_TICKS_MAX {
@@ -262,7 +262,7 @@ impl Simulated {
         let mut budget = CATCH_UP_GPU_TICKS;
         while self.ticks < latest {
             if budget == 0 {
-                return Err(Poll::NotBefore(now_ns));
+                return Err(now_ns);
             }
             budget = budget.saturating_sub(self.gpus.len());
             self.advance();
@@ -303,8 +303,8 @@ impl Simulated {
             if let Some(batch) = self.finish() {
                 return Poll::Ready(batch);
             }
-            if let Err(answer) = self.catch_up(now_ns) {
-                return answer;
+            if let Err(next_ns) = self.catch_up(now_ns) {
+                return Poll::NotBefore(next_ns);
             }
         }
     }

@@ -276,7 +276,7 @@ fn a_snapshot_that_stands_still_is_repeated_and_then_stale_until_it_moves_again(
     assert!(repeated.len() <= 4, "after the first what the slow tier gives of it: {repeated:?}");
     let for_ns = blank[0] - repeated[0];
     assert!((2_000_000_000..3_000_000_000).contains(&for_ns), "{for_ns}");
-    let absence = &batches.last().unwrap().absences[0];
+    let absence = &batches.last().unwrap().absences()[0];
     assert_eq!((absence.metric, absence.reason), (POWER, AbsenceReason::Invalid));
     match condition(&sampler, "GPU-1") {
         Condition::Down { reason: AbsenceReason::Invalid, detail } => {
@@ -313,7 +313,7 @@ fn a_device_that_stops_giving_rows_says_so_once_in_a_row_without_values() {
     });
     let (known, blank) = told(&batches);
     assert_eq!(blank.len(), 2, "{blank:?}");
-    let reasons: Vec<_> = batches.iter().flat_map(|b| &b.absences).map(|a| (a.metric, a.reason)).collect();
+    let reasons: Vec<_> = batches.iter().flat_map(Batch::absences).map(|a| (a.metric, a.reason)).collect();
     assert_eq!(reasons, [(POWER, AbsenceReason::Invalid), (POWER, AbsenceReason::Suspended)]);
     for blank in blank {
         let before = known.iter().filter(|time| **time < blank).max().unwrap();
@@ -408,7 +408,7 @@ fn who_takes_nothing_gets_the_newest_rows_and_the_count_of_the_others() {
         std::thread::yield_now();
     }
     let first = sampler.next(PATIENCE).unwrap();
-    assert!(first.sequence > 20, "the oldest went: {}", first.sequence);
+    assert!(first.sequence() > 20, "the oldest went: {}", first.sequence());
     sampler.stop(PATIENCE);
     let mut left = 1;
     while sampler.next(PATIENCE).is_some() {
@@ -431,7 +431,7 @@ fn what_cannot_be_true_is_left_out_and_counted() {
     );
     let batch = sampler.next(PATIENCE).unwrap();
     assert!(batch.metric(POWER).is_none());
-    let reasons: HashMap<_, _> = batch.absences.iter().map(|a| (a.metric, (a.reason, a.count))).collect();
+    let reasons: HashMap<_, _> = batch.absences().iter().map(|a| (a.metric, (a.reason, a.count))).collect();
     assert_eq!(reasons[&POWER], (AbsenceReason::Invalid, 1));
     assert_eq!(reasons[&FAN], (AbsenceReason::NotSupported, 1));
     assert!(sampler.stats()[0].invalid >= 1);

@@ -106,7 +106,7 @@ fn a_day_of_64_gpus_stays_in_every_range_and_is_labelled() {
     each(&mut source, |batch| {
         seen += batch.rows();
         assert!(batch.rows() <= BATCH_ROWS_MAX);
-        assert!(batch.absences.is_empty(), "{:?}", batch.absences);
+        assert!(batch.absences().is_empty(), "{:?}", batch.absences());
         let sources = batch.identity_column(IdentityColumn::Source).unwrap();
         assert_eq!(sources.keys().iter().flatten().count(), batch.rows());
         for row in [0, batch.rows() - 1] {
@@ -207,7 +207,7 @@ fn large_fleets_come_in_batches_of_500_once_per_tick() {
     let mut sizes = Vec::new();
     let answer = loop {
         match source.poll(0).unwrap() {
-            Poll::Ready(batch) => sizes.push((batch.rows(), batch.sequence)),
+            Poll::Ready(batch) => sizes.push((batch.rows(), batch.sequence())),
             other => break other,
         }
     };

@@ -18,8 +18,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire};
-use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, Ingest, RangeQuery, Store, StoreConfig};
+use gpuvitals_core::{
+    Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire,
+};
+use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, RangeQuery, Store, StoreConfig};
 
 const GPUS: usize = 1_000;
 /// Rows made at a time: about 3 MB.
@@ -97,7 +99,7 @@ impl Maker {
         [power as f64 / 1000.0, 32.0 + heat, load, memory, used, clock, 2_619.0, energy, 0.0, 0.0]
     }
 
-    fn batch(&mut self, rows: usize) -> Option<Ingest> {
+    fn batch(&mut self, rows: usize) -> Option<Batch> {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
         for _ in 0..rows {
             let (second, gpu) = (self.row / GPUS, self.row % GPUS);
@@ -109,7 +111,8 @@ impl Maker {
             self.row += 1;
         }
         let batch = builder.finish(Origin::default(), 0)?;
-        Some(Ingest { encoded: wire::encode(&batch).ok()?, batch })
+        // As a collector has it: decoded from bytes that the log takes as they are.
+        wire::decode_keeping(&wire::encode(&batch).ok()?).ok()
     }
 }
 
@@ -136,7 +139,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// As many tasks as there are writers, each with one append at a time.
-async fn send(store: &Store, batches: VecDeque<Ingest>, writers: usize) {
+async fn send(store: &Store, batches: VecDeque<Batch>, writers: usize) {
     let work = Arc::new(Mutex::new(batches));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..writers {
@@ -166,10 +169,11 @@ async fn run(
     let mut maker = Maker::new();
     while done < rows {
         // Made in slices, so that unsent rows take little memory; the making is not counted.
-        let part: VecDeque<Ingest> =
+        let part: VecDeque<Batch> =
             (0..SLICE_ROWS / batch_rows).filter_map(|_| maker.batch(batch_rows)).collect();
-        wire_bytes += part.iter().map(|item| item.encoded.len()).sum::<usize>();
-        done += part.iter().map(|item| item.batch.rows()).sum::<usize>();
+        wire_bytes +=
+            part.iter().filter_map(|batch| wire::encode(batch).ok()).map(|bytes| bytes.len()).sum::<usize>();
+        done += part.iter().map(Batch::rows).sum::<usize>();
         let (begun, cpu_begun) = (Instant::now(), cpu());
         send(&store, part, writers).await;
         wall += begun.elapsed();

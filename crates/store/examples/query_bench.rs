@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::{IdentityId, Value};
 use gpuvitals_core::catalogue::ColumnType;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire};
-use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, Ingest, RangeQuery, Store, StoreConfig};
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
+use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, RangeQuery, Store, StoreConfig};
 
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -113,8 +113,7 @@ fn fill(
         }
         second += append_s;
         let Some(batch) = builder.finish(Origin::default(), second.unsigned_abs()) else { continue };
-        let encoded = wire::encode(&batch)?;
-        runtime.block_on(store.append(vec![Ingest { batch, encoded }]))?;
+        runtime.block_on(store.append(vec![batch]))?;
     }
     Ok(())
 }

@@ -105,6 +105,9 @@ pub enum AppendError {
         /// Most a record can have.
         max: usize,
     },
+    /// Rows that have no wire form: more of something than the format takes.
+    #[error("encoding the rows")]
+    Encode(#[from] wire::WireError),
     /// Rows of a table that this store does not hold.
     #[error("the store holds gpu_events, not {0:?}")]
     Table(Table),

@@ -54,4 +54,4 @@ pub use recover::Recovered;
 pub use repair::{RepairProgress, RepairReport, SetAside, repair};
 pub use stats::{LevelStats, StoreStats};
 pub use step::{FileStep, FileSteps};
-pub use store::{Ingest, Store};
+pub use store::Store;

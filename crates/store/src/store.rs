@@ -6,9 +6,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::{Batch, Health, causes};
+use gpuvitals_core::{Batch, Health, causes, wire};
 use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
 use tokio::sync::{broadcast, oneshot};
 
@@ -30,15 +29,6 @@ use crate::stats::StoreStats;
 use crate::step::FileSteps;
 use crate::tail::weight;
 use crate::writer::{Arrival, EVENTS, Event, Writer};
-
-/// Rows and their encoding in the log.
-#[derive(Debug, Clone)]
-pub struct Ingest {
-    /// Rows of `gpu_events`.
-    pub batch: Batch,
-    /// The same rows in wire form; written to the log as they are.
-    pub encoded: Bytes,
-}
 
 /// An open store. Clones are handles of the same one; when the last is dropped without [`Store::close`], rows that are
 /// not in files stay in the log.
@@ -128,13 +118,14 @@ impl Store {
     /// # Errors
     /// When the rows are not durable. If [`AppendError::is_retryable`], the same append may succeed later. After
     /// [`AppendError::Failed`] nothing is taken until the store is opened anew, best by another process.
-    pub async fn append(&self, items: Vec<Ingest>) -> Result<u64, AppendError> {
+    pub async fn append(&self, batches: Vec<Batch>) -> Result<u64, AppendError> {
         let shared = &self.0.shared;
-        let (mut payload, mut arrivals, mut bytes) = (Vec::new(), Vec::with_capacity(items.len()), 0);
-        for Ingest { batch, encoded } in items {
+        let (mut payload, mut arrivals, mut bytes) = (Vec::new(), Vec::with_capacity(batches.len()), 0);
+        for mut batch in batches {
             shared.check(&batch)?;
             bytes += weight(batch.records());
-            frames::push(&mut payload, &encoded);
+            frames::push(&mut payload, &wire::encode(&batch)?);
+            batch.forget_wire();
             arrivals.push(Arrival::new(batch)?);
         }
         if arrivals.is_empty() {

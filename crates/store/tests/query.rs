@@ -13,7 +13,7 @@ use gpuvitals_core::{Batch, MetricId, Origin, Table, catalogue};
 use gpuvitals_store::{
     Aggregate, BUCKETS_MAX, BucketQuery, GroupBy, QueryError, ROWS_MAX, RangeQuery, Store, StoreConfig,
 };
-use naive::{Model, Row, answer, batch, ingest};
+use naive::{Model, Row, answer, batch};
 use proptest::prelude::*;
 
 /// 2026-11-20 09:59:40: rows fall on both sides of an hour.
@@ -52,7 +52,7 @@ impl Bench {
 
     fn append(&mut self, rows: &[Row]) {
         if !rows.is_empty() {
-            self.runtime.block_on(self.store.append(vec![ingest(batch(rows))])).unwrap();
+            self.runtime.block_on(self.store.append(vec![batch(rows)])).unwrap();
             self.model.append(rows);
         }
     }
@@ -317,7 +317,7 @@ fn a_value_that_is_no_number_is_none() {
         .collect();
     let records = RecordBatch::try_new(good.schema(), columns).unwrap();
     let odd = Batch::new(Table::GpuEvents, records, Origin::default(), 0).unwrap();
-    bench.runtime.block_on(bench.store.append(vec![ingest(odd)])).unwrap();
+    bench.runtime.block_on(bench.store.append(vec![odd])).unwrap();
     let query = power_buckets(BASE_NS, BASE_NS + 9 * SECOND_NS, SECOND_NS, GroupBy::Gpu);
     for series in bench.store.buckets(&query).unwrap().series {
         let expected = if series.aggregate == Aggregate::Count { 1.0 } else { 2.0 };

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use gpuvitals_api::collector::{CollectorView, router};
 use gpuvitals_core::figures::Family;
-use gpuvitals_core::{Health, Status, wire};
+use gpuvitals_core::{Health, Status};
 use gpuvitals_listener::{Meter, Terms, Vitals, serve};
-use gpuvitals_store::{Ingest, Store, StoreConfig};
+use gpuvitals_store::{Store, StoreConfig};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -38,8 +38,7 @@ async fn started() -> (SocketAddr, Arc<Collector>, CancellationToken, Store, tem
     let config = StoreConfig::new(dir.path());
     let (store, _) = tokio::task::spawn_blocking(|| Store::open(config)).await.unwrap().unwrap();
     let batch = fleet();
-    let encoded = wire::encode(&batch).unwrap();
-    store.append(vec![Ingest { batch, encoded }]).await.unwrap();
+    store.append(vec![batch]).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (view, shutdown) = (Arc::new(Collector(Mutex::new(Health::healthy(0)))), CancellationToken::new());

@@ -9,9 +9,9 @@ use gpuvitals_api::{Api, ApiConfig, Page, ServeError, StatusView, serve};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Clock;
 use gpuvitals_core::time::{self, SECOND_NS};
-use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue, wire};
+use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_listener::Access;
-use gpuvitals_store::{Ingest, Store, StoreConfig};
+use gpuvitals_store::{Store, StoreConfig};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -104,8 +104,7 @@ impl World {
     }
 
     pub(crate) async fn append(&self, batch: Batch) {
-        let encoded = wire::encode(&batch).unwrap();
-        self.store.append(vec![Ingest { batch, encoded }]).await.unwrap();
+        self.store.append(vec![batch]).await.unwrap();
     }
 
     pub(crate) fn set_time(&self, ns: i64) {

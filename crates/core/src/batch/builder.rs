@@ -446,16 +446,12 @@ impl BatchBuilder {
         }
         let records =
             RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("columns of one length");
-        let mut batch = Batch::new(full.table, records, origin, sequence).expect("identities are resolved");
-        batch.absences = full
-            .absences
-            .into_iter()
-            .filter_map(|((identity, metric, reason), count)| {
-                let gpu = full.identities.get(identity as usize)?.key()?;
-                Some(Absence { gpu, metric, reason, count })
-            })
-            .collect();
-        Some(batch)
+        let batch = Batch::new(full.table, records, origin, sequence).expect("identities are resolved");
+        let absences = full.absences.into_iter().filter_map(|((identity, metric, reason), count)| {
+            let gpu = full.identities.get(identity as usize)?.key()?;
+            Some(Absence { gpu, metric, reason, count })
+        });
+        Some(batch.with_absences(absences.collect()))
     }
 
     fn finish_identity(&self, fields: &mut Vec<Field>, arrays: &mut Vec<ArrayRef>) {

@@ -10,6 +10,7 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::{Field, Schema};
+use bytes::Bytes;
 use zstd::bulk::Decompressor;
 
 use super::planes::{join, unzigzag32, unzigzag64};
@@ -48,6 +49,16 @@ pub fn decode(frame: &[u8]) -> Result<Batch, WireError> {
     let mut cursor = Cursor { rest: &body, values_len: 0 };
     let batch = parse(&mut cursor)?;
     if cursor.rest.is_empty() { Ok(batch) } else { Err(WireError::Damaged("bytes after the end")) }
+}
+
+/// [`decode`] of a batch that keeps these bytes, for who stores or forwards it: [`encode`](super::encode) returns them.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_keeping(frame: &Bytes) -> Result<Batch, WireError> {
+    let mut batch = decode(frame)?;
+    batch.keep_wire(frame.clone());
+    Ok(batch)
 }
 
 /// Number of rows of a batch in its binary form, from the first bytes of its body: all that a forwarder
@@ -113,9 +124,7 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
     }
     let absences = absences(cursor)?;
     let records = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-    let mut batch = Batch::new(table, records, origin, sequence)?;
-    batch.absences = absences;
-    Ok(batch)
+    Ok(Batch::new(table, records, origin, sequence)?.with_absences(absences))
 }
 
 fn absences(cursor: &mut Cursor<'_>) -> Result<Vec<Absence>, WireError> {

@@ -24,15 +24,18 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Writes a batch in binary form.
+/// Writes a batch in binary form. Of a batch that keeps the bytes it was decoded from, these are the form.
 ///
 /// # Errors
 /// If the batch exceeds a limit of the format or has a column of a type the format lacks.
 pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
+    if let Some(wire) = batch.wire() {
+        return Ok(wire.clone());
+    }
     let records = batch.records();
     limit("rows", batch.rows(), ROWS_MAX)?;
     limit("columns", records.num_columns(), COLUMNS_MAX)?;
-    limit("absences", batch.absences.len(), ABSENCES_MAX)?;
+    limit("absences", batch.absences().len(), ABSENCES_MAX)?;
     let widths = records.columns().iter().map(|array| array.data_type().primitive_width().unwrap_or(4));
     limit("bytes of values", widths.sum::<usize>() * batch.rows(), VALUES_LEN_MAX)?;
     let mut body = Vec::with_capacity(batch.rows() * 96 + 2048);
@@ -40,9 +43,9 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
         Table::GpuEvents => 0,
         Table::SystemEvents => 1,
     });
-    text(&mut body, &batch.origin.node);
-    body.extend_from_slice(&batch.origin.started_ns.to_le_bytes());
-    body.extend_from_slice(&batch.sequence.to_le_bytes());
+    text(&mut body, &batch.origin().node);
+    body.extend_from_slice(&batch.origin().started_ns.to_le_bytes());
+    body.extend_from_slice(&batch.sequence().to_le_bytes());
     varint(&mut body, batch.rows());
     let schema = records.schema_ref();
     let columns = schema.fields().iter().zip(records.columns());
@@ -52,8 +55,8 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
         text(&mut body, field.name());
         column(&mut body, field.name(), array)?;
     }
-    varint(&mut body, batch.absences.len());
-    for absence in &batch.absences {
+    varint(&mut body, batch.absences().len());
+    for absence in batch.absences() {
         text(&mut body, &absence.gpu);
         text(&mut body, absence.metric.metric().column);
         body.push(absence.reason as u8);

@@ -70,13 +70,12 @@ fn observed(set: Series, compat: Compat) -> Exposition {
             &[(at, &[("cpu_pct", 12.5), ("memory_mb", 64_000.0), ("load1", 3.25), ("ctx_switches", 1e9)])],
         ));
     }
-    let mut absent = batch(&amd(), &[(NOON, &[("power_w", 750.0)])]);
-    absent.absences.push(Absence {
+    let absent = batch(&amd(), &[(NOON, &[("power_w", 750.0)])]).with_absences(vec![Absence {
         gpu: amd().key().unwrap(),
         metric: by_column("fan_speed_pct").unwrap(),
         reason: AbsenceReason::NotSupported,
         count: 7,
-    });
+    }]);
     exposition.observe(&absent);
     exposition
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use gpuvitals_core::{Batch, Origin, causes, message, wire};
 use gpuvitals_queue::{ContentType, Delivery, Encoding, Frame};
-use gpuvitals_store::Ingest;
 
 use super::{Progress, bad};
 
@@ -19,8 +18,8 @@ const WINDOW_LOG_MAX: u32 = 23;
 
 /// The contents of a frame.
 pub(super) struct Opened {
-    /// The rows in the store's form; none if no row is acceptable.
-    pub rows: Option<Ingest>,
+    /// The rows; none if no row is acceptable.
+    pub rows: Option<Batch>,
     /// Dead letters of the others.
     pub bad: Vec<Frame>,
 }
@@ -37,11 +36,8 @@ pub(super) fn open(
 ) -> Result<Opened, String> {
     let payload = unpacked(&delivery.frame)?;
     let mut letters = Vec::new();
-    let (batch, encoded) = match delivery.frame.content_type {
-        ContentType::Batch => {
-            let batch = wire::decode(&payload).map_err(|e| causes(&e))?;
-            (batch, Some(payload))
-        }
+    let batch = match delivery.frame.content_type {
+        ContentType::Batch => wire::decode_keeping(&payload).map_err(|e| causes(&e))?,
         ContentType::Json => {
             let origin = Origin { node: Arc::clone(&delivery.topic), started_ns: 0 };
             let parsed = message::parse(&payload, origin, delivery.id.offset).map_err(|e| causes(&e))?;
@@ -55,7 +51,7 @@ pub(super) fn open(
             progress.values_invalid.fetch_add(parsed.invalid.len() as u64, Ordering::Relaxed);
             let Some(batch) = parsed.batch else { return Err("no message in it can be stored".to_owned()) };
             letters.extend(bad::messages(delivery, group, &payload, &parsed.refused)?);
-            (batch, None)
+            batch
         }
     };
     let (kept, ahead) = split(&batch, latest_ns);
@@ -63,15 +59,7 @@ pub(super) fn open(
         progress.rows_future.fetch_add(ahead.rows() as u64, Ordering::Relaxed);
         letters.push(bad::ahead(delivery, group, &ahead)?);
     }
-    let rows = match (kept, encoded) {
-        (None, _) => None,
-        (Some(kept), Some(encoded)) if kept.rows() == batch.rows() => Some(Ingest { batch: kept, encoded }),
-        (Some(kept), _) => {
-            let encoded = wire::encode(&kept).map_err(|e| causes(&e))?;
-            Some(Ingest { batch: kept, encoded })
-        }
-    };
-    Ok(Opened { rows, bad: letters })
+    Ok(Opened { rows: kept, bad: letters })
 }
 
 /// The unpacked payload. A few bytes can unpack to any size, so there is a bound.
@@ -100,9 +88,6 @@ pub(crate) fn unpacked(frame: &Frame) -> Result<Bytes, String> {
 /// The rows with times up to `latest_ns`, and the others.
 fn split(batch: &Batch, latest_ns: i64) -> (Option<Batch>, Option<Batch>) {
     let keep: Vec<bool> = batch.timestamps().iter().map(|&t| t <= latest_ns).collect();
-    if keep.iter().all(|kept| *kept) {
-        return (Some(batch.clone()), None);
-    }
     let others: Vec<bool> = keep.iter().map(|kept| !kept).collect();
     (batch.filter(&keep), batch.filter(&others))
 }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gpuvitals_core::causes;
-use gpuvitals_core::clock;
 use gpuvitals_core::time::FUTURE_MAX_NS;
+use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_queue::link::{AnyConsumer, Away};
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
-use gpuvitals_store::{AppendError, Ingest, Store};
+use gpuvitals_store::{AppendError, Store};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -312,7 +311,7 @@ async fn store_all(
     items: Vec<(DeliveryId, Opened)>,
     progress: &Progress,
 ) -> Stored {
-    let all: Vec<Ingest> = items.iter().filter_map(|(_, opened)| opened.rows.clone()).collect();
+    let all: Vec<Batch> = items.iter().filter_map(|(_, opened)| opened.rows.clone()).collect();
     let mut stored = Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), ended: None };
     match persist(store, &all, progress).await {
         Persisted::Durable => stored.durable.extend(items.iter().map(|(id, _)| *id)),
@@ -349,16 +348,16 @@ enum Persisted {
 }
 
 /// Tries until the rows are durable, or can never be: that they panic is for ever.
-async fn persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persisted {
+async fn persist(store: &Store, items: &[Batch], progress: &Progress) -> Persisted {
     let persisted = defect::caught_later("storing", try_to_persist(store, items, progress)).await;
     persisted.unwrap_or_else(Persisted::Refused)
 }
 
-async fn try_to_persist(store: &Store, items: &[Ingest], progress: &Progress) -> Persisted {
+async fn try_to_persist(store: &Store, items: &[Batch], progress: &Progress) -> Persisted {
     if items.is_empty() {
         return Persisted::Durable;
     }
-    let rows: usize = items.iter().map(|item| item.batch.rows()).sum();
+    let rows: usize = items.iter().map(Batch::rows).sum();
     let began = Instant::now();
     let mut pause = BACKOFF.0;
     loop {

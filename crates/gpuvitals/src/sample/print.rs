@@ -177,7 +177,7 @@ fn json(batch: &Batch, row: usize) -> Json {
     }
     let key = identity.key();
     let absent: Map<String, Json> = batch
-        .absences
+        .absences()
         .iter()
         .filter(|absence| Some(&absence.gpu) == key.as_ref())
         .map(|absence| (absence.metric.metric().column.to_owned(), absence.reason.as_str().into()))

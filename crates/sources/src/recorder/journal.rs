@@ -179,9 +179,8 @@ fn batch(payload: &[u8]) -> Result<Batch, WireError> {
     fields.insert(at, Arc::new(Field::new(MONOTONIC_COLUMN, DataType::Int64, false)));
     arrays.insert(at, Arc::new(Int64Array::from(monotonic)));
     let records = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-    let mut whole = Batch::new(batch.table(), records, batch.origin, batch.sequence)?;
-    whole.absences = batch.absences;
-    Ok(whole)
+    let whole = Batch::new(batch.table(), records, batch.origin().clone(), batch.sequence())?;
+    Ok(whole.with_absences(batch.absences().to_vec()))
 }
 
 #[cfg(test)]

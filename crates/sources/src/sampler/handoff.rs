@@ -165,7 +165,10 @@ mod tests {
             match handoff.take(Duration::ZERO) {
                 Taken::Rows(sequence, rows) => {
                     let batch = rows.to_batch(false, Origin::default(), sequence).unwrap();
-                    assert_eq!((batch.timestamps()[0], batch.sequence), (expected, expected.unsigned_abs()));
+                    assert_eq!(
+                        (batch.timestamps()[0], batch.sequence()),
+                        (expected, expected.unsigned_abs())
+                    );
                 }
                 other => panic!("{other:?}"),
             }

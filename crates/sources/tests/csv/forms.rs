@@ -145,7 +145,7 @@ fn nvidia_smi_writes_units_in_header_and_cells_and_texts_for_what_is_missing() {
     );
     assert_eq!(source.counts().values_absent, 6);
     let mut absences: Vec<String> = batches[0]
-        .absences
+        .absences()
         .iter()
         .map(|a| format!("{} {} {}", a.metric.metric().column, a.reason.as_str(), a.count))
         .collect();
@@ -272,7 +272,7 @@ fn recorded_pace_waits_for_each_row_and_hands_over_by_age() {
     assert!(matches!(source.poll(NOW + 1), Ok(Poll::NotBefore(t)) if t == NOW + half));
     assert!(matches!(source.poll(NOW + half), Ok(Poll::NotBefore(t)) if t == NOW + SECOND_NS));
     let Ok(Poll::Ready(batch)) = source.poll(NOW + SECOND_NS) else { panic!("no batch") };
-    assert_eq!((batch.rows(), batch.sequence), (2, 1));
+    assert_eq!((batch.rows(), batch.sequence()), (2, 1));
     assert_eq!(batch.timestamps()[0], NOW - 86_400 * SECOND_NS);
     assert!(matches!(source.poll(NOW + SECOND_NS), Ok(Poll::NotBefore(t)) if t == NOW + 5 * half));
     assert!(matches!(source.poll(NOW + 5 * half), Ok(Poll::Ready(batch)) if batch.rows() == 1));

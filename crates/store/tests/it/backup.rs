@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, assert_is, contents, copy, grid, ingest, quiet};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, contents, copy, grid, quiet};
 use gpuvitals_store::{Store, StoreConfig, StoreError, repair};
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ async fn a_copy_of_an_open_store_has_every_row_acknowledged_before_it() {
                 tokio::select! {
                     biased;
                     () = ended.notified() => break,
-                    appended = store.append(vec![ingest(&rows)]) => drop(appended.unwrap()),
+                    appended = store.append(vec![batch(&rows)]) => drop(appended.unwrap()),
                 }
                 acknowledged.lock().unwrap().add(&rows);
             }
@@ -75,7 +75,7 @@ async fn closed() -> (TempDir, Model) {
     let (store, _) = Store::open(StoreConfig { merge: true, merge_files: 2, ..quiet(dir.path()) }).unwrap();
     for hour in 0..3 {
         let rows = grid(3, HOUR + hour / 2 * 3_600 * SECOND, hour * 10..hour * 10 + 10);
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
         store.flush().await.unwrap();
     }

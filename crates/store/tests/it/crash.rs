@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, assert_is, copy, grid, ingest, open_asking, quiet, wait_for};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, copy, grid, open_asking, quiet, wait_for};
 use gpuvitals_store::{FileStep, Store, StoreConfig};
 use tempfile::TempDir;
 
@@ -57,7 +57,7 @@ async fn between_any_two_steps_of_a_flush() {
     for flush in 0..3 {
         // Two hours, and rows that were flushed before come again.
         let rows = grid(4, HOUR - 5 * SECOND, flush * 5..flush * 5 + 10);
-        store.append(rows.chunks(7).map(ingest).collect()).await.unwrap();
+        store.append(rows.chunks(7).map(batch).collect()).await.unwrap();
         model.add(&rows);
         store.flush().await.unwrap();
         let steps = check(&moments, &model, quiet);
@@ -75,7 +75,7 @@ async fn between_any_two_steps_of_a_merge() {
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     for flush in 0..4 {
         let rows = grid(3, HOUR, flush * 5..flush * 5 + 10);
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
         store.flush().await.unwrap();
     }
@@ -110,7 +110,7 @@ async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
         let rows = grid(3, HOUR, 0..10);
         let mut model = Model::default();
         model.add(&rows);
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         let error = store.flush().await.unwrap_err();
         assert!(matches!(error, gpuvitals_store::StoreError::Unflushed(_)), "{error}");
         let health = store.health();
@@ -119,7 +119,7 @@ async fn a_step_that_fails_loses_nothing_and_is_tried_again() {
         assert_is(&store, &model);
         // More rows while nothing can be written.
         let more = grid(3, HOUR, 10..20);
-        store.append(vec![ingest(&more)]).await.unwrap();
+        store.append(vec![batch(&more)]).await.unwrap();
         model.add(&more);
         assert_is(&store, &model);
         *full.lock().unwrap() = false;
@@ -152,7 +152,7 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
     let mut refused = None;
     for second in 0..10_000 {
         let rows = grid(10, HOUR, second..second + 1);
-        match store.append(vec![ingest(&rows)]).await {
+        match store.append(vec![batch(&rows)]).await {
             Ok(_) => model.add(&rows),
             Err(error) => {
                 refused = Some((error, rows));
@@ -166,7 +166,7 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
     assert_is(&store, &model);
     *full.lock().unwrap() = false;
     wait_for(&store, |store| store.stats().flushes > 0).await;
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     model.add(&rows);
     assert_is(&store, &model);
 }
@@ -188,7 +188,7 @@ async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
     let mut model = Model::default();
     for flush in 0..2 {
         let rows = grid(3, HOUR, flush * 10..flush * 10 + 10);
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
         store.flush().await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::support::{HOUR, Model, assert_is, contents, grid, ingest, quiet};
+use crate::support::{HOUR, Model, assert_is, batch, contents, grid, quiet};
 use gpuvitals_core::Status;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_store::{AppendError, FileSteps, Store, StoreConfig, StoreError};
@@ -15,7 +15,7 @@ async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
     let (store, _) = Store::open_on(config, disk.clone(), FileSteps::default()).unwrap();
     let mut model = Model::default();
     let rows = grid(4, HOUR, 0..5);
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     model.add(&rows);
 
     disk.set_capacity(Some(0));
@@ -24,20 +24,20 @@ async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
     let more = loop {
         let rows = grid(20, HOUR, second..second + 10);
         second += 10;
-        match store.append(vec![ingest(&rows)]).await {
+        match store.append(vec![batch(&rows)]).await {
             Ok(_) => model.add(&rows),
             Err(_) => break rows,
         }
     };
     for _ in 0..3 {
-        let error = store.append(vec![ingest(&more[..8]), ingest(&more[8..])]).await.unwrap_err();
+        let error = store.append(vec![batch(&more[..8]), batch(&more[8..])]).await.unwrap_err();
         assert!(matches!(error, AppendError::Log(_)) && error.is_retryable(), "{error}");
         assert_is(&store, &model);
         assert_eq!(store.health().status, Status::Degraded);
         assert!(store.health().reason.contains("rows are not taken"), "{}", store.health().reason);
     }
     disk.set_capacity(None);
-    store.append(vec![ingest(&more)]).await.unwrap();
+    store.append(vec![batch(&more)]).await.unwrap();
     model.add(&more);
     assert_is(&store, &model);
     assert_eq!(store.health().status, Status::Healthy);
@@ -57,13 +57,13 @@ async fn a_log_whose_sync_failed_takes_nothing_more_until_the_next_start() {
         let (store, _) = Store::open_on(quiet(dir.path()), disk.clone(), FileSteps::default()).unwrap();
         let mut model = Model::default();
         let rows = grid(4, HOUR, 0..5);
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
 
         disk.fail_call(Some(Op::SyncData), 0, Fault::Error(kind));
         let more = grid(4, HOUR, 5..10);
         for _ in 0..2 {
-            let error = store.append(vec![ingest(&more)]).await.unwrap_err();
+            let error = store.append(vec![batch(&more)]).await.unwrap_err();
             assert!(matches!(error, AppendError::Failed(_)) && !error.is_retryable(), "{error}");
             let health = store.health();
             assert_eq!(health.status, Status::Degraded);
@@ -81,7 +81,7 @@ async fn a_log_whose_sync_failed_takes_nothing_more_until_the_next_start() {
             assert_eq!(found.damage, Vec::<String>::new());
             let found = contents(&store);
             assert!(model.0.iter().all(|(key, row)| found.0.get(key) == Some(row)), "seed {seed}");
-            store.append(vec![ingest(&more)]).await.unwrap();
+            store.append(vec![batch(&more)]).await.unwrap();
             let mut whole = model.clone();
             whole.add(&more);
             assert_is(&store, &whole);

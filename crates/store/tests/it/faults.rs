@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{HOUR, Model, SECOND, contents, copy, grid, ingest, open_asking, quiet, wait_for};
+use crate::support::{HOUR, Model, SECOND, batch, contents, copy, grid, open_asking, quiet, wait_for};
 use gpuvitals_core::Status;
 use gpuvitals_store::{FileStep, Recovered, Store, StoreConfig, StoreError, repair};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ async fn history(merge: bool) -> History {
             // Every other row again, with other values.
             let mut rows = grid(3, HOUR + second / 2 * SECOND, second..second + 1);
             rows.extend(grid(1, HOUR + 3_600 * SECOND, second..second + 1));
-            store.append(vec![ingest(&rows)]).await.unwrap();
+            store.append(vec![batch(&rows)]).await.unwrap();
             model.add(&rows);
         }
     };
@@ -184,7 +184,7 @@ async fn one_file_of_a_store_is_harmed() {
                 // The store continues, and nothing that was set aside is overwritten.
                 let fresh = grid(1, HOUR + 7_200 * SECOND, 0..3);
                 if let Ok((store, _)) = Store::open(small_segments(dir.path())) {
-                    store.append(vec![ingest(&fresh)]).await.unwrap();
+                    store.append(vec![batch(&fresh)]).await.unwrap();
                     store.close().await.unwrap();
                     left.add(&fresh);
                 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
-use gpuvitals_store::{ExtraValue, Ingest, NoGpu, Store};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_store::{ExtraValue, NoGpu, Store};
 
 use crate::support::{HOUR, SECOND, quiet};
 
@@ -17,7 +17,7 @@ fn identity(columns: &[(IdentityColumn, &str)], index: Option<i32>) -> Identity 
     identity
 }
 
-fn one(identity: &Identity, time: i64, power: Option<f64>, state: Option<&str>) -> Ingest {
+fn one(identity: &Identity, time: i64, power: Option<f64>, state: Option<&str>) -> Batch {
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let id = builder.intern(identity);
     let row = builder.row(time, id);
@@ -27,8 +27,7 @@ fn one(identity: &Identity, time: i64, power: Option<f64>, state: Option<&str>) 
     if let Some(state) = state {
         builder.set_extra_text(row, "foreign state", state).unwrap();
     }
-    let batch = builder.finish(Origin::default(), 0).unwrap();
-    Ingest { encoded: wire::encode(&batch).unwrap(), batch }
+    builder.finish(Origin::default(), 0).unwrap()
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, open_asking, quiet, row};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, grid, open_asking, quiet, row};
 use arrow_array::{DictionaryArray, Int64Array, RecordBatch, types::Int32Type};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
-use gpuvitals_core::{Batch, IdentityColumn, Origin, Table, wire};
-use gpuvitals_store::{AppendError, FileStep, Ingest, MergeError, Store, StoreConfig};
+use gpuvitals_core::{Batch, IdentityColumn, Origin, Table};
+use gpuvitals_store::{AppendError, FileStep, MergeError, Store, StoreConfig};
 
 /// A store on a disk that is full for some steps.
 fn open_failing(
@@ -36,7 +36,7 @@ async fn many_small_appends_start_a_flush_before_they_have_taken_all_room() {
     let mut model = Model::default();
     for second in 0..400 {
         let rows = [row("GPU-1", HOUR + second * SECOND, &[("power_w", 100.0)])];
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
     }
     store.flush().await.unwrap();
@@ -49,7 +49,7 @@ async fn what_the_log_brought_back_does_not_widen_the_bound_of_memory() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     let rows = grid(10, HOUR, 0..1_000);
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     let brought = store.stats().tail_bytes;
     assert!(brought > 200 << 10, "{brought}");
     drop(store);
@@ -64,7 +64,7 @@ async fn what_the_log_brought_back_does_not_widen_the_bound_of_memory() {
     assert_eq!(store.stats().tail_bytes, 0);
     full.store(true, std::sync::atomic::Ordering::Relaxed);
     for second in 1_000..10_000 {
-        let refused = store.append(vec![ingest(&grid(10, HOUR, second..second + 1))]).await.is_err();
+        let refused = store.append(vec![batch(&grid(10, HOUR, second..second + 1))]).await.is_err();
         assert!(store.stats().tail_bytes <= 3 * (16 << 10), "{:?}", store.stats());
         if refused {
             return;
@@ -79,7 +79,7 @@ async fn tries_that_end_before_the_list_of_files_leave_no_files() {
     let store =
         open_failing(quiet(dir.path()), |step, name| step == FileStep::Create && name.starts_with("fleet-"));
     let rows = grid(3, HOUR - 5 * SECOND, 0..10);
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     store.flush().await.unwrap_err();
     drop(store);
     assert_eq!(table_files(dir.path()), 0);
@@ -99,8 +99,7 @@ async fn an_empty_uuid_names_no_gpu() {
         (IdentityColumn::Uuid.name(), Arc::new(uuids) as _),
     ]);
     let batch = Batch::new(Table::GpuEvents, records.unwrap(), Origin::default(), 0).unwrap();
-    let encoded = wire::encode(&batch).unwrap();
-    let error = store.append(vec![Ingest { batch, encoded }]).await.unwrap_err();
+    let error = store.append(vec![batch]).await.unwrap_err();
     assert!(matches!(error, AppendError::Rows(MergeError::Nobody { row: 1, .. })), "{error}");
     assert!(!error.is_retryable());
 }
@@ -111,7 +110,7 @@ async fn a_query_of_more_files_than_may_be_open_is_whole() {
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     let rows: Vec<_> =
         (0..400).map(|hour| row("GPU-1", HOUR + hour * 3_600 * SECOND, &[("power_w", 1.0)])).collect();
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     store.flush().await.unwrap();
     assert_eq!(store.stats().flushed.files, 400);
     let mut model = Model::default();
@@ -136,7 +135,7 @@ async fn columns_under_ever_new_names_are_refused_in_time() {
             let names: Vec<(&'static str, f64)> =
                 names.into_iter().map(|name| (&*Box::leak(name.into_boxed_str()), 1.0)).collect();
             let rows = [row(format!("GPU-{n:02}"), HOUR + restart * SECOND, &names)];
-            match store.append(vec![ingest(&rows)]).await {
+            match store.append(vec![batch(&rows)]).await {
                 Ok(_) => model.add(&rows),
                 Err(error) => {
                     assert!(n >= 5 && !error.is_retryable(), "{error}");
@@ -147,7 +146,7 @@ async fn columns_under_ever_new_names_are_refused_in_time() {
         assert_eq!(model.0.len(), if restart == 0 { 5 } else { 11 });
         // Names that are known, and none, are taken all the same.
         let rows = [row("other", HOUR + restart * SECOND, &[("new 0 7", 2.0), ("power_w", 3.0)])];
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         model.add(&rows);
         assert_is(&store, &model);
     }

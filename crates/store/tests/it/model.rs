@@ -1,6 +1,6 @@
 //! Whatever comes in whatever order, flushed and merged or not: the store has what a map of joined rows has.
 
-use crate::support::{HOUR, Model, Row, SECOND, assert_ends, assert_is, grid, ingest, quiet, row};
+use crate::support::{HOUR, Model, Row, SECOND, assert_ends, assert_is, batch, grid, quiet, row};
 use gpuvitals_store::{Store, StoreConfig};
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn run(actions: &[Action], config: impl Fn(&std::path::Path) -> StoreConfig) {
                     for rows in batches {
                         model.add(rows);
                     }
-                    store.append(batches.iter().map(|rows| ingest(rows)).collect()).await.unwrap();
+                    store.append(batches.iter().map(|rows| batch(rows)).collect()).await.unwrap();
                 }
                 Action::Flush => store.flush().await.unwrap(),
                 Action::Restart => {
@@ -108,11 +108,11 @@ async fn the_same_rows_again_change_nothing() {
     for _ in 0..3 {
         let (store, _) = Store::open(quiet(dir.path())).unwrap();
         for _ in 0..2 {
-            store.append(vec![ingest(&rows)]).await.unwrap();
+            store.append(vec![batch(&rows)]).await.unwrap();
             assert_is(&store, &model);
         }
         store.flush().await.unwrap();
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         assert_is(&store, &model);
     }
 }
@@ -131,7 +131,7 @@ async fn rows_come_in_any_order_and_late_ones_go_to_their_hour() {
     model.add(&rows);
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     for chunk in rows.chunks(4) {
-        store.append(vec![ingest(chunk)]).await.unwrap();
+        store.append(vec![batch(chunk)]).await.unwrap();
     }
     assert_is(&store, &model);
     store.close().await.unwrap();
@@ -159,7 +159,7 @@ async fn appends_that_come_at_once_all_arrive() {
         let store = store.clone();
         tasks.spawn(async move {
             for rows in rows {
-                store.append(vec![ingest(&rows)]).await.unwrap();
+                store.append(vec![batch(&rows)]).await.unwrap();
             }
         });
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::support::{HOUR, Model, SECOND, assert_is, everything, grid, ingest, model_of, quiet};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, everything, grid, model_of, quiet};
 use gpuvitals_core::Status;
 use gpuvitals_store::{Store, StoreError, repair};
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ async fn two_hours() -> (TempDir, Vec<PathBuf>, [Model; 2]) {
         let (store, _) = Store::open(quiet(dir.path())).unwrap();
         let rows = grid(3, HOUR + hour as i64 * 3_600 * SECOND, 0..20);
         model.add(&rows);
-        store.append(vec![ingest(&rows)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
         store.close().await.unwrap();
     }
     let mut files: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20"))
@@ -121,7 +121,7 @@ async fn a_lost_file_is_named_at_every_start_until_it_is_back_or_a_repair() {
             assert_eq!(found.log_rows, if start == 0 { 60 } else { 0 });
             let rows = grid(1, HOUR + 7_200 * SECOND, start..start + 1);
             models[1].add(&rows);
-            store.append(vec![ingest(&rows)]).await.unwrap();
+            store.append(vec![batch(&rows)]).await.unwrap();
             store.close().await.unwrap();
         }
         if comes_back {

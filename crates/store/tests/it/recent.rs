@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_store::{EndRows, Store, StoreConfig};
 
-use crate::support::{HOUR, Model, SECOND, assert_ends, assert_is, grid, ingest, quiet, row};
+use crate::support::{HOUR, Model, SECOND, assert_ends, assert_is, batch, grid, quiet, row};
 
 const ROWS: usize = 10;
 
@@ -19,7 +19,7 @@ fn newest(store: &Store, gpu: usize, limit: usize) -> EndRows {
 
 async fn add(store: &Store, gpus: usize, seconds: std::ops::Range<i64>) {
     for second in seconds {
-        store.append(vec![ingest(&grid(gpus, HOUR, second..second + 1))]).await.unwrap();
+        store.append(vec![batch(&grid(gpus, HOUR, second..second + 1))]).await.unwrap();
     }
     store.flush().await.unwrap();
 }
@@ -43,7 +43,7 @@ async fn the_newest_rows_come_from_memory_and_older_ones_from_files() {
     let stats = store.stats();
     assert_eq!((stats.ends_asked, stats.ends_from_memory), (7, 4));
     // Rows that are not in files yet are in memory beside them.
-    store.append(vec![ingest(&grid(3, HOUR, 32..40))]).await.unwrap();
+    store.append(vec![batch(&grid(3, HOUR, 32..40))]).await.unwrap();
     assert!(newest(&store, 0, ROWS + 8).from_memory);
     assert_ends(&store);
 }
@@ -58,7 +58,7 @@ async fn a_late_row_changes_what_memory_says_only_above_its_oldest_row() {
     for time in [3 * SECOND + 1, 25 * SECOND + 1, 27 * SECOND] {
         let late = [row("GPU-0000", HOUR + time, &[("energy_j", 7.0)])];
         model.add(&late);
-        store.append(vec![ingest(&late)]).await.unwrap();
+        store.append(vec![batch(&late)]).await.unwrap();
         assert_ends(&store);
         store.flush().await.unwrap();
         assert_ends(&store);

@@ -1,6 +1,6 @@
 //! What was acknowledged is there after any restart, once.
 
-use crate::support::{HOUR, Model, SECOND, assert_is, grid, ingest, quiet, row};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, grid, quiet, row};
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_store::{AppendError, Store, StoreConfig, StoreError};
 
@@ -12,7 +12,7 @@ async fn rows_are_visible_once_they_are_acknowledged() {
     let mut news = store.subscribe();
     let rows = grid(3, HOUR, 0..10);
     let before = store.version();
-    let version = store.append(vec![ingest(&rows)]).await.unwrap();
+    let version = store.append(vec![batch(&rows)]).await.unwrap();
     assert_eq!(version, store.version());
     assert!(version > before);
     let mut model = Model::default();
@@ -30,7 +30,7 @@ async fn dropped_without_a_flush_the_log_has_everything() {
         assert_eq!((found.log_rows as usize, found.damage.clone()), (model.0.len(), Vec::new()));
         assert_is(&store, &model);
         let rows = grid(5, HOUR, restart * 10..restart * 10 + 10);
-        store.append(vec![ingest(&rows[..20]), ingest(&rows[20..])]).await.unwrap();
+        store.append(vec![batch(&rows[..20]), batch(&rows[20..])]).await.unwrap();
         model.add(&rows);
         assert_is(&store, &model);
     }
@@ -47,8 +47,8 @@ async fn flushed_rows_are_in_files_and_not_replayed() {
         // The first time three hours, then two.
         let rows = grid(4, HOUR - 5 * SECOND, restart * 10..restart * 10 + 10);
         let late = grid(2, HOUR + 3_600 * SECOND, restart..restart + 1);
-        store.append(vec![ingest(&rows)]).await.unwrap();
-        store.append(vec![ingest(&late)]).await.unwrap();
+        store.append(vec![batch(&rows)]).await.unwrap();
+        store.append(vec![batch(&late)]).await.unwrap();
         model.add(&rows);
         model.add(&late);
         store.close().await.unwrap();
@@ -63,7 +63,7 @@ async fn the_latest_value_of_each_column_survives_however_old_it_is() {
     let new = [row("GPU-1", HOUR + 3_600 * SECOND, &[("temperature_c", 61.0)])];
     for rows in [&old, &new] {
         let (store, _) = Store::open(quiet(dir.path())).unwrap();
-        store.append(vec![ingest(rows)]).await.unwrap();
+        store.append(vec![batch(rows)]).await.unwrap();
         model.add(rows);
         store.flush().await.unwrap();
         assert_is(&store, &model);
@@ -83,7 +83,7 @@ async fn a_damaged_checkpoint_is_made_anew_from_the_files() {
     let mut model = Model::default();
     model.add(&rows);
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     store.close().await.unwrap();
     drop(store);
     let fleet = std::fs::read_dir(dir.path())
@@ -106,7 +106,7 @@ async fn a_lost_log_does_not_swallow_what_comes_after() {
     let rows = grid(2, HOUR, 0..10);
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     for row in &rows {
-        store.append(vec![ingest(std::slice::from_ref(row))]).await.unwrap();
+        store.append(vec![batch(std::slice::from_ref(row))]).await.unwrap();
     }
     store.close().await.unwrap();
     drop(store);
@@ -116,7 +116,7 @@ async fn a_lost_log_does_not_swallow_what_comes_after() {
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!(found.damage.len(), 1);
     let more = grid(1, HOUR, 20..21);
-    store.append(vec![ingest(&more)]).await.unwrap();
+    store.append(vec![batch(&more)]).await.unwrap();
     model.add(&more);
     drop(store);
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
@@ -130,7 +130,7 @@ async fn a_log_without_its_first_segment_is_not_taken_for_whole() {
     let config = || StoreConfig { segment_bytes: 4 << 10, ..quiet(dir.path()) };
     let (store, _) = Store::open(config()).unwrap();
     for second in 0..20 {
-        store.append(vec![ingest(&grid(2, HOUR, second..second + 1))]).await.unwrap();
+        store.append(vec![batch(&grid(2, HOUR, second..second + 1))]).await.unwrap();
     }
     drop(store);
     std::fs::remove_file(dir.path().join("wal/0000000000000001.wal")).unwrap();
@@ -150,7 +150,7 @@ async fn one_store_one_writer() {
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     assert!(matches!(Store::open(quiet(dir.path())), Err(StoreError::Locked(_))));
     store.close().await.unwrap();
-    assert!(matches!(store.append(vec![ingest(&grid(1, HOUR, 0..1))]).await, Err(AppendError::Closed)));
+    assert!(matches!(store.append(vec![batch(&grid(1, HOUR, 0..1))]).await, Err(AppendError::Closed)));
     drop(store);
     Store::open(quiet(dir.path())).unwrap();
 }
@@ -171,7 +171,7 @@ async fn unfinished_files_go_and_others_are_set_aside_or_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(quiet(dir.path())).unwrap();
     let rows = grid(2, HOUR, 0..2);
-    store.append(vec![ingest(&rows)]).await.unwrap();
+    store.append(vec![batch(&rows)]).await.unwrap();
     store.close().await.unwrap();
     drop(store);
     let day = dir.path().join("raw/2026-11-20");
@@ -193,7 +193,7 @@ async fn unfinished_files_go_and_others_are_set_aside_or_left_alone() {
     assert_is(&store, &model);
     // The numbers of files that were set aside are not given again.
     let more = grid(2, HOUR, 2..4);
-    store.append(vec![ingest(&more)]).await.unwrap();
+    store.append(vec![batch(&more)]).await.unwrap();
     store.flush().await.unwrap();
     assert!(day.join("10h-L0-79.parquet").exists());
     assert!(dir.path().join("MANIFEST-0000000100").exists());

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_log::FsDisk;
-use gpuvitals_store::{FileStep, FileSteps, Ingest, RangeQuery, Recovered, Store, StoreConfig};
+use gpuvitals_store::{FileStep, FileSteps, RangeQuery, Recovered, Store, StoreConfig};
 
 /// 2026-11-20T10:00:00Z
 pub(crate) const HOUR: i64 = 1_795_168_800_000_000_000;
@@ -45,11 +45,6 @@ pub(crate) fn batch(rows: &[Row]) -> Batch {
         }
     }
     builder.finish(Origin::default(), 0).unwrap()
-}
-
-pub(crate) fn ingest(rows: &[Row]) -> Ingest {
-    let batch = batch(rows);
-    Ingest { encoded: wire::encode(&batch).unwrap(), batch }
 }
 
 /// What must be there: rows by GPU and time, columns joined.

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gpuvitals_core::batch::{Value, text_at};
-use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
-use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, Ingest, RangeQuery, Rows};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, RangeQuery, Rows};
 
 /// Columns of a row, spelt.
 pub(crate) type Cells = BTreeMap<String, String>;
@@ -69,11 +69,6 @@ pub(crate) fn batch(rows: &[Row]) -> Batch {
         }
     }
     builder.finish(Origin::default(), 0).unwrap()
-}
-
-/// A batch as the store takes it.
-pub(crate) fn ingest(batch: Batch) -> Ingest {
-    Ingest { encoded: wire::encode(&batch).unwrap(), batch }
 }
 
 /// Columns of a batch's row that have a value.
