@@ -225,6 +225,7 @@ impl Summary {
         match batch.table() {
             Table::GpuEvents => self.add_gpus(batch),
             Table::SystemEvents => self.add_hosts(batch),
+            _ => {}
         }
     }
 

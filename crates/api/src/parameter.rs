@@ -195,7 +195,7 @@ pub(crate) fn known_columns(names: Option<&[String]>, fleet: &Fleet) -> Result<(
 }
 
 fn is_identity(name: &str) -> bool {
-    catalogue::by_column(name).is_none() && !batch::is_unknown(name)
+    catalogue::by_column(name).is_none() && !batch::is_unknown(Table::GpuEvents, name)
 }
 
 /// A metric of GPUs, by its column.

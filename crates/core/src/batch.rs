@@ -1,8 +1,9 @@
 //! The batch: rows of one table as Arrow columns, in memory as on disk.
 //!
 //! A batch holds `timestamp_ns`, the identity columns and those of the catalogue's columns that have a value in
-//! it; a missing column is a column of nulls. Columns the catalogue does not know are kept under their own name
-//! ("extras": 64-bit floats or text). Null means not read.
+//! it; a missing column is a column of nulls. A table may have columns of its own that are no metrics
+//! ([`Table::columns`]). Columns that neither knows are kept under their own name, as 64-bit floats or text. Both are
+//! "extras". Null means not read.
 
 mod builder;
 mod concat;
@@ -19,7 +20,7 @@ use bytes::Bytes;
 pub use builder::{BatchBuilder, EXTRA_COLUMNS_MAX, IdentityId, RowId, Value, ValueError};
 
 use crate::absence::Absence;
-use crate::catalogue::{self, ColumnType, MetricId, Scope, Table};
+use crate::catalogue::{self, ColumnType, MetricId, Scope, Table, TableColumn};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 
 /// Name of the time column: nanoseconds UTC since 1970 when the value was taken.
@@ -60,7 +61,7 @@ pub enum BatchError {
     /// Two columns with the same name.
     #[error("column {0:?} is there twice")]
     Twice(String),
-    /// A catalogue or identity column of another type than the catalogue's.
+    /// A column of the table, the catalogue or the identity of another type than theirs.
     #[error("column {column} has type {found}, not the catalogue's")]
     Type {
         /// Column.
@@ -114,8 +115,8 @@ impl Batch {
     /// Turns columns into a batch after checking them against the catalogue.
     ///
     /// # Errors
-    /// When time or (in `gpu_events`) `uuid` is missing or has nulls, a column has another type than the
-    /// catalogue's, or two columns have the same name.
+    /// When time, the table's subject or another column of its key is missing or has nulls, a column has another
+    /// type than the table's or the catalogue's, or two columns have the same name.
     pub fn new(
         table: Table,
         records: RecordBatch,
@@ -130,29 +131,20 @@ impl Batch {
                 .ok_or(BatchError::Required(name))
         };
         required(TIMESTAMP_COLUMN, &DataType::Int64)?;
-        required(
-            if table == Table::GpuEvents { IdentityColumn::Uuid.name() } else { IdentityColumn::Node.name() },
-            &text_type(),
-        )?;
+        required(table.subject().name(), &text_type())?;
+        for column in table.key() {
+            required(column.name, &column_type(column))?;
+        }
         let mut names = HashSet::with_capacity(records.num_columns());
         for field in records.schema_ref().fields() {
             if !names.insert(field.name()) {
                 return Err(BatchError::Twice(field.name().clone()));
             }
-            let wanted = if field.name() == MONOTONIC_COLUMN {
-                DataType::Int64
-            } else if field.name() == INDEX_COLUMN {
-                DataType::Int32
-            } else if IdentityColumn::by_name(field.name()).is_some() {
-                text_type()
-            } else if let Some(id) = catalogue::by_column(field.name()) {
-                data_type(id.metric().column_type)
-            } else if *field.data_type() == DataType::Float64 || *field.data_type() == text_type() {
-                continue;
-            } else {
-                DataType::Int64
+            let fits = match type_of(table, field.name()) {
+                Some(wanted) => *field.data_type() == wanted,
+                None => *field.data_type() == DataType::Float64 || *field.data_type() == text_type(),
             };
-            if *field.data_type() != wanted || (wanted == DataType::Int64 && is_unknown(field.name())) {
+            if !fits {
                 return Err(BatchError::Type {
                     column: field.name().clone(),
                     found: field.data_type().clone(),
@@ -234,7 +226,7 @@ impl Batch {
 
     /// A metric's column, if any row has a value.
     pub fn metric(&self, id: MetricId) -> Option<MetricColumn<'_>> {
-        self.records.column_by_name(id.metric().column).and_then(metric_column)
+        self.records.column_by_name(id.metric().column).and_then(numbers)
     }
 
     /// The metrics that have a value in this batch, in column order.
@@ -244,17 +236,20 @@ impl Batch {
             .fields()
             .iter()
             .zip(self.records.columns())
-            .filter_map(|(field, column)| Some((catalogue::by_column(field.name())?, metric_column(column)?)))
+            .filter_map(|(field, column)| Some((catalogue::by_column(field.name())?, numbers(column)?)))
     }
 
-    /// The columns the catalogue does not know: name and array (Float64 or dictionary text).
+    /// The columns that are neither time, identity nor metric: the table's own and foreign ones. Name and array, of
+    /// dictionary text or for [`numbers`]; those of foreign ones are 64-bit floats.
     pub fn extras(&self) -> impl Iterator<Item = (&str, &ArrayRef)> {
         let schema = self.records.schema_ref();
         schema
             .fields()
             .iter()
             .zip(self.records.columns())
-            .filter(|(field, _)| is_unknown(field.name()))
+            .filter(|(field, _)| {
+                self.table.column(field.name()).is_some() || is_unknown(self.table, field.name())
+            })
             .map(|(field, column)| (field.name().as_str(), column))
     }
 
@@ -309,16 +304,32 @@ pub fn text_at(array: &DictionaryArray<Int32Type>, row: usize) -> Option<&str> {
     (key < values.len()).then(|| values.value(key))
 }
 
-/// Whether a column is neither time, identity nor in the catalogue.
-pub fn is_unknown(name: &str) -> bool {
-    name != TIMESTAMP_COLUMN
-        && name != MONOTONIC_COLUMN
-        && name != INDEX_COLUMN
-        && IdentityColumn::by_name(name).is_none()
-        && catalogue::by_column(name).is_none()
+/// Whether a column of a table is foreign: neither time, identity, one of the table's own nor in the catalogue.
+pub fn is_unknown(table: Table, name: &str) -> bool {
+    type_of(table, name).is_none()
 }
 
-fn metric_column(column: &ArrayRef) -> Option<MetricColumn<'_>> {
+/// Type of a column, unless it is foreign.
+fn type_of(table: Table, name: &str) -> Option<DataType> {
+    if name == TIMESTAMP_COLUMN || name == MONOTONIC_COLUMN {
+        Some(DataType::Int64)
+    } else if name == INDEX_COLUMN {
+        Some(DataType::Int32)
+    } else if IdentityColumn::by_name(name).is_some() {
+        Some(text_type())
+    } else if let Some(column) = table.column(name) {
+        Some(column_type(column))
+    } else {
+        catalogue::by_column(name).map(|id| data_type(id.metric().column_type))
+    }
+}
+
+fn column_type(column: &TableColumn) -> DataType {
+    column.column_type.map_or_else(text_type, data_type)
+}
+
+/// The numbers of a column, if it holds any.
+pub fn numbers(column: &ArrayRef) -> Option<MetricColumn<'_>> {
     Some(match column.data_type() {
         DataType::Int32 => MetricColumn::I32(column.as_primitive::<Int32Type>()),
         DataType::Int64 => MetricColumn::I64(column.as_primitive::<Int64Type>()),

@@ -12,9 +12,11 @@ mod lookup;
 mod names;
 mod render;
 mod row;
+mod table;
 
 pub use lookup::{by_alias, by_column, by_dcgm, gpu_metrics, host_metrics, second_by_dcgm, suggest};
 pub use render::{json, markdown, table};
+pub use table::{Table, TableColumn};
 
 /// Every metric, GPU columns first; the position is the [`MetricId`] and the order of columns in files.
 pub static METRICS: &[Metric] = &JOINED;
@@ -93,15 +95,6 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
         at += 1;
     }
     true
-}
-
-/// The table that holds the column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Table {
-    /// One row per GPU and instant.
-    GpuEvents,
-    /// One row per host and instant.
-    SystemEvents,
 }
 
 /// Type of the column, in memory, on the wire and on disk.

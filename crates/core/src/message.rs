@@ -4,13 +4,12 @@
 //! [`crate::foreign::meaning`] interprets field names: identity, metrics under any known spelling, and
 //! everything else under its own name. A bad message is refused with its place; its neighbours are taken.
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type};
+use arrow_array::types::Int32Type;
 use serde_json::{Map, Value as Json};
 
 use crate::absence::AbsenceReason;
-use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, text_at};
+use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
 use crate::catalogue::{Instrument, MetricId, Table, second_by_dcgm};
 use crate::foreign::{Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, vendor_of};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
@@ -102,9 +101,9 @@ pub fn render(batch: &Batch, row: usize) -> Option<Json> {
         }
     }
     for (name, values) in batch.extras() {
-        let number = values.as_primitive_opt::<Float64Type>().filter(|numbers| numbers.is_valid(row));
+        let number = numbers(values).and_then(|numbers| numbers.value(row));
         let text = values.as_dictionary_opt::<Int32Type>().and_then(|texts| text_at(texts, row));
-        let value = number.map(|numbers| numbers.value(row).into()).or_else(|| text.map(Json::from));
+        let value = number.map(Value::to_json).or_else(|| text.map(Json::from));
         fields.extend(value.map(|value| (name.to_owned(), value)));
     }
     Some(serde_json::json!({ "timestamp": timestamp, "fields": fields }))

@@ -218,7 +218,7 @@ fn foreign_names_mean_what_people_mean() {
 }
 
 #[test]
-#[should_panic(expected = "identities are resolved")]
+#[should_panic(expected = "every row has its key")]
 fn rows_of_nobody_are_a_bug_and_not_lost_in_silence() {
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let mut unresolved = Identity::default();

@@ -41,6 +41,27 @@ fn promised_columns_have_their_names_and_types() {
 }
 
 #[test]
+fn tables_have_names_keys_and_columns_of_their_own() {
+    let named = Table::ALL.map(Table::name);
+    let names = ["gpu_events", "system_events", "gpu_details", "gpu_processes", "gpu_health_events"];
+    assert_eq!(named, names);
+    let key = |table: Table| table.key().map(|column| column.name).collect::<Vec<_>>();
+    let keys = Table::ALL.map(key);
+    assert_eq!(keys, [vec![], vec![], vec!["metric", "instance"], vec!["pid"], vec!["kind", "sequence"]]);
+    for (number, table) in Table::ALL.into_iter().enumerate() {
+        assert_eq!(table as usize, number, "the number on the wire");
+        assert_eq!(Table::by_name(table.name()), Some(table));
+        for column in table.columns() {
+            assert!(is_snake(column.name), "{}", column.name);
+            assert!(column.help.ends_with('.'), "{}", column.name);
+            let foreign = gpuvitals_core::batch::is_unknown(Table::GpuEvents, column.name);
+            assert!(foreign, "{} means something else in other tables", column.name);
+            assert_eq!(table.column(column.name), Some(column), "each name once");
+        }
+    }
+}
+
+#[test]
 fn ids_are_positions_and_lookups_agree() {
     let both: Vec<_> = catalogue::gpu_metrics().chain(catalogue::host_metrics()).collect();
     assert_eq!(both.len(), METRICS.len());

@@ -126,6 +126,59 @@ proptest! {
     }
 }
 
+/// A row of each table, with a value in each of its own columns.
+fn one_of_each() -> Vec<Batch> {
+    let row_of = |table: Table| {
+        let mut builder = BatchBuilder::new(table);
+        let id = builder.intern(&identity(3));
+        let row = builder.row(1_750_000_000_000_000_000, id);
+        for column in table.columns() {
+            match column.column_type {
+                Some(_) => builder.set_extra(row, column.name, Value::Int(7)).unwrap(),
+                None => builder.set_extra_text(row, column.name, "seven").unwrap(),
+            }
+        }
+        builder.finish(origin(), 1).unwrap()
+    };
+    Table::ALL.into_iter().map(row_of).collect()
+}
+
+#[test]
+fn every_table_travels_with_its_own_columns() {
+    for batch in one_of_each() {
+        let decoded = decode(&encode(&batch).unwrap()).unwrap();
+        assert_eq!(decoded.table(), batch.table());
+        assert_eq!(decoded.extras().count(), batch.table().columns().len());
+        assert!(same(batch.records(), decoded.records()), "{}", batch.table());
+    }
+}
+
+#[test]
+fn a_row_without_its_whole_key_and_a_number_out_of_its_range_are_refused() {
+    use gpuvitals_core::batch::{BatchError, ValueError};
+    for batch in one_of_each() {
+        let table = batch.table();
+        for key in table.key() {
+            let index = batch.schema().index_of(key.name).unwrap();
+            let kept: Vec<usize> = (0..batch.records().num_columns()).filter(|&at| at != index).collect();
+            let without = batch.records().project(&kept).unwrap();
+            let refused = Batch::new(table, without, origin(), 1).err();
+            assert_eq!(refused, Some(BatchError::Required(key.name)), "{table}");
+        }
+    }
+    let mut builder = BatchBuilder::new(Table::GpuProcesses);
+    let id = builder.intern(&identity(3));
+    let row = builder.row(1, id);
+    assert!(matches!(builder.set_extra(row, "pid", Value::Int(-1)), Err(ValueError::OutOfRange { .. })));
+    assert!(matches!(builder.set_extra_text(row, "pid", "init"), Err(ValueError::Mixed(_))));
+    // In another table the name is foreign, and may be anything.
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&identity(3));
+    let row = builder.row(1, id);
+    builder.set_extra_text(row, "pid", "init").unwrap();
+    assert_eq!(builder.finish(origin(), 1).unwrap().extras().count(), 1);
+}
+
 #[test]
 fn a_length_that_lies_is_not_believed() {
     let mut frame = b"GVB1".to_vec();

@@ -56,12 +56,16 @@ impl Exposition {
         }
     }
 
-    /// Takes a batch of GPU or host rows.
+    /// Takes a batch of GPU or host rows; those of other tables are no series.
     pub fn observe(&mut self, batch: &Batch) {
-        if batch.table() == Table::SystemEvents {
-            let rows = self.cores.take(batch);
-            self.host.take(batch, &rows);
-            return;
+        match batch.table() {
+            Table::GpuEvents => {}
+            Table::SystemEvents => {
+                let rows = self.cores.take(batch);
+                self.host.take(batch, &rows);
+                return;
+            }
+            _ => return,
         }
         let rows_of = rows_by_gpu(batch);
         for (key, rows) in &rows_of {

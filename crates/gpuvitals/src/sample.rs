@@ -11,7 +11,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::catalogue::Scope;
-use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, Table};
+use gpuvitals_core::{AbsenceReason, IdentityColumn, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState};
@@ -83,6 +83,7 @@ impl Sample {
         match table {
             Table::GpuEvents => !(self.of_host() && self.format == Format::Csv),
             Table::SystemEvents => self.of_host(),
+            _ => false,
         }
     }
 }
@@ -177,12 +178,4 @@ fn gave_nothing(states: &[TargetState]) -> Failure {
     });
     let text: String = std::iter::once("no device gave a row".to_owned()).chain(lines).collect();
     Failure::new(exit, text)
-}
-
-/// The batch's table, as rows spell it.
-fn table_name(batch: &Batch) -> &'static str {
-    match batch.table() {
-        Table::GpuEvents => "gpu_events",
-        Table::SystemEvents => "system_events",
-    }
 }

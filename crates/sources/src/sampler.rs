@@ -307,8 +307,8 @@ impl Drop for Sampler {
 
 fn interval_of(probe: &dyn Probe, config: &SamplerConfig) -> Duration {
     match probe.table() {
-        Table::GpuEvents => config.interval,
         Table::SystemEvents => config.system_interval,
+        _ => config.interval,
     }
 }
 

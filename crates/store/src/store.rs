@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use gpuvitals_core::batch::is_unknown;
-use gpuvitals_core::{Batch, Health, causes, wire};
+use gpuvitals_core::{Batch, Health, Table, causes, wire};
 use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
 use tokio::sync::{broadcast, oneshot};
 
@@ -78,7 +78,13 @@ impl Store {
         found.gpus = fleet.len();
         let shared = Arc::new(Shared::new(config, fleet));
         for chunk in tail.chunks() {
-            for field in chunk.records.schema_ref().fields().iter().filter(|field| is_unknown(field.name())) {
+            for field in chunk
+                .records
+                .schema_ref()
+                .fields()
+                .iter()
+                .filter(|field| is_unknown(Table::GpuEvents, field.name()))
+            {
                 // It was taken once.
                 let _known = shared.takes_column(field.name());
             }

@@ -118,7 +118,7 @@ impl From<&'static Metric> for CatalogueMetric {
     fn from(metric: &'static Metric) -> Self {
         Self {
             column: metric.column,
-            table: metric.table.as_str(),
+            table: metric.table.name(),
             r#type: metric.column_type.as_str(),
             unit: metric.unit.as_str(),
             instrument: metric.instrument.as_str(),

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use arrow_array::types::{Float64Type, Int32Type};
-use arrow_array::{Array, ArrayRef};
-use gpuvitals_core::batch::{MetricColumn, Value, text_at};
+use arrow_array::ArrayRef;
+use arrow_array::types::Int32Type;
+use gpuvitals_core::batch::{MetricColumn, Value, numbers, text_at};
 use gpuvitals_core::{Batch, time};
 use gpuvitals_store::{ExtraValue, GpuState};
 use serde::ser::SerializeMap;
@@ -145,9 +145,8 @@ impl<'a> Columns<'a> {
 
 fn extra(column: &ArrayRef, row: usize) -> Option<Scalar<'_>> {
     use arrow_array::cast::AsArray;
-    if let Some(numbers) = column.as_primitive_opt::<Float64Type>() {
-        return (row < numbers.len() && numbers.is_valid(row))
-            .then(|| Scalar::Number(Value::Float(numbers.value(row))));
+    if let Some(numbers) = numbers(column) {
+        return numbers.value(row).map(Scalar::Number);
     }
     text_at(column.as_dictionary_opt::<Int32Type>()?, row).map(Scalar::Text)
 }

@@ -12,11 +12,11 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::{Batch, MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN, text_type};
 use crate::absence::{Absence, AbsenceReason};
-use crate::catalogue::{ColumnType, MetricId, Scope, Table};
+use crate::catalogue::{ColumnType, MetricId, Scope, Table, TableColumn};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
 use crate::wire::TEXT_LEN_MAX;
 
-/// Most columns of a batch that the catalogue does not know.
+/// Most columns of a batch that are neither time, identity nor metric.
 pub const EXTRA_COLUMNS_MAX: usize = 128;
 
 /// A number on its way into or out of a column.
@@ -51,6 +51,18 @@ impl Value {
             }
             Self::Float(v) => v.into(),
         }
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
     }
 }
 
@@ -343,24 +355,32 @@ impl BatchBuilder {
         }
     }
 
-    /// Sets a number in a column that the catalogue does not know.
+    /// Sets a number in one of the table's own columns, or in one that neither table nor catalogue knows.
     ///
     /// # Errors
-    /// When the name cannot be a column, there are too many, the column holds text, or the number is not finite.
-    pub fn set_extra(&mut self, row: RowId, name: &str, value: f64) -> Result<(), ValueError> {
-        if !value.is_finite() {
+    /// When the name cannot be a column, there are too many, or the number is not finite or not in the column's range.
+    pub fn set_extra(&mut self, row: RowId, name: &str, value: impl Into<Value>) -> Result<(), ValueError> {
+        let value = value.into();
+        let number = value.as_f64();
+        if !number.is_finite() {
             return Err(ValueError::NotFinite { column: name.to_owned() });
+        }
+        if let Some(TableColumn { name, column_type: Some(_), range: (min, max), .. }) =
+            self.table.column(name)
+            && !(*min..=*max).contains(&number)
+        {
+            return Err(ValueError::OutOfRange { column: name, value: number, min: *min, max: *max });
         }
         let column = self.extra(name, || Column::of(ColumnType::F64))?;
         if matches!(column.values, Values::Text { .. }) {
-            column.set_text(row.0 as usize, &value.to_string());
+            column.set_text(row.0 as usize, &number.to_string());
         } else {
-            column.set(row.0 as usize, Value::Float(value));
+            column.set(row.0 as usize, value);
         }
         Ok(())
     }
 
-    /// Sets a text in a column that the catalogue does not know.
+    /// Sets a text in one of the table's own columns, or in one that neither table nor catalogue knows.
     ///
     /// # Errors
     /// When the name cannot be a column, there are too many, the column holds numbers, or the text is too long.
@@ -388,10 +408,11 @@ impl BatchBuilder {
         let index = if let Some(&index) = self.extra_index.get(name) {
             index
         } else {
+            let own = self.table.column(name);
             if name.is_empty()
                 || name.len() > 128
                 || name.chars().any(char::is_control)
-                || !super::is_unknown(name)
+                || own.is_none() && !super::is_unknown(self.table, name)
             {
                 return Err(ValueError::ExtraName(name.chars().take(128).collect()));
             }
@@ -400,7 +421,8 @@ impl BatchBuilder {
             }
             let shared: Arc<str> = Arc::from(name);
             self.extra_index.insert(Arc::clone(&shared), self.extras.len());
-            self.extras.push((shared, make()));
+            let own = own.map(|own| own.column_type.map_or_else(Column::text, Column::of));
+            self.extras.push((shared, own.unwrap_or_else(make)));
             self.extras.len() - 1
         };
         self.extras
@@ -412,8 +434,8 @@ impl BatchBuilder {
     /// The batch, or `None` if there is no row. The builder is empty afterwards and can be filled again.
     ///
     /// # Panics
-    /// If a row's identity has no uuid in `gpu_events`, or no node in `system_events`: a source that does not
-    /// resolve its identities would otherwise lose rows silently.
+    /// If a row lacks the table's subject (`uuid`, in `system_events` `node`) or another column of its key: a source
+    /// that does not resolve its identities would otherwise lose rows silently.
     #[expect(
         clippy::expect_used,
         reason = "documented; columns have one length and the catalogue's type by construction"
@@ -446,7 +468,7 @@ impl BatchBuilder {
         }
         let records =
             RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("columns of one length");
-        let batch = Batch::new(full.table, records, origin, sequence).expect("identities are resolved");
+        let batch = Batch::new(full.table, records, origin, sequence).expect("every row has its key");
         let absences = full.absences.into_iter().filter_map(|((identity, metric, reason), count)| {
             let gpu = full.identities.get(identity as usize)?.key()?;
             Some(Absence { gpu, metric, reason, count })

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::{ColumnType, Group, Instrument, Metric, Scope, Series, Table, Tier, Unit};
+use super::{ColumnType, Group, Instrument, Metric, Scope, Series, Tier, Unit};
 
 macro_rules! spelled {
     ($type:ident: $($variant:ident $word:literal),+ $(,)?) => {
@@ -31,7 +31,6 @@ macro_rules! spelled {
     };
 }
 
-spelled!(Table: GpuEvents "gpu_events", SystemEvents "system_events");
 spelled!(ColumnType: I32 "int32", I64 "int64", F32 "float32", F64 "float64");
 spelled!(
     Unit: None "", Percent "%", Ratio "ratio", Megahertz "MHz", Celsius "°C", Watt "W", Joule "J", Mebibyte "MiB",

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json as value};
 
 use super::lookup::{gpu_metrics, host_metrics};
-use super::{DcgmName, METRICS, Metric, Table};
+use super::{ColumnType, DcgmName, METRICS, Metric, Table, TableColumn};
+use crate::batch::TIMESTAMP_COLUMN;
 
 /// Width of the table, to fit common terminals.
 const WIDTH: usize = 118;
@@ -64,6 +65,7 @@ pub fn markdown() -> String {
         "Hosts",
         &host_metrics().map(|(_, metric)| metric).collect::<Vec<_>>(),
     ));
+    lines.extend(tables());
     lines.push("## Foreign names\n".to_owned());
     lines.push("DCGM value = column value × the factor in brackets, 1 if none is given.\n".to_owned());
     lines.push("| column | DCGM up to 4.8 | DCGM from 4.9 on | OpenTelemetry | aliases |".to_owned());
@@ -79,6 +81,30 @@ pub fn markdown() -> String {
     }));
     ended(&lines)
 }
+
+/// The tables with their keys, and the columns that are no metrics.
+fn tables() -> Vec<String> {
+    let mut lines = vec!["## Tables\n".to_owned(), TABLES.to_owned()];
+    lines.extend(Table::ALL.map(|table| {
+        let names = [table.subject().name(), TIMESTAMP_COLUMN].into_iter();
+        let key: Vec<&str> = names.chain(table.key().map(|column| column.name)).collect();
+        format!("- `{table}`: key `{}`", key.join("`, `"))
+    }));
+    for table in Table::ALL.into_iter().filter(|table| !table.columns().is_empty()) {
+        lines.push(format!("\n### `{table}`\n\n| column | type | unit | meaning |\n|---|---|---|---|"));
+        lines.extend(table.columns().iter().map(|TableColumn { name, column_type, unit, help, .. }| {
+            let column_type = column_type.map_or("text", ColumnType::as_str);
+            format!("| `{name}` | {column_type} | {unit} | {help} |")
+        }));
+    }
+    lines.push(String::new());
+    lines
+}
+
+const TABLES: &str = "\
+A row has the time, the identity of its GPU or host, the metrics of its table and the columns below. Rows with equal keys
+are one row. The key of a GPU is `uuid`, with `partition` if it has one.
+";
 
 /// The metrics of one table, group by group.
 fn chapter(table: Table, title: &str, metrics: &[&Metric]) -> Vec<String> {
@@ -103,14 +129,15 @@ const HEAD: &str = "\
 Every metric has one row in the catalogue, and all its names come from that row: columns of recordings
 and of the store, JSON, Prometheus series, DCGM names. `gpuvitals metrics` prints the same, as a table or as JSON.
 
-- **column**: name in `gpu_events` and `system_events`, in files, in JSON and in queries. A value stays in the
+- **column**: name in its table, in files, in JSON and in queries. A value stays in the
   column's unit everywhere but in Prometheus, which has base units. A missing value was not read; it is never 0.
 - **kind**: a *gauge* goes up and down, a *counter* only grows until driver or host restart, a *state* is one of a few
   values or a mask of bits, an *info* changes only with the configuration.
 - **set**: the smallest set of Prometheus series that contains it: `basic`, `standard` (the default), `all`.
 - **read**: `fast` at the sampling rate, `slow` at most once a second, `rare` every 30 to 60 s.
-- A metric of links, ECC blocks or HBM stacks has one value for all of them. The CPUs of the host are rows of
-  `system_events`, with their number in the column `core`, on request.
+- A metric of links, ECC blocks or HBM stacks has one value for all of them in `gpu_events`, and single values in
+  `gpu_details` if the driver has them. The CPUs of the host are rows of `system_events`, with their number in the
+  column `core`, on request.
 ";
 
 fn matches(metric: &Metric, filter: &str) -> bool {

@@ -93,11 +93,8 @@ struct Head {
 const HEAD_LEN_MAX: u64 = TEXT_LEN_MAX as u64 + 32;
 
 fn parse_head(cursor: &mut Cursor<'_>) -> Result<Head, WireError> {
-    let table = match cursor.byte()? {
-        0 => Table::GpuEvents,
-        1 => Table::SystemEvents,
-        _ => return Err(WireError::Damaged("unknown table")),
-    };
+    let table = Table::ALL.get(usize::from(cursor.byte()?)).copied();
+    let table = table.ok_or(WireError::Damaged("unknown table"))?;
     let node: Arc<str> = Arc::from(cursor.text()?);
     let started_ns = i64::from_le_bytes(cursor.array()?);
     let sequence = u64::from_le_bytes(cursor.array()?);
@@ -115,7 +112,7 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Batch, WireError> {
     let mut arrays = Vec::with_capacity(columns);
     for _ in 0..columns {
         let name = cursor.text()?.to_owned();
-        let array = column(cursor, &name, rows)?;
+        let array = column(cursor, table, &name, rows)?;
         if name == MONOTONIC_COLUMN {
             continue; // a foreign host's clock
         }
@@ -142,7 +139,7 @@ fn absences(cursor: &mut Cursor<'_>) -> Result<Vec<Absence>, WireError> {
     Ok(absences)
 }
 
-fn column(cursor: &mut Cursor<'_>, name: &str, rows: usize) -> Result<ArrayRef, WireError> {
+fn column(cursor: &mut Cursor<'_>, table: Table, name: &str, rows: usize) -> Result<ArrayRef, WireError> {
     let kind = cursor.byte()?;
     let nulls = match cursor.byte()? {
         0 => None,
@@ -162,7 +159,7 @@ fn column(cursor: &mut Cursor<'_>, name: &str, rows: usize) -> Result<ArrayRef, 
                 before = before.wrapping_add(unzigzag32(u32::from_le_bytes(bytes)));
                 before
             })?;
-            Arc::new(in_range(Int32Array::new(values.into(), nulls), name, |v| f64::from(*v))?)
+            Arc::new(in_range(Int32Array::new(values.into(), nulls), (table, name), |v| f64::from(*v))?)
         }
         KIND_I64 => {
             let mut before = 0_i64;
@@ -174,31 +171,33 @@ fn column(cursor: &mut Cursor<'_>, name: &str, rows: usize) -> Result<ArrayRef, 
                 before
             })?;
             #[expect(clippy::cast_precision_loss, reason = "compared with a range, not kept")]
-            let array = in_range(Int64Array::new(values.into(), nulls), name, |v| *v as f64)?;
+            let array = in_range(Int64Array::new(values.into(), nulls), (table, name), |v| *v as f64)?;
             Arc::new(array)
         }
         KIND_F32 => {
             let values: Vec<f32> = values(cursor, rows, |bytes, _| f32::from_le_bytes(bytes))?;
-            Arc::new(in_range(Float32Array::new(values.into(), nulls), name, |v| f64::from(*v))?)
+            Arc::new(in_range(Float32Array::new(values.into(), nulls), (table, name), |v| f64::from(*v))?)
         }
         KIND_F64 => {
             let values: Vec<f64> = values(cursor, rows, |bytes, _| f64::from_le_bytes(bytes))?;
-            Arc::new(in_range(Float64Array::new(values.into(), nulls), name, |v| *v)?)
+            Arc::new(in_range(Float64Array::new(values.into(), nulls), (table, name), |v| *v)?)
         }
         KIND_TEXT => texts(cursor, name, rows, nulls)?,
         _ => return Err(WireError::Damaged("unknown column kind")),
     })
 }
 
-/// Numbers of a catalogue column are in its range, times and indices are not negative, numbers of a foreign
+/// Numbers of a column of the table or the catalogue are in its range, times and indices are not negative, numbers of a foreign
 /// column are finite.
 fn in_range<T: arrow_array::ArrowPrimitiveType>(
     array: arrow_array::PrimitiveArray<T>,
-    name: &str,
+    (table, name): (Table, &str),
     number: impl Fn(&T::Native) -> f64,
 ) -> Result<arrow_array::PrimitiveArray<T>, WireError> {
-    let (column, (min, max)) = match catalogue::by_column(name) {
-        Some(id) => (id.metric().column, id.metric().range),
+    let own = table.column(name).map(|own| (own.name, own.range));
+    let metric = || catalogue::by_column(name).map(|id| (id.metric().column, id.metric().range));
+    let (column, (min, max)) = match own.or_else(metric) {
+        Some(known) => known,
         None if name == TIMESTAMP_COLUMN => (TIMESTAMP_COLUMN, (0.0, f64::MAX)),
         None if name == INDEX_COLUMN => (INDEX_COLUMN, (0.0, f64::MAX)),
         None => ("of foreign data", (f64::MIN, f64::MAX)),

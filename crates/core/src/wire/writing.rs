@@ -15,7 +15,6 @@ use super::{
     MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
 use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN};
-use crate::catalogue::Table;
 
 /// Level 1: higher levels cost more time than the saved bytes are worth on this path.
 const LEVEL: i32 = 1;
@@ -39,10 +38,7 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
     let widths = records.columns().iter().map(|array| array.data_type().primitive_width().unwrap_or(4));
     limit("bytes of values", widths.sum::<usize>() * batch.rows(), VALUES_LEN_MAX)?;
     let mut body = Vec::with_capacity(batch.rows() * 96 + 2048);
-    body.push(match batch.table() {
-        Table::GpuEvents => 0,
-        Table::SystemEvents => 1,
-    });
+    body.push(batch.table() as u8);
     text(&mut body, &batch.origin().node);
     body.extend_from_slice(&batch.origin().started_ns.to_le_bytes());
     body.extend_from_slice(&batch.sequence().to_le_bytes());

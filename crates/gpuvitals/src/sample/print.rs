@@ -8,7 +8,7 @@ use gpuvitals_core::{Batch, IdentityColumn, MetricId, time};
 use gpuvitals_sources::csv::write::{WideWriter, WriteError};
 use serde_json::{Map, Value as Json};
 
-use super::{Format, table_name};
+use super::Format;
 
 /// Lines after which the heading is printed again.
 const HEADING_EVERY: usize = 24;
@@ -99,7 +99,7 @@ impl Printer {
                 .get(IdentityColumn::Model)
                 .or_else(|| identity.get(IdentityColumn::Pci))
                 .or_else(|| identity.uuid()),
-            Table::SystemEvents => identity.node(),
+            _ => identity.node(),
         };
         let core = batch.instance(Scope::CpuCore, row);
         let name = core.map_or_else(|| name.unwrap_or_default().to_owned(), |core| format!("  cpu {core}"));
@@ -118,7 +118,7 @@ impl Printer {
         let writer = self.csv.get_or_insert_with(|| {
             let metrics: Vec<MetricId> = match batch.table() {
                 Table::GpuEvents => gpu_metrics().map(|(id, _)| id).collect(),
-                Table::SystemEvents => host_metrics().map(|(id, _)| id).collect(),
+                _ => host_metrics().map(|(id, _)| id).collect(),
             };
             let cores =
                 Scope::CpuCore.label().filter(|_| self.per_core && batch.table() == Table::SystemEvents);
@@ -155,7 +155,7 @@ fn number(value: Value, decimals: usize) -> String {
 fn json(batch: &Batch, row: usize) -> Json {
     let mut object = Map::new();
     let at = batch.timestamps().get(row).copied().unwrap_or_default();
-    object.insert("table".to_owned(), table_name(batch).into());
+    object.insert("table".to_owned(), batch.table().name().into());
     object.insert("timestamp".to_owned(), time::format(at).into());
     object.insert("timestamp_ns".to_owned(), at.into());
     let identity = batch.identity(row);

@@ -152,6 +152,7 @@ impl Model {
                     let Some(gpu) = self.gpus.get_mut(at) else { continue };
                     gpu
                 }
+                _ => return,
             };
             device.condition = Condition::Up;
             for (metric, column) in batch.metrics() {
@@ -172,12 +173,11 @@ impl Model {
         let is_there = |gpu: &Device| states.iter().any(|state| state.identity.key() == gpu.identity.key());
         self.gpus.retain(is_there);
         for state in states {
-            let known = match state.table {
-                Table::SystemEvents => self.host.as_mut(),
-                Table::GpuEvents => {
-                    let key = state.identity.key();
-                    self.gpus.iter_mut().find(|gpu| gpu.identity.key() == key)
-                }
+            let known = if state.table == Table::SystemEvents {
+                self.host.as_mut()
+            } else {
+                let key = state.identity.key();
+                self.gpus.iter_mut().find(|gpu| gpu.identity.key() == key)
             };
             if let Some(device) = known {
                 device.condition = state.condition;

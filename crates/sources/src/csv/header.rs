@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::foreign::{Meaning, gpu_rank, meaning};
-use gpuvitals_core::{IdentityColumn, time};
+use gpuvitals_core::{IdentityColumn, Table, time};
 
 use super::cell::{self, Scale};
 use super::unit;
@@ -159,7 +159,7 @@ fn extra_name(name: &str, index: usize, taken: &mut HashSet<String>) -> Arc<str>
     }
     let mut unique = base.clone();
     let mut number = 2;
-    while !is_unknown(&unique) || !taken.insert(unique.clone()) {
+    while !is_unknown(Table::GpuEvents, &unique) || !taken.insert(unique.clone()) {
         unique = format!("{base}_{number}");
         number += 1;
     }

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type};
+use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef};
-use gpuvitals_core::batch::{Value, text_at};
+use gpuvitals_core::batch::{Value, numbers, text_at};
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Batch, IdentityColumn, time};
@@ -145,8 +145,7 @@ fn text_of(array: &ArrayRef, row: usize) -> String {
     if let Some(texts) = array.as_dictionary_opt::<Int32Type>() {
         return text_at(texts, row).unwrap_or_default().to_owned();
     }
-    let numbers = array.as_primitive_opt::<Float64Type>().filter(|a| row < a.len() && a.is_valid(row));
-    numbers.map(|a| a.value(row).to_string()).unwrap_or_default()
+    numbers(array).and_then(|numbers| numbers.value(row)).map(spelled).unwrap_or_default()
 }
 
 fn push_index(line: &mut Vec<u8>, array: &ArrayRef, row: usize) {
@@ -157,12 +156,15 @@ fn push_index(line: &mut Vec<u8>, array: &ArrayRef, row: usize) {
 
 fn push_metric(line: &mut Vec<u8>, batch: &Batch, id: MetricId, row: usize) {
     let Some(value) = batch.metric(id).and_then(|column| column.value(row)) else { return };
-    let text = match value {
+    line.extend_from_slice(spelled(value).as_bytes());
+}
+
+fn spelled(value: Value) -> String {
+    match value {
         Value::Int(value) => value.to_string(),
         Value::Float32(value) => value.to_string(),
         Value::Float(value) => value.to_string(),
-    };
-    line.extend_from_slice(text.as_bytes());
+    }
 }
 
 fn push_field(line: &mut Vec<u8>, text: &str) {

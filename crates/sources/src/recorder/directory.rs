@@ -89,13 +89,13 @@ pub(super) fn state(directory: &Path) -> (bool, bool) {
 
 fn finals(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = directory.to_owned();
-    let tables = TABLES.into_iter().map(|table| format!("{}.parquet", part::stem(table)));
+    let tables = TABLES.into_iter().map(|table| format!("{}.parquet", table.name()));
     tables.chain([MARKS.to_owned()]).map(move |name| directory.join(name))
 }
 
 /// File of a whole recording.
 pub(super) fn table_file(directory: &Path, table: Table) -> PathBuf {
-    directory.join(format!("{}.parquet", part::stem(table)))
+    directory.join(format!("{}.parquet", table.name()))
 }
 
 impl Unfinished {
@@ -194,7 +194,7 @@ impl Unfinished {
             let rows = part::join(table, &parts, &table_file(&self.directory, table), facts())?;
             match table {
                 Table::GpuEvents => result.gpu_rows = rows,
-                Table::SystemEvents => result.system_rows = rows,
+                _ => result.system_rows = rows,
             }
         }
         let marks = unfinished.join("marks.rows");

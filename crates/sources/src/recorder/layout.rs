@@ -31,7 +31,7 @@ fn promised(table: Table) -> (&'static [IdentityColumn], &'static [&'static str]
                 "fan_speed_pct",
             ],
         ),
-        Table::SystemEvents => (
+        _ => (
             &[IdentityColumn::Node],
             &["cpu_pct", "memory_mb", "ctx_switches", "page_faults", "irqs", "load1", "load5", "load15"],
         ),

@@ -30,14 +30,6 @@ use super::layout::{Columns, properties};
 /// Rows that go into the encoder together.
 const SLICE_ROWS: usize = 1_024;
 
-/// Name of a table's file without its extension.
-pub(super) fn stem(table: Table) -> &'static str {
-    match table {
-        Table::GpuEvents => "gpu_events",
-        Table::SystemEvents => "system_events",
-    }
-}
-
 /// A part of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
@@ -52,7 +44,7 @@ pub(super) struct Part {
 /// Path of a part.
 pub(super) fn path(unfinished: &Path, table: Table, number: u32, sealed: bool) -> PathBuf {
     let extension = if sealed { "parquet" } else { "rows" };
-    unfinished.join(format!("{}-{number:06}.{extension}", stem(table)))
+    unfinished.join(format!("{}-{number:06}.{extension}", table.name()))
 }
 
 /// The parts of a table in order. A journal beside its sealed part is a leftover and not listed.
@@ -68,7 +60,7 @@ pub(super) fn list(unfinished: &Path, table: Table) -> Result<Vec<Part>, RecordE
         };
         let number = path
             .file_stem()
-            .and_then(|name| name.to_str()?.strip_prefix(stem(table))?.strip_prefix('-')?.parse().ok());
+            .and_then(|name| name.to_str()?.strip_prefix(table.name())?.strip_prefix('-')?.parse().ok());
         if let Some(number) = number {
             parts.push(Part { number, sealed, path });
         }

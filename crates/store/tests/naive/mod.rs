@@ -62,7 +62,7 @@ pub(crate) fn batch(rows: &[Row]) -> Batch {
             builder.set(to, id("gpu_clock_mhz"), Value::Int(clock.into())).unwrap();
         }
         if let Some(extra) = row.extra {
-            builder.set_extra(to, "strange", extra.into()).unwrap();
+            builder.set_extra(to, "strange", f64::from(extra)).unwrap();
         }
         if let Some(note) = row.note {
             builder.set_extra_text(to, "note", &format!("note {note}")).unwrap();

@@ -1,0 +1,176 @@
+//! The tables: their names, their keys, and the columns of each that are no metrics.
+//!
+//! Every table has `timestamp_ns` and the identity columns. A row's key is its subject (the GPU or the host), its
+//! time, and the table's key columns: rows with equal keys are one row.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::row::COUNT;
+use super::{ColumnType, Unit};
+use crate::identity::IdentityColumn;
+
+/// The table that holds a row. The place in [`Table::ALL`] is its number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// One row per GPU and instant.
+    GpuEvents,
+    /// One row per host and instant.
+    SystemEvents,
+    /// One row per GPU, instant, metric and instance: the single links, ECC blocks and HBM stacks, of which
+    /// `gpu_events` has one value for all. Written on change and at most every 30 s.
+    GpuDetails,
+    /// One row per process on a GPU and instant.
+    GpuProcesses,
+    /// One row per event in the health of a GPU.
+    GpuHealthEvents,
+}
+
+/// A column of one table that is no metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: &'static str,
+    /// Type of its numbers; none: text.
+    pub column_type: Option<ColumnType>,
+    /// Unit of its numbers.
+    pub unit: Unit,
+    /// Smallest and largest possible number.
+    pub range: (f64, f64),
+    /// Whether it belongs to the key: then every row has a value.
+    pub is_key: bool,
+    /// One sentence for people.
+    pub help: &'static str,
+}
+
+impl Table {
+    /// Every table, in the order of their numbers on the wire.
+    pub const ALL: [Self; 5] =
+        [Self::GpuEvents, Self::SystemEvents, Self::GpuDetails, Self::GpuProcesses, Self::GpuHealthEvents];
+
+    /// Its name, the same in documents, JSON, files and queries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GpuEvents => "gpu_events",
+            Self::SystemEvents => "system_events",
+            Self::GpuDetails => "gpu_details",
+            Self::GpuProcesses => "gpu_processes",
+            Self::GpuHealthEvents => "gpu_health_events",
+        }
+    }
+
+    /// The table of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|table| table.name() == name)
+    }
+
+    /// The identity column that no row lacks: it tells what the row is about.
+    pub const fn subject(self) -> IdentityColumn {
+        match self {
+            Self::SystemEvents => IdentityColumn::Node,
+            _ => IdentityColumn::Uuid,
+        }
+    }
+
+    /// Its columns that are no metrics, beside time and identity.
+    pub const fn columns(self) -> &'static [TableColumn] {
+        match self {
+            Self::GpuEvents | Self::SystemEvents => &[],
+            Self::GpuDetails => DETAILS,
+            Self::GpuProcesses => PROCESSES,
+            Self::GpuHealthEvents => HEALTH_EVENTS,
+        }
+    }
+
+    /// One of [`Table::columns`], by name.
+    pub fn column(self, name: &str) -> Option<&'static TableColumn> {
+        self.columns().iter().find(|column| column.name == name)
+    }
+
+    /// The columns of the key, beside subject and time.
+    pub fn key(self) -> impl Iterator<Item = &'static TableColumn> {
+        self.columns().iter().filter(|column| column.is_key)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl TableColumn {
+    /// Whether a number is possible.
+    pub fn admits(&self, value: f64) -> bool {
+        let (min, max) = self.range;
+        (min..=max).contains(&value)
+    }
+
+    const fn key(mut self) -> Self {
+        self.is_key = true;
+        self
+    }
+}
+
+const DETAILS: &[TableColumn] = &[
+    text("metric", "Column of the metric in `gpu_events`.").key(),
+    text("instance", "Number or name of the link, ECC block or HBM stack, whichever the metric has.").key(),
+    number(
+        "value",
+        ColumnType::F64,
+        Unit::None,
+        (f64::MIN, f64::MAX),
+        "The value, in the metric's column unit.",
+    ),
+];
+
+const PROCESSES: &[TableColumn] = &[
+    number("pid", ColumnType::I32, Unit::None, (0.0, 4_194_304.0), "Process id in the host's namespace.")
+        .key(),
+    text("process_type", "Kind of its work: `compute`, `graphics`, `compute+graphics`, `unknown`."),
+    share("sm_utilization", "Share of the compute units."),
+    share("memory_utilization", "Share of the memory controller."),
+    share("encoder_utilization", "Share of the encoder."),
+    share("decoder_utilization", "Share of the decoder."),
+    number("fb_memory_mb", ColumnType::I64, Unit::Mebibyte, COUNT, "Device memory that it holds, in MiB."),
+    text("command", "Name of the program, never its arguments."),
+];
+
+const HEALTH_EVENTS: &[TableColumn] = &[
+    text("kind", "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`.").key(),
+    number("sequence", ColumnType::I64, Unit::None, COUNT, "Number of the event since the agent started.")
+        .key(),
+    number(
+        "code",
+        ColumnType::I64,
+        Unit::None,
+        COUNT,
+        "The number of an `xid`; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`.",
+    ),
+    text("detail", "The event in words."),
+];
+
+const fn text(name: &'static str, help: &'static str) -> TableColumn {
+    TableColumn { name, column_type: None, unit: Unit::None, range: (0.0, 0.0), is_key: false, help }
+}
+
+const fn number(
+    name: &'static str,
+    column_type: ColumnType,
+    unit: Unit,
+    range: (f64, f64),
+    help: &'static str,
+) -> TableColumn {
+    TableColumn { name, column_type: Some(column_type), unit, range, is_key: false, help }
+}
+
+const fn share(name: &'static str, help: &'static str) -> TableColumn {
+    number(name, ColumnType::F32, Unit::Percent, (0.0, 100.0), help)
+}
