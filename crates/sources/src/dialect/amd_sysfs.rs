@@ -23,9 +23,9 @@ pub(crate) use card::address;
 pub use card::{Card, cards};
 pub use parse::{
     BadPages, DpmIndex, DpmLevel, ErrCount, PcieLink, Uevent, dpm_levels, is_pci_address, parse_bad_pages,
-    parse_err_count, parse_hex, parse_link_speed, parse_marketing_name, parse_number,
-    parse_performance_level, parse_pp_dpm, parse_pp_dpm_current, parse_pp_dpm_max, parse_pp_dpm_pcie,
-    parse_uevent, pcie_generation, properties,
+    parse_err_count, parse_hex, parse_link_speed, parse_marketing_name, parse_number, parse_overdrive,
+    parse_performance_level, parse_pp_dpm, parse_pp_dpm_current, parse_pp_dpm_level, parse_pp_dpm_max,
+    parse_pp_dpm_pcie, parse_uevent, pcie_generation, properties,
 };
 pub(super) use sensor::Missing;
 pub(super) use sleep::Sleep;

@@ -35,8 +35,16 @@ pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
         "`current_link_*` is the port of the chip behind the card's own switch; `pp_dpm_pcie` is the link to the slot",
     ),
     (
+        "| rx6600xt | rocm-smi | `sclk clock level:` | 0 | `gpu_clock_level` absent |",
+        "two lines of `pp_dpm_sclk` have the star; which level is in force is not known",
+    ),
+    (
         "| rx6900xt | LACT | `max_sclk` | 2499 | `gpu_clock_max_mhz` 2660 |",
         "LACT shows what overdrive is set to; ours is the highest level of `pp_dpm_sclk`",
+    ),
+    (
+        "| rx7600s | LACT | `clockspeed/sensors/VCLK1` | 25 | `video1_clock_mhz` 0 |",
+        "LACT shows the clock of the first engine (`current_vclk0`) under this name",
     ),
     (
         "| rx7800xt | LACT | `busy_percent` | 2 | `utilization_pct` 24 |",
@@ -69,6 +77,10 @@ pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
     (
         "| strixpoint | LACT | `voltage/sensors/northbridge` | 0 | `voltage_soc_mv` absent |",
         "0 mV while the clock runs is no voltage",
+    ),
+    (
+        "| vangogh | rocm-smi | `mclk clock level:` | 2 | `mem_clock_level` absent |",
+        "two lines of `pp_dpm_mclk` have the star; which level is in force is not known",
     ),
     (
         "| vega56 | rocm-smi | `sclk clock speed:` | 852 | `gpu_clock_mhz` 26 |",

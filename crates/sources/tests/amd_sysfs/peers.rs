@@ -25,6 +25,7 @@ const USED: &str = "VRAM Total Used Memory (B)";
 
 fn lact(json: &Value) -> Vec<Said> {
     let stat = |path: &str| json.pointer(&format!("/stats/{path}")).and_then(Value::as_f64);
+    let level = |of: &str| stat(&format!("active_power_states/{of}/Index"));
     let link = |path: &str| {
         let text = json.pointer(&format!("/link_info/{path}"))?.as_str()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
@@ -33,6 +34,7 @@ fn lact(json: &Value) -> Vec<Said> {
         ("temps/edge/current", "temperature_c", stat("temps/edge/current"), DEGREE),
         ("temps/1/current", "temperature_c", stat("temps/1/current"), DEGREE),
         ("temps/edge/crit", "temperature_slowdown_c", stat("temps/edge/crit"), 0.0),
+        ("temps/junction/crit", "temperature_junction_slowdown_c", stat("temps/junction/crit"), 0.0),
         ("temps/junction/current", "temperature_junction_c", stat("temps/junction/current"), 0.0),
         ("temps/mem/current", "temperature_memory_c", stat("temps/mem/current"), 0.0),
         ("temps/mem/crit", "temperature_memory_slowdown_c", stat("temps/mem/crit"), 0.0),
@@ -46,12 +48,25 @@ fn lact(json: &Value) -> Vec<Said> {
         ("power/cap_default", "power_limit_default_w", stat("power/cap_default"), 0.0),
         ("power/cap_max", "power_limit_max_w", stat("power/cap_max"), 0.0),
         ("power/cap_min", "power_limit_min_w", stat("power/cap_min"), 0.0),
+        ("power/sensors/apu", "apu_power_w", stat("power/sensors/apu"), 1e-5),
+        ("power/sensors/cpu", "apu_cpu_power_w", stat("power/sensors/cpu"), 1e-5),
+        ("power/sensors/core", "apu_cores_power_w", stat("power/sensors/core"), 1e-5),
+        ("power/sensors/gfx", "apu_graphics_power_w", stat("power/sensors/gfx"), 1e-5),
+        ("power/sensors/soc", "apu_soc_power_w", stat("power/sensors/soc"), 1e-5),
+        ("active_power_states/core", "gpu_clock_level", level("core"), 0.0),
+        ("active_power_states/memory", "mem_clock_level", level("memory"), 0.0),
         ("busy_percent", "utilization_pct", stat("busy_percent"), 0.0),
         ("clockspeed/gpu_clockspeed", "gpu_clock_mhz", stat("clockspeed/gpu_clockspeed"), 0.0),
         ("clockspeed/vram_clockspeed", "mem_clock_mhz", stat("clockspeed/vram_clockspeed"), 0.0),
         ("clockspeed/sensors/SOCCLK", "soc_clock_mhz", stat("clockspeed/sensors/SOCCLK"), 0.0),
         ("clockspeed/sensors/VCLK", "video_clock_mhz", stat("clockspeed/sensors/VCLK"), 0.0),
         ("clockspeed/sensors/DCLK", "video_decode_clock_mhz", stat("clockspeed/sensors/DCLK"), 0.0),
+        ("clockspeed/sensors/VCLK1", "video1_clock_mhz", stat("clockspeed/sensors/VCLK1"), 0.0),
+        ("clockspeed/sensors/DCLK1", "video1_decode_clock_mhz", stat("clockspeed/sensors/DCLK1"), 0.0),
+        ("fan/speed_min", "fan_speed_min_rpm", stat("fan/speed_min"), 0.0),
+        ("fan/speed_max", "fan_speed_max_rpm", stat("fan/speed_max"), 0.0),
+        ("acoustic_target", "fan_target_rpm", stat("fan/pmfw_info/acoustic_target/current"), 0.0),
+        ("target_temp", "temperature_fan_target_c", stat("fan/pmfw_info/target_temp/current"), 0.0),
         ("fan/speed_current", "fan_speed_rpm", stat("fan/speed_current"), 0.0),
         ("fan/pwm_current", "fan_speed_pct", stat("fan/pwm_current").map(|pwm| pwm / 2.55), 1e-4),
         ("voltage/gpu", "voltage_gfx_mv", stat("voltage/gpu"), 0.0),
@@ -87,6 +102,8 @@ fn rocm_smi(json: &Value) -> Vec<Said> {
         ("mclk clock speed:", "mem_clock_mhz", number("mclk clock speed:"), 0.0),
         ("socclk clock speed:", "soc_clock_mhz", number("socclk clock speed:"), 0.0),
         ("fclk clock speed:", "fabric_clock_mhz", number("fclk clock speed:"), 0.0),
+        ("sclk clock level:", "gpu_clock_level", number("sclk clock level:"), 0.0),
+        ("mclk clock level:", "mem_clock_level", number("mclk clock level:"), 0.0),
         ("pcie clock level (speed)", "pcie_speed_gtps", link.map(|link| link.0), 0.0),
         ("pcie clock level (width)", "pcie_width", link.map(|link| link.1), 0.0),
         ("GPU use (%)", "utilization_pct", number("GPU use (%)"), 0.0),
@@ -136,7 +153,7 @@ fn other_readers_agree_but_for_what_is_listed() {
     }
     let listed: Vec<&str> = DIFFERENCES.iter().map(|(row, _)| *row).collect();
     assert_eq!(found, listed, "differences found, and those listed");
-    assert!(compared > 300, "{compared} values compared");
+    assert!(compared > 400, "{compared} values compared");
 }
 
 #[test]

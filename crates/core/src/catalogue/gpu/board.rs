@@ -23,6 +23,16 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .otel("hw.fan.speed")
     .aliases(&["fan_rpm"]),
+    fan_limit("fan_speed_min_rpm", &[("limit", "min")], "Lowest speed of the fan that can be set (AMD fan1_min)."),
+    fan_limit("fan_speed_max_rpm", &[("limit", "max")], "Highest speed of the fan that can be set (AMD fan1_max)."),
+    gauge(
+        ("fan_target_rpm", ColumnType::I32, Unit::Rpm),
+        Group::Board,
+        "gpu_fan_target_rpm",
+        "Speed that the firmware keeps the fan at while the GPU is cool enough (AMD acoustic target, RDNA3 and later); \
+         absent if overdrive is not enabled.",
+    )
+    .rare(),
     voltage("voltage_gfx_mv", &[("rail", "gfx")], "Voltage of the graphics rail (AMD vddgfx).")
         .aliases(&["voltage_gfx", "vddgfx"]),
     voltage("voltage_soc_mv", &[("rail", "soc")], "Voltage of the SoC rail (AMD; vddnb on APUs).")
@@ -105,6 +115,16 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .fast(),
 ];
+
+const fn fan_limit(
+    column: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+    help: &'static str,
+) -> Metric {
+    gauge((column, ColumnType::I32, Unit::Rpm), Group::Board, "gpu_fan_speed_limit_rpm", help)
+        .rare()
+        .labels(labels)
+}
 
 const fn voltage(
     column: &'static str,

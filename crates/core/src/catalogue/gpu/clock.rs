@@ -33,6 +33,20 @@ pub(super) const ROWS: &[Metric] = &[
         "Decode clock of AMD's video engines (dclk).",
     )
     .aliases(&["dclk", "dclk0"]),
+    clock(
+        "video1_clock_mhz",
+        "gpu_clock_hertz",
+        &[("clock", "video1")],
+        "Clock of the second video engine (AMD vclk1); 0 or absent on parts with one.",
+    )
+    .aliases(&["vclk1"]),
+    clock(
+        "video1_decode_clock_mhz",
+        "gpu_clock_hertz",
+        &[("clock", "video1_decode")],
+        "Decode clock of the second video engine (AMD dclk1); 0 or absent on parts with one.",
+    )
+    .aliases(&["dclk1"]),
     clock("soc_clock_mhz", "gpu_clock_hertz", &[("clock", "soc")], "Clock of the SoC part (AMD socclk).")
         .aliases(&["soc_clock", "socclk"]),
     clock(
@@ -135,7 +149,27 @@ pub(super) const ROWS: &[Metric] = &[
          6 profile_min_mclk, 7 profile_peak, 8 perf_determinism.",
     )
     .rare(),
+    level(
+        "gpu_clock_level",
+        &[("clock", "graphics")],
+        "Level of the graphics clock in force: its number in AMD's table pp_dpm_sclk; with three levels, on \
+         RDNA2 and later, 1 is any clock between the lowest and the highest; absent in deep sleep.",
+    ),
+    level(
+        "mem_clock_level",
+        &[("clock", "memory")],
+        "Level of the memory clock in force: its number in AMD's table pp_dpm_mclk; absent in deep sleep.",
+    ),
 ];
+
+/// Number of a level in a `pp_dpm_*` table.
+const fn level(
+    column: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+    help: &'static str,
+) -> Metric {
+    state(column, 63.0, Group::Clock, "gpu_clock_level", help).labels(labels)
+}
 
 const fn clock(
     column: &'static str,

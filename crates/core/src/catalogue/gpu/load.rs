@@ -230,6 +230,16 @@ pub(super) const ROWS: &[Metric] = &[
         "gpu_memory_bandwidth_max_bytes_per_second",
         "Largest bandwidth of the device memory, as the part states it.",
     ),
+    dram(
+        "dram_read_bytes_per_s",
+        &[("direction", "read")],
+        "Bytes read from the memory of an AMD APU per second, by CPU and GPU (v3.0: Strix Point and later).",
+    ),
+    dram(
+        "dram_write_bytes_per_s",
+        &[("direction", "write")],
+        "Bytes written to the memory of an AMD APU per second, by CPU and GPU (v3.0: Strix Point and later).",
+    ),
     // Profiling
     gauge(
         ("graphics_engine_active_ratio", ColumnType::F32, Unit::Ratio),
@@ -326,6 +336,16 @@ pub(super) const ROWS: &[Metric] = &[
         "Share of cycles in which the tensor pipe did double-precision work (DFMA).",
     ),
 ];
+
+/// A direction of the memory that CPU and GPU of an APU share.
+const fn dram(
+    column: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+    help: &'static str,
+) -> Metric {
+    let cell = (column, ColumnType::F64, Unit::BytesPerSecond);
+    gauge(cell, Group::Memory, "gpu_dram_bytes_per_second", help).labels(labels)
+}
 
 /// A row of the family of execution pipes.
 const fn pipe(

@@ -100,6 +100,15 @@ pub(super) const ROWS: &[Metric] = &[
     .rare()
     .range(0.0, 10_000.0)
     .aliases(&["module_power_limit"]),
+    apu("apu_power_w", &[("part", "all")], "Power of an AMD APU without a discrete GPU that shares its budget (v3.0)."),
+    apu(
+        "apu_cpu_power_w",
+        &[("part", "cpu")],
+        "Power of the CPU rail of an AMD APU (VDDCR_VDD; on Renoir and its kin the graphics are on it too).",
+    ),
+    apu("apu_cores_power_w", &[("part", "cores")], "Power of all CPU cores of an AMD APU, without what they share."),
+    apu("apu_graphics_power_w", &[("part", "graphics")], "Power of the graphics of an AMD APU."),
+    apu("apu_soc_power_w", &[("part", "soc")], "Power of the SoC rail of an AMD APU (VDDCR_SOC)."),
     counter(
         ("energy_j", ColumnType::F64, Unit::Joule),
         Group::Power,
@@ -162,6 +171,12 @@ pub(super) const ROWS: &[Metric] = &[
     sensor("temperature_vr_soc_c", &[("sensor", "vr_soc")], "Voltage regulator of the SoC rail (AMD)."),
     sensor("temperature_vr_mem_c", &[("sensor", "vr_mem")], "Voltage regulator of the memory rail (AMD)."),
     sensor("temperature_soc_c", &[("sensor", "soc")], "Temperature of the SoC part (AMD APUs)."),
+    sensor("temperature_cpu_c", &[("sensor", "cpu")], "Hottest CPU core of an AMD APU."),
+    sensor(
+        "temperature_skin_c",
+        &[("sensor", "skin")],
+        "Temperature of the case that an AMD APU is regulated by (v3.0: Strix Point and later).",
+    ),
     gauge(
         ("temperature_margin_c", ColumnType::F32, Unit::Celsius),
         Group::Temperature,
@@ -222,7 +237,31 @@ pub(super) const ROWS: &[Metric] = &[
         &[("sensor", "memory"), ("limit", "shutdown")],
         "Memory temperature at which the hardware switches the GPU off (AMD: emergency limit).",
     ),
+    limit(
+        "temperature_junction_slowdown_c",
+        &[("sensor", "junction"), ("limit", "slowdown")],
+        "Junction temperature at which the hardware slows the GPU down (AMD: critical limit).",
+    ),
+    limit(
+        "temperature_junction_shutdown_c",
+        &[("sensor", "junction"), ("limit", "shutdown")],
+        "Junction temperature at which the hardware switches the GPU off (AMD: emergency limit).",
+    ),
+    limit(
+        "temperature_fan_target_c",
+        &[("sensor", "gpu"), ("limit", "fan_target")],
+        "Temperature that the firmware regulates the fan to (AMD, RDNA3 and later); absent if overdrive is not enabled.",
+    ),
 ];
+
+/// A part of an APU. Not summed with `power_w`, which is the whole.
+const fn apu(
+    column: &'static str,
+    labels: &'static [(&'static str, &'static str)],
+    help: &'static str,
+) -> Metric {
+    gauge((column, ColumnType::F32, Unit::Watt), Group::Power, "gpu_apu_power_watts", help).labels(labels)
+}
 
 const fn sensor(
     column: &'static str,

@@ -42,6 +42,10 @@ fields! {
     TemperatureGfx "temperature_gfx",
     /// SoC, 0.01 °C. v2.x, v3.0.
     TemperatureSoc "temperature_soc",
+    /// Each CPU core, 0.01 °C. v2.x, v3.0.
+    TemperatureCore "temperature_core",
+    /// Case, 0.01 °C. v3.0.
+    TemperatureSkin "temperature_skin",
 
     // Activity.
     /// Shader engines, percent; in v2.x of some APUs 0.01 percent, so their `gpu_busy_percent` is the better source.
@@ -66,6 +70,18 @@ fields! {
     AverageSocketPower "average_socket_power",
     /// Whole package, at the moment, W. v1.4 to 1.9.
     CurrentSocketPower "curr_socket_power",
+    /// CPU rail, mW: `Power[0]` of the firmware's table (VDDCR_VDD). v2.x.
+    AverageCpuPower "average_cpu_power",
+    /// SoC rail, mW: `Power[1]` of the firmware's table (VDDCR_SOC). v2.x.
+    AverageSocPower "average_soc_power",
+    /// Graphics, mW. v2.x, v3.0.
+    AverageGfxPower "average_gfx_power",
+    /// Each CPU core, mW. v2.x, v3.0.
+    AverageCorePower "average_core_power",
+    /// All CPU cores, filtered, mW. v3.0.
+    AverageAllCorePower "average_all_core_power",
+    /// The APU without a discrete GPU that shares its budget, filtered, mW. v3.0.
+    AverageApuPower "average_apu_power",
     /// Energy since the driver was loaded: steps of 2^-16 J on MI100, MI200 and MI300; elsewhere not documented. v1.x.
     EnergyAccumulator "energy_accumulator",
 
@@ -92,6 +108,10 @@ fields! {
     CurrentVclk0 "current_vclk0",
     /// Decoder clock, MHz. One in v1.0 to 1.3; each AID in v1.4 to 1.9.
     CurrentDclk0 "current_dclk0",
+    /// Video clock of the second engine, MHz. v1.0 to 1.3.
+    CurrentVclk1 "current_vclk1",
+    /// Decoder clock of the second engine, MHz. v1.0 to 1.3.
+    CurrentDclk1 "current_dclk1",
     /// Fabric clock, MHz. v2.x.
     CurrentFclk "current_fclk",
     /// Video clock, MHz. v2.x.
@@ -144,6 +164,10 @@ fields! {
     // Memory and links.
     /// Highest memory bandwidth possible, GB/s. v1.7 to 1.9.
     MemMaxBandwidth "mem_max_bandwidth",
+    /// Read from DRAM, filtered, MB/s. v3.0.
+    AverageDramReads "average_dram_reads",
+    /// Written to DRAM, filtered, MB/s. v3.0.
+    AverageDramWrites "average_dram_writes",
     /// Lanes of PCIe. v1.x.
     PcieLinkWidth "pcie_link_width",
     /// Speed of PCIe, 0.1 GT/s. v1.x.

@@ -31,16 +31,12 @@ const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
 
 /// Metrics beside those of the tables and of files with fixed names: labelled sensors, error counts, derived values.
-const OTHERS: [MetricId; 18] = [
+const OTHERS: [MetricId; 14] = [
     MEMORY_USED,
     MEMORY_USED_PCT,
     MEMORY_TOTAL,
     MEMORY_FREE,
     TEMPERATURE_EDGE,
-    MetricId::of("temperature_slowdown_c"),
-    MetricId::of("temperature_shutdown_c"),
-    MetricId::of("temperature_memory_slowdown_c"),
-    MetricId::of("temperature_memory_shutdown_c"),
     MetricId::of("fan_speed_pct"),
     POWER,
     PCIE_GEN,

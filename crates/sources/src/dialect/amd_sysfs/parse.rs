@@ -107,6 +107,13 @@ pub fn parse_pp_dpm_current(text: &str) -> Option<u32> {
     dpm_levels(text).filter(|level| level.is_current).last().map(|level| level.mhz)
 }
 
+/// Present level of a `pp_dpm_*` table: that of the line with the star; none if no line or more than one has it.
+pub fn parse_pp_dpm_level(text: &str) -> Option<DpmIndex> {
+    let mut starred = dpm_levels(text).filter(|level| level.is_current);
+    let level = starred.next()?;
+    starred.next().is_none().then_some(level.index)
+}
+
 /// Highest clock of a `pp_dpm_*` table, MHz; none if the table is empty or has only zeros.
 pub fn parse_pp_dpm_max(text: &str) -> Option<u32> {
     dpm_levels(text).map(|level| level.mhz).max().filter(|&mhz| mhz > 0)
@@ -219,6 +226,13 @@ pub fn parse_performance_level(text: &str) -> Option<u8> {
     Some(level)
 }
 
+/// Present value of a setting in `gpu_od/`: the line between `OD_ACOUSTIC_TARGET:` and `OD_RANGE:`.
+pub fn parse_overdrive(text: &str) -> Option<i64> {
+    let mut lines = text.lines().map(str::trim);
+    lines.next().filter(|title| title.ends_with(':') && *title != "OD_RANGE:")?;
+    parse_number(lines.next()?)
+}
+
 /// A line `key value` of a KFD `properties` file.
 pub fn properties(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter_map(|line| {
@@ -265,6 +279,30 @@ mod tests {
         check("0: 500MHz *\0\0\0", 1, Some(500), Some(500));
         check("no table at all: 5\n: Mhz *\n-1: 5Mhz *\n0: 99999999999Mhz *", 0, None, None);
         assert_eq!(parse_pp_dpm("S: 19Mhz *")[0].index, DpmIndex::Sleep);
+    }
+
+    #[test]
+    fn the_one_star_is_the_level_in_force() {
+        for (text, level) in [
+            ("0: 300Mhz \n1: 600Mhz *\n", Some(DpmIndex::Level(1))),
+            ("S: 19Mhz *\n0: 615Mhz\n", Some(DpmIndex::Sleep)),
+            // Van Gogh.
+            ("2: 687Mhz *\n3: 687Mhz *\n", None),
+            ("0: 400Mhz \n", None),
+        ] {
+            assert_eq!(parse_pp_dpm_level(text), level, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_of_overdrive_is_the_line_below_its_title() {
+        let text = "OD_ACOUSTIC_TARGET:\n1200\nOD_RANGE:\nACOUSTIC_TARGET: 500 3300\n";
+        assert_eq!(parse_overdrive(text), Some(1200));
+        for text in
+            ["", "\n", "1200\n", "OD_RANGE:\nACOUSTIC_TARGET: 500 3300\n", "FAN_TARGET_TEMPERATURE:\n"]
+        {
+            assert_eq!(parse_overdrive(text), None, "{text:?}");
+        }
     }
 
     #[test]
@@ -333,6 +371,8 @@ mod tests {
         fn no_text_makes_a_parser_panic(text in "\\PC*|[0-9a-fxSGTMhz:.,*/ \\n\\x00=-]*") {
             let _ = parse_pp_dpm(&text);
             let _ = parse_pp_dpm_current(&text);
+            let _ = parse_pp_dpm_level(&text);
+            let _ = parse_overdrive(&text);
             let _ = parse_pp_dpm_pcie(&text);
             let _ = parse_uevent(&text);
             let _ = parse_err_count(&text);

@@ -6,7 +6,7 @@ use gpuvitals_core::MetricId;
 
 use super::card::{Card, read_text};
 use super::parse;
-use super::sensor::{Parse, Scale};
+use super::sensor::{ASLEEP, Parse, Scale};
 
 /// A file, and the metric it gives.
 pub(super) type Candidate = (PathBuf, (MetricId, Parse, Scale));
@@ -37,6 +37,10 @@ const DEVICE: &[FileMetric] = &[
     place("pp_dpm_fclk", "fabric_clock_mhz", dpm_current, Scale::ONE),
     place("pp_dpm_vclk", "video_clock_mhz", dpm_current, Scale::ONE),
     place("pp_dpm_dclk", "video_decode_clock_mhz", dpm_current, Scale::ONE),
+    place("pp_dpm_vclk1", "video1_clock_mhz", dpm_current, Scale::ONE),
+    place("pp_dpm_dclk1", "video1_decode_clock_mhz", dpm_current, Scale::ONE),
+    place("pp_dpm_sclk", "gpu_clock_level", dpm_level, Scale::ONE),
+    place("pp_dpm_mclk", "mem_clock_level", dpm_level, Scale::ONE),
     place("pp_dpm_sclk", "gpu_clock_max_mhz", dpm_max, Scale::ONE),
     place("pp_dpm_mclk", "mem_clock_max_mhz", dpm_max, Scale::ONE),
     place("pp_dpm_vclk", "video_clock_max_mhz", dpm_max, Scale::ONE),
@@ -49,6 +53,8 @@ const DEVICE: &[FileMetric] = &[
     place("max_link_width", "pcie_width_max", positive, Scale::ONE),
     place("pcie_replay_count", "pcie_replays", number, Scale::ONE),
     place("power_dpm_force_performance_level", "performance_level", performance_level, Scale::ONE),
+    place("gpu_od/fan_ctrl/acoustic_target_rpm_threshold", "fan_target_rpm", overdrive, Scale::ONE),
+    place("gpu_od/fan_ctrl/fan_target_temperature", "temperature_fan_target_c", overdrive, Scale::ONE),
 ];
 
 /// Files of the hardware monitor with self-explanatory names.
@@ -58,11 +64,28 @@ const HWMON: &[FileMetric] = &[
     place("power1_cap_min", "power_limit_min_w", number, MICRO),
     place("power1_cap_max", "power_limit_max_w", number, MICRO),
     place("fan1_input", "fan_speed_rpm", number, Scale::ONE),
+    // `fan1_target` is left alone: the driver answers with the present speed (`amdgpu_hwmon_get_fan1_target`).
+    place("fan1_min", "fan_speed_min_rpm", number, Scale::ONE),
+    place("fan1_max", "fan_speed_max_rpm", positive, Scale::ONE),
 ];
 
-/// The metrics of files with fixed names.
+/// The sensor of `temperature_c`: the edge, else the junction.
+const MAIN: &str = "main";
+
+/// Limits of the temperatures: label of the sensor, end of the file's name.
+const LIMITS: &[(&str, &str, MetricId)] = &[
+    (MAIN, "crit", MetricId::of("temperature_slowdown_c")),
+    (MAIN, "emergency", MetricId::of("temperature_shutdown_c")),
+    ("junction", "crit", MetricId::of("temperature_junction_slowdown_c")),
+    ("junction", "emergency", MetricId::of("temperature_junction_shutdown_c")),
+    ("mem", "crit", MetricId::of("temperature_memory_slowdown_c")),
+    ("mem", "emergency", MetricId::of("temperature_memory_shutdown_c")),
+];
+
+/// The metrics of files with fixed names, and of limits.
 pub(super) fn metrics_of_files() -> impl Iterator<Item = MetricId> {
-    DEVICE.iter().chain(HWMON).map(|&(_, metric, ..)| metric)
+    let files = DEVICE.iter().chain(HWMON).map(|&(_, metric, ..)| metric);
+    files.chain(LIMITS.iter().map(|&(.., metric)| metric))
 }
 
 /// Every file that may give a metric, the better one first: hwmon before the tables of levels. Opens nothing that
@@ -113,6 +136,12 @@ fn sensors(card: &Card, hwmon: &Path, found: &mut Vec<Candidate>) {
             _ => {}
         }
     }
+    temperatures(hwmon, &mut add);
+}
+
+/// Temperatures and their limits, by their labels.
+fn temperatures(hwmon: &Path, add: &mut impl FnMut(String, MetricId, Parse, Scale)) {
+    let label = |file: String| read_text(&hwmon.join(file));
     let labels: Vec<Option<String>> = (1..=3).map(|at| label(format!("temp{at}_label"))).collect();
     let is_main = |label: &str| match label {
         "edge" => true,
@@ -121,26 +150,16 @@ fn sensors(card: &Card, hwmon: &Path, found: &mut Vec<Candidate>) {
     };
     for (at, label) in (1..).zip(&labels) {
         let label = label.as_deref().unwrap_or(if at == 1 { "edge" } else { "" });
-        match label {
-            "edge" => add(format!("temp{at}_input"), MetricId::of("temperature_c"), number, MILLI),
-            "junction" => {
-                add(format!("temp{at}_input"), MetricId::of("temperature_junction_c"), number, MILLI);
-            }
-            "mem" => {
-                add(format!("temp{at}_input"), MetricId::of("temperature_memory_c"), positive, MILLI);
-                let limits = [
-                    ("crit", MetricId::of("temperature_memory_slowdown_c")),
-                    ("emergency", MetricId::of("temperature_memory_shutdown_c")),
-                ];
-                for (kind, metric) in limits {
-                    add(format!("temp{at}_{kind}"), metric, positive, MILLI);
-                }
-            }
-            _ => {}
-        }
-        if is_main(label) {
-            add(format!("temp{at}_crit"), MetricId::of("temperature_slowdown_c"), positive, MILLI);
-            add(format!("temp{at}_emergency"), MetricId::of("temperature_shutdown_c"), positive, MILLI);
+        let (metric, parse): (MetricId, Parse) = match label {
+            "edge" => (MetricId::of("temperature_c"), number),
+            "junction" => (MetricId::of("temperature_junction_c"), number),
+            "mem" => (MetricId::of("temperature_memory_c"), positive),
+            _ => continue,
+        };
+        add(format!("temp{at}_input"), metric, parse, MILLI);
+        let is_its = |sensor: &str| sensor == label || (sensor == MAIN && is_main(label));
+        for (_, kind, metric) in LIMITS.iter().filter(|(sensor, ..)| is_its(sensor)) {
+            add(format!("temp{at}_{kind}"), *metric, positive, MILLI);
         }
     }
 }
@@ -156,6 +175,13 @@ fn positive(text: &str) -> Option<i64> {
 
 fn dpm_current(text: &str) -> Option<i64> {
     parse::parse_pp_dpm_current(text).map(i64::from)
+}
+
+fn dpm_level(text: &str) -> Option<i64> {
+    parse::parse_pp_dpm_level(text).map(|level| match level {
+        parse::DpmIndex::Level(number) => i64::from(number),
+        parse::DpmIndex::Sleep => ASLEEP,
+    })
 }
 
 fn dpm_max(text: &str) -> Option<i64> {
@@ -183,6 +209,10 @@ fn link_generation(text: &str) -> Option<i64> {
 fn tenths(gtps: f32) -> Option<i64> {
     let tenths = (gtps * 10.0).round();
     (1.0..=10_000.0).contains(&tenths).then_some(tenths as i64)
+}
+
+fn overdrive(text: &str) -> Option<i64> {
+    parse::parse_overdrive(text)
 }
 
 fn performance_level(text: &str) -> Option<i64> {

@@ -98,6 +98,9 @@ pub(super) fn is_dead_rail(row: &Row, metric: MetricId, raw: i64) -> bool {
 /// Raw number of a file's text.
 pub(super) type Parse = fn(&str) -> Option<i64>;
 
+/// The number of a part that is in deep sleep and therefore has none.
+pub(super) const ASLEEP: i64 = i64::MIN;
+
 /// A file whose number is one metric.
 #[derive(Debug)]
 pub(super) struct Gauge {
@@ -141,6 +144,9 @@ impl Gauge {
         let text = self.file.read_text().map_err(|error| Missing::of(&error))?;
         let raw = (self.parse)(text).filter(|&raw| !is_dead_rail(row, self.metric, raw));
         let raw = raw.ok_or(Missing::Now(AbsenceReason::Invalid))?;
+        if raw == ASLEEP {
+            return Err(Missing::Now(AbsenceReason::Suspended));
+        }
         put(row, self.metric, raw, self.scale);
         Ok(())
     }

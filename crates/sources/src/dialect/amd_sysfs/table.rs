@@ -29,6 +29,8 @@ enum Pick {
     Positive,
     /// The sum.
     Sum,
+    /// The sum, above 0: of parts that are never all without power.
+    PositiveSum,
     /// The mean.
     Mean,
     /// How many are 1.
@@ -64,9 +66,12 @@ const fn sensor(column: &str, tier: Tier, field: Field, scale: Scale) -> Entry {
 
 /// Hundredths.
 const CENTI: Scale = Scale(1, 100);
+/// Thousandths.
+const MILLI: Scale = Scale(1, 1_000);
 /// Tenths.
 const TENTH: Scale = Scale(1, 10);
 const KIB: Scale = Scale(1024, 1);
+const MB: Scale = Scale(1_000_000, 1);
 /// Steps of the energy counter.
 const ENERGY_STEP: Scale = Scale(1, 1 << 16);
 
@@ -96,6 +101,8 @@ const BOARD: &[Entry] = &[
     sensor("temperature_vr_mem_c", Tier::Slow, Field::TemperatureVrmem, Scale::ONE),
     slow("media_utilization_pct", Field::AverageMmActivity),
     fast("power_average_w", Field::AverageSocketPower),
+    slow("video1_clock_mhz", Field::CurrentVclk1),
+    slow("video1_decode_clock_mhz", Field::CurrentDclk1),
     fast("gpu_clock_average_mhz", Field::AverageGfxclk),
     fast("mem_clock_average_mhz", Field::AverageUclk),
     fast("voltage_gfx_mv", Field::VoltageGfx),
@@ -131,10 +138,20 @@ const PACKAGE: &[Entry] = &[
     entry("partition_count", Tier::Rare, Field::NumPartition, Pick::Positive, Scale::ONE),
 ];
 
-/// 2.x and 3.0: APUs. Their power and activity come in several units; hwmon and `gpu_busy_percent` say it in one.
+/// 2.x and 3.0: APUs. The power of the socket and the activity come in several units; hwmon and `gpu_busy_percent` say
+/// them in one. The power of the parts is in milliwatts in every table.
 const APU: &[Entry] = &[
     sensor("temperature_c", Tier::Fast, Field::TemperatureGfx, CENTI),
     sensor("temperature_soc_c", Tier::Slow, Field::TemperatureSoc, CENTI),
+    sensor("temperature_cpu_c", Tier::Slow, Field::TemperatureCore, CENTI),
+    sensor("temperature_skin_c", Tier::Slow, Field::TemperatureSkin, CENTI),
+    sensor("apu_power_w", Tier::Slow, Field::AverageApuPower, MILLI),
+    sensor("apu_cpu_power_w", Tier::Slow, Field::AverageCpuPower, MILLI),
+    sensor("apu_cores_power_w", Tier::Slow, Field::AverageAllCorePower, MILLI),
+    entry("apu_graphics_power_w", Tier::Slow, Field::AverageGfxPower, Pick::Largest, MILLI),
+    sensor("apu_soc_power_w", Tier::Slow, Field::AverageSocPower, MILLI),
+    entry("dram_read_bytes_per_s", Tier::Slow, Field::AverageDramReads, Pick::Largest, MB),
+    entry("dram_write_bytes_per_s", Tier::Slow, Field::AverageDramWrites, Pick::Largest, MB),
     fast("gpu_clock_mhz", Field::CurrentGfxclk),
     fast("mem_clock_mhz", Field::CurrentUclk),
     slow("soc_clock_mhz", Field::CurrentSocclk),
@@ -145,6 +162,10 @@ const APU: &[Entry] = &[
     sensor("mem_clock_average_mhz", Tier::Fast, Field::AverageUclk, Scale::ONE),
     fast("throttle_prochot_count", Field::ThrottleResidencyProchot),
 ];
+
+/// 2.x, which has no sum of the cores.
+const CORES: &[Entry] =
+    &[entry("apu_cores_power_w", Tier::Slow, Field::AverageCorePower, Pick::PositiveSum, MILLI)];
 
 /// Both.
 const CLOCKS: &[Entry] = &[
@@ -244,6 +265,7 @@ impl Reader {
         let parts: &[&[Entry]] = match version.format {
             1 if is_package => &[CLOCKS, DISCRETE, PACKAGE],
             1 => &[CLOCKS, DISCRETE, BOARD],
+            2 => &[CLOCKS, APU, CORES],
             _ => &[CLOCKS, APU],
         };
         let mut entries = parts.concat();
@@ -438,6 +460,7 @@ fn pick(elements: impl Iterator<Item = Option<i64>>, pick: Pick) -> Option<(i64,
         Pick::Largest => Some((largest, 1)),
         Pick::Positive => (largest > 0).then_some((largest, 1)),
         Pick::Sum => Some((sum, 1)),
+        Pick::PositiveSum => (sum > 0).then_some((sum, 1)),
         Pick::Mean => Some((sum, count)),
         Pick::Ones => Some((ones, 1)),
     }

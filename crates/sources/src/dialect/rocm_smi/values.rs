@@ -57,6 +57,8 @@ const COLUMNS: &[Column] = &[
     column("mem_clock_mhz", &["mclk clock speed", "mclk clock level"], megahertz),
     column("soc_clock_mhz", &["socclk clock speed", "socclk clock level"], megahertz),
     column("fabric_clock_mhz", &["fclk clock speed", "fclk clock level"], megahertz),
+    column("gpu_clock_level", &["sclk clock level"], clock_level),
+    column("mem_clock_level", &["mclk clock level"], clock_level),
     column("pcie_speed_gtps", &["pcie clock level"], link_speed),
     column("pcie_gen", &["pcie clock level"], link_generation),
     column("pcie_width", &["pcie clock level"], link_width),
@@ -165,6 +167,15 @@ fn mebibytes(text: &str) -> Result<Value, AbsenceReason> {
 fn megahertz(text: &str) -> Result<Value, AbsenceReason> {
     let clock = in_parentheses(text).to_ascii_lowercase();
     integer(clock.strip_suffix("mhz").ok_or(AbsenceReason::Invalid)?)
+}
+
+/// `1`, `0 (300Mhz)`, `1: (500Mhz)`; `S` in deep sleep, where no level is in force.
+fn clock_level(text: &str) -> Result<Value, AbsenceReason> {
+    match text.split([' ', ':']).next() {
+        Some("S") => Err(AbsenceReason::Suspended),
+        Some(number) => integer(number),
+        None => Err(AbsenceReason::Invalid),
+    }
 }
 
 /// `13`, or `33 (13%)` after the level.
