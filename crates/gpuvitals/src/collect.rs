@@ -27,11 +27,11 @@ use std::time::Duration;
 
 use gpuvitals_api::collector::{self, CollectorView};
 use gpuvitals_core::figures::Family;
+use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{Health, causes};
 use gpuvitals_listener::{Figures, Meter, Vitals};
 use gpuvitals_queue::link::{self, AnyConsumer, Client};
 use gpuvitals_queue::{ConsumerOptions, ReceiveError, dead_topic};
-use gpuvitals_store::Store;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -73,9 +73,9 @@ async fn serve(
     let (socket, address) =
         listening::listen(config.collector.listen, config.collector.api_port, "--api-port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let store = open_store(config.collector.store(&config.store))?;
+    let (sink, store) = open_store(config.collector.store(&config.store))?;
     let progress = Arc::new(Progress::new());
-    let terms = Terms::new(&store, Arc::clone(&progress), &config.collector);
+    let terms = Terms::new(Arc::clone(&sink), Arc::clone(&progress), &config.collector);
     announcer.tell(&format!(
         "collecting topic {} of {} as group {}, {} workers",
         queue.topic, queue.address, config.collector.group, config.collector.worker_count
@@ -83,11 +83,11 @@ async fn serve(
     announcer.tell(&format!("collector API: {}://{address}/", config.listener.scheme()));
     let workers = config.collector.worker_count;
     let meter = Arc::new(Meter::new("collector"));
-    let view = Arc::new(View { progress, store: store.clone(), workers, meter: Arc::clone(&meter) });
+    let view = Arc::new(View { progress, sink: Arc::clone(&sink), workers, meter: Arc::clone(&meter) });
     let shown = Arc::clone(&view);
     crate::telemetry::show(Figures::new(move || shown.families()));
     let stop_api = CancellationToken::new();
-    let app = collector::router(store.clone(), view);
+    let app = collector::router(store, view);
     let api_terms = gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) };
     let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));
     let mut workers = spawn(config.collector.worker_count, &member, &terms).await?;
@@ -103,7 +103,7 @@ async fn serve(
 
     let deadline = Instant::now() + config.shutdown.grace;
     finish(&mut workers, &terms, config.shutdown.grace / WORKERS_SHARE).await;
-    close(&store, deadline, &mut failure).await;
+    close(&*sink, deadline, &mut failure).await;
     stop_api.cancel();
     if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
         tracing::warn!("the API still had open connections");
@@ -173,9 +173,9 @@ pub(crate) async fn finish(workers: &mut JoinSet<Ended>, terms: &Terms, patience
     }
 }
 
-/// Closes the store.
-pub(crate) async fn close(store: &Store, deadline: Instant, failure: &mut Option<Failure>) {
-    match tokio::time::timeout_at(deadline, store.close()).await {
+/// Closes the sink.
+pub(crate) async fn close(sink: &dyn Sink, deadline: Instant, failure: &mut Option<Failure>) {
+    match tokio::time::timeout_at(deadline, sink.close()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             failure.get_or_insert(Failure::caused(Exit::Io, "closing the store", error));
@@ -191,7 +191,7 @@ pub(crate) fn ended_early(
     store_dir: &Path,
 ) -> Failure {
     match ended {
-        Ok(Ended::StoreFailed(error)) => disk::failed("store", Some(store_dir), &causes(&error)),
+        Ok(Ended::SinkFailed(error)) => disk::failed("store", Some(store_dir), &causes(&error)),
         Ok(Ended::Queue(error)) => {
             let (exit, advice) = match error {
                 ReceiveError::Denied { .. } => (Exit::Permission, format!("; {}", queue.way_in())),
@@ -200,7 +200,7 @@ pub(crate) fn ended_early(
             Failure::new(exit, format!("nothing can be collected any more: {}{advice}", causes(&error)))
         }
         Ok(Ended::Refused(failure)) => failure,
-        Ok(Ended::Stopped | Ended::StoreClosed) => {
+        Ok(Ended::Stopped | Ended::SinkClosed) => {
             Failure::new(Exit::Bug, "a collector ended before its time")
         }
         Ok(Ended::Panicked(error)) | Err(error) => {
@@ -213,7 +213,7 @@ pub(crate) fn ended_early(
 #[derive(Debug)]
 struct View {
     progress: Arc<Progress>,
-    store: Store,
+    sink: Arc<dyn Sink>,
     workers: usize,
     meter: Arc<Meter>,
 }
@@ -225,14 +225,15 @@ impl CollectorView for View {
 }
 
 impl Vitals for View {
-    /// That of the collector or the store, whichever is worse.
+    /// That of the collector or its sink, whichever is worse.
     fn health(&self) -> Health {
-        let (collector, store) = (self.progress.health(), self.store.health());
-        if store.status > collector.status { store } else { collector }
+        let (collector, sink) = (self.progress.health(), self.sink.health());
+        if sink.status > collector.status { sink } else { collector }
     }
 
     fn families(&self) -> Vec<Family> {
-        let mut families = families(&self.progress, &self.store.stats(), self.workers);
+        let mut families = families(&self.progress, self.workers);
+        families.extend(self.sink.families());
         families.extend(self.meter.families());
         families.extend(crate::telemetry::families());
         families

@@ -54,21 +54,21 @@ async fn serve(
 ) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let store = collect::open_store(config.collector.plain_store(&config.store))?;
+    let (sink, store) = collect::open_store(config.collector.plain_store(&config.store))?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let progress = Arc::clone(&opened.progress);
     let source = (opened.kind(), Arc::clone(&progress));
-    let status = Arc::new(Status::new(queue, source, (store.clone(), config.collector.worker_count)));
+    let status = Arc::new(Status::new(queue, source, (Arc::clone(&sink), config.collector.worker_count)));
 
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
 
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
-    let api = Api::new(api_config(&config.api), store.clone(), Arc::clone(&status) as _);
+    let api = Api::new(api_config(&config.api), store, Arc::clone(&status) as _);
     let queue = here.as_ref().map(|(_, serving)| serving.figures());
     crate::telemetry::show(figures(api.clone(), queue));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, access, stop_api.clone()));
-    let terms = collect::Terms::new(&store, Arc::clone(status.collector()), &config.collector);
+    let terms = collect::Terms::new(Arc::clone(&sink), Arc::clone(status.collector()), &config.collector);
     let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -106,7 +106,7 @@ async fn serve(
         serving.stop().await;
     }
     collect::finish(&mut collectors, &terms, config.shutdown.grace / QUEUE_SHARE).await;
-    collect::close(&store, deadline, &mut failure).await;
+    collect::close(&*sink, deadline, &mut failure).await;
     stop_api.cancel();
     if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
         tracing::warn!("the API still had open connections");

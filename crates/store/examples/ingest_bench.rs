@@ -171,8 +171,7 @@ async fn run(
         // Made in slices, so that unsent rows take little memory; the making is not counted.
         let part: VecDeque<Batch> =
             (0..SLICE_ROWS / batch_rows).filter_map(|_| maker.batch(batch_rows)).collect();
-        wire_bytes +=
-            part.iter().filter_map(|batch| wire::encode(batch).ok()).map(|bytes| bytes.len()).sum::<usize>();
+        wire_bytes += part.iter().flat_map(wire::encode).map(|bytes| bytes.len()).sum::<usize>();
         done += part.iter().map(Batch::rows).sum::<usize>();
         let (begun, cpu_begun) = (Instant::now(), cpu());
         send(&store, part, writers).await;

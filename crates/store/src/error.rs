@@ -127,13 +127,6 @@ pub enum AppendError {
     Closed,
 }
 
-impl AppendError {
-    /// Whether the same rows may be taken later.
-    pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Log(_) | Self::MemoryFull(_))
-    }
-}
-
 impl From<LogError> for AppendError {
     fn from(error: LogError) -> Self {
         match error {

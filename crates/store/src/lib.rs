@@ -34,6 +34,7 @@ mod recent;
 mod recover;
 mod repair;
 mod shared;
+mod sink;
 mod snapshot;
 mod stats;
 mod step;

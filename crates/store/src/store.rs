@@ -122,8 +122,8 @@ impl Store {
     /// files cannot be written and memory is full. Rows that were appended before change nothing.
     ///
     /// # Errors
-    /// When the rows are not durable. If [`AppendError::is_retryable`], the same append may succeed later. After
-    /// [`AppendError::Failed`] nothing is taken until the store is opened anew, best by another process.
+    /// When the rows are not durable. After [`AppendError::Failed`] nothing is taken until the store is opened anew, best
+    /// by another process.
     pub async fn append(&self, batches: Vec<Batch>) -> Result<u64, AppendError> {
         let shared = &self.0.shared;
         let (mut payload, mut arrivals, mut bytes) = (Vec::new(), Vec::with_capacity(batches.len()), 0);

@@ -2,15 +2,12 @@
 
 use gpuvitals_core::Status;
 use gpuvitals_core::figures::{Family, Kind};
-use gpuvitals_store::StoreStats;
 
 use super::Progress;
 
-/// Figures of the collector and its store. Every count is there from the start.
-pub(crate) fn families(progress: &Progress, store: &StoreStats, workers: usize) -> Vec<Family> {
+/// Figures of the collector. Every count is there from the start.
+pub(crate) fn families(progress: &Progress, workers: usize) -> Vec<Family> {
     let refused = [("future", &progress.rows_future), ("invalid", &progress.messages_refused)];
-    let (hits, asked) = (store.ends_from_memory, store.ends_asked);
-    let answers = [("memory", hits), ("files", asked.saturating_sub(hits))];
     vec![
         Family::counter(
             "gpuvitals_collector_rows_stored_total",
@@ -39,34 +36,6 @@ pub(crate) fn families(progress: &Progress, store: &StoreStats, workers: usize) 
             progress.health().status == Status::Healthy,
         ),
         Family::gauge("gpuvitals_collector_workers", "Workers.", workers),
-        Family::gauge("gpuvitals_collector_gpus", "GPUs that are known.", store.gpus),
-        Family::gauge(
-            "gpuvitals_collector_memory_rows",
-            "Rows that are in the log and in memory, and not in files yet.",
-            store.tail_rows,
-        ),
-        Family::gauge(
-            "gpuvitals_collector_cache_rows",
-            "Rows in files that are in memory as well.",
-            store.recent_rows,
-        ),
-        Family::gauge("gpuvitals_collector_cache_bytes", "Bytes of columns of these.", store.recent_bytes),
-        Family::new(
-            "gpuvitals_collector_answers_total",
-            Kind::Counter,
-            "Questions for the rows of a GPU, by where the answer came from.",
-        )
-        .by("from", answers),
-        Family::gauge(
-            "gpuvitals_collector_file_rows",
-            "Rows in files.",
-            store.flushed.rows + store.merged.rows,
-        ),
-        Family::gauge(
-            "gpuvitals_collector_file_bytes",
-            "Bytes of files.",
-            store.flushed.bytes + store.merged.bytes,
-        ),
         Family::histogram(
             "gpuvitals_collector_store_duration_seconds",
             "Time until rows that came together were durable.",
@@ -91,15 +60,7 @@ mod tests {
         progress.stored(2, Duration::from_mins(1));
         progress.rows_future.store(3, Ordering::Relaxed);
         progress.not_stored("disk full");
-        let store = StoreStats {
-            gpus: 5,
-            tail_rows: 9,
-            recent_rows: 40,
-            ends_asked: 10,
-            ends_from_memory: 8,
-            ..StoreStats::default()
-        };
-        let text = String::from_utf8(render(&families(&progress, &store, 4))).unwrap();
+        let text = String::from_utf8(render(&families(&progress, 4))).unwrap();
         for line in [
             "# TYPE gpuvitals_collector_rows_stored_total counter",
             "gpuvitals_collector_rows_stored_total 9",
@@ -108,11 +69,6 @@ mod tests {
             "gpuvitals_collector_values_invalid_total 0",
             "gpuvitals_collector_store_failures_total 1",
             "gpuvitals_collector_healthy 0",
-            "gpuvitals_collector_gpus 5",
-            "gpuvitals_collector_memory_rows 9",
-            "gpuvitals_collector_cache_rows 40",
-            "gpuvitals_collector_answers_total{from=\"memory\"} 8",
-            "gpuvitals_collector_answers_total{from=\"files\"} 2",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.00025\"} 0",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"0.0005\"} 1",
             "gpuvitals_collector_store_duration_seconds_bucket{le=\"+Inf\"} 2",

@@ -1,16 +1,19 @@
 //! What a role that stores opens: its store.
 
+use std::sync::Arc;
+
 use gpuvitals_core::causes;
+use gpuvitals_core::ports::Sink;
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 
 use crate::failure::Failure;
 use crate::store::exit;
 
-/// Opens history.
+/// Opens the store: as the sink of the rows, and as their history.
 ///
 /// # Errors
 /// When the directory is in use, or cannot be read or written.
-pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
+pub(crate) fn open_store(config: StoreConfig) -> Result<(Arc<dyn Sink>, Store), Failure> {
     let dir = config.dir.clone();
     let (store, recovered) = Store::open(config).map_err(|error| {
         let dir = dir.display();
@@ -50,5 +53,5 @@ pub(crate) fn open_store(config: StoreConfig) -> Result<Store, Failure> {
              restored from a backup, stop it and run `gpuvitals store repair`"
         );
     }
-    Ok(store)
+    Ok((Arc::new(store.clone()), store))
 }

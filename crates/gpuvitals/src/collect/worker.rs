@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::time::FUTURE_MAX_NS;
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_queue::link::{AnyConsumer, Away};
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
-use gpuvitals_store::{AppendError, Store};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     /// The destination of rows.
-    pub store: Store,
+    pub sink: Arc<dyn Sink>,
     /// Their counts.
     pub progress: Arc<Progress>,
     /// How long a delivery may take; extended for as long as the store needs.
@@ -43,9 +43,9 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// Nothing is stopped yet.
-    pub(crate) fn new(store: &Store, progress: Arc<Progress>, settings: &Collector) -> Self {
+    pub(crate) fn new(sink: Arc<dyn Sink>, progress: Arc<Progress>, settings: &Collector) -> Self {
         Self {
-            store: store.clone(),
+            sink,
             progress,
             ack_timeout: settings.ack_timeout(),
             stop: CancellationToken::new(),
@@ -59,10 +59,10 @@ impl Terms {
 pub(crate) enum Ended {
     /// The collector stopped it.
     Stopped,
-    /// The store is closed.
-    StoreClosed,
-    /// The store's log failed: nothing can be stored before the next start.
-    StoreFailed(AppendError),
+    /// The sink is closed.
+    SinkClosed,
+    /// The sink failed: nothing can be stored before the next start.
+    SinkFailed(SinkError),
     /// The queue gives it nothing any more.
     Queue(ReceiveError),
     /// The queue does not let it in.
@@ -119,9 +119,9 @@ struct Holding {
 /// Outcomes of deliveries.
 struct Stored {
     durable: Vec<DeliveryId>,
-    /// The store will never take them.
+    /// The sink will never take them.
     refused: Vec<(DeliveryId, String)>,
-    /// The store takes nothing more, for this reason; the rest is neither.
+    /// The sink takes nothing more, for this reason; the rest is neither.
     ended: Option<Ended>,
 }
 
@@ -213,9 +213,9 @@ impl Holding {
         self.since = Some(Instant::now());
         self.batch = self.coming.take();
         let span = tracing::info_span!(parent: self.batch_id(), "store", frames = items.len());
-        let (store, bad, progress) =
-            (terms.store.clone(), Arc::clone(&self.bad), Arc::clone(&terms.progress));
-        let storing = async move { store_all(&store, &bad, items, &progress).await };
+        let (sink, bad, progress) =
+            (Arc::clone(&terms.sink), Arc::clone(&self.bad), Arc::clone(&terms.progress));
+        let storing = async move { store_all(&*sink, &bad, items, &progress).await };
         self.storing.spawn(storing.instrument(span));
     }
 
@@ -302,23 +302,23 @@ fn settled(outcome: Result<u64, SettleError>) {
     outcome.map_or_else(|error| tracing::debug!(%error, "settling deliveries"), drop);
 }
 
-/// Makes the rows durable together. If the store refuses them for good, one by one, so that one bad frame
+/// Makes the rows durable together. If the sink refuses them for good, one by one, so that one bad frame
 /// costs only itself. Then publishes bad rows; a frame whose bad rows cannot be published is refused as a
 /// whole.
 async fn store_all(
-    store: &Store,
+    sink: &dyn Sink,
     bad: &BadRows,
     items: Vec<(DeliveryId, Opened)>,
     progress: &Progress,
 ) -> Stored {
     let all: Vec<Batch> = items.iter().filter_map(|(_, opened)| opened.rows.clone()).collect();
     let mut stored = Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), ended: None };
-    match persist(store, &all, progress).await {
+    match persist(sink, &all, progress).await {
         Persisted::Durable => stored.durable.extend(items.iter().map(|(id, _)| *id)),
         Persisted::Ended(ended) => stored.ended = Some(ended),
         Persisted::Refused(_) => {
             for (id, opened) in &items {
-                match persist(store, &Vec::from_iter(opened.rows.clone()), progress).await {
+                match persist(sink, &Vec::from_iter(opened.rows.clone()), progress).await {
                     Persisted::Durable => stored.durable.push(*id),
                     Persisted::Refused(reason) => stored.refused.push((*id, reason)),
                     Persisted::Ended(ended) => {
@@ -341,19 +341,19 @@ async fn store_all(
 
 enum Persisted {
     Durable,
-    /// The store will never take one of them.
+    /// The sink will never take one of them.
     Refused(String),
-    /// The store takes nothing more.
+    /// The sink takes nothing more.
     Ended(Ended),
 }
 
 /// Tries until the rows are durable, or can never be: that they panic is for ever.
-async fn persist(store: &Store, items: &[Batch], progress: &Progress) -> Persisted {
-    let persisted = defect::caught_later("storing", try_to_persist(store, items, progress)).await;
+async fn persist(sink: &dyn Sink, items: &[Batch], progress: &Progress) -> Persisted {
+    let persisted = defect::caught_later("storing", try_to_persist(sink, items, progress)).await;
     persisted.unwrap_or_else(Persisted::Refused)
 }
 
-async fn try_to_persist(store: &Store, items: &[Batch], progress: &Progress) -> Persisted {
+async fn try_to_persist(sink: &dyn Sink, items: &[Batch], progress: &Progress) -> Persisted {
     if items.is_empty() {
         return Persisted::Durable;
     }
@@ -361,17 +361,17 @@ async fn try_to_persist(store: &Store, items: &[Batch], progress: &Progress) -> 
     let began = Instant::now();
     let mut pause = BACKOFF.0;
     loop {
-        let error = match store.append(items.to_vec()).await {
-            Ok(_) => {
+        let error = match sink.accept(items.to_vec()).await {
+            Ok(()) => {
                 progress.stored(rows, began.elapsed());
                 return Persisted::Durable;
             }
-            Err(AppendError::Closed) => return Persisted::Ended(Ended::StoreClosed),
-            Err(error @ AppendError::Failed(_)) => return Persisted::Ended(Ended::StoreFailed(error)),
-            Err(error) if !error.is_retryable() => return Persisted::Refused(causes(&error)),
-            Err(error) => error,
+            Err(SinkError::Closed) => return Persisted::Ended(Ended::SinkClosed),
+            Err(error @ SinkError::Failed(_)) => return Persisted::Ended(Ended::SinkFailed(error)),
+            Err(SinkError::Refused(error)) => return Persisted::Refused(causes(&*error)),
+            Err(SinkError::Busy(error)) => error,
         };
-        progress.not_stored(&causes(&error));
+        progress.not_stored(&causes(&*error));
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }

@@ -8,8 +8,8 @@ use gpuvitals_api::StatusView;
 use gpuvitals_core::Health;
 use gpuvitals_core::clock;
 use gpuvitals_core::figures::Family;
+use gpuvitals_core::ports::Sink;
 use gpuvitals_queue::Queue;
-use gpuvitals_store::Store;
 use serde::Serialize;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub(crate) struct Status {
     collector: Arc<collect::Progress>,
     /// Kind of the source, and its progress; unused without a source.
     source: (&'static str, Arc<pipe::Progress>),
-    store: Store,
+    sink: Arc<dyn Sink>,
     /// Workers of the collector.
     workers: usize,
 }
@@ -34,14 +34,14 @@ impl Status {
     pub(crate) fn new(
         queue: Option<Queue>,
         source: (&'static str, Arc<pipe::Progress>),
-        (store, workers): (Store, usize),
+        (sink, workers): (Arc<dyn Sink>, usize),
     ) -> Self {
         Self {
             queue,
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
             collector: Arc::new(collect::Progress::new()),
             source,
-            store,
+            sink,
             workers,
         }
     }
@@ -116,7 +116,8 @@ impl StatusView for Status {
     }
 
     fn families(&self) -> Vec<Family> {
-        let mut families = collect::families(&self.collector, &self.store.stats(), self.workers);
+        let mut families = collect::families(&self.collector, self.workers);
+        families.extend(self.sink.families());
         families.extend(self.source.1.families(1));
         families.extend(crate::telemetry::families());
         families

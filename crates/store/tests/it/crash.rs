@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, copy, grid, open_asking, quiet, wait_for};
+use gpuvitals_core::ports::SinkError;
 use gpuvitals_store::{FileStep, Store, StoreConfig};
 use tempfile::TempDir;
 
@@ -161,7 +162,8 @@ async fn memory_full_of_rows_that_cannot_be_written_refuses_more_and_says_why() 
         }
     }
     let (error, rows) = refused.unwrap();
-    assert!(error.is_retryable(), "{error}");
+    let error = SinkError::from(error);
+    assert!(matches!(error, SinkError::Busy(_)), "{error}");
     assert!(error.to_string().contains("memory is full"), "{error}");
     assert_is(&store, &model);
     *full.lock().unwrap() = false;

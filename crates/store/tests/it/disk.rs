@@ -4,6 +4,7 @@ use std::io;
 
 use crate::support::{HOUR, Model, assert_is, batch, contents, grid, quiet};
 use gpuvitals_core::Status;
+use gpuvitals_core::ports::SinkError;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_store::{AppendError, FileSteps, Store, StoreConfig, StoreError};
 
@@ -31,7 +32,8 @@ async fn a_full_disk_acknowledges_nothing_and_recovers_when_space_returns() {
     };
     for _ in 0..3 {
         let error = store.append(vec![batch(&more[..8]), batch(&more[8..])]).await.unwrap_err();
-        assert!(matches!(error, AppendError::Log(_)) && error.is_retryable(), "{error}");
+        assert!(matches!(error, AppendError::Log(_)), "{error}");
+        assert!(matches!(SinkError::from(error), SinkError::Busy(_)));
         assert_is(&store, &model);
         assert_eq!(store.health().status, Status::Degraded);
         assert!(store.health().reason.contains("rows are not taken"), "{}", store.health().reason);
@@ -64,7 +66,8 @@ async fn a_log_whose_sync_failed_takes_nothing_more_until_the_next_start() {
         let more = grid(4, HOUR, 5..10);
         for _ in 0..2 {
             let error = store.append(vec![batch(&more)]).await.unwrap_err();
-            assert!(matches!(error, AppendError::Failed(_)) && !error.is_retryable(), "{error}");
+            assert!(matches!(error, AppendError::Failed(_)), "{error}");
+            assert!(matches!(SinkError::from(error), SinkError::Failed(_)));
             let health = store.health();
             assert_eq!(health.status, Status::Degraded);
             assert!(health.reason.contains("rows are not taken: the log failed"), "{}", health.reason);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, grid, open_asking, quiet, row};
 use arrow_array::{DictionaryArray, Int64Array, RecordBatch, types::Int32Type};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::ports::SinkError;
 use gpuvitals_core::{Batch, IdentityColumn, Origin, Table};
 use gpuvitals_store::{AppendError, FileStep, MergeError, Store, StoreConfig};
 
@@ -101,7 +102,7 @@ async fn an_empty_uuid_names_no_gpu() {
     let batch = Batch::new(Table::GpuEvents, records.unwrap(), Origin::default(), 0).unwrap();
     let error = store.append(vec![batch]).await.unwrap_err();
     assert!(matches!(error, AppendError::Rows(MergeError::Nobody { row: 1, .. })), "{error}");
-    assert!(!error.is_retryable());
+    assert!(matches!(SinkError::from(error), SinkError::Refused(_)));
 }
 
 #[tokio::test]
@@ -138,8 +139,9 @@ async fn columns_under_ever_new_names_are_refused_in_time() {
             match store.append(vec![batch(&rows)]).await {
                 Ok(_) => model.add(&rows),
                 Err(error) => {
-                    assert!(n >= 5 && !error.is_retryable(), "{error}");
+                    assert!(n >= 5, "{error}");
                     assert!(matches!(error, AppendError::TooManyColumns { max: 512, .. }), "{error}");
+                    assert!(matches!(SinkError::from(error), SinkError::Refused(_)));
                 }
             }
         }

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicU64;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_queue::link::Client;
 use gpuvitals_queue::{Clock, ConsumerOptions, ContentType, Encoding, Frame, Queue, QueueConfig};
-use gpuvitals_store::{FileSteps, StoreConfig};
+use gpuvitals_store::{FileSteps, Store, StoreConfig};
 
 use super::*;
 
@@ -30,7 +30,7 @@ async fn at_work(
     };
     let consumer = member.join().await.unwrap();
     let terms = Terms {
-        store: store.clone(),
+        sink: Arc::new(store.clone()),
         progress,
         ack_timeout: Duration::from_secs(5),
         stop: CancellationToken::new(),
@@ -235,7 +235,7 @@ async fn a_worker_whose_store_failed_ends_and_the_next_one_has_its_frames() {
     let queue = queue_with(vec![row("GPU-1"), row("GPU-2")]).await;
     disk.fail_call(Some(Op::SyncData), 0, Fault::Error(std::io::ErrorKind::Other));
     let ended = at_work(&queue, &store, Arc::new(Progress::new())).await.await;
-    assert!(matches!(ended, Ended::StoreFailed(AppendError::Failed(_))), "{ended:?}");
+    assert!(matches!(ended, Ended::SinkFailed(SinkError::Failed(_))), "{ended:?}");
     assert_eq!(queue.topic_stats("gpus").unwrap().messages, 2, "nothing was acknowledged");
     store.close().await.unwrap_err();
     drop(store);
