@@ -17,8 +17,10 @@ use axum::http::header::HeaderName;
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
+use gpuvitals_core::Table;
+use gpuvitals_core::history::{NoGpu, RowsQuery};
 use gpuvitals_listener::{Vitals, echo, refuse, vitals};
-use gpuvitals_store::{NoGpu, Store};
+use gpuvitals_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -124,12 +126,17 @@ async fn telemetry(
     let store = api.store.clone();
     let read = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let rows = store.end_rows(&state.key, limit, !oldest_first)?;
-        let partial = rows.partial.join("; ");
+        let gpus = vec![Arc::clone(&state.key)];
+        let rows = store.range(&RowsQuery {
+            gpus,
+            newest_first: !oldest_first,
+            ..RowsQuery::of(Table::GpuEvents, limit)
+        })?;
+        let partial = rows.missing.join("; ");
         if !partial.is_empty() {
             tracing::warn!(words = partial, "rows were left out of an answer");
         }
-        let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, None));
+        let found = rows.answer.batch.as_ref().and_then(|batch| GpuRows::of(batch, None));
         let list: Vec<Row<'_>> = found
             .iter()
             .flat_map(GpuRows::entries)

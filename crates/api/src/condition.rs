@@ -2,9 +2,9 @@
 
 use gpuvitals_analysis::condition;
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{IdentityColumn, MetricId};
-use gpuvitals_store::{Fleet, GpuState};
 
 use crate::dto::{Gpu, LatestMetrics, Moment, State};
 
@@ -125,8 +125,8 @@ pub(crate) fn memory_mb(gpu: &GpuState) -> Option<i64> {
 mod tests {
     use std::sync::Arc;
 
+    use gpuvitals_core::history::LatestValue;
     use gpuvitals_core::{Identity, catalogue};
-    use gpuvitals_store::LatestValue;
 
     use super::*;
 

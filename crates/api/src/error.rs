@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use gpuvitals_core::history::{NoGpu, QueryError};
 use gpuvitals_listener::{echo, refuse};
-use gpuvitals_store::{NoGpu, QueryError};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
+use gpuvitals_core::history::Fleet;
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{MetricId, Table, batch, catalogue};
-use gpuvitals_store::Fleet;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;

@@ -7,6 +7,7 @@
 
 mod builder;
 mod concat;
+mod keys;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
 
 pub use builder::{BatchBuilder, EXTRA_COLUMNS_MAX, IdentityId, RowId, Value, ValueError};
+pub use keys::{KeylessRow, RowKeys, as_dictionary};
 
 use crate::absence::Absence;
 use crate::catalogue::{self, ColumnType, MetricId, Scope, Table, TableColumn};

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod figures;
 pub mod foreign;
 pub mod health;
+pub mod history;
 pub mod identity;
 pub mod message;
 pub mod ports;

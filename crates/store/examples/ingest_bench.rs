@@ -18,10 +18,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuery};
 use gpuvitals_core::{
     Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue, wire,
 };
-use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, RangeQuery, Store, StoreConfig};
+use gpuvitals_store::{Store, StoreConfig};
 
 const GPUS: usize = 1_000;
 /// Rows made at a time: about 3 MB.
@@ -223,23 +224,21 @@ async fn run(
         }
     }
     println!("memory: peak {:.0} MiB, now {:.0} MiB", memory_mib("VmHWM:"), memory_mib("VmRSS:"));
-    ask(&store)?;
+    ask(&store).await?;
     store.close().await?;
     Ok(())
 }
 
-fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
+async fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
     let key = store.fleet().gpus.first().map(|gpu| Arc::clone(&gpu.key)).ok_or("no GPU")?;
-    let range = RangeQuery {
+    let range = RowsQuery {
         gpus: vec![Arc::clone(&key)],
-        start_ns: None,
-        end_ns: None,
-        metrics: None,
-        limit: 500,
-        offset: 0,
         newest_first: true,
+        with_total: true,
+        ..RowsQuery::of(Table::GpuEvents, 500)
     };
     let buckets = BucketQuery {
+        table: Table::GpuEvents,
         gpus: Vec::new(),
         metrics: catalogue::by_column("power_w").into_iter().collect(),
         start_ns: START,
@@ -249,21 +248,27 @@ fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
         group_by: GroupBy::Gpu,
     };
     let one = BucketQuery { gpus: vec![key], ..buckets.clone() };
-    let time = |name: &str, work: &dyn Fn() -> Result<usize, Box<dyn std::error::Error>>| {
-        let mut times = Vec::new();
-        let mut size = 0;
-        for _ in 0..21 {
-            let begun = Instant::now();
-            size = work()?;
-            times.push(begun.elapsed());
-        }
-        let first = times.remove(0);
-        times.sort();
-        println!("{name}: first {first:.1?}, then {:.1?} ({size})", times[times.len() / 2]);
-        Ok::<_, Box<dyn std::error::Error>>(())
-    };
-    time("fleet", &|| Ok(store.fleet().gpus.len()))?;
-    time("one GPU, newest 500", &|| Ok(store.range(&range)?.total))?;
-    time("one GPU, hour by minute", &|| Ok(store.buckets(&one)?.times_ns.len()))?;
-    time("all GPUs, hour by minute", &|| Ok(store.buckets(&buckets)?.series.len()))
+    time("fleet", async || Ok(Some(store.fleet().gpus.len()))).await?;
+    time("one GPU, newest 500", async || Ok(store.rows(range.clone()).await?.answer.total)).await?;
+    let series =
+        async |query: &BucketQuery| Ok(Some(store.buckets(query.clone()).await?.answer.series.len()));
+    time("one GPU, hour by minute", async || series(&one).await).await?;
+    time("all GPUs, hour by minute", async || series(&buckets).await).await
+}
+
+async fn time(
+    name: &str,
+    work: impl AsyncFn() -> Result<Option<usize>, Box<dyn std::error::Error>>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut times = Vec::new();
+    let mut size = None;
+    for _ in 0..21 {
+        let begun = Instant::now();
+        size = work().await?;
+        times.push(begun.elapsed());
+    }
+    let first = times.remove(0);
+    times.sort();
+    println!("{name}: first {first:.1?}, then {:.1?} ({size:?})", times[times.len() / 2]);
+    Ok(())
 }

@@ -10,9 +10,11 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::Table;
 use gpuvitals_core::batch::text_at;
+use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_core::time::{self, SECOND_NS};
-use gpuvitals_store::{RangeQuery, Store, StoreConfig};
+use gpuvitals_store::{Store, StoreConfig};
 
 /// GPU and time, nanoseconds UTC since 1970.
 type Keys = HashSet<(u32, i64)>;
@@ -30,13 +32,14 @@ impl Gpus {
 
 #[expect(clippy::print_stdout, reason = "an example tells what it found")]
 fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let mut arguments = std::env::args().skip(1);
     let mut gpus = Gpus::default();
     let mut file = || of_file(&arguments.next().ok_or("usage: keys SENT PERHAPS STORE…")?, &mut gpus);
     let (sent, perhaps) = (file()?, file()?);
     let (mut found, mut twice) = (Keys::new(), 0);
     for folder in arguments {
-        let (keys, repeats) = of_store(&folder, &mut gpus)?;
+        let (keys, repeats) = runtime.block_on(of_store(&folder, &mut gpus))?;
         println!("{folder}: {} keys", keys.len());
         found.extend(keys);
         twice += repeats;
@@ -56,10 +59,9 @@ fn of_file(file: &str, gpus: &mut Gpus) -> Result<Keys, Box<dyn Error>> {
     rows.map(|(timestamp, uuid)| Ok((gpus.number(uuid), time::parse(timestamp)?))).collect()
 }
 
-/// The keys of a store, and how many of them it returned more than once. Queried by the minute: the pages
-/// before an offset are read each time.
-/// an offset is read each time.
-fn of_store(folder: &str, gpus: &mut Gpus) -> Result<(Keys, usize), Box<dyn Error>> {
+/// The keys of a store, and how many of them it returned more than once. Queried by the minute: the pages before an
+/// offset are read each time.
+async fn of_store(folder: &str, gpus: &mut Gpus) -> Result<(Keys, usize), Box<dyn Error>> {
     let (store, recovered) = Store::open(StoreConfig::new(folder))?;
     if let Some(damage) = recovered.damage.first() {
         return Err(format!("{folder}: {damage}").into());
@@ -71,25 +73,24 @@ fn of_store(folder: &str, gpus: &mut Gpus) -> Result<(Keys, usize), Box<dyn Erro
     let (Some(mut start_ns), Some(last_ns)) = (first, last) else { return Ok((keys, repeats)) };
     while start_ns <= last_ns {
         let end_ns = start_ns + 60 * SECOND_NS;
-        let rows = store.range(&RangeQuery {
-            gpus: Vec::new(),
+        let rows = store.rows(RowsQuery {
             start_ns: Some(start_ns),
             end_ns: Some(end_ns - 1),
             metrics: Some(vec!["power_w".to_owned()]),
-            limit: 1_000_000,
-            offset: 0,
-            newest_first: false,
-        })?;
-        if let Some(words) = rows.partial.first() {
+            with_total: true,
+            ..RowsQuery::of(Table::GpuEvents, 1_000_000)
+        });
+        let rows = rows.await?;
+        if let Some(words) = rows.missing.first() {
             return Err(format!("{folder}: {words}").into());
         }
-        if let Some(batch) = rows.batch {
+        if let Some(batch) = rows.answer.batch {
             let uuids = batch.identity_column(IdentityColumn::Uuid).ok_or("rows without uuid")?;
             for (row, &time_ns) in batch.timestamps().iter().enumerate() {
                 let name = text_at(uuids, row).ok_or("a row without uuid")?;
                 repeats += usize::from(!keys.insert((gpus.number(name), time_ns)));
             }
-            if batch.rows() < rows.total {
+            if Some(batch.rows()) < rows.answer.total {
                 return Err(format!("{folder}: a minute with more rows than an answer holds").into());
             }
         }

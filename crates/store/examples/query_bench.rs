@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use gpuvitals_core::batch::{IdentityId, Value};
 use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, History, RowsQuery};
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
-use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, RangeQuery, Store, StoreConfig};
+use gpuvitals_store::{Store, StoreConfig};
 
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -70,7 +71,7 @@ fn main() -> Fallible {
     println!("{rows} rows of {} gauges in {:.1} s", metrics.len(), started.elapsed().as_secs_f64());
     println!("{:?}", store.stats());
     println!("milliseconds:");
-    ask(&store, gpus, seconds)
+    ask(&runtime, &store, gpus, seconds)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench asks the clock")]
@@ -158,20 +159,18 @@ fn time<T>(name: &str, runs: usize, mut question: impl FnMut() -> Fallible<T>) -
     Ok(())
 }
 
-fn ask(store: &Store, gpus: u32, seconds: i64) -> Fallible {
+fn ask(runtime: &tokio::runtime::Runtime, store: &Store, gpus: u32, seconds: i64) -> Fallible {
     let one: Vec<Arc<str>> = identity(gpus / 2)?.key().into_iter().collect();
-    let page = |gpus: &[Arc<str>]| RangeQuery {
+    let page = |gpus: &[Arc<str>]| RowsQuery {
         gpus: gpus.to_vec(),
-        start_ns: None,
-        end_ns: None,
-        metrics: None,
-        limit: 500,
-        offset: 0,
         newest_first: true,
+        with_total: true,
+        ..RowsQuery::of(Table::GpuEvents, 500)
     };
     let last_ns = BASE_NS + (seconds - 1) * SECOND_NS;
     let power = catalogue::by_column("power_w").ok_or("no power")?;
     let buckets = |gpus: &[Arc<str>], start_ns, aggregates: &[Aggregate], group_by| BucketQuery {
+        table: Table::GpuEvents,
         gpus: gpus.to_vec(),
         metrics: vec![power],
         start_ns,
@@ -180,20 +179,22 @@ fn ask(store: &Store, gpus: u32, seconds: i64) -> Fallible {
         aggregates: aggregates.to_vec(),
         group_by,
     };
+    let rows = |query: &RowsQuery| Ok(runtime.block_on(store.rows(query.clone()))?);
+    let values = |query: &BucketQuery| Ok(runtime.block_on(store.buckets(query.clone()))?);
     let with_p99 = [Aggregate::Mean, Aggregate::Max, Aggregate::P99];
     let (all, ten_minutes) = (Vec::new(), last_ns - 600 * SECOND_NS);
-    time("one GPU raw, newest 500", 100, || Ok(store.range(&page(&one))?))?;
-    let slim = RangeQuery { metrics: Some(vec!["power_w".to_owned()]), ..page(&one) };
-    time("one GPU raw, newest 500, power only", 100, || Ok(store.range(&slim)?))?;
-    time("fleet raw, newest 500", 20, || Ok(store.range(&page(&all))?))?;
+    time("one GPU raw, newest 500", 100, || rows(&page(&one)))?;
+    let slim = RowsQuery { metrics: Some(vec!["power_w".to_owned()]), ..page(&one) };
+    time("one GPU raw, newest 500, power only", 100, || rows(&slim))?;
+    time("fleet raw, newest 500", 20, || rows(&page(&all)))?;
     let one_hour = buckets(&one, BASE_NS, &with_p99, GroupBy::Gpu);
-    time("one GPU, 1 h, avg/max/p99 per minute", 100, || Ok(store.buckets(&one_hour)?))?;
+    time("one GPU, 1 h, avg/max/p99 per minute", 100, || values(&one_hour))?;
     let fleet = buckets(&all, BASE_NS, &with_p99, GroupBy::All);
-    time("fleet, 1 h, avg/max/p99 per minute", 20, || Ok(store.buckets(&fleet)?))?;
+    time("fleet, 1 h, avg/max/p99 per minute", 20, || values(&fleet))?;
     let fleet = buckets(&all, BASE_NS, &with_p99[..2], GroupBy::All);
-    time("fleet, 1 h, avg/max per minute", 20, || Ok(store.buckets(&fleet)?))?;
+    time("fleet, 1 h, avg/max per minute", 20, || values(&fleet))?;
     let each = buckets(&all, BASE_NS, &with_p99, GroupBy::Gpu);
-    time("each GPU, 1 h, avg/max/p99 per minute", 20, || Ok(store.buckets(&each)?))?;
+    time("each GPU, 1 h, avg/max/p99 per minute", 20, || values(&each))?;
     let each = buckets(&all, ten_minutes, &with_p99[..1], GroupBy::Gpu);
-    time("each GPU, 10 min, avg (for a top 10)", 20, || Ok(store.buckets(&each)?))
+    time("each GPU, 10 min, avg (for a top 10)", 20, || values(&each))
 }

@@ -29,7 +29,7 @@ pub struct StoreConfig {
     pub subscriber_lag: usize,
     /// Whether small files are merged in the background.
     pub merge: bool,
-    /// Newest rows of a GPU that stay in memory when they are in files, for [`crate::Store::end_rows`]; 0: none.
+    /// Newest rows of a GPU that stay in memory when they are in files, for questions about an end of its history; 0: none.
     pub recent_rows: usize,
     /// Bytes of columns of these rows, of all GPUs; the GPUs asked for longest ago leave first. While rows are flushed there
     /// may be twice as much.

@@ -15,11 +15,11 @@ use gpuvitals_log::Log;
 use tracing::field::Empty;
 
 use crate::board::{Part, first_and_more};
+use crate::checkpoint;
 use crate::compact::{self, Merged};
 use crate::directory::{self, Directory};
 use crate::error::StoreError;
 use crate::file;
-use crate::fleet::checkpoint;
 use crate::flush;
 use crate::manifest::{FileEntry, FileRecord, FleetRecord, LostFile, Manifest};
 use crate::shared::{Shared, count};

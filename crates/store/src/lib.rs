@@ -14,16 +14,16 @@
 //! One thread (`writer`) changes the visible state; readers take an `Arc` of a `Snapshot` and never wait for
 //! a disk write. A second thread (`keeper`) writes and merges files.
 
-mod ask;
 mod board;
+mod checkpoint;
 mod compact;
 mod config;
 mod directory;
 mod error;
 mod file;
-mod fleet;
 mod flush;
 mod frames;
+mod history;
 mod inventory;
 mod keeper;
 mod manifest;
@@ -42,15 +42,11 @@ mod store;
 mod tail;
 mod writer;
 
-pub use ask::{
-    Aggregate, BucketQuery, BucketSeries, Buckets, EndRows, GroupBy, QueryError, RangeQuery, Rows,
-};
 pub use config::StoreConfig;
 pub use error::{AppendError, StoreError};
 pub use file::FileError;
-pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
 pub use merge::MergeError;
-pub use query::{BUCKETS_MAX, POINTS_MAX, ROWS_MAX, VALUES_MAX};
+pub use query::{POINTS_MAX, ROWS_MAX, VALUES_MAX};
 pub use recover::Recovered;
 pub use repair::{RepairProgress, RepairReport, SetAside, repair};
 pub use stats::{LevelStats, StoreStats};

@@ -11,7 +11,6 @@
 //! copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
 
 mod gather;
-mod keys;
 mod schema;
 mod sort;
 #[cfg(test)]
@@ -22,8 +21,9 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
+use gpuvitals_core::history::QueryError;
 
-pub(crate) use keys::RowKeys;
+pub(crate) use gpuvitals_core::batch::RowKeys;
 use schema::Columns;
 pub(crate) use schema::{as_text, widen};
 use sort::Sorted;
@@ -74,6 +74,12 @@ pub enum MergeError {
     /// Columns did not fit together.
     #[error("making a record batch of merged columns")]
     Arrow(#[from] ArrowError),
+}
+
+impl From<MergeError> for QueryError {
+    fn from(error: MergeError) -> Self {
+        Self::failed(error)
+    }
 }
 
 /// A row of a part.

@@ -9,8 +9,6 @@ mod tally;
 pub(crate) use buckets::buckets;
 pub(crate) use range::range;
 
-/// Most buckets a series may have: a day of seconds and some more.
-pub const BUCKETS_MAX: u64 = 100_000;
 /// Most buckets × series of an answer: 10,000 GPUs with three aggregates of one metric over an hour by the minute.
 pub const POINTS_MAX: u64 = 2_000_000;
 /// Most values held at a time for percentiles (4 or 8 bytes each). A longer range is answered piece by piece; only a

@@ -18,6 +18,8 @@ mod section;
 use std::sync::Arc;
 
 use gpuvitals_core::causes;
+use gpuvitals_core::history::QueryError;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use contest::contested;
 use files::{Files, OPEN_FILES_MAX};
@@ -35,28 +37,52 @@ pub(crate) struct Reader {
     files: Files,
 }
 
-impl Reader {
+/// What one query reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub(crate) reader: &'a Reader,
+    pub(crate) snapshot: &'a Snapshot,
+    /// Cancelled when nobody waits for the answer any more.
+    pub(crate) abandoned: &'a CancellationToken,
+}
+
+/// The question was taken back; nobody sees this.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody waits for the answer any more")]
+struct Abandoned;
+
+impl Reading<'_> {
+    /// Fails once nobody waits for the answer: to be asked before each part.
+    pub(crate) fn go_on(&self) -> Result<(), QueryError> {
+        if self.abandoned.is_cancelled() { Err(QueryError::failed(Abandoned)) } else { Ok(()) }
+    }
+
     /// The parts of a snapshot that may hold rows in scope, oldest arrival first. Files that cannot be read are
     /// condemned if they are at fault, left out, and named in `partial`.
-    pub(crate) fn parts(&self, snapshot: &Snapshot, scope: &Scope, partial: &mut Vec<String>) -> Vec<Part> {
-        self.files.release();
+    ///
+    /// # Errors
+    /// As [`Reading::go_on`].
+    pub(crate) fn parts(&self, scope: &Scope, partial: &mut Vec<String>) -> Result<Vec<Part>, QueryError> {
+        let Self { reader, snapshot, .. } = self;
+        reader.files.release();
         let mut parts = Vec::new();
         let meets = |entry: &&Arc<FileEntry>| {
             scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns)
         };
         let met: Vec<&Arc<FileEntry>> = snapshot.files.iter().filter(meets).collect();
         for entry in &met {
+            self.go_on()?;
             if let Some(reason) = entry.damage() {
                 partial.push(format!("{}: {reason}", entry.path.display()));
                 continue;
             }
-            match self.files.open(entry, met.len() > OPEN_FILES_MAX) {
+            match reader.files.open(entry, met.len() > OPEN_FILES_MAX) {
                 Ok(file) => parts.extend(Part::of_file(entry, &file, scope)),
                 Err(error) => partial.push(unreadable(entry, &error)),
             }
         }
         parts.extend(snapshot.tail.iter().filter_map(|chunk| Part::of_chunk(chunk, scope)));
-        parts
+        Ok(parts)
     }
 }
 

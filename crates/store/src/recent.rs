@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
 use gpuvitals_core::causes;
+use gpuvitals_core::history::Rows;
 
-use crate::ask::Rows;
 use crate::manifest::FileEntry;
 use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
 use crate::tail::{Chunk, timestamps, weight};
@@ -118,7 +118,7 @@ impl Recent {
     pub(crate) fn keep(&self, key: &Arc<str>, rows: &Rows, flushes: u64) -> Result<Held, MergeError> {
         let batch = rows.batch.iter().map(|batch| batch.records().clone());
         let mut held = Held::newest(key, &batch.collect::<Vec<_>>(), i64::MIN, self.rows_max)?;
-        if let Some(chunk) = held.chunk.as_ref().filter(|chunk| rows.total > chunk.records.num_rows()) {
+        if let Some(chunk) = held.chunk.as_ref().filter(|chunk| rows.total > Some(chunk.records.num_rows())) {
             held.floor_ns = chunk.min_timestamp_ns;
         }
         let mut state = self.lock();

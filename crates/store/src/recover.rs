@@ -6,17 +6,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::history::LiveFleet;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_log::{Record, Recovery};
 
+use crate::checkpoint;
 use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 use crate::file;
-use crate::fleet::{LiveFleet, checkpoint};
 use crate::frames;
 use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileEntry, FileRecord, LostFile, Manifest};
-use crate::merge::RowKeys;
 use crate::shared::PERMIT_BYTES;
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;

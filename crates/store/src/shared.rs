@@ -5,19 +5,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use gpuvitals_core::history::{Fleet, LiveFleet};
 use gpuvitals_core::{Batch, Table};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
 use crate::board::Board;
 use crate::config::StoreConfig;
 use crate::error::AppendError;
-use crate::fleet::{Fleet, LiveFleet};
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::snapshot::Snapshot;
 
 /// Bytes of one permit of [`Shared::room`].
 pub(crate) const PERMIT_BYTES: usize = 1024;
+
+/// Queries that are worked on at a time, each on a thread and its wide steps on several; more wait.
+const READERS_MAX: usize = 8;
 
 /// Names of unknown columns taken from one opening to the next. Rows in memory and in files of one hour are joined,
 /// and every joined row has room for all of them.
@@ -60,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) recent: Option<Recent>,
     /// Reads files for queries.
     pub(crate) reader: Reader,
+    /// One permit for each query that is worked on.
+    pub(crate) readers: Arc<Semaphore>,
     /// Names of columns that the catalogue does not know.
     unknown: Mutex<HashSet<Arc<str>>>,
     /// An inspection waits in the keeper's queue.
@@ -85,6 +90,7 @@ impl Shared {
             counters: Counters::default(),
             recent: (config.recent_rows > 0).then(|| Recent::new(config.recent_rows, config.recent_bytes)),
             reader: Reader::default(),
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
             unknown: Mutex::default(),
             inspecting: AtomicBool::new(false),
             ending: AtomicBool::new(false),

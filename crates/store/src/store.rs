@@ -7,24 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use gpuvitals_core::batch::is_unknown;
+use gpuvitals_core::history::Fleet;
 use gpuvitals_core::{Batch, Health, Table, causes, wire};
 use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::oneshot;
 
-use crate::ask::{BucketQuery, Buckets, EndRows, QueryError, RangeQuery, Rows};
 use crate::board::{Part, first_and_more};
 use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
-use crate::fleet::Fleet;
 use crate::frames;
 use crate::keeper::{JOBS, Job, Keeper};
 use crate::manifest::FileEntry;
-use crate::query;
-use crate::recent::Held;
 use crate::recover::{self, KIND_GPU_EVENTS, Recovered};
 use crate::shared::{Shared, count};
-use crate::snapshot::Snapshot;
 use crate::stats::StoreStats;
 use crate::step::FileSteps;
 use crate::tail::weight;
@@ -33,14 +29,14 @@ use crate::writer::{Arrival, EVENTS, Event, Writer};
 /// An open store. Clones are handles of the same one; when the last is dropped without [`Store::close`], rows that are
 /// not in files stay in the log.
 #[derive(Debug, Clone)]
-pub struct Store(Arc<Inner>);
+pub struct Store(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
-    shared: Arc<Shared>,
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
     log: Arc<Log>,
     events: SyncSender<Event>,
-    jobs: SyncSender<Job>,
+    pub(crate) jobs: SyncSender<Job>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     directory: Arc<Directory>,
 }
@@ -75,7 +71,7 @@ impl Store {
         let (log, recovery) = Log::open(disk, log_config)?;
         recover::align(&recovery, &directory, &steps, &mut manifest, is_whole, &mut found)?;
         let mut tail = recover::log(recovery, &directory, &manifest, &mut fleet, &mut found)?;
-        found.gpus = fleet.len();
+        found.gpus = fleet.snapshot().gpus.len();
         let shared = Arc::new(Shared::new(config, fleet));
         for chunk in tail.chunks() {
             for field in chunk
@@ -167,71 +163,6 @@ impl Store {
         self.0.shared.version.load(Ordering::Acquire)
     }
 
-    /// Rows of a range of time. Blocks on the disk.
-    ///
-    /// # Errors
-    /// When the question has no answer; files that cannot be read are named in [`Rows::partial`].
-    pub fn range(&self, q: &RangeQuery) -> Result<Rows, QueryError> {
-        let rows = query::range(&self.0.shared.reader, &self.0.snapshot(), q)?;
-        self.0.inspect(&rows.partial);
-        Ok(rows)
-    }
-
-    /// Rows at one end of the history of the GPU of that key: the newest, newest first, or the oldest, oldest
-    /// first. From memory if it has all of them ([`StoreConfig::recent_rows`]), otherwise blocks on the disk.
-    ///
-    /// # Errors
-    /// As [`Store::range`].
-    pub fn end_rows(&self, gpu: &Arc<str>, limit: usize, newest_first: bool) -> Result<EndRows, QueryError> {
-        let (shared, snapshot) = (&self.0.shared, self.0.snapshot());
-        count(&shared.counters.asked, 1);
-        let query = RangeQuery::end_of(gpu, limit, newest_first);
-        if let Some((held, from_memory)) = self.recent(gpu, &snapshot)? {
-            let tail = held.chunk.into_iter().chain(snapshot.tail.iter().cloned()).collect();
-            let memory = Snapshot { tail, ..Snapshot::default() };
-            let above = RangeQuery { start_ns: Some(held.floor_ns), ..query.clone() };
-            let rows = query::range(&shared.reader, &memory, &above)?;
-            if held.floor_ns == i64::MIN || newest_first && rows.total >= limit {
-                count(&shared.counters.from_memory, u64::from(from_memory));
-                return Ok(EndRows { batch: rows.batch, partial: rows.partial, from_memory });
-            }
-        }
-        let Rows { batch, partial, .. } = self.range(&query)?;
-        Ok(EndRows { batch, partial, from_memory: false })
-    }
-
-    /// The newest rows in files of a GPU, and whether memory had them. None if memory is to have none, or a file cannot be
-    /// read.
-    fn recent(&self, gpu: &Arc<str>, snapshot: &Snapshot) -> Result<Option<(Held, bool)>, QueryError> {
-        let Some(recent) = &self.0.shared.recent else { return Ok(None) };
-        if let Some(held) = recent.held(gpu, snapshot.flushes) {
-            return Ok(Some((held, true)));
-        }
-        let files = Snapshot { files: Arc::clone(&snapshot.files), ..Snapshot::default() };
-        let query = RangeQuery::end_of(gpu, recent.rows_max, true);
-        let rows = query::range(&self.0.shared.reader, &files, &query)?;
-        if !rows.partial.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some((recent.keep(gpu, &rows, snapshot.flushes)?, false)))
-    }
-
-    /// Values by step of time. Blocks on the disk.
-    ///
-    /// # Errors
-    /// When the question has no answer; files that cannot be read are named in [`Buckets::partial`].
-    pub fn buckets(&self, q: &BucketQuery) -> Result<Buckets, QueryError> {
-        let buckets = query::buckets(&self.0.shared.reader, &self.0.snapshot(), q)?;
-        self.0.inspect(&buckets.partial);
-        Ok(buckets)
-    }
-
-    /// Batches as they become visible. A receiver that falls behind by more than
-    /// [`StoreConfig::subscriber_lag`] appends loses the oldest and gets their number.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Batch]>> {
-        self.0.shared.subscribers.subscribe()
-    }
-
     /// Counts and sizes.
     pub fn stats(&self) -> StoreStats {
         StoreStats::of(&self.0.shared, &self.0.log)
@@ -285,21 +216,6 @@ fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<Joi
 }
 
 impl Inner {
-    fn snapshot(&self) -> Arc<Snapshot> {
-        self.shared.snapshot.load_full()
-    }
-
-    /// Has condemned files set aside.
-    fn inspect(&self, partial: &[String]) {
-        // One at a time: the keeper's queue has room for everything else.
-        if !partial.is_empty()
-            && !self.shared.inspecting.swap(true, Ordering::AcqRel)
-            && self.jobs.try_send(Job::Inspect).is_err()
-        {
-            self.shared.inspecting.store(false, Ordering::Release);
-        }
-    }
-
     /// Ends the threads; rows in memory stay in the log.
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);

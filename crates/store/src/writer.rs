@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use gpuvitals_core::Batch;
 use gpuvitals_core::causes;
 use gpuvitals_core::clock;
+use gpuvitals_core::history::LiveFleet;
 use gpuvitals_log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::board::Part;
 use crate::error::StoreError;
-use crate::fleet::LiveFleet;
 use crate::keeper::Job;
 use crate::manifest::FileEntry;
 use crate::merge::{MergeError, RowKeys};

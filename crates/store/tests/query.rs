@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float32Array, RecordBatch};
-use gpuvitals_core::{Batch, MetricId, Origin, Table, catalogue};
-use gpuvitals_store::{
-    Aggregate, BUCKETS_MAX, BucketQuery, GroupBy, QueryError, ROWS_MAX, RangeQuery, Store, StoreConfig,
+use gpuvitals_core::history::{
+    Aggregate, BUCKETS_MAX, BucketQuery, Buckets, GroupBy, History, Part, QueryError, Rows, RowsQuery,
 };
+use gpuvitals_core::{Batch, MetricId, Origin, Table, catalogue};
+use gpuvitals_store::{ROWS_MAX, Store, StoreConfig};
 use naive::{Model, Row, answer, batch};
 use proptest::prelude::*;
 
@@ -61,18 +62,26 @@ impl Bench {
         self.runtime.block_on(self.store.flush()).unwrap();
     }
 
-    fn check_range(&self, query: &RangeQuery) {
-        let found = self.store.range(query).unwrap();
+    fn rows(&self, query: &RowsQuery) -> Result<Part<Rows>, QueryError> {
+        self.runtime.block_on(self.store.rows(query.clone()))
+    }
+
+    fn buckets(&self, query: &BucketQuery) -> Result<Part<Buckets>, QueryError> {
+        self.runtime.block_on(self.store.buckets(query.clone()))
+    }
+
+    fn check_range(&self, query: &RowsQuery) {
+        let found = self.rows(query).unwrap();
         let (expected, total) = self.model.range(query);
-        assert_eq!(found.partial, Vec::<String>::new());
-        assert_eq!(found.total, total, "{query:?}");
-        assert_eq!(answer(&found), expected, "{query:?}");
+        assert_eq!(found.missing, Vec::<String>::new());
+        assert_eq!(found.answer.total, query.with_total.then_some(total), "{query:?}");
+        assert_eq!(answer(&found.answer), expected, "{query:?}");
     }
 
     fn check_buckets(&self, query: &BucketQuery) {
-        let found = self.store.buckets(query).unwrap();
+        let Part { answer: found, missing } = self.buckets(query).unwrap();
         let (times, expected) = self.model.buckets(query);
-        assert_eq!(found.partial, Vec::<String>::new());
+        assert_eq!(missing, Vec::<String>::new());
         assert_eq!(found.times_ns, times, "{query:?}");
         let place = |id: MetricId| query.metrics.iter().position(|&metric| metric == id).unwrap();
         let series: BTreeMap<_, _> = found
@@ -134,7 +143,7 @@ fn seconds() -> impl Strategy<Value = i64> {
     (-3..43_i64).prop_map(|second| BASE_NS + second * SECOND_NS)
 }
 
-fn range_queries() -> impl Strategy<Value = RangeQuery> {
+fn range_queries() -> impl Strategy<Value = RowsQuery> {
     let columns = ["power_w", "memory_used_mb", "strange", "note", "nobody_has_this"];
     let metrics = prop::option::of(prop::sample::subsequence(columns.to_vec(), 0..=columns.len()));
     (
@@ -144,16 +153,20 @@ fn range_queries() -> impl Strategy<Value = RangeQuery> {
         metrics,
         0..70_usize,
         0..40_usize,
-        any::<bool>(),
+        any::<[bool; 2]>(),
     )
-        .prop_map(|(gpus, start_ns, length, metrics, limit, offset, newest_first)| RangeQuery {
-            gpus,
-            start_ns,
-            end_ns: length.map(|length| start_ns.unwrap_or(BASE_NS) + length * SECOND_NS),
-            metrics: metrics.map(|names| names.into_iter().map(str::to_owned).collect()),
-            limit,
-            offset,
-            newest_first,
+        .prop_map(|(gpus, start_ns, length, metrics, limit, offset, [newest_first, with_total])| {
+            RowsQuery {
+                table: Table::GpuEvents,
+                gpus,
+                start_ns,
+                end_ns: length.map(|length| start_ns.unwrap_or(BASE_NS) + length * SECOND_NS),
+                metrics: metrics.map(|names| names.into_iter().map(str::to_owned).collect()),
+                limit,
+                offset,
+                newest_first,
+                with_total,
+            }
         })
 }
 
@@ -163,6 +176,7 @@ fn bucket_queries() -> impl Strategy<Value = BucketQuery> {
     let metrics = prop::sample::subsequence(vec!["power_w", "memory_used_mb", "gpu_clock_mhz"], 1..=3);
     (gpus(), seconds(), 0..45_i64, 1..50_i64, groups, aggregates, metrics).prop_map(
         |(gpus, start_ns, length, step, group_by, aggregates, metrics)| BucketQuery {
+            table: Table::GpuEvents,
             gpus,
             metrics: metrics.into_iter().map(metric).collect(),
             start_ns,
@@ -218,20 +232,13 @@ fn row(gpu: u8, second: i64, power: i16) -> Row {
     }
 }
 
-fn everything() -> RangeQuery {
-    RangeQuery {
-        gpus: Vec::new(),
-        start_ns: None,
-        end_ns: None,
-        metrics: None,
-        limit: 1000,
-        offset: 0,
-        newest_first: false,
-    }
+fn everything() -> RowsQuery {
+    RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 1000) }
 }
 
 fn power_buckets(start_ns: i64, end_ns: i64, step_ns: i64, group_by: GroupBy) -> BucketQuery {
     BucketQuery {
+        table: Table::GpuEvents,
         gpus: Vec::new(),
         metrics: vec![metric("power_w")],
         start_ns,
@@ -245,9 +252,9 @@ fn power_buckets(start_ns: i64, end_ns: i64, step_ns: i64, group_by: GroupBy) ->
 #[test]
 fn an_empty_store_has_empty_answers() {
     let bench = Bench::new(false);
-    let rows = bench.store.range(&everything()).unwrap();
-    assert!(rows.batch.is_none() && rows.total == 0 && rows.partial.is_empty());
-    let buckets = bench.store.buckets(&power_buckets(0, 99, 10, GroupBy::All)).unwrap();
+    let rows = bench.rows(&everything()).unwrap();
+    assert!(rows.answer.batch.is_none() && rows.answer.total == Some(0) && rows.missing.is_empty());
+    let buckets = bench.buckets(&power_buckets(0, 99, 10, GroupBy::All)).unwrap().answer;
     assert_eq!((buckets.times_ns.len(), buckets.series.len()), (10, 0));
 }
 
@@ -289,12 +296,12 @@ fn pages_of_rows_join_without_gaps() {
         }
     }
     for newest_first in [false, true] {
-        let whole = answer(&bench.store.range(&RangeQuery { newest_first, ..everything() }).unwrap());
+        let whole = answer(&bench.rows(&RowsQuery { newest_first, ..everything() }).unwrap().answer);
         assert_eq!(whole.len(), 150);
         let mut pages = Vec::new();
         for offset in (0..160).step_by(16) {
-            let query = RangeQuery { newest_first, offset, limit: 16, ..everything() };
-            pages.extend(answer(&bench.store.range(&query).unwrap()));
+            let query = RowsQuery { newest_first, offset, limit: 16, ..everything() };
+            pages.extend(answer(&bench.rows(&query).unwrap().answer));
         }
         assert_eq!(pages, whole);
     }
@@ -319,7 +326,7 @@ fn a_value_that_is_no_number_is_none() {
     let odd = Batch::new(Table::GpuEvents, records, Origin::default(), 0).unwrap();
     bench.runtime.block_on(bench.store.append(vec![odd])).unwrap();
     let query = power_buckets(BASE_NS, BASE_NS + 9 * SECOND_NS, SECOND_NS, GroupBy::Gpu);
-    for series in bench.store.buckets(&query).unwrap().series {
+    for series in bench.buckets(&query).unwrap().answer.series {
         let expected = if series.aggregate == Aggregate::Count { 1.0 } else { 2.0 };
         let values: Vec<f64> = series.values.into_iter().flatten().collect();
         assert_eq!(values, [expected], "{:?}", series.aggregate);
@@ -329,13 +336,13 @@ fn a_value_that_is_no_number_is_none() {
 #[test]
 fn what_makes_no_sense_is_refused_with_what_to_change() {
     let bench = Bench::new(false);
-    let range = |query: RangeQuery| bench.store.range(&query).unwrap_err();
-    let backward = RangeQuery { start_ns: Some(2), end_ns: Some(1), ..everything() };
+    let range = |query: RowsQuery| bench.rows(&query).unwrap_err();
+    let backward = RowsQuery { start_ns: Some(2), end_ns: Some(1), ..everything() };
     assert!(matches!(range(backward), QueryError::Range { .. }));
-    let far = RangeQuery { offset: usize::try_from(ROWS_MAX).unwrap(), limit: 1, ..everything() };
+    let far = RowsQuery { offset: usize::try_from(ROWS_MAX).unwrap(), limit: 1, ..everything() };
     assert!(range(far).to_string().contains("take a smaller limit"));
 
-    let buckets = |query: BucketQuery| bench.store.buckets(&query).unwrap_err();
+    let buckets = |query: BucketQuery| bench.buckets(&query).unwrap_err();
     assert!(matches!(buckets(power_buckets(1, 0, 1, GroupBy::All)), QueryError::Range { .. }));
     assert!(matches!(buckets(power_buckets(0, 1, 0, GroupBy::All)), QueryError::Range { .. }));
     let fine = power_buckets(0, i64::try_from(BUCKETS_MAX).unwrap(), 1, GroupBy::All);
@@ -343,6 +350,8 @@ fn what_makes_no_sense_is_refused_with_what_to_change() {
     let (host, _) = catalogue::host_metrics().next().unwrap();
     let foreign = BucketQuery { metrics: vec![host], ..power_buckets(0, 1, 1, GroupBy::All) };
     assert!(matches!(buckets(foreign), QueryError::UnknownMetric { .. }));
+    let hosts = RowsQuery { table: Table::SystemEvents, ..everything() };
+    assert!(matches!(range(hosts), QueryError::NotKept { .. }));
 }
 
 #[test]
@@ -351,8 +360,8 @@ fn too_many_points_are_refused() {
     bench.append(&(0..5).map(|gpu| row(gpu, 0, 8)).collect::<Vec<_>>());
     // 90,000 buckets of six aggregates are few for one series each and too many for five GPUs.
     let query = |group_by| power_buckets(BASE_NS, BASE_NS + 89_999 * SECOND_NS, SECOND_NS, group_by);
-    assert!(bench.store.buckets(&query(GroupBy::All)).is_ok());
-    let error = bench.store.buckets(&query(GroupBy::Gpu)).unwrap_err();
+    assert!(bench.buckets(&query(GroupBy::All)).is_ok());
+    let error = bench.buckets(&query(GroupBy::Gpu)).unwrap_err();
     assert!(matches!(error, QueryError::TooManyPoints { .. }), "{error}");
 }
 
@@ -382,12 +391,11 @@ fn a_damaged_file_is_left_out_and_named() {
     bytes[10] ^= 0x55;
     std::fs::write(&files[0], bytes).unwrap();
 
-    let rows = bench.store.range(&everything()).unwrap();
-    assert_eq!(rows.partial.len(), 1, "{:?}", rows.partial);
-    assert!(rows.partial[0].contains("checksum"), "{:?}", rows.partial);
-    assert_eq!(rows.total, 1);
+    let Part { answer: rows, missing } = bench.rows(&everything()).unwrap();
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].contains("checksum"), "{missing:?}");
+    assert_eq!(rows.total, Some(1));
     assert_eq!(answer(&rows)[0]["power_w"], "2");
-    let buckets =
-        bench.store.buckets(&power_buckets(BASE_NS, BASE_NS + 60 * SECOND_NS, SECOND_NS, GroupBy::Gpu));
-    assert_eq!(buckets.unwrap().series.len(), 6);
+    let buckets = bench.buckets(&power_buckets(BASE_NS, BASE_NS + 60 * SECOND_NS, SECOND_NS, GroupBy::Gpu));
+    assert_eq!(buckets.unwrap().answer.series.len(), 6);
 }

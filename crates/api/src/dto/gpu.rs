@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_store::{GpuState, LatestValue};
+use gpuvitals_core::history::{GpuState, LatestValue};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;

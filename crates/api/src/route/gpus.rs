@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
+use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::{IdentityColumn, MetricId};
-use gpuvitals_store::{Fleet, GpuState};
 use serde::Deserialize;
 use utoipa::IntoParams;
 

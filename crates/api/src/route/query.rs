@@ -6,8 +6,10 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::catalogue::ColumnType;
-use gpuvitals_core::{IdentityColumn, MetricId};
-use gpuvitals_store::{Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupBy};
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupBy, Part,
+};
+use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -133,7 +135,8 @@ impl Ask for QueryAsk {
         )?;
         let buckets = match gpus {
             Some(gpus) if gpus.is_empty() => nothing(start_ns, end_ns, step_ns),
-            gpus => view.store.buckets(&BucketQuery {
+            gpus => view.store.steps(&BucketQuery {
+                table: Table::GpuEvents,
                 gpus: gpus.unwrap_or_default(),
                 metrics: self.metrics.clone(),
                 start_ns,
@@ -143,14 +146,15 @@ impl Ask for QueryAsk {
                 group_by: self.group_by,
             })?,
         };
+        let Part { answer: buckets, missing } = buckets;
         let simulated = self.simulated(&fleet);
         let answer = QueryAnswer {
             times: buckets.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
             step_ms: step_ns / MILLISECOND_NS,
             series: buckets.series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
-            partial: &buckets.partial,
+            partial: &missing,
         };
-        view.lacks(&buckets.partial);
+        view.lacks(&missing);
         Ok(serde_json::to_vec(&answer)?)
     }
 }
@@ -264,10 +268,10 @@ impl QueryAsk {
 }
 
 /// The answer about no GPU at all: steps without series.
-fn nothing(start_ns: i64, end_ns: i64, step_ns: i64) -> Buckets {
+fn nothing(start_ns: i64, end_ns: i64, step_ns: i64) -> Part<Buckets> {
     let steps = start_ns.div_euclid(step_ns)..=end_ns.div_euclid(step_ns);
     let times_ns = steps.map(|step| step.saturating_mul(step_ns)).collect();
-    Buckets { times_ns, series: Vec::new(), partial: Vec::new() }
+    Part::whole(Buckets { times_ns, series: Vec::new() })
 }
 
 fn distinct(fleet: &Fleet, column: IdentityColumn) -> usize {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
 use gpuvitals_core::Batch;
-use gpuvitals_store::{Fleet, NoGpu};
+use gpuvitals_core::history::{Fleet, NoGpu};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_store::{Fleet, RangeQuery};
+use gpuvitals_core::Table;
+use gpuvitals_core::history::{Fleet, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -129,7 +130,8 @@ impl Ask for TelemetryAsk {
     fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
         let fleet = view.store.fleet();
         parameter::known_columns(self.metrics.as_deref(), &fleet)?;
-        let rows = view.store.range(&RangeQuery {
+        let rows = view.store.range(&RowsQuery {
+            table: Table::GpuEvents,
             gpus: keys(&fleet, &self.gpus)?,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
@@ -137,15 +139,18 @@ impl Ask for TelemetryAsk {
             limit: self.limit,
             offset: self.offset,
             newest_first: !self.oldest_first,
+            with_total: true,
         })?;
+        let (rows, missing) = (rows.answer, rows.missing);
+        let total = rows.total.unwrap_or_default();
         let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
         let list = TelemetryList {
             data: found.iter().flat_map(GpuRows::entries).collect(),
-            total: rows.total,
-            pagination: Pagination::of(self.limit, self.offset, rows.total),
-            partial: &rows.partial,
+            total,
+            pagination: Pagination::of(self.limit, self.offset, total),
+            partial: &missing,
         };
-        view.lacks(&rows.partial);
+        view.lacks(&missing);
         Ok(serde_json::to_vec(&list)?)
     }
 }

@@ -6,9 +6,10 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::batch::text_at;
-use gpuvitals_store::{RangeQuery, Store, StoreConfig};
+use gpuvitals_core::history::{History, RowsQuery};
+use gpuvitals_core::{IdentityColumn, Table};
+use gpuvitals_store::{Store, StoreConfig};
 use serde_json::Value;
 
 use crate::port::Port;
@@ -92,20 +93,17 @@ pub(crate) fn recording(folder: &Path, rows: u64) -> (PathBuf, Keys) {
 /// The keys in a store without a writer.
 pub(crate) fn stored(folder: &Path) -> Keys {
     let (store, _) = Store::open(StoreConfig::new(folder)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut keys = Keys::new();
     loop {
-        let query = RangeQuery {
-            gpus: Vec::new(),
-            start_ns: None,
-            end_ns: None,
+        let query = RowsQuery {
             metrics: Some(vec!["power_w".to_owned()]),
-            limit: 50_000,
             offset: keys.len(),
-            newest_first: false,
+            ..RowsQuery::of(Table::GpuEvents, 50_000)
         };
-        let rows = store.range(&query).unwrap();
-        assert!(rows.partial.is_empty(), "{:?}", rows.partial);
-        let Some(batch) = rows.batch else { return keys };
+        let rows = runtime.block_on(store.rows(query)).unwrap();
+        assert!(rows.missing.is_empty(), "{:?}", rows.missing);
+        let Some(batch) = rows.answer.batch else { return keys };
         let uuids = batch.identity_column(IdentityColumn::Uuid).unwrap();
         let before = keys.len();
         for (row, time_ns) in batch.timestamps().iter().enumerate() {

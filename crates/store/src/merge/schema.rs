@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, Str
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use foldhash::fast::RandomState;
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, data_type, text_type};
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, as_dictionary, data_type, text_type};
 use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::INDEX_COLUMN;
 
@@ -133,11 +133,8 @@ pub(crate) fn widen(name: &str, array: &ArrayRef, wanted: &DataType) -> Result<A
 
 /// A text column as dictionary; `None` if it is no text. Numbers become their shortest decimal spelling.
 pub(crate) fn as_text(array: &ArrayRef) -> Option<ArrayRef> {
-    if *array.data_type() == text_type() {
-        return Some(Arc::clone(array));
-    }
-    if let Some(strings) = array.as_string_opt::<i32>() {
-        return Some(Arc::new(strings.iter().collect::<DictionaryArray<Int32Type>>()));
+    if let Some(text) = as_dictionary(array) {
+        return Some(text);
     }
     let numbers = widen("", array, &DataType::Float64).ok()?;
     let spelt =

@@ -8,9 +8,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
 use foldhash::fast::RandomState;
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::batch::{RowKeys, TIMESTAMP_COLUMN};
 
-use super::keys::RowKeys;
 use super::{MergeError, Order, Pick};
 
 /// A row of the result that several rows make up.

@@ -17,17 +17,16 @@ use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use foldhash::fast::RandomState;
-use gpuvitals_core::catalogue::{ColumnType, Table};
+use gpuvitals_core::catalogue::ColumnType;
+use gpuvitals_core::history::{self, Aggregate, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError};
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::fold::p99_position;
 use super::grid::Grid;
 use super::tally::{Counted, Labels, RankRun, Ranks, Samples, Tally};
 use super::{POINTS_MAX, ROWS_MAX, VALUES_MAX};
-use crate::ask::{Aggregate, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError};
 use crate::merge::{MergeError, Order, RowKeys, as_text, merge};
-use crate::reader::{Columns, Part, Reader, Scope, contested, parallel};
-use crate::snapshot::Snapshot;
+use crate::reader::{Columns, Part, Reading, Scope, contested, parallel};
 
 /// Parts with fewer rows in all are read by one thread.
 const WIDE_ROWS: usize = 100_000;
@@ -47,24 +46,23 @@ impl From<MergeError> for Stop {
     }
 }
 
-/// Answers the question from a snapshot.
+/// Answers the question.
 ///
 /// # Errors
 /// When the question makes no sense or its answer is too large; see [`QueryError`].
 pub(crate) fn buckets(
-    reader: &Reader,
-    snapshot: &Snapshot,
+    reading: Reading<'_>,
     query: &BucketQuery,
-) -> Result<Buckets, QueryError> {
+) -> Result<history::Part<Buckets>, QueryError> {
     let grid = Grid::new(query.start_ns, query.end_ns, query.step_ns)?;
-    if let Some(metric) = query.metrics.iter().find(|metric| metric.metric().table != Table::GpuEvents) {
-        return Err(QueryError::UnknownMetric { column: metric.metric().column });
+    if let Some(metric) = query.metrics.iter().find(|metric| metric.metric().table != query.table) {
+        return Err(QueryError::UnknownMetric { column: metric.metric().column, table: query.table });
     }
     let mut answer = Answer { query, grid, groups: BTreeMap::new() };
     let mut partial = BTreeSet::new();
     let mut pieces = vec![grid];
     while let Some(piece) = pieces.pop() {
-        match (Piece { query, grid: &piece, reader, snapshot }).answer(&mut partial) {
+        match (Piece { query, grid: &piece, reading }).answer(&mut partial) {
             Ok(tally) => answer.fill(&piece, &tally)?,
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::TooMuch) if piece.buckets > 1 => {
@@ -74,15 +72,14 @@ pub(crate) fn buckets(
             Err(Stop::TooMuch) => return Err(QueryError::TooManyValues { max: VALUES_MAX.min(ROWS_MAX) }),
         }
     }
-    Ok(answer.finish(partial.into_iter().collect()))
+    Ok(history::Part { answer: answer.finish(), missing: partial.into_iter().collect() })
 }
 
 /// A range of buckets answered at once.
 struct Piece<'a> {
     query: &'a BucketQuery,
     grid: &'a Grid,
-    reader: &'a Reader,
-    snapshot: &'a Snapshot,
+    reading: Reading<'a>,
 }
 
 /// The result of a part.
@@ -95,12 +92,13 @@ impl Piece<'_> {
     fn answer(&self, partial: &mut BTreeSet<String>) -> Result<Tally, Stop> {
         let scope = Scope::new(&self.query.gpus, self.grid.start_ns, self.grid.end_ns);
         let mut unread = Vec::new();
-        let parts = self.reader.parts(self.snapshot, &scope, &mut unread);
+        let parts = self.reading.parts(&scope, &mut unread).map_err(Stop::Error)?;
         let contests = contested(&parts);
         let candidates: Vec<_> = parts.iter().map(|part| part.candidates(&scope)).collect();
         let rows: usize = candidates.iter().flatten().flatten().map(Range::len).sum();
         let (values, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
         let yields = parallel(&parts, rows >= WIDE_ROWS, |at, part| {
+            self.reading.go_on().map_err(Unread::Question)?;
             let full = |sum: &AtomicU64, max| sum.load(Ordering::Relaxed) > max;
             if full(&values, VALUES_MAX) || full(&set_apart, ROWS_MAX) {
                 return Ok(None);
@@ -129,6 +127,7 @@ impl Piece<'_> {
                 }
                 Err(Unread::Part(words)) => unread.push(words),
                 Err(Unread::Merge(error)) => return Err(error.into()),
+                Err(Unread::Question(error)) => return Err(Stop::Error(error)),
             }
         }
         if values.into_inner() > VALUES_MAX || set_apart.into_inner() > ROWS_MAX {
@@ -205,6 +204,7 @@ impl Piece<'_> {
 enum Unread {
     Part(String),
     Merge(MergeError),
+    Question(QueryError),
 }
 
 fn labels(records: &RecordBatch, group_by: GroupBy, keys: RowKeys) -> Labels {
@@ -283,7 +283,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    fn finish(self, partial: Vec<String>) -> Buckets {
+    fn finish(self) -> Buckets {
         let times_ns = (0..self.grid.buckets).map(|bucket| self.grid.time(bucket)).collect();
         let mut series = Vec::new();
         let asked =
@@ -297,7 +297,7 @@ impl Answer<'_> {
                 }
             }
         }
-        Buckets { times_ns, series, partial }
+        Buckets { times_ns, series }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Buckets of time.
 
-use crate::ask::QueryError;
-use crate::query::BUCKETS_MAX;
+use gpuvitals_core::history::{BUCKETS_MAX, QueryError};
 
 /// Aligned buckets over a range of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

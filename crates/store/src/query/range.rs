@@ -10,13 +10,12 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
-use gpuvitals_core::{Batch, Origin, Table};
+use gpuvitals_core::history::{self, QueryError, Rows, RowsQuery};
+use gpuvitals_core::{Batch, Origin};
 
 use super::ROWS_MAX;
-use crate::ask::{QueryError, RangeQuery, Rows};
 use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
-use crate::reader::{Columns, Part, Reader, Scope, contested, in_time, parallel};
-use crate::snapshot::Snapshot;
+use crate::reader::{Columns, Part, Reading, Scope, contested, in_time, parallel};
 use crate::tail;
 
 /// Rows of a page below which one thread reads them.
@@ -32,11 +31,11 @@ struct Candidate {
     row: u32,
 }
 
-/// Answers the question from a snapshot.
+/// Answers the question.
 ///
 /// # Errors
 /// If the range ends before it starts or the page is too far on; see [`QueryError`].
-pub(crate) fn range(reader: &Reader, snapshot: &Snapshot, query: &RangeQuery) -> Result<Rows, QueryError> {
+pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::Part<Rows>, QueryError> {
     let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
     if end_ns < start_ns {
         return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
@@ -47,14 +46,14 @@ pub(crate) fn range(reader: &Reader, snapshot: &Snapshot, query: &RangeQuery) ->
     }
     let scope = Scope::new(&query.gpus, start_ns, end_ns);
     let mut partial = Vec::new();
-    let parts = reader.parts(snapshot, &scope, &mut partial);
+    let parts = reading.parts(&scope, &mut partial)?;
     let contests = contested(&parts);
     let twins = contests.iter().any(|contest| !contest.is_empty());
     // Twins make the page shorter than its candidates; if it gets too short the search restarts with more.
     let mut held = if twins { page_end.saturating_mul(2) } else { page_end };
     let (chosen, total) = loop {
         let mut search = Search::new(query.newest_first, held, &scope, &parts);
-        search.run(&contests)?;
+        search.run(reading, &contests)?;
         let (dropped, total) = (search.worst.is_some(), search.total());
         let Found { rows, whole, unread } = search.page(query.offset, query.limit);
         if whole || !dropped {
@@ -63,10 +62,11 @@ pub(crate) fn range(reader: &Reader, snapshot: &Snapshot, query: &RangeQuery) ->
         }
         held = held.saturating_mul(4);
     };
-    let batch = fetch(&parts, &chosen, query, &mut partial)?;
+    let batch = fetch(reading, &parts, &chosen, query, &mut partial)?;
     partial.sort_unstable();
     partial.dedup();
-    Ok(Rows { batch, total, partial })
+    let answer = Rows { batch, total: query.with_total.then_some(total) };
+    Ok(history::Part { answer, missing: partial })
 }
 
 /// The search for the rows of a page.
@@ -127,10 +127,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn run(&mut self, contests: &[Vec<(i64, i64)>]) -> Result<(), QueryError> {
+    fn run(&mut self, reading: Reading<'_>, contests: &[Vec<(i64, i64)>]) -> Result<(), QueryError> {
         let mut order: Vec<(usize, &Part)> = self.parts.iter().enumerate().collect();
         order.sort_by_key(|(_, part)| self.best(part));
         for (at, part) in order {
+            reading.go_on()?;
             let contest = contests.get(at).map_or(&[][..], Vec::as_slice);
             let (min_ns, max_ns) = part.times();
             let rows = match part.candidates(self.scope) {
@@ -273,9 +274,10 @@ impl<'a> Search<'a> {
 
 /// Reads the rows chosen with all columns asked for, and merges them.
 fn fetch(
+    reading: Reading<'_>,
     parts: &[Part],
     chosen: &[Vec<u32>],
-    query: &RangeQuery,
+    query: &RowsQuery,
     partial: &mut Vec<String>,
 ) -> Result<Option<Batch>, QueryError> {
     let columns = match &query.metrics {
@@ -285,17 +287,20 @@ fn fetch(
     let wanted: Vec<(&Part, &Vec<u32>)> =
         parts.iter().zip(chosen).filter(|(_, rows)| !rows.is_empty()).collect();
     let wide = wanted.iter().map(|(_, rows)| rows.len()).sum::<usize>() >= WIDE_ROWS;
-    let read = parallel(&wanted, wide, |_, (part, rows)| part.read(&columns, &ranges(rows)));
+    let read = parallel(&wanted, wide, |_, (part, rows)| {
+        reading.go_on().map(|()| part.read(&columns, &ranges(rows)))
+    });
     let mut batches: Vec<RecordBatch> = Vec::with_capacity(read.len());
     for batch in read {
-        match batch {
+        match batch? {
             Ok(batch) => batches.push(batch),
             Err(words) => partial.push(words),
         }
     }
     let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
     let Some(merged) = merge(&batches, order)? else { return Ok(None) };
-    Ok(Some(Batch::new(Table::GpuEvents, without_empty(&merged)?, Origin::default(), 0)?))
+    let batch = Batch::new(query.table, without_empty(&merged)?, Origin::default(), 0);
+    Ok(Some(batch.map_err(QueryError::failed)?))
 }
 
 /// Ascending numbers as ranges.

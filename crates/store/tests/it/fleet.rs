@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::{ExtraValue, NoGpu};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
-use gpuvitals_store::{ExtraValue, NoGpu, Store};
+use gpuvitals_store::Store;
 
 use crate::support::{HOUR, SECOND, quiet};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::support::{HOUR, Model, SECOND, assert_is, batch, everything, grid, model_of, quiet};
+use crate::support::{HOUR, Model, SECOND, assert_is, batch, everything, grid, model_of, quiet, rows_of};
 use gpuvitals_core::Status;
 use gpuvitals_store::{Store, StoreError, repair};
 use tempfile::TempDir;
@@ -46,8 +46,8 @@ async fn cut_off_or_gone_it_is_found_when_the_store_opens() {
         assert_eq!(found.damage.len(), 1, "{found:?}");
         assert_eq!(set_aside(&dir), usize::from(cut.is_some()));
         assert_eq!(store.health().status, Status::Degraded);
-        let rows = store.range(&everything()).unwrap();
-        assert!(model_of(rows.batch.as_ref().unwrap()) == models[1]);
+        let rows = rows_of(&store, everything());
+        assert!(model_of(rows.answer.batch.as_ref().unwrap()) == models[1]);
     }
 }
 
@@ -62,10 +62,10 @@ async fn a_changed_footer_is_found_when_the_store_opens() {
     // The log still has the rows of the last file, and gives them back: nothing is missing.
     assert_eq!((found.damage, set_aside(&dir)), (Vec::new(), 1));
     assert_eq!(store.health().status, Status::Healthy);
-    let rows = store.range(&everything()).unwrap();
+    let rows = rows_of(&store, everything());
     let mut model = models[0].clone();
     model.0.extend(models[1].0.clone());
-    assert!(model_of(rows.batch.as_ref().unwrap()) == model);
+    assert!(model_of(rows.answer.batch.as_ref().unwrap()) == model);
     store.close().await.unwrap();
     drop(store);
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
@@ -81,17 +81,17 @@ async fn a_changed_value_is_found_by_the_query_that_reads_it() {
     std::fs::write(&files[0], bytes).unwrap();
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!(found.damage, Vec::<String>::new());
-    let rows = store.range(&everything()).unwrap();
-    assert_eq!(rows.partial.len(), 1, "{:?}", rows.partial);
-    assert!(model_of(rows.batch.as_ref().unwrap()) == models[1]);
+    let rows = rows_of(&store, everything());
+    assert_eq!(rows.missing.len(), 1, "{:?}", rows.missing);
+    assert!(model_of(rows.answer.batch.as_ref().unwrap()) == models[1]);
     while store.stats().quarantined == 0 || store.stats().flushed.files != 1 {
         tokio::task::yield_now().await;
     }
     // What is lost is said for good, the answer is whole again as far as there are files.
     assert_eq!((set_aside(&dir), store.stats().flushed.files), (1, 1));
     assert!(store.health().reason.contains("damaged"), "{}", store.health().reason);
-    let rows = store.range(&everything()).unwrap();
-    assert_eq!(rows.partial, Vec::<String>::new());
+    let rows = rows_of(&store, everything());
+    assert_eq!(rows.missing, Vec::<String>::new());
     drop(store);
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!((found.damage.len(), found.files), (1, 1));
@@ -135,8 +135,11 @@ async fn a_lost_file_is_named_at_every_start_until_it_is_back_or_a_repair() {
             let (store, found) = Store::open(quiet(dir.path())).unwrap();
             assert_eq!((found.damage, found.unlisted.len()), (Vec::new(), 0));
             assert_eq!(store.health().status, Status::Healthy);
-            let rows = store.range(&everything()).unwrap();
-            assert!(model_of(rows.batch.as_ref().unwrap()) == models[1], "cut {cut:?} back {comes_back}");
+            let rows = rows_of(&store, everything());
+            assert!(
+                model_of(rows.answer.batch.as_ref().unwrap()) == models[1],
+                "cut {cut:?} back {comes_back}"
+            );
             store.flush().await.unwrap();
         }
     }
@@ -153,8 +156,8 @@ async fn a_damaged_file_that_cannot_be_set_aside_stays_where_it_is() {
     assert!(found.damage[0].contains("not set aside"), "{found:?}");
     assert!(files[0].exists(), "what a person may want to look at was removed");
     assert_eq!(std::fs::read(&taken).unwrap(), b"an earlier one");
-    let rows = store.range(&everything()).unwrap();
-    assert!(model_of(rows.batch.as_ref().unwrap()) == models[1]);
+    let rows = rows_of(&store, everything());
+    assert!(model_of(rows.answer.batch.as_ref().unwrap()) == models[1]);
 }
 
 #[tokio::test]

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use gpuvitals_store::{EndRows, Store, StoreConfig};
+use gpuvitals_core::Table;
+use gpuvitals_core::history::RowsQuery;
+use gpuvitals_store::{Store, StoreConfig};
 
-use crate::support::{HOUR, Model, SECOND, assert_ends, assert_is, batch, grid, quiet, row};
+use crate::support::{self, HOUR, Model, SECOND, assert_ends, assert_is, batch, grid, quiet, row};
 
 const ROWS: usize = 10;
 
@@ -12,9 +14,27 @@ fn recalling(dir: &std::path::Path) -> StoreConfig {
     StoreConfig { recent_rows: ROWS, ..quiet(dir) }
 }
 
+/// How many rows an end of a history has, and whether no file was read for them.
+struct End {
+    rows: usize,
+    from_memory: bool,
+}
+
+/// The rows at an end of the history of `GPU-000N`.
+fn end(store: &Store, gpu: usize, limit: usize, newest_first: bool) -> End {
+    let gpus = vec![Arc::from(format!("GPU-{gpu:04}"))];
+    let before = store.stats().ends_from_memory;
+    let rows =
+        support::rows_of(store, RowsQuery { gpus, newest_first, ..RowsQuery::of(Table::GpuEvents, limit) });
+    End {
+        rows: rows.answer.batch.map_or(0, |batch| batch.rows()),
+        from_memory: store.stats().ends_from_memory > before,
+    }
+}
+
 /// The newest rows of `GPU-000N`.
-fn newest(store: &Store, gpu: usize, limit: usize) -> EndRows {
-    store.end_rows(&Arc::from(format!("GPU-{gpu:04}")), limit, true).unwrap()
+fn newest(store: &Store, gpu: usize, limit: usize) -> End {
+    end(store, gpu, limit, true)
 }
 
 async fn add(store: &Store, gpus: usize, seconds: std::ops::Range<i64>) {
@@ -29,17 +49,16 @@ async fn the_newest_rows_come_from_memory_and_older_ones_from_files() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(recalling(dir.path())).unwrap();
     add(&store, 3, 0..5).await;
-    let oldest_first = store.end_rows(&Arc::from("GPU-0001"), 100, false).unwrap();
+    let oldest_first = end(&store, 1, 100, false);
     assert!(oldest_first.from_memory && newest(&store, 1, 100).from_memory, "memory has all rows there are");
     add(&store, 3, 5..15).await;
     add(&store, 3, 15..32).await;
     assert_eq!((store.stats().recent_rows, store.stats().tail_rows), (3 * ROWS as u64, 0));
-    let times = |end: &EndRows| end.batch.as_ref().map_or(0, gpuvitals_core::Batch::rows);
     for (limit, from_memory) in [(1, true), (ROWS, true), (ROWS + 1, false), (100, false)] {
         let end = newest(&store, 2, limit);
-        assert_eq!((times(&end), end.from_memory), (limit.min(32), from_memory), "{limit}");
+        assert_eq!((end.rows, end.from_memory), (limit.min(32), from_memory), "{limit}");
     }
-    assert!(!store.end_rows(&Arc::from("GPU-0001"), 1, false).unwrap().from_memory);
+    assert!(!end(&store, 1, 1, false).from_memory);
     let stats = store.stats();
     assert_eq!((stats.ends_asked, stats.ends_from_memory), (7, 4));
     // Rows that are not in files yet are in memory beside them.

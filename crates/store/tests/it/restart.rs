@@ -2,6 +2,7 @@
 
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, grid, quiet, row};
 use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::history::{Change, History};
 use gpuvitals_store::{AppendError, Store, StoreConfig, StoreError};
 
 #[tokio::test]
@@ -9,7 +10,7 @@ async fn rows_are_visible_once_they_are_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!((found.files, found.log_rows, found.damage.len()), (0, 0, 0));
-    let mut news = store.subscribe();
+    let mut news = store.changes();
     let rows = grid(3, HOUR, 0..10);
     let before = store.version();
     let version = store.append(vec![batch(&rows)]).await.unwrap();
@@ -18,7 +19,8 @@ async fn rows_are_visible_once_they_are_acknowledged() {
     let mut model = Model::default();
     model.add(&rows);
     assert_is(&store, &model);
-    assert_eq!(news.recv().await.unwrap().iter().map(gpuvitals_core::Batch::rows).sum::<usize>(), 30);
+    let Some(Change::Rows(batches)) = news.next().await else { panic!("no rows came") };
+    assert_eq!(batches.iter().map(gpuvitals_core::Batch::rows).sum::<usize>(), 30);
 }
 
 #[tokio::test]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::history::{ExtraValue, History, Part, QueryError, Rows, RowsQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use gpuvitals_log::FsDisk;
-use gpuvitals_store::{FileStep, FileSteps, RangeQuery, Recovered, Store, StoreConfig};
+use gpuvitals_store::{FileStep, FileSteps, Recovered, Store, StoreConfig};
 
 /// 2026-11-20T10:00:00Z
 pub(crate) const HOUR: i64 = 1_795_168_800_000_000_000;
@@ -70,23 +71,26 @@ impl Model {
 
 /// All rows of a store, as a model.
 pub(crate) fn contents(store: &Store) -> Model {
-    let rows = store.range(&everything()).unwrap();
-    assert_eq!(rows.partial, Vec::<String>::new());
-    let found = rows.batch.as_ref().map(model_of).unwrap_or_default();
-    assert_eq!(rows.total, found.0.len(), "a key came twice");
+    let rows = rows_of(store, everything());
+    assert_eq!(rows.missing, Vec::<String>::new());
+    let found = rows.answer.batch.as_ref().map(model_of).unwrap_or_default();
+    assert_eq!(rows.answer.total, Some(found.0.len()), "a key came twice");
     found
 }
 
-pub(crate) fn everything() -> RangeQuery {
-    RangeQuery {
-        gpus: Vec::new(),
-        start_ns: None,
-        end_ns: None,
-        metrics: None,
-        limit: 1_000_000,
-        offset: 0,
-        newest_first: false,
-    }
+pub(crate) fn everything() -> RowsQuery {
+    RowsQuery { with_total: true, ..RowsQuery::of(Table::GpuEvents, 1_000_000) }
+}
+
+/// The answer of a store.
+pub(crate) fn rows_of(store: &Store, query: RowsQuery) -> Part<Rows> {
+    answered(store.rows(query))
+}
+
+/// The outcome of a question, awaited on a thread of its own: checks are made inside a runtime and outside of one.
+fn answered<T: Send>(question: impl Future<Output = Result<T, QueryError>> + Send) -> T {
+    let wait = || tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(question).unwrap();
+    std::thread::scope(|scope| scope.spawn(wait).join().unwrap())
 }
 
 pub(crate) fn model_of(batch: &Batch) -> Model {
@@ -132,7 +136,7 @@ pub(crate) fn fleet(store: &Store) -> BTreeMap<(String, String), (f64, i64)> {
             latest.insert(key, (value.value.as_f64(), value.timestamp_ns));
         }
         for (name, value, time) in &gpu.extras {
-            if let gpuvitals_store::ExtraValue::Number(value) = value {
+            if let ExtraValue::Number(value) = value {
                 latest.insert((gpu.key.as_ref().to_owned(), name.as_ref().to_owned()), (*value, *time));
             }
         }
@@ -157,11 +161,12 @@ pub(crate) fn assert_ends(store: &Store) {
     for gpu in &store.fleet().gpus {
         for (limit, newest_first) in [(0, true), (1, true), (3, true), (4, true), (2, false), (9, false)] {
             let gpus = vec![Arc::clone(&gpu.key)];
-            let all = store.range(&RangeQuery { gpus, limit, newest_first, ..everything() }).unwrap();
-            let end = store.end_rows(&gpu.key, limit, newest_first).unwrap();
-            let rows = |batch: &Option<Batch>| batch.as_ref().map(|b| (b.timestamps().to_vec(), model_of(b)));
-            assert_eq!(rows(&end.batch), rows(&all.batch), "{} {limit} {newest_first}", gpu.key);
-            assert_eq!(end.partial, all.partial);
+            let query = RowsQuery { gpus, limit, newest_first, ..everything() };
+            let end = rows_of(store, RowsQuery { with_total: false, ..query.clone() });
+            let all = rows_of(store, query);
+            let told = |rows: &Rows| rows.batch.as_ref().map(|b| (b.timestamps().to_vec(), model_of(b)));
+            assert_eq!(told(&end.answer), told(&all.answer), "{} {limit} {newest_first}", gpu.key);
+            assert_eq!((end.missing, end.answer.total), (all.missing, None));
         }
     }
 }

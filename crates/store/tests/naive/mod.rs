@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gpuvitals_core::batch::{Value, text_at};
+use gpuvitals_core::history::{Aggregate, BucketQuery, GroupBy, Rows, RowsQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
-use gpuvitals_store::{Aggregate, BucketQuery, GroupBy, RangeQuery, Rows};
 
 /// Columns of a row, spelt.
 pub(crate) type Cells = BTreeMap<String, String>;
@@ -117,7 +117,7 @@ impl Model {
     }
 
     /// Rows of the page, and how many there are in all.
-    pub(crate) fn range(&self, query: &RangeQuery) -> (Vec<Cells>, usize) {
+    pub(crate) fn range(&self, query: &RowsQuery) -> (Vec<Cells>, usize) {
         let wanted = |key: &str| query.gpus.is_empty() || query.gpus.iter().any(|gpu| gpu.as_ref() == key);
         let mut found: Vec<(&(String, i64), &Cells)> = self
             .rows

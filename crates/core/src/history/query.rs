@@ -1,15 +1,20 @@
-//! Questions to the store, and its answers.
+//! Questions to a history, and the answers.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::sync::Arc;
 
-use gpuvitals_core::{Batch, MetricId};
+use crate::{Batch, MetricId, Table};
 
-use crate::merge::MergeError;
+/// Most buckets a series may have: a day of seconds and some more.
+pub const BUCKETS_MAX: u64 = 100_000;
 
-/// Rows of some GPUs in a range of time.
+/// Rows of a table in a range of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RangeQuery {
-    /// Keys of the GPUs; empty: all.
+pub struct RowsQuery {
+    /// The table.
+    pub table: Table,
+    /// Keys of the GPUs (in a table without GPUs: names of the nodes); empty: all.
     pub gpus: Vec<Arc<str>>,
     /// First instant, inclusive, nanoseconds UTC since 1970; none: from the beginning.
     pub start_ns: Option<i64>,
@@ -23,42 +28,42 @@ pub struct RangeQuery {
     pub offset: usize,
     /// Newest rows first instead of oldest first.
     pub newest_first: bool,
+    /// Whether [`Rows::total`] is wanted. Without it, the rows at an end of a GPU's history are cheaper.
+    pub with_total: bool,
 }
 
-impl RangeQuery {
-    /// The `limit` rows at one end of a GPU's history.
-    pub(crate) fn end_of(gpu: &Arc<str>, limit: usize, newest_first: bool) -> Self {
-        let gpus = vec![Arc::clone(gpu)];
-        Self { gpus, start_ns: None, end_ns: None, metrics: None, limit, offset: 0, newest_first }
+impl RowsQuery {
+    /// The oldest rows of a table.
+    pub fn of(table: Table, limit: usize) -> Self {
+        Self {
+            table,
+            gpus: Vec::new(),
+            start_ns: None,
+            end_ns: None,
+            metrics: None,
+            limit,
+            offset: 0,
+            newest_first: false,
+            with_total: false,
+        }
     }
 }
 
-/// Answer to a [`RangeQuery`].
-#[derive(Debug, Clone)]
+/// Answer to a [`RowsQuery`].
+#[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// Rows merged by key, by timestamp in the requested order, then by GPU key; none if no row matches.
+    /// Rows merged by key, by timestamp in the requested order, then by key; none if no row matches.
     pub batch: Option<Batch>,
-    /// How many rows match in all, before limit and offset.
-    pub total: usize,
-    /// What could not be read, in words; empty: the answer is whole.
-    pub partial: Vec<String>,
-}
-
-/// Rows at one end of a GPU's history.
-#[derive(Debug, Clone)]
-pub struct EndRows {
-    /// Rows merged by key, in the requested order; none if there are none.
-    pub batch: Option<Batch>,
-    /// What could not be read, in words; empty: the answer is whole.
-    pub partial: Vec<String>,
-    /// Whether no file was read for it.
-    pub from_memory: bool,
+    /// How many rows match in all, before limit and offset; none unless asked for.
+    pub total: Option<usize>,
 }
 
 /// Values by aligned steps of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BucketQuery {
-    /// Keys of the GPUs; empty: all.
+    /// The table of the metrics.
+    pub table: Table,
+    /// Keys of the GPUs (in a table without GPUs: names of the nodes); empty: all.
     pub gpus: Vec<Arc<str>>,
     /// Metrics wanted.
     pub metrics: Vec<MetricId>,
@@ -111,8 +116,6 @@ pub struct Buckets {
     pub times_ns: Vec<i64>,
     /// One per metric, aggregate and group that has a value.
     pub series: Vec<BucketSeries>,
-    /// What could not be read, in words; empty: the answer is whole.
-    pub partial: Vec<String>,
 }
 
 /// One line of a chart.
@@ -128,7 +131,7 @@ pub struct BucketSeries {
     pub values: Vec<Option<f64>>,
 }
 
-/// A question without an answer. Unreadable files are in `partial` of the answer instead.
+/// A question without an answer. What cannot be read is in [`super::Part::missing`] of an answer instead.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// The step is not positive or the end is before the start.
@@ -173,19 +176,28 @@ pub enum QueryError {
         /// Bound.
         max: u64,
     },
-    /// A metric that GPUs do not have.
-    #[error("{column} is no metric of GPUs")]
+    /// A metric of another table.
+    #[error("{column} is no metric of {table}")]
     UnknownMetric {
         /// Its column.
         column: &'static str,
+        /// The table that was asked.
+        table: Table,
     },
-    /// Rows that should fit together did not: a defect of the store.
-    #[error("merging rows")]
-    Merge(#[from] MergeError),
-    /// Columns that should fit together did not: a defect of the store.
-    #[error("joining the columns of the answer")]
-    Columns(#[from] arrow_schema::ArrowError),
-    /// The joined columns are not a batch: a defect of the store.
-    #[error("forming the answer")]
-    Batch(#[from] gpuvitals_core::batch::BatchError),
+    /// The history does not keep the data asked for.
+    #[error("not kept: {reason}")]
+    NotKept {
+        /// Why not, or what is.
+        reason: Cow<'static, str>,
+    },
+    /// The history failed: a defect, or it cannot be reached.
+    #[error("the history failed")]
+    Failed(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl QueryError {
+    /// A defect of the back end.
+    pub fn failed(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Failed(source.into())
+    }
 }

@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::ValueError;
+use gpuvitals_core::batch::{RowKeys, ValueError};
+use gpuvitals_core::history::{ExtraValue, Fleet, GpuState, LiveFleet};
 use gpuvitals_core::{Batch, BatchBuilder, Origin, RowId, Table, wire};
 
-use super::{ExtraValue, Fleet, GpuState, LiveFleet};
 use crate::frames::{self, FrameError};
-use crate::merge::RowKeys;
 
 /// GPUs per frame: with every column at a time of its own a frame stays within `wire::ROWS_MAX`.
 const FRAME_GPUS: usize = 200;
@@ -129,7 +128,6 @@ mod tests {
     use gpuvitals_core::{Identity, IdentityColumn};
 
     use super::*;
-    use crate::fleet::Names;
 
     #[test]
     fn long_foreign_texts_do_not_keep_a_fleet_from_being_spelled() {
@@ -149,7 +147,9 @@ mod tests {
                 })
             })
             .collect();
-        let bytes = write(&Fleet::new(0, gpus.clone(), Arc::new(Names::default()))).unwrap();
+        let mut fleet = Fleet::default();
+        fleet.gpus.clone_from(&gpus);
+        let bytes = write(&fleet).unwrap();
         let mut read_back = LiveFleet::default();
         read(&bytes, &mut read_back).unwrap();
         let found = read_back.snapshot();

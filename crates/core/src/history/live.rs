@@ -8,12 +8,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray};
 use foldhash::fast::RandomState;
-use gpuvitals_core::batch::{EXTRA_COLUMNS_MAX, MetricColumn, text_at};
-use gpuvitals_core::identity::INDEX_COLUMN;
-use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId};
 
-use super::{ExtraValue, Fleet, GpuState, LatestValue, Names};
-use crate::merge::RowKeys;
+use super::fleet::{ExtraValue, Fleet, GpuState, LatestValue, Names};
+use crate::batch::{EXTRA_COLUMNS_MAX, MetricColumn, RowKeys, text_at};
+use crate::identity::INDEX_COLUMN;
+use crate::{Batch, Identity, IdentityColumn, MetricId};
 
 /// Holder of the GPU, and origin of the row: empty if the newest row lacks them. All other columns describe
 /// the device, and a row that lacks one changes nothing.
@@ -31,7 +30,7 @@ const NAMING: [IdentityColumn; 3] = [IdentityColumn::Node, IdentityColumn::Uuid,
 
 /// Latest state of every GPU, changed in place; state that a snapshot holds is copied first.
 #[derive(Debug, Default)]
-pub(crate) struct LiveFleet {
+pub struct LiveFleet {
     version: u64,
     ordinals: HashMap<Arc<str>, usize, RandomState>,
     gpus: Vec<Arc<GpuState>>,
@@ -66,18 +65,13 @@ impl<'a> Columns<'a> {
 }
 
 impl LiveFleet {
-    /// GPUs known.
-    pub(crate) fn len(&self) -> usize {
-        self.gpus.len()
-    }
-
     /// Sets the version that readers see from now on.
-    pub(crate) fn set_version(&mut self, version: u64) {
+    pub fn set_version(&mut self, version: u64) {
         self.version = version;
     }
 
-    /// Takes rows in. `keys` are those of the batch.
-    pub(crate) fn apply(&mut self, batch: &Batch, keys: &RowKeys) {
+    /// Takes rows of `gpu_events` in. `keys` are those of the batch.
+    pub fn apply(&mut self, batch: &Batch, keys: &RowKeys) {
         let columns = Columns::of(batch);
         let mut newest = vec![i64::MIN; keys.keys.len()];
         for (&time, &id) in columns.times.iter().zip(&keys.ids) {
@@ -129,7 +123,7 @@ impl LiveFleet {
     }
 
     /// The readers' view.
-    pub(crate) fn snapshot(&mut self) -> Fleet {
+    pub fn snapshot(&mut self) -> Fleet {
         let gpus = &self.gpus;
         let (order, names) = self.index.get_or_insert_with(|| index(gpus));
         let gpus = order.iter().filter_map(|&ordinal| gpus.get(ordinal).cloned()).collect();

@@ -1,20 +1,16 @@
-//! The latest state of every GPU, in memory.
-
-pub(crate) mod checkpoint;
-mod live;
+//! The latest state of every GPU, at one version.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuvitals_core::batch::Value;
-use gpuvitals_core::{Identity, MetricId};
-
-pub(crate) use live::LiveFleet;
+use super::live;
+use crate::batch::Value;
+use crate::{Identity, MetricId};
 
 /// The fleet at one version. Cheap to hold; later versions share unchanged parts.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
-    /// Version of the store ([`crate::Store::version`]) it shows.
+    /// Version of the history ([`super::History::version`]) it shows.
     pub version: u64,
     /// Every GPU ever seen, by node, index and key.
     pub gpus: Vec<Arc<GpuState>>,
@@ -22,7 +18,7 @@ pub struct Fleet {
 }
 
 /// By the names of GPUs: position in `gpus`, or none if two GPUs have the name.
-pub(crate) type Names = HashMap<Arc<str>, Option<u32>, foldhash::fast::RandomState>;
+pub(super) type Names = HashMap<Arc<str>, Option<u32>, foldhash::fast::RandomState>;
 
 /// Latest state of a GPU: the newest value of each column, with its own time.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +65,7 @@ pub enum NoGpu {
 }
 
 impl Fleet {
-    pub(crate) fn new(version: u64, gpus: Vec<Arc<GpuState>>, names: Arc<Names>) -> Self {
+    pub(super) fn new(version: u64, gpus: Vec<Arc<GpuState>>, names: Arc<Names>) -> Self {
         Self { version, gpus, names }
     }
 

@@ -1,4 +1,4 @@
-//! The GPUs of rows, as small integers: strings are compared once per dictionary value, never per row.
+//! The keys of rows, as small integers: strings are compared once per dictionary value, never per row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,34 +7,35 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, StringArray};
 use foldhash::fast::RandomState;
-use gpuvitals_core::IdentityColumn;
 
-use super::schema::as_text;
+use super::text_type;
+use crate::IdentityColumn;
 
 /// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may have the
 /// same text.
 #[derive(Debug, Default)]
-pub(crate) struct RowKeys {
+pub struct RowKeys {
     /// Per row, an index into `keys`.
-    pub(crate) ids: Vec<u32>,
+    pub ids: Vec<u32>,
     /// Key texts. Some may belong to no row.
-    pub(crate) keys: Vec<Arc<str>>,
+    pub keys: Vec<Arc<str>>,
 }
 
-/// A row without a key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KeylessRow(pub(crate) usize);
+/// A row without a key, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("row {0} names neither a GPU nor a node")]
+pub struct KeylessRow(pub usize);
 
 impl RowKeys {
     /// Keys of a batch: `uuid`, or `uuid:partition`; in a table without GPUs the node.
     ///
     /// # Errors
     /// The first row that has none.
-    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, KeylessRow> {
+    pub fn of(batch: &RecordBatch) -> Result<Self, KeylessRow> {
         let text = |column: IdentityColumn| {
             batch
                 .column_by_name(column.name())
-                .and_then(as_text)
+                .and_then(as_dictionary)
                 .filter(|array| array.null_count() < array.len())
         };
         let Some(owner) = text(IdentityColumn::Uuid).or_else(|| text(IdentityColumn::Node)) else {
@@ -56,7 +57,7 @@ impl RowKeys {
     }
 
     /// Rows that all belong to one GPU.
-    pub(crate) fn one(key: &Arc<str>, rows: usize) -> Self {
+    pub fn one(key: &Arc<str>, rows: usize) -> Self {
         Self { ids: vec![0; rows], keys: vec![Arc::clone(key)] }
     }
 
@@ -108,6 +109,15 @@ impl RowKeys {
         }
         Ok(whole)
     }
+}
+
+/// A text column as dictionary, whether it is one or holds plain strings; `None` if it is no text.
+pub fn as_dictionary(array: &ArrayRef) -> Option<ArrayRef> {
+    if *array.data_type() == text_type() {
+        return Some(Arc::clone(array));
+    }
+    let strings = array.as_string_opt::<i32>()?;
+    Some(Arc::new(strings.iter().collect::<DictionaryArray<Int32Type>>()))
 }
 
 fn dictionary(array: &ArrayRef) -> Option<&DictionaryArray<Int32Type>> {

@@ -1,0 +1,79 @@
+//! What can be asked of rows that were kept, and the answers: without a word about who keeps them.
+//!
+//! A [`History`] is a store in a directory, a database, another gpuvitals, or several of these together. Every answer
+//! is a [`Part`]: what the history knows, and what it could not read. Answers of several histories can be put together.
+
+mod fleet;
+mod live;
+mod query;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
+pub use live::LiveFleet;
+pub use query::{
+    Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError, Rows, RowsQuery,
+};
+
+use crate::ports::Answer;
+use crate::{Batch, Health};
+
+/// An answer, and what is not in it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Part<T> {
+    /// Everything that could be read.
+    pub answer: T,
+    /// What could not be read, in words; empty: the answer is whole.
+    pub missing: Vec<String>,
+}
+
+impl<T> Part<T> {
+    /// An answer that lacks nothing.
+    pub fn whole(answer: T) -> Self {
+        Self { answer, missing: Vec::new() }
+    }
+}
+
+/// The outcome of a question.
+pub type Answered<'a, T> = Answer<'a, Result<Part<T>, QueryError>>;
+
+/// Kept rows, to be asked. Answers take no thread of the caller's runtime, and every history bounds how many it works on
+/// at a time. Dropping an answer before it is there ends the work on it soon.
+pub trait History: Send + Sync + fmt::Debug {
+    /// Changes with every visible change: the same question has the same answer until then.
+    fn version(&self) -> u64;
+
+    /// Latest state of all GPUs.
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>>;
+
+    /// Rows of a range of time, a page at a time.
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows>;
+
+    /// Values by steps of time.
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets>;
+
+    /// Rows as they become visible, from now on.
+    fn changes(&self) -> Box<dyn Changes>;
+
+    /// How it does.
+    fn health(&self) -> Health;
+
+    /// Counts and sizes under names of its own, for people: a JSON object.
+    fn stats(&self) -> serde_json::Value;
+}
+
+/// Rows as they become visible.
+pub trait Changes: Send {
+    /// The next change; none when the history has ended. Dropping the answer before it is there loses nothing.
+    fn next(&mut self) -> Answer<'_, Option<Change>>;
+}
+
+/// A change of what is visible.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// Rows that became visible together.
+    Rows(Arc<[Batch]>),
+    /// This many changes were lost because the reader was too slow.
+    Missed(u64),
+}

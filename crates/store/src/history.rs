@@ -1,0 +1,206 @@
+//! The store as a [`History`]. Files are read on threads for blocking work, and no further once nobody waits for the
+//! answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gpuvitals_core::history::{
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, Part, QueryError, Rows, RowsQuery,
+};
+use gpuvitals_core::ports::Answer;
+use gpuvitals_core::{Batch, Health, Table};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio_util::sync::CancellationToken;
+
+use crate::keeper::Job;
+use crate::query;
+use crate::reader::Reading;
+use crate::recent::{Held, Recent};
+use crate::shared::count;
+use crate::snapshot::Snapshot;
+use crate::store::{Inner, Store};
+
+impl History for Store {
+    fn version(&self) -> u64 {
+        self.version()
+    }
+
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
+        Box::pin(std::future::ready(Ok(Part::whole(self.fleet()))))
+    }
+
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
+        self.work(move |inner, abandoned| inner.rows(&query, abandoned))
+    }
+
+    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
+        self.work(move |inner, abandoned| inner.buckets(&query, abandoned))
+    }
+
+    fn changes(&self) -> Box<dyn Changes> {
+        Box::new(Subscription(self.0.shared.subscribers.subscribe()))
+    }
+
+    fn health(&self) -> Health {
+        self.health()
+    }
+
+    fn stats(&self) -> serde_json::Value {
+        // Names and numbers: always JSON.
+        serde_json::to_value(self.stats()).unwrap_or_default()
+    }
+}
+
+/// A receiver that falls behind by more than [`crate::StoreConfig::subscriber_lag`] appends loses the oldest.
+#[derive(Debug)]
+struct Subscription(broadcast::Receiver<Arc<[Batch]>>);
+
+impl Changes for Subscription {
+    fn next(&mut self) -> Answer<'_, Option<Change>> {
+        Box::pin(async {
+            match self.0.recv().await {
+                Ok(rows) => Some(Change::Rows(rows)),
+                Err(RecvError::Lagged(missed)) => Some(Change::Missed(missed)),
+                Err(RecvError::Closed) => None,
+            }
+        })
+    }
+}
+
+impl Store {
+    /// Works on an answer on a thread for blocking work. If the answer is dropped first, the token is cancelled.
+    fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner, &CancellationToken) -> Result<Part<T>, QueryError> + Send + 'static,
+    ) -> Answered<'_, T> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let permit =
+                Arc::clone(&inner.shared.readers).acquire_owned().await.map_err(QueryError::failed)?;
+            let abandoned = CancellationToken::new();
+            let _guard = abandoned.clone().drop_guard();
+            let job = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                work(&inner, &abandoned)
+            });
+            job.await.unwrap_or_else(|error| Err(QueryError::failed(error)))
+        })
+    }
+}
+
+// For callers that have not moved to [`History`] yet.
+impl Store {
+    /// [`History::rows`], on this thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn range(&self, query: &RowsQuery) -> Result<Part<Rows>, QueryError> {
+        self.0.rows(query, &CancellationToken::new())
+    }
+
+    /// [`History::buckets`], on this thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn steps(&self, query: &BucketQuery) -> Result<Part<Buckets>, QueryError> {
+        self.0.buckets(query, &CancellationToken::new())
+    }
+
+    /// Batches as they become visible.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Batch]>> {
+        self.0.shared.subscribers.subscribe()
+    }
+}
+
+impl Inner {
+    fn rows(&self, query: &RowsQuery, abandoned: &CancellationToken) -> Result<Part<Rows>, QueryError> {
+        keeps(query.table)?;
+        let snapshot = self.shared.snapshot.load_full();
+        let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
+        let rows = match self.at_an_end(query, reading)? {
+            Some(rows) => rows,
+            None => query::range(reading, query)?,
+        };
+        self.inspect(&rows.missing);
+        Ok(rows)
+    }
+
+    /// Rows at an end of a GPU's history, if that is the question and memory has all of them.
+    fn at_an_end(&self, query: &RowsQuery, reading: Reading<'_>) -> Result<Option<Part<Rows>>, QueryError> {
+        let [gpu] = query.gpus.as_slice() else { return Ok(None) };
+        if query.with_total || query.start_ns.is_some() || query.end_ns.is_some() {
+            return Ok(None);
+        }
+        let counters = &self.shared.counters;
+        count(&counters.asked, 1);
+        let Some((held, from_memory)) = self.recent(gpu, reading)? else { return Ok(None) };
+        let tail = held.chunk.into_iter().chain(reading.snapshot.tail.iter().cloned()).collect();
+        let memory = Snapshot { tail, ..Snapshot::default() };
+        let above = RowsQuery { start_ns: Some(held.floor_ns), with_total: true, ..query.clone() };
+        let mut rows = query::range(Reading { snapshot: &memory, ..reading }, &above)?;
+        let found = rows.answer.total.take();
+        let wanted = query.offset.saturating_add(query.limit);
+        let whole = held.floor_ns == i64::MIN || query.newest_first && found >= Some(wanted);
+        count(&counters.from_memory, u64::from(whole && from_memory));
+        Ok(whole.then_some(rows))
+    }
+
+    /// The newest rows in files of a GPU, and whether memory had them. None if memory is to have none, or a file cannot be
+    /// read.
+    fn recent(&self, gpu: &Arc<str>, reading: Reading<'_>) -> Result<Option<(Held, bool)>, QueryError> {
+        let Some(recent) = &self.shared.recent else { return Ok(None) };
+        let Snapshot { files, flushes, .. } = reading.snapshot;
+        if let Some(held) = recent.held(gpu, *flushes) {
+            return Ok(Some((held, true)));
+        }
+        let files = Snapshot { files: Arc::clone(files), ..Snapshot::default() };
+        let rows = query::range(Reading { snapshot: &files, ..reading }, &newest(gpu, recent))?;
+        if !rows.missing.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((recent.keep(gpu, &rows.answer, *flushes)?, false)))
+    }
+
+    fn buckets(
+        &self,
+        query: &BucketQuery,
+        abandoned: &CancellationToken,
+    ) -> Result<Part<Buckets>, QueryError> {
+        keeps(query.table)?;
+        let snapshot = self.shared.snapshot.load_full();
+        let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
+        let buckets = query::buckets(reading, query)?;
+        self.inspect(&buckets.missing);
+        Ok(buckets)
+    }
+
+    /// Has condemned files set aside.
+    fn inspect(&self, missing: &[String]) {
+        // One at a time: the keeper's queue has room for everything else.
+        if !missing.is_empty()
+            && !self.shared.inspecting.swap(true, Ordering::AcqRel)
+            && self.jobs.try_send(Job::Inspect).is_err()
+        {
+            self.shared.inspecting.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// The rows of a GPU that memory may keep.
+fn newest(gpu: &Arc<str>, recent: &Recent) -> RowsQuery {
+    RowsQuery {
+        gpus: vec![Arc::clone(gpu)],
+        newest_first: true,
+        with_total: true,
+        ..RowsQuery::of(Table::GpuEvents, recent.rows_max)
+    }
+}
+
+/// Refuses tables that the store does not hold.
+fn keeps(table: Table) -> Result<(), QueryError> {
+    if table == Table::GpuEvents {
+        return Ok(());
+    }
+    let reason = format!("the store holds {}, not {}", Table::GpuEvents.name(), table.name());
+    Err(QueryError::NotKept { reason: reason.into() })
+}
