@@ -52,6 +52,10 @@ const PULL_MAX: u64 = 256;
 /// Most deliveries of a group in flight at once, over all members. The members' own credits come first.
 const GROUP_IN_FLIGHT_MAX: i64 = 65_536;
 
+/// Two times of a group's creation that differ by less are of one group: a server that is not in a cluster reports
+/// another one after its first restart, by about a millisecond.
+const CREATED_SPREAD: Duration = Duration::from_millis(100);
+
 /// How long an acknowledgement waits for room in the client, and all of them for their way out at the end.
 const SENDS_WITHIN: Duration = Duration::from_secs(2);
 
@@ -165,8 +169,9 @@ impl NatsConsumer {
         }
         let Some(joined) = self.joining.join_next().await else { return Ok(()) };
         let subscription = joined.map_err(NatsError::unavailable)??;
-        let created = Some(subscription.consumer.cached_info().created);
-        if std::mem::replace(&mut self.created, created) != created {
+        let created = subscription.consumer.cached_info().created;
+        let known = self.created.replace(created);
+        if known.is_none_or(|known| (created - known).unsigned_abs() >= CREATED_SPREAD) {
             self.leases().restart();
             self.dead_letters.clear();
         }
@@ -536,7 +541,7 @@ impl Consumer for NatsConsumer {
     async fn nack(&self, nacks: &[Nack]) -> Result<u64, SettleError> {
         let (mut unknown, mut count) = (Vec::new(), 0);
         for nack in nacks {
-            let taken = self.leases().take(nack.id);
+            let taken = self.leases().take_running(nack.id, Instant::now());
             match taken {
                 Ok(Some(lease)) => {
                     self.refuse(&lease, nack).await?;
@@ -554,7 +559,7 @@ impl Consumer for NatsConsumer {
         let ack_wait = self.subscription.as_ref().ok_or(SettleError::ConnectionLost)?.ack_wait;
         let (mut unknown, mut over) = (Vec::new(), Vec::new());
         for id in ids {
-            let extended = self.leases().extend(*id, Instant::now() + ack_wait);
+            let extended = self.leases().extend(*id, Instant::now(), ack_wait);
             match extended {
                 Ok(Some(reply)) => self.send(&reply, AckKind::Progress).await?,
                 Ok(None) => over.push(*id),

@@ -51,7 +51,8 @@ impl Leases {
         self.held.insert(lease.id.offset, lease);
     }
 
-    /// Takes the lease of a delivery. `None`: it was settled, or is over. An older attempt settles a newer one.
+    /// Takes the lease of a message to acknowledge it, also by the id of an earlier delivery. `None`: it was settled, or
+    /// has been over for long.
     ///
     /// # Errors
     ///
@@ -60,15 +61,34 @@ impl Leases {
         self.known(id).map(|is_held| if is_held { self.held.remove(&id.offset) } else { None })
     }
 
+    /// Takes the lease of a delivery to refuse it. `None`: it was settled, or is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::take`].
+    pub(super) fn take_running(&mut self, id: DeliveryId, now: Instant) -> Result<Option<Lease>, DeliveryId> {
+        if self.running(id, now)?.is_some() { self.take(id) } else { Ok(None) }
+    }
+
     /// Extends the lease of a delivery and returns the subject of its acknowledgement. `None` and errors: as for
-    /// [`Self::take`].
-    pub(super) fn extend(&mut self, id: DeliveryId, until: Instant) -> Result<Option<Subject>, DeliveryId> {
-        let is_held = self.known(id)?;
-        let lease = self.held.get_mut(&id.offset).filter(|_| is_held);
+    /// [`Self::take_running`].
+    pub(super) fn extend(
+        &mut self,
+        id: DeliveryId,
+        now: Instant,
+        by: Duration,
+    ) -> Result<Option<Subject>, DeliveryId> {
+        let lease = self.running(id, now)?;
         Ok(lease.map(|lease| {
-            lease.until = until;
+            lease.until = now + by;
             lease.reply.clone()
         }))
+    }
+
+    /// The lease of a delivery, unless that is over: the message may be with another member by then.
+    fn running(&mut self, id: DeliveryId, now: Instant) -> Result<Option<&mut Lease>, DeliveryId> {
+        self.known(id)?;
+        Ok(self.held.get_mut(&id.offset).filter(|lease| lease.id == id && lease.until > now))
     }
 
     fn known(&self, id: DeliveryId) -> Result<bool, DeliveryId> {

@@ -193,6 +193,25 @@ pub(crate) async fn what_is_not_acknowledged_comes_again(place: &impl Place) {
     assert!(is_quiet(&mut lives).await);
 }
 
+pub(crate) async fn a_lease_that_is_over_frees_its_credits_and_can_be_acknowledged(place: &impl Place) {
+    let producer = place.producer("t");
+    let options = ConsumerOptions { ack_timeout: Some(ACK_TIMEOUT), ..credits(5) };
+    let mut consumer = place.consumer("t", "g", &options).await;
+    producer.publish(frame(5)).await.unwrap();
+    let first = receive_one(&mut consumer).await;
+    let again = receive_one(&mut consumer).await;
+    assert_eq!((again.id.offset, again.attempt), (first.id.offset, 2));
+    for kind in [NackKind::Reject, NackKind::Retry, NackKind::Release] {
+        assert_eq!(consumer.nack(&[nack(first.id, kind)]).await, Ok(0), "too late");
+    }
+    let over = SettleError::LeaseOver { id: first.id, more: 0 };
+    assert_eq!(consumer.extend(&[first.id], ACK_TIMEOUT).await, Err(over));
+    assert!(is_quiet(&mut consumer).await, "the second delivery is not refused");
+    assert_eq!(consumer.ack(&[first.id]).await, Ok(5), "nobody has settled it in between");
+    assert_eq!(consumer.ack(&[again.id]).await, Ok(0));
+    assert!(timeout(ACK_TIMEOUT + QUIET, consumer.receive()).await.is_err(), "it does not come again");
+}
+
 pub(crate) async fn an_extended_lease_is_not_given_to_others(place: &impl Place) {
     let producer = place.producer("t");
     let mut busy = place.consumer("t", "g", &credits(100)).await;

@@ -32,13 +32,15 @@ async fn publish(place: &Nats, count: u32) {
     timeout(SOON, sent).await.expect("in time").unwrap();
 }
 
-/// A server with one frame of five messages, and a member that was given it.
+/// A server with one frame of five messages, and a member that was given it. The group is old enough to differ from one
+/// that is created anew.
 async fn world_with_delivery() -> (Server, Nats, NatsConsumer, DeliveryId) {
     let server = Server::start().await;
     let place = Nats::at(server.url());
     publish(&place, 5).await;
     let mut consumer = place.member("t", "g", &patient(100));
     let id = receive_one(&mut consumer).await.id;
+    assert!(is_quiet(&mut consumer).await);
     (server, place, consumer, id)
 }
 
@@ -142,17 +144,24 @@ async fn a_member_that_finds_the_group_created_anew_by_another_one_joins_anew_to
 
 #[tokio::test]
 async fn a_lease_outlives_a_restart_of_the_server() {
-    let (mut server, place, mut consumer, id) = world_with_delivery().await;
-    server.kill();
-    server.run().await;
-    assert_eq!(consumer.ack(&[id]).await, Ok(5), "sent as soon as the connection is back");
-    publish(&place, 7).await;
-    let next = receive_one(&mut consumer).await;
-    assert_eq!((next.frame.count, next.attempt), (7, 1));
-    assert_eq!(consumer.ack(&[next.id]).await, Ok(7));
-    assert!(is_quiet(&mut consumer).await);
-    consumer.leave().await;
-    assert_eq!(in_flight(&place).await, 0);
+    for has_rejoined in [false, true] {
+        let (mut server, place, mut consumer, id) = world_with_delivery().await;
+        server.kill();
+        server.run().await;
+        if !has_rejoined {
+            assert_eq!(consumer.ack(&[id]).await, Ok(5), "sent as soon as the connection is back");
+        }
+        publish(&place, 7).await;
+        let next = receive_one(&mut consumer).await;
+        assert_eq!((next.frame.count, next.attempt), (7, 1));
+        if has_rejoined {
+            assert_eq!(consumer.ack(&[id]).await, Ok(5), "the group is the same");
+        }
+        assert_eq!(consumer.ack(&[next.id]).await, Ok(7));
+        assert!(is_quiet(&mut consumer).await);
+        consumer.leave().await;
+        assert_eq!(in_flight(&place).await, 0);
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,7 @@ behaviours![
     every_group_sees_everything_and_one_member_each,
     credits_are_respected,
     what_is_not_acknowledged_comes_again,
+    a_lease_that_is_over_frees_its_credits_and_can_be_acknowledged,
     an_extended_lease_is_not_given_to_others,
     a_refused_message_is_tried_again_and_then_dead,
     who_leaves_gives_back_at_once,
