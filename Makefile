@@ -40,8 +40,8 @@ lint: ## Formatting, lints, documentation
 fmt: ## Format the Rust code
 	cargo fmt --all
 
-generate: ## Refresh generated files (api/openapi.yaml, docs/metrics.md, client types)
-	UPDATE=1 cargo test --locked -q -p gpuvitals-core -p gpuvitals-api -p gpuvitals
+generate: ## Refresh generated files (api/openapi.yaml, configs/config.yaml, docs, client types)
+	UPDATE=1 cargo test --locked -q -p gpuvitals-core -p gpuvitals-exposition -p gpuvitals-api -p gpuvitals
 	cd dashboard && npm run --silent types
 
 bench: build ## Compare with what a user would pick instead; prints tables
