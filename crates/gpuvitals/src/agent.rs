@@ -24,6 +24,7 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_exposition::Exposition;
+use gpuvitals_listener::PortKind;
 use gpuvitals_listener::{Access, Figures, Limits, Terms, Vitals};
 use gpuvitals_sources::attribution::{Asking, Ownership};
 use gpuvitals_sources::machine::Machine;
@@ -34,7 +35,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, PortKind};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::service::{Service, Signals};
@@ -151,7 +152,8 @@ fn begin(
         let node = Arc::clone(&node);
         move || node.feed(&feed_stopped)
     })?;
-    let asking = config.attribution.ask(ownership, &machine, found.processes)?;
+    let asking =
+        config.attribution.ask(ownership, &machine, found.processes).map_err(crate::sampling::unasked)?;
     let (stop_arrivals, arrivals_stopped) = sync_channel(0);
     let forced = config.sampling.drivers.clone();
     let watching = Arc::clone(&node);
@@ -247,10 +249,8 @@ impl Running {
     /// Brings new settings into force, as far as that goes while it runs. When they are wrong, the old ones stay.
     fn reload(&self, config: &mut Config, reload: Reload<'_>) {
         let replace = |new: Config| {
-            let replaced = self.access.replace(new.listener.settings(PortKind::Metrics));
-            replaced
-                .map(|()| new)
-                .map_err(|error| Failure::caused(Exit::Config, "configuration: listener", error))
+            self.access.replace(&new.listener)?;
+            Ok(new)
         };
         let new = match reload().and_then(replace) {
             Ok(new) => new,
@@ -267,7 +267,7 @@ impl Running {
             *self.node.exposition() = Exposition::new(new.agent.exposition());
             tracing::info!("other series are shown; windows and totals begin anew");
         }
-        if let Err(error) = self.access.check_address(self.address, true) {
+        if let Err(error) = self.access.check_address(self.address) {
             tracing::warn!(%error, "the port");
         }
         self.counts.reload_worked.store(1, Ordering::Relaxed);

@@ -9,6 +9,7 @@ mod settings;
 
 use std::sync::Arc;
 
+use gpuvitals_listener::PortKind;
 use gpuvitals_listener::{Access, Figures, Limits, ServeError};
 use gpuvitals_queue::server::{HttpLimits, Meter, ServerConfig};
 use gpuvitals_queue::{DrainReport, Queue, server};
@@ -16,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, PortKind};
+use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::listening;

@@ -8,8 +8,9 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
     ValueHint,
 };
+use gpuvitals_settings::{Notation, Override, Setting};
 
-use crate::config::{self, Form, Override, Setting};
+use crate::config;
 
 /// What are my GPUs doing?
 ///
@@ -140,12 +141,12 @@ fn flag_of(setting: &'static Setting) -> Option<Arg> {
         .value_name(value)
         .help(setting.flag_help())
         .global(true);
-    Some(match setting.form {
-        Form::Plain | Form::Duration | Form::Secret => arg.value_parser(read),
-        Form::Url => arg,
-        Form::Switch => arg.value_parser(read).num_args(0..=1).default_missing_value("true"),
-        Form::Words(words) => arg.value_parser(PossibleValuesParser::new(words())),
-        Form::List(words) => arg
+    Some(match setting.notation {
+        Notation::Plain | Notation::Duration | Notation::Secret => arg.value_parser(read),
+        Notation::Url => arg,
+        Notation::Switch => arg.value_parser(read).num_args(0..=1).default_missing_value("true"),
+        Notation::Words(words) => arg.value_parser(PossibleValuesParser::new(words())),
+        Notation::List(words) => arg
             .value_parser(PossibleValuesParser::new(words()))
             .value_delimiter(',')
             .action(ArgAction::Append),

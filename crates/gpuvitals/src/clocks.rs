@@ -15,10 +15,10 @@ use gpuvitals_sources::clocks::{
     self, ClockControl, ClockError, ClockStep, Held, Level, Lock, Plan, reset_gpu_clocks, restore_clocks,
 };
 use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::settings::Sampling;
 
 use crate::child::{self, Signals};
 use crate::failure::{Exit, Failure};
-use crate::sampling::Sampling;
 use journal::Journal;
 
 /// `gpuvitals clocks`

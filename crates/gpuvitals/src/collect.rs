@@ -29,7 +29,9 @@ use gpuvitals_api::collector::{self, CollectorView};
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_core::{Health, causes};
+use gpuvitals_listener::PortKind;
 use gpuvitals_listener::{Figures, Meter, Vitals};
+use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_queue::link::{self, AnyConsumer, Client};
 use gpuvitals_queue::{ConsumerOptions, ReceiveError, dead_topic};
 use tokio::task::{JoinError, JoinSet};
@@ -37,7 +39,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::bad::BadRows;
-use crate::config::{Config, MessageQueue, PortKind};
+use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
 use crate::listening;
@@ -127,9 +129,7 @@ impl Member {
     /// # Errors
     /// If a name is refused, or a credential cannot be read.
     fn bad_rows(&self) -> Result<BadRows, Failure> {
-        let producer = self.client.producer(dead_topic(&self.topic));
-        let producer =
-            producer.map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))?;
+        let producer = self.client.producer(dead_topic(&self.topic))?;
         Ok(BadRows { group: self.group.clone(), producer })
     }
 

@@ -3,6 +3,10 @@
 use std::error::Error;
 use std::fmt;
 
+use gpuvitals_listener::AccessError;
+use gpuvitals_queue::link::{ConnectError, CredentialError};
+use gpuvitals_sources::settings::NoDirectory;
+
 /// Exit codes, after `sysexits.h`. Part of the interface: scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -66,6 +70,30 @@ impl Failure {
     /// The process's exit code.
     pub(crate) fn code(&self) -> u8 {
         self.exit as u8
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Self {
+        Self::caused(Exit::Config, "configuration: listener", error)
+    }
+}
+
+impl From<CredentialError> for Failure {
+    fn from(error: CredentialError) -> Self {
+        Self::caused(Exit::Config, "configuration", error)
+    }
+}
+
+impl From<NoDirectory> for Failure {
+    fn from(error: NoDirectory) -> Self {
+        Self::caused(Exit::Config, "configuration", error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::caused(Exit::Config, "configuration: message_queue", error)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use gpuvitals_listener::Access;
+use gpuvitals_listener::{Listener, PortKind};
 use tokio::net::TcpListener;
 
-use crate::config::{Listener, PortKind};
 use crate::failure::{Exit, Failure};
 
 /// Takes a port; `flag` names another one.
@@ -37,8 +37,7 @@ pub(crate) fn listen(address: IpAddr, port: u16, flag: &str) -> Result<(TcpListe
 /// When a file cannot be read or used, holds a secret that others can read, or nothing protects the port and that was not
 /// asked for.
 pub(crate) fn access(listener: &Listener, address: SocketAddr, kind: PortKind) -> Result<Access, Failure> {
-    let failed = |error| Failure::caused(Exit::Config, "configuration: listener", error);
-    let access = Access::load(listener.settings(kind)).map_err(failed)?;
-    access.check_address(address, kind == PortKind::Metrics).map_err(failed)?;
+    let access = Access::load(listener, kind)?;
+    access.check_address(address)?;
     Ok(access)
 }

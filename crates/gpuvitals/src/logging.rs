@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 
+use clap::ValueEnum;
+use gpuvitals_settings::{Refusal, settings, words};
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_sdk::trace::SdkTracer;
 use tracing::field::{Field, Visit};
@@ -15,9 +17,42 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use crate::config::{Log, LogFormat};
 use crate::failure::{Exit, Failure};
 use crate::terminal::Lines;
+
+settings! {
+    /// Logs
+    pub(crate) struct Log = "log", check Self::check {
+        /// Level: error, warn, info, debug or trace, or by module (info,gpuvitals_sources=debug)
+        pub level: String = "info", flag "--log-level LEVEL", also "LOG_LEVEL";
+        /// Form of the lines; auto is human on a terminal, else json
+        pub format: LogFormat = "auto";
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Human on a terminal, JSON otherwise
+    Auto,
+    /// For people
+    Human,
+    /// For machines
+    Json,
+}
+
+words!(LogFormat);
+
+impl Log {
+    fn check(&self) -> Result<(), Refusal> {
+        let is_word = |part: &&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
+        let wrong = self.level.split(',').map(str::trim).find(is_word);
+        let wrong = wrong.or(filter(&self.level).err().map(|_| self.level.as_str()));
+        let Some(word) = wrong else { return Ok(()) };
+        let levels = "there is error, warn, info, debug, trace and off, or MODULE=LEVEL";
+        Err(Refusal::new("log.level", format!("{word:?} is no level; {levels}")))
+    }
+}
 
 /// Starts logging: for machines on standard output, for people on standard error, which keeps it apart from
 /// answers. Spans go only to the tracer, if there is one: without one they cost one check of a flag.

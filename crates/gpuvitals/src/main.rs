@@ -16,7 +16,6 @@ mod faulty_sysfs;
 mod limits;
 mod listening;
 mod logging;
-mod ownership;
 mod percent;
 mod pipe;
 mod quantity;
@@ -25,7 +24,6 @@ mod queue;
 mod record;
 mod sample;
 mod sampling;
-mod secret;
 mod service;
 mod simulate;
 mod store;
@@ -42,9 +40,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gpuvitals_core::catalogue;
+use gpuvitals_settings::{Override, Variable};
 
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
-use config::{Config, Layers, Override, Variable};
+use config::{Config, Layers};
 use failure::{Exit, Failure};
 use logging::Announcer;
 use service::{Hangup, Service};

@@ -18,6 +18,7 @@ use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::AnyProducer;
+use gpuvitals_settings::words;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -50,7 +51,21 @@ pub(crate) enum Format {
     Json,
 }
 
-crate::config::words!(Format);
+/// Which times replayed rows carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Times {
+    /// Those of the file
+    Recorded,
+    /// Shifted, so that the first row is now
+    Now,
+}
+
+words!(Format, Times);
+
+/// Whether a replay should run faster or slower than recorded.
+pub(crate) fn is_other_speed(speed: f64) -> bool {
+    (speed - 1.0).abs() > f64::EPSILON
+}
 
 /// How a pipe publishes.
 #[derive(Debug, Clone)]

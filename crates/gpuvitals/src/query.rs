@@ -4,11 +4,10 @@
 mod print;
 
 use gpuvitals_core::clock;
-use gpuvitals_queue::link::Access;
+use gpuvitals_queue::link::{Access, Token};
 use serde_json::Value;
 
 use crate::cli::{Query, QueryWhat};
-use crate::config::token;
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
@@ -101,8 +100,8 @@ fn ask(query: &Query, path: &str) -> Result<Value, Failure> {
     let agent: ureq::Agent = config.build().into();
     let mut request = agent.get(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &query.token_file {
-        request =
-            request.header("authorization", format!("Bearer {}", token(path, "--token-file")?.expose()));
+        request = request
+            .header("authorization", format!("Bearer {}", Token::read(path, "--token-file")?.expose()));
     }
     let mut response = request.call().map_err(unreachable)?;
     let status = response.status();

@@ -14,19 +14,19 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::Table;
+use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
 use gpuvitals_sources::registry::Discovery;
 use gpuvitals_sources::sampler::Condition;
+use gpuvitals_sources::settings::{Attribution, Sampling};
 
 use crate::child::{Signals, code_of};
-use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::ownership::Attribution;
 use crate::quantity;
-use crate::sampling::{Sampling, nothing_to_sample, refused};
+use crate::sampling::{nothing_to_sample, refused, unasked};
 use report::Report;
 pub(crate) use report::{bytes, count};
 
@@ -121,7 +121,9 @@ pub(crate) fn run(
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
     let ownership = Arc::new(Ownership::new());
-    let asking = attribution.ask(&ownership, &config.machine, std::mem::take(&mut found.processes))?;
+    let asking = attribution
+        .ask(&ownership, &config.machine, std::mem::take(&mut found.processes))
+        .map_err(unasked)?;
     config.owners = Arc::clone(ownership.owners());
     let recorder = Recorder::start_with(found, config, adding_to(&summary)).map_err(failure)?;
     let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();

@@ -12,13 +12,14 @@ use clap::{Args, ValueEnum};
 use gpuvitals_analysis::integral::Blanks;
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{AbsenceReason, IdentityColumn, Table};
+use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::{Finding, Verdict};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerConfig, TargetState};
+use gpuvitals_sources::settings::Sampling;
 
-use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::sampling::{Sampling, nothing_to_sample, rates_of, refused};
+use crate::sampling::{nothing_to_sample, rates_of, refused};
 use print::Printer;
 
 /// How long a wait for rows lasts at most before the devices are looked at.

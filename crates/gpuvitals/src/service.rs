@@ -3,13 +3,23 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use gpuvitals_settings::settings;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::child;
 use crate::failure::{Exit, Failure};
 use crate::logging::Announcer;
+
+settings! {
+    /// The end
+    pub(crate) struct Shutdown = "shutdown" {
+        /// Time for all of it after a signal: stop the source, drain, flush, close; then what was left is reported
+        pub grace: Duration = "20s", from "1ms";
+    }
+}
 
 /// What SIGHUP means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +85,9 @@ impl Service {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(crate) fn open<T: Send + 'static>(
+    pub(crate) fn open<T: Send + 'static, E: Into<Failure> + Send + 'static>(
         &mut self,
-        open: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        open: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<Option<T>, Failure> {
         let runtime = self.runtime.clone();
         runtime.block_on(async {
@@ -94,7 +104,7 @@ impl Service {
                     }
                     opened = &mut opening => {
                         let panicked = |e| Failure::caused(Exit::Bug, "what opens the service panicked", e);
-                        return opened.map_err(panicked)?.map(Some);
+                        return opened.map_err(panicked)?.map(Some).map_err(Into::into);
                     }
                 }
             }

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{RepairProgress, RepairReport, StoreError, repair};
 use serde_json::json;
 
@@ -11,6 +14,20 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::terminal;
+
+settings! {
+    /// History: tables in files
+    pub(crate) struct Store = "store" {
+        /// Directory; one process writes it, any number read it
+        pub dir: PathBuf = "data", flag "--data-dir DIR";
+        /// Rows leave memory for a file after this time,
+        pub flush_age: Duration = "60s", from "1ms";
+        /// or this many rows,
+        pub flush_rows: usize = 400_000, from 1;
+        /// or this much memory, whichever is first
+        pub flush_bytes: Bytes = "64MiB", from 1;
+    }
+}
 
 /// `gpuvitals store`
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes, clock};
+use gpuvitals_listener::PortKind;
 use gpuvitals_listener::{Figures, Meter, Vitals, vitals};
 use gpuvitals_queue::PublishError;
 use gpuvitals_queue::link::AnyProducer;
@@ -18,7 +19,7 @@ use gpuvitals_sources::csv::{CsvConfig, CsvSource};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::config::{Config, PortKind};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
@@ -41,8 +42,9 @@ pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> 
     let Some(source) = service.open(move || open(&settings))? else { return Ok(()) };
     let queue = config.queue_elsewhere();
     let client = queue.client()?;
-    let producers =
-        (0..config.stream.workers).map(|_| queue.producer(&client)).collect::<Result<Vec<_>, _>>()?;
+    let producers = (0..config.stream.workers)
+        .map(|_| client.producer(queue.topic.as_str()))
+        .collect::<Result<Vec<_>, _>>()?;
     let url = &queue.address;
     let announcer = service.announcer;
     announcer.tell(&format!(

@@ -16,16 +16,16 @@ use crossterm::event::{self, Event};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use gpuvitals_core::clock::Moment;
+use gpuvitals_settings::Override;
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::processes::{ProcessGap, ProcessList, ProcessTable};
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
+use gpuvitals_sources::settings::Sampling;
 use ratatui::Terminal;
 use ratatui::backend::{CrosstermBackend, TestBackend};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Override;
 use crate::failure::{Exit, Failure};
-use crate::sampling::Sampling;
 use keys::Action;
 use model::Model;
 

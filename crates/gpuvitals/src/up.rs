@@ -15,11 +15,12 @@ use std::time::Duration;
 use gpuvitals_api::{Api, ApiConfig, ServeError};
 use gpuvitals_core::causes;
 use gpuvitals_listener::Figures;
+use gpuvitals_listener::PortKind;
 use gpuvitals_queue::Queue;
 use gpuvitals_queue::link::{AnyProducer, Client, Scheme};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, PortKind};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::pipe::{Counts, PipeError, Progress};
@@ -176,7 +177,7 @@ impl Queueing {
         } else {
             (None, settings.client()?)
         };
-        let producer = settings.producer(&client)?;
+        let producer = client.producer(settings.topic.as_str())?;
         Ok(Self { here, producer, member: collect::Member::new(config, client) })
     }
 }

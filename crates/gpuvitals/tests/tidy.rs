@@ -13,14 +13,29 @@ const FUNCTION_LINES_MAX: usize = 70;
 const STAR: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("log", &[]),
-    ("listener", &["core"]),
-    ("queue", &["core", "log", "listener"]),
-    ("sources", &["core", "log"]),
+    ("settings", &["core"]),
+    ("listener", &["core", "settings"]),
+    ("queue", &["core", "log", "listener", "settings"]),
+    ("sources", &["core", "log", "settings"]),
     ("store", &["core", "log"]),
     ("api", &["core", "analysis", "store", "listener"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
-    ("gpuvitals", &["core", "log", "queue", "sources", "store", "api", "analysis", "exposition", "listener"]),
+    (
+        "gpuvitals",
+        &[
+            "core",
+            "log",
+            "queue",
+            "sources",
+            "store",
+            "api",
+            "analysis",
+            "exposition",
+            "listener",
+            "settings",
+        ],
+    ),
 ];
 
 /// Licences compatible with Apache-2.0 that have come in so far.

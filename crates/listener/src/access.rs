@@ -9,39 +9,17 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use rustls::ServerConfig;
 
+use crate::settings::{Listener, PortKind};
 use crate::tls::{self, TlsError};
 use crate::tokens::{Denied, Scope, TokenError, Tokens};
 
 /// Version of a file: its inode and the time of its last change; none where it cannot be looked at.
 type Version = Option<(u64, i64, i64)>;
 
-/// What protects a listener.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Certificate chain, PEM; none: no TLS.
-    pub tls_cert: Option<PathBuf>,
-    /// Its private key, PEM.
-    pub tls_key: Option<PathBuf>,
-    /// Authorities that sign the certificates of clients, PEM; none: clients need no certificate.
-    pub tls_client_ca: Option<PathBuf>,
-    /// File of tokens; none: clients need no token.
-    pub token_file: Option<PathBuf>,
-    /// Whether `/metrics` needs a token too.
-    pub guard_metrics: bool,
-    /// Whether an address beyond this machine may be served without tokens and certificates of clients.
-    pub insecure: bool,
-}
-
 /// Why access cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// One of certificate and key is missing.
-    #[error("tls_cert and tls_key belong together: one of them is missing")]
-    Pair,
-    /// Certificates of clients without TLS.
-    #[error("tls_client_ca needs tls_cert and tls_key: without TLS no client shows a certificate")]
-    ClientCa,
     /// The certificate, its key or the authorities of clients.
     #[error("tls_cert, tls_key or tls_client_ca")]
     Tls(#[from] TlsError),
@@ -62,19 +40,7 @@ pub enum AccessError {
     Open(SocketAddr),
 }
 
-impl Settings {
-    /// Refuses what cannot be.
-    ///
-    /// # Errors
-    /// When a file is named without the one it needs.
-    pub fn check(&self) -> Result<(), AccessError> {
-        match (&self.tls_cert, &self.tls_key) {
-            (None, None) if self.tls_client_ca.is_some() => Err(AccessError::ClientCa),
-            (Some(_), Some(_)) | (None, None) => Ok(()),
-            _ => Err(AccessError::Pair),
-        }
-    }
-
+impl Listener {
     fn versions(&self) -> [Version; 4] {
         [&self.tls_cert, &self.tls_key, &self.tls_client_ca, &self.token_file].map(|path| {
             let file = std::fs::metadata(path.as_ref()?).ok()?;
@@ -86,22 +52,27 @@ impl Settings {
 /// What the files of the settings hold.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    settings: Settings,
+    settings: Listener,
+    kind: PortKind,
     versions: [Version; 4],
     pub(crate) tls: Option<Arc<ServerConfig>>,
     tokens: Option<Tokens>,
 }
 
 impl Terms {
-    fn load(settings: Settings) -> Result<Self, AccessError> {
-        settings.check()?;
+    fn load(settings: Listener, kind: PortKind) -> Result<Self, AccessError> {
         // Before they are read: what is written meanwhile is read again.
         let versions = settings.versions();
         let read = |path: &PathBuf| {
             Tokens::read(path).map_err(|source| AccessError::Tokens { path: path.clone(), source })
         };
         let tokens = settings.token_file.as_ref().map(read).transpose()?;
-        Ok(Self { tls: tls::config(&settings)?, tokens, versions, settings })
+        Ok(Self { tls: tls::config(&settings)?, tokens, versions, kind, settings })
+    }
+
+    /// Whether the metrics need a token, too: those of a port that shows nothing else always do.
+    fn guards_metrics(&self) -> bool {
+        self.settings.guard_metrics || self.kind == PortKind::Metrics
     }
 
     /// The name of the token that admits a request, if one is needed.
@@ -116,9 +87,7 @@ impl Terms {
             return Err(Denied::NoCertificate);
         }
         match &self.tokens {
-            Some(tokens) if !is_metrics || self.settings.guard_metrics => {
-                tokens.check(headers, scope).map(Some)
-            }
+            Some(tokens) if !is_metrics || self.guards_metrics() => tokens.check(headers, scope).map(Some),
             _ => Ok(None),
         }
     }
@@ -133,13 +102,14 @@ impl Access {
     ///
     /// # Errors
     /// When a file cannot be read or used, or holds a secret that others can read.
-    pub fn load(settings: Settings) -> Result<Self, AccessError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(Terms::load(settings)?))))
+    pub fn load(settings: &Listener, kind: PortKind) -> Result<Self, AccessError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(Terms::load(settings.clone(), kind)?))))
     }
 
     /// Access for everyone, without TLS.
     pub fn open() -> Self {
-        let terms = Terms { settings: Settings::default(), versions: [None; 4], tls: None, tokens: None };
+        let (settings, kind) = (Listener::OPEN, PortKind::Service);
+        let terms = Terms { settings, kind, versions: [None; 4], tls: None, tokens: None };
         Self(Arc::new(ArcSwap::from_pointee(terms)))
     }
 
@@ -148,12 +118,12 @@ impl Access {
         self.0.load().tls.is_some()
     }
 
-    /// Refuses a port that everyone on the network could use, unless the settings allow that. `is_metrics`: the port
-    /// serves nothing but metrics, which need no token unless they are guarded.
+    /// Refuses a port that everyone on the network could use, unless the settings allow that. Metrics alone need no
+    /// protection.
     ///
     /// # Errors
     /// When neither tokens nor certificates of clients protect an address beyond this machine.
-    pub fn check_address(&self, address: SocketAddr, is_metrics: bool) -> Result<(), AccessError> {
+    pub fn check_address(&self, address: SocketAddr) -> Result<(), AccessError> {
         let terms = self.0.load();
         let (tls, tokens) = (terms.tls.is_some(), terms.tokens.is_some());
         let certificates = terms.settings.tls_client_ca.is_some();
@@ -167,7 +137,7 @@ impl Access {
         if tokens || certificates {
             return Ok(());
         }
-        if is_metrics {
+        if terms.kind == PortKind::Metrics {
             tracing::warn!(%address, "everyone who reaches this address can read the metrics");
             return Ok(());
         }
@@ -182,8 +152,8 @@ impl Access {
     ///
     /// # Errors
     /// As [`Self::load`]; then the old ones stay in force.
-    pub fn replace(&self, settings: Settings) -> Result<(), AccessError> {
-        self.0.store(Arc::new(Terms::load(settings)?));
+    pub fn replace(&self, settings: &Listener) -> Result<(), AccessError> {
+        self.0.store(Arc::new(Terms::load(settings.clone(), self.terms().kind)?));
         Ok(())
     }
 
@@ -198,7 +168,7 @@ impl Access {
         if versions == terms.versions {
             return;
         }
-        match self.replace(terms.settings.clone()) {
+        match self.replace(&terms.settings) {
             Ok(()) => tracing::info!("certificates or tokens have changed, and the new ones are in force"),
             Err(error) => {
                 let reason = gpuvitals_core::causes(&error);
@@ -207,9 +177,9 @@ impl Access {
                     "certificates or tokens have changed and cannot be used; the old ones stay in force"
                 );
                 // Once for each change.
-                let Terms { settings, tls, tokens, .. } = &*terms;
-                let (settings, tls, tokens) = (settings.clone(), tls.clone(), tokens.clone());
-                self.0.store(Arc::new(Terms { settings, versions, tls, tokens }));
+                let Terms { settings, kind, tls, tokens, .. } = &*terms;
+                let (settings, kind, tls, tokens) = (settings.clone(), *kind, tls.clone(), tokens.clone());
+                self.0.store(Arc::new(Terms { settings, kind, versions, tls, tokens }));
             }
         }
     }

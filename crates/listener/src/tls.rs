@@ -8,8 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::access::Settings;
 use crate::secret;
+use crate::settings::Listener;
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum TlsError {
 
 /// TLS 1.2 and 1.3 for HTTP/1.1 and HTTP/2, or none where the settings name no certificate. A client without a certificate
 /// passes the handshake even if one is required, since probes have none; its other requests are refused.
-pub(crate) fn config(settings: &Settings) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+pub(crate) fn config(settings: &Listener) -> Result<Option<Arc<ServerConfig>>, TlsError> {
     let (Some(certificate), Some(key)) = (&settings.tls_cert, &settings.tls_key) else { return Ok(None) };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let unusable = |source| TlsError::Certificate { path: certificate.clone(), source };

@@ -13,6 +13,7 @@ pub mod processes;
 pub mod recorder;
 pub mod registry;
 pub mod sampler;
+pub mod settings;
 pub mod simulated;
 pub mod versions;
 

@@ -11,12 +11,13 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_queue::link::{Access, AnyProducer, Client, Scheme};
 use gpuvitals_queue::{Clock, ContentType, Frame, OpenError, Producer, PublishError, Receipt};
 use tokio::runtime::Handle;
 
 use super::spool::{Spool, SpoolError, SpoolStats};
-use crate::config::{Config, MessageQueue};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
 
 /// Rows that make a frame; more of them compress hardly better.
@@ -146,7 +147,7 @@ impl ReloadingProducer {
     }
 
     fn producer(queue: &MessageQueue, access: &Access) -> Result<AnyProducer, Failure> {
-        queue.producer(&Client::new(queue.address.clone(), access.clone()))
+        Ok(Client::new(queue.address.clone(), access.clone()).producer(queue.topic.as_str())?)
     }
 
     fn current(&self) -> MutexGuard<'_, (Access, Arc<AnyProducer>)> {

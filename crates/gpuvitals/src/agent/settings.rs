@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
+use gpuvitals_settings::{Bytes, Refusal, settings, words};
 
 use super::spool::LIMIT_MIN;
-use crate::config::{Bytes, Refusal, settings, words};
 
 /// Paths that cannot be that of the metrics, since something else is there.
 const OWN_PATHS: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
@@ -25,7 +25,7 @@ Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.";
 
 settings! {
     /// The metrics of a node: `gpuvitals agent`
-    pub(crate) struct Agent = "agent" {
+    pub(crate) struct Agent = "agent", check Self::check {
         /// Address to listen on. Loopback unless told: metrics name users' pods and jobs, so think before you open it
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port; 0 takes a free one and prints it
@@ -77,7 +77,7 @@ words!(SetName, CompatName);
 
 impl Agent {
     /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         let path = self.metrics_path.as_str();
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(&b);
         if !path.starts_with('/') || !path.bytes().all(is_plain) || OWN_PATHS.contains(&path) {
@@ -131,7 +131,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::{Layers, Override, with_shared};
+    use crate::config::{Layers, with_shared};
+    use gpuvitals_settings::Override;
 
     fn agent(variables: &[(&str, &str)], flags: Vec<Override>) -> Result<Agent, String> {
         let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::config::{Bytes, Switch, settings, words};
+use gpuvitals_settings::{Bytes, Switch, settings, words};
 
 /// Where messages are kept, if no other directory is named.
 const DIRECTORY: &str = "/data/mq";

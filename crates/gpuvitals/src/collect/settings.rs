@@ -7,9 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use gpuvitals_queue::ConsumerOptions;
 use gpuvitals_queue::link::check_group;
+use gpuvitals_settings::{Bytes, Override, Refusal, settings};
 use gpuvitals_store::StoreConfig;
 
-use crate::config::{self, Bytes, Override, Refusal, settings};
+use crate::store;
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -19,7 +20,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 settings! {
     /// From the queue to the store: `gpuvitals collect`, and the collector inside `up`
-    pub(crate) struct Collector = "collector" {
+    pub(crate) struct Collector = "collector", check Self::check {
         /// Rows taken from the queue at a time; a frame with more comes alone
         batch_size: NonZeroU32 = 100;
         /// Rows delivered to a worker and not yet acknowledged
@@ -47,7 +48,7 @@ settings! {
 
 impl Collector {
     /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
     }
 
@@ -67,7 +68,7 @@ impl Collector {
     }
 
     /// How the store is opened for a collector that answers for the rows of a GPU.
-    pub(crate) fn store(&self, settings: &config::Store) -> StoreConfig {
+    pub(crate) fn store(&self, settings: &store::Store) -> StoreConfig {
         StoreConfig {
             recent_rows: self.max_entries,
             recent_bytes: self.cache_bytes.as_usize(),
@@ -76,7 +77,7 @@ impl Collector {
     }
 
     /// The store's settings if nobody queries the newest rows of a GPU alone.
-    pub(crate) fn plain_store(&self, settings: &config::Store) -> StoreConfig {
+    pub(crate) fn plain_store(&self, settings: &store::Store) -> StoreConfig {
         StoreConfig {
             flush_age: settings.flush_age,
             flush_rows: settings.flush_rows,

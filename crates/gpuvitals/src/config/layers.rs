@@ -4,44 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use gpuvitals_settings::{Notation, Override, Refusal, Setting, Variable};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::setting::{Form, Refusal, Setting, render};
+use super::render::render;
 use super::{Config, SECTIONS, settings};
 use crate::failure::{Exit, Failure};
 
 const ENVIRONMENT_PREFIX: &str = "GPUVITALS_";
 /// Variables of the command line itself, which are no settings.
 const OWN_VARIABLES: [&str; 3] = ["GPUVITALS_CONFIG", "GPUVITALS_URL", "GPUVITALS_NVML_LIBRARY"];
-
-/// A setting from the command line.
-#[derive(Debug, Clone)]
-pub(crate) struct Override {
-    /// Path of the setting: `store.dir`.
-    pub setting: &'static str,
-    /// Its value.
-    pub value: Value,
-    /// The flag: `--data-dir`.
-    pub flag: &'static str,
-}
-
-/// An environment variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Variable {
-    /// Its name, or ours of the same meaning.
-    pub name: String,
-    /// Its name in the environment.
-    pub given: String,
-    /// Its value.
-    pub value: String,
-}
-
-impl From<(String, String)> for Variable {
-    fn from((name, value): (String, String)) -> Self {
-        Self { given: name.clone(), name, value }
-    }
-}
 
 /// The environment with the variables that exporters share under our names; if both are set, ours holds. An empty one is
 /// not set.
@@ -81,24 +54,11 @@ impl fmt::Display for Origin {
 
 /// The value of each setting, and its layer.
 #[derive(Debug)]
-pub(crate) struct Values(BTreeMap<&'static str, (Value, Origin)>);
+struct Values(BTreeMap<&'static str, (Value, Origin)>);
 
 impl Values {
     fn defaults() -> Self {
         Self(settings().map(|setting| (setting.path, ((setting.default)(), Origin::Default))).collect())
-    }
-
-    /// The value of a setting, read by `read`.
-    ///
-    /// # Errors
-    /// When that refuses it.
-    pub(crate) fn read<T>(
-        &self,
-        setting: &'static str,
-        read: impl FnOnce(&Value) -> Result<T, String>,
-    ) -> Result<T, Refusal> {
-        let value = self.0.get(setting).map_or(&Value::Null, |(value, _)| value);
-        read(value).map_err(|why| Refusal::new(setting, why))
     }
 
     /// Why the settings are refused, with the place of the one at fault.
@@ -165,7 +125,9 @@ impl Layers {
     /// # Errors
     /// When a value has the wrong type or cannot be: an error of usage if it comes from a flag.
     pub(crate) fn check(&self) -> Result<Config, Failure> {
-        Config::read(&self.values).map_err(|refusal| self.values.failure(&refusal))
+        let values = &self.values;
+        let value_of = |path| values.0.get(path).map(|(value, _)| value.clone()).unwrap_or_default();
+        Config::read(&value_of).map_err(|refusal| values.failure(&refusal))
     }
 
     /// The settings as a file; a comment names the layer of a value, unless it is the default.
@@ -173,7 +135,7 @@ impl Layers {
         render(SECTIONS, |setting| {
             let given = self.values.0.get(setting.path).cloned();
             let (value, origin) = given.unwrap_or((Value::Null, Origin::Default));
-            let is_hidden = matches!(setting.form, Form::Secret) && value != (setting.default)();
+            let is_hidden = matches!(setting.notation, Notation::Secret) && value != (setting.default)();
             let comment = if origin == Origin::Default { String::new() } else { origin.to_string() };
             (if is_hidden { "***".into() } else { value }, comment)
         })

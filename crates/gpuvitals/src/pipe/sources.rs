@@ -8,9 +8,9 @@ use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Replay, R
 use gpuvitals_sources::sampler::{Condition, Sampler, TargetState, WorkerStats};
 use gpuvitals_sources::simulated::Simulated;
 
+use super::Times;
 use super::progress::Down;
 use super::{Counted, SourceCounts};
-use crate::config::Times;
 use crate::failure::{Exit, Failure};
 
 /// How long the workers of a sampler may take to end; one that waits for a sick device is left.

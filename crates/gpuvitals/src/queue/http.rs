@@ -238,7 +238,7 @@ pub(crate) fn tls(access: &Access) -> Result<TlsConfig, Failure> {
         let pem = std::fs::read(key).map_err(|e| unusable(key, e))?;
         PrivateKeyDer::from_pem_slice(&pem).map_err(|e| unusable(key, e))?;
         let key = PrivateKey::from_pem(&pem).map_err(|e| unusable(key, e))?;
-        Ok(ClientCert::new_with_certs(&chain, key))
+        Ok::<_, Failure>(ClientCert::new_with_certs(&chain, key))
     });
     let roots: Vec<_> = roots.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
     Ok(TlsConfig::builder()

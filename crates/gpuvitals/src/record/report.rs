@@ -6,10 +6,10 @@ use gpuvitals_analysis::energy::EnergySource;
 use gpuvitals_analysis::summary::{GpuSummary, HostSummary, Spread, Summary};
 use gpuvitals_sources::recorder::Recorded;
 use gpuvitals_sources::sampler::WorkerStats;
+use gpuvitals_sources::settings::Sampling;
 use serde::Serialize;
 
 use super::progress::kept;
-use crate::sampling::Sampling;
 use crate::table::with_numbers;
 
 /// The report about a recording.

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::config::{Refusal, Times, is_other_speed, settings};
+use gpuvitals_settings::{Refusal, settings};
+
 use crate::pipe::Format;
+use crate::pipe::{Times, is_other_speed};
 
 /// How long a row waits for others of its frame.
 pub(super) const LINGER: Duration = Duration::from_millis(100);
@@ -18,7 +20,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 settings! {
     /// From a CSV file to the queue: `gpuvitals stream`
-    pub(crate) struct Stream = "stream" {
+    pub(crate) struct Stream = "stream", check Self::check {
         /// Replay this CSV file (long DCGM form or wide; .gz is understood, - is standard input), for ever unless told otherwise
         pub csv: String = "data.csv", flag "--csv FILE";
         /// Workers, each with a connection of its own; frames go to them in turn
@@ -46,7 +48,7 @@ settings! {
 
 impl Stream {
     /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         match self.times {
             Times::Recorded if is_other_speed(self.speed) => Err(Refusal::new(
                 "stream.speed",

@@ -1,6 +1,6 @@
 //! OpenTelemetry's environment variables, under our names.
 
-use crate::config::Variable;
+use gpuvitals_settings::Variable;
 
 /// Theirs and ours.
 const VARIABLES: [(&str, &str, Form); 12] = [

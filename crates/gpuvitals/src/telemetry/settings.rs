@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use gpuvitals_settings::{Refusal, settings, words};
 use opentelemetry_sdk::trace::Sampler;
 use ureq::http::Uri;
 
 use super::resource;
-use crate::config::{Refusal, settings, words};
 
 settings! {
     /// Traces and metrics to an OpenTelemetry collector; the OTEL_* variables are understood as well
-    pub(crate) struct Otlp = "otlp" {
+    pub(crate) struct Otlp = "otlp", check Self::check {
         /// Send traces and metrics there, by OTLP: http://HOST:4318, or with grpc http://HOST:4317; https too; empty: nowhere
         pub endpoint: String = "", flag "--otlp-endpoint URL";
         /// Protocol
@@ -71,7 +71,7 @@ words!(Protocol, SamplerKind);
 
 impl Otlp {
     /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::new("otlp.endpoint", why));
         if self.endpoint.contains('@') {
             // It is not repeated: the part before the @ is a secret.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_listener::secret;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{ExporterBuildError, Protocol as Wire, SpanExporter};
 use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _};
@@ -25,7 +26,6 @@ use ureq::tls::{RootCerts, TlsConfig};
 use super::resource::decoded;
 use super::settings::{Otlp, Protocol};
 use crate::failure::{Exit, Failure};
-use crate::secret;
 
 /// Headers beside those of the file, as OpenTelemetry has them: `name=value,name=value`, percent-encoded.
 const HEADERS_VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
@@ -204,11 +204,16 @@ fn unusable(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Syn
 /// Headers of the file and of the environment, which wins.
 fn headers(settings: &Otlp) -> Result<HeaderMap, Failure> {
     const SETTING: &str = "otlp.headers_file";
-    let file =
-        settings.headers_file().map(|path| secret::read(path, SETTING)).transpose()?.unwrap_or_default();
+    let file = settings.headers_file().map(|path| {
+        let unread = |error| {
+            Failure::caused(Exit::Config, format!("configuration: {SETTING}: {}", path.display()), error)
+        };
+        secret::read(path).map_err(unread)
+    });
+    let file = file.transpose()?.unwrap_or_default();
     let bad = |text: String| Failure::new(Exit::Config, format!("configuration: {text}"));
     let mut headers = HeaderMap::new();
-    let mut add = |name: &str, value: &str| {
+    let mut add = |name: &str, value: &str| -> Result<(), Failure> {
         let is_none = || {
             bad(format!("{SETTING} or {HEADERS_VARIABLE}: {name:?} is no header, or its value cannot be one"))
         };

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use gpuvitals_settings::{Refusal, settings, words};
 
-use crate::config::{Refusal, Times, is_other_speed, settings, words};
+use crate::pipe::{Times, is_other_speed};
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -17,7 +18,7 @@ Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0
 
 settings! {
     /// Where the rows of `gpuvitals up` come from
-    pub(crate) struct Source = "source" {
+    pub(crate) struct Source = "source", check Self::check {
         /// Where rows come from; simulated rows are labelled so
         pub kind: SourceKind = "auto", flag "--source KIND";
         /// Replay this CSV file (long DCGM form or wide; .gz is understood, - is standard input)
@@ -76,7 +77,7 @@ words!(SourceKind);
 
 impl Source {
     /// Refuses settings that contradict each other.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         let refuse = |setting, why: &str| Err(Refusal::new(setting, why));
         let is_csv = self.kind == SourceKind::Csv;
         match self.times {

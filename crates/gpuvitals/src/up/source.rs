@@ -12,14 +12,15 @@ use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
 use gpuvitals_sources::sampler::{Sampler, drivers};
+use gpuvitals_sources::settings::Attribution;
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Source, SourceKind};
-use crate::config::{Config, Times};
+use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::ownership::Attribution;
+use crate::pipe::Times;
 use crate::pipe::{self, Format, PipeError, Progress, Terms};
 use crate::sampling;
 
@@ -171,8 +172,8 @@ impl Opened {
                 let Hardware { sampler, machine, ownership, processes, attribution } = *hardware;
                 match attribution.ask(&ownership, &machine, processes) {
                     Ok(begun) => asking = begun,
-                    Err(failure) => {
-                        tracing::error!(reason = %failure, "cannot determine the owners of the GPUs");
+                    Err(error) => {
+                        tracing::error!(%error, "cannot determine the owners of the GPUs");
                     }
                 }
                 pipe::start(sampler, producers, progress, terms)

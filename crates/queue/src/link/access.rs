@@ -1,8 +1,10 @@
 //! Credentials of a client: the authorities it trusts, and its own identity.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use gpuvitals_listener::secret::{self, SecretError};
 
 /// Trusted authorities and identity of a client. A URL contains none of it.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,19 @@ impl Token {
         Self(text.trim().into())
     }
 
+    /// The token that a file holds; `setting` names the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, others can read it, or it holds no token.
+    pub fn read(path: &Path, setting: &'static str) -> Result<Self, CredentialError> {
+        let token = Self::new(&secret::read(path).map_err(CredentialError::of(setting, path))?);
+        let is_plain = |b: u8| b.is_ascii_graphic();
+        if token.0.is_empty() || !token.0.bytes().all(is_plain) {
+            return Err(CredentialError::Token { setting, path: path.to_owned() });
+        }
+        Ok(token)
+    }
+
     /// The secret itself.
     pub fn expose(&self) -> &str {
         &self.0
@@ -36,5 +51,38 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
+    }
+}
+
+/// A file with a secret that is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialError {
+    /// It cannot be read, or others can read it.
+    #[error("{setting}: {}", path.display())]
+    File {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: SecretError,
+    },
+    /// It holds no token.
+    #[error("{setting}: {}: a token is one word of ASCII characters", path.display())]
+    Token {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl CredentialError {
+    /// The error of a file that a setting names.
+    pub(super) fn of(setting: &'static str, path: &Path) -> impl FnOnce(SecretError) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { setting, path, source }
     }
 }

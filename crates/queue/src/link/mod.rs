@@ -14,6 +14,7 @@ mod access;
 mod forward;
 mod grpc;
 mod resend;
+mod settings;
 mod url;
 
 use std::num::NonZeroU64;
@@ -21,10 +22,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use access::{Access, Token};
+pub use access::{Access, CredentialError, Token};
 pub use forward::{Forwarded, forward};
 pub use grpc::{GrpcConsumer, GrpcProducer};
 pub use resend::{Backoff, Event, Patience, Sender, Stamps, publish_until};
+pub use settings::MessageQueue;
 pub use url::{QueueUrl, Scheme, UrlError};
 
 use tokio::sync::watch;

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use gpuvitals_listener::{Scope, Settings, Tokens};
+use gpuvitals_listener::{Listener, PortKind, Scope, Tokens};
 use gpuvitals_queue::link::{Access, GrpcConsumer, GrpcProducer, QueueUrl, Token};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Producer, PublishError, ReceiveError};
+use gpuvitals_settings::{Section, Value};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,12 +43,12 @@ impl Papers {
     }
 
     fn serve(&self, client_ca: bool) -> Rig {
-        serve(Settings {
-            tls_cert: Some(self.file("server.pem")),
-            tls_key: Some(self.file("server.key")),
-            tls_client_ca: client_ca.then(|| self.file("ca.pem")),
-            ..Settings::default()
-        })
+        let file = |name| Value::from(self.file(name).display().to_string());
+        serve(&[
+            ("listener.tls_cert", file("server.pem")),
+            ("listener.tls_key", file("server.key")),
+            ("listener.tls_client_ca", if client_ca { file("ca.pem") } else { "".into() }),
+        ])
     }
 
     fn access(&self, with_identity: bool) -> Access {
@@ -56,8 +57,10 @@ impl Papers {
     }
 }
 
-fn serve(settings: Settings) -> Rig {
-    Rig::with(|_| {}, |config| config.access = gpuvitals_listener::Access::load(settings).unwrap())
+fn serve(settings: &[(&str, Value)]) -> Rig {
+    let settings = Listener::of(settings).unwrap();
+    let access = gpuvitals_listener::Access::load(&settings, PortKind::Service).unwrap();
+    Rig::with(|_| {}, |config| config.access = access)
 }
 
 /// A server that asks for tokens, with their file and one token for each scope.
@@ -66,7 +69,7 @@ fn with_tokens<const N: usize>(scopes: [Scope; N]) -> (Rig, TempDir, [String; N]
     let file = dir.path().join("tokens");
     let tokens =
         scopes.map(|scope| Tokens::create(&file, scope.as_str(), &[scope], "now".to_owned()).unwrap());
-    (serve(Settings { token_file: Some(file), ..Settings::default() }), dir, tokens)
+    (serve(&[("listener.token_file", file.display().to_string().into())]), dir, tokens)
 }
 
 fn secure(rig: &Rig) -> QueueUrl {

@@ -4,9 +4,10 @@ use std::process::{Command, Stdio};
 
 use axum::http::Method;
 use gpuvitals_core::time;
-use gpuvitals_listener::{Access, Scope, Settings, Tokens};
+use gpuvitals_listener::{Access, Listener, PortKind, Scope, Tokens};
 use gpuvitals_queue::server::{HttpLimits, ServerConfig, scope};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
+use gpuvitals_settings::Section;
 use serde_json::{Value, json};
 
 use crate::client::{JSON, LINES, ask, get, post};
@@ -114,8 +115,10 @@ async fn where_tokens_are_known_only_health_is_for_everybody() {
         format!("Bearer {token}")
     };
     let (publisher, admin) = (token(Scope::Publish), token(Scope::Admin));
-    let settings = Settings { token_file: Some(file), guard_metrics: true, ..Settings::default() };
-    let server = ServerConfig { access: Access::load(settings).unwrap(), ..ServerConfig::default() };
+    let named = ("listener.token_file", file.display().to_string().into());
+    let settings = Listener::of(&[named, ("listener.guard_metrics", true.into())]).unwrap();
+    let access = Access::load(&settings, PortKind::Service).unwrap();
+    let server = ServerConfig { access, ..ServerConfig::default() };
     let world = World::serving(QueueConfig::default(), "127.0.0.1:0".parse().unwrap(), server);
     for path in ["/health", "/healthz", "/readyz"] {
         assert_eq!(get(world.at, path).await.status, 200, "{path}");

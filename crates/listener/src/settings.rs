@@ -2,31 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-use gpuvitals_listener::Settings;
-
-use super::{Refusal, settings};
+use gpuvitals_settings::{Refusal, settings};
 
 settings! {
     /// The protection of every port that this process serves
-    pub(crate) struct Listener = "listener" {
+    pub struct Listener = "listener", check Self::check {
         /// Serve TLS with this certificate chain (PEM); it is read again when it changes
-        tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
+        pub(crate) tls_cert: Option<PathBuf> = "", flag "--tls-cert FILE";
         /// Private key of the certificate (PEM)
-        tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
+        pub(crate) tls_key: Option<PathBuf> = "", flag "--tls-key FILE";
         /// Only serve clients with a certificate of one of these authorities (PEM)
-        tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
+        pub(crate) tls_client_ca: Option<PathBuf> = "", flag "--tls-client-ca FILE";
         /// File of the tokens that clients must have, mode 0600; `gpuvitals token create` makes them. Empty: they need none
-        token_file: Option<PathBuf> = "", flag "--token-file FILE";
+        pub(crate) token_file: Option<PathBuf> = "", flag "--token-file FILE";
         /// Ask for a token at the metrics, too; an agent always does
-        guard_metrics: bool = false;
+        pub(crate) guard_metrics: bool = false;
         /// Serve an address beyond this machine although clients need neither a token nor a certificate there
-        insecure: bool = false, flag "--insecure BOOL";
+        pub(crate) insecure: bool = false, flag "--insecure BOOL";
     }
 }
 
 /// What a port shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PortKind {
+pub enum PortKind {
     /// Data and commands.
     Service,
     /// The metrics of an agent: a token file protects them.
@@ -34,35 +32,33 @@ pub(crate) enum PortKind {
 }
 
 impl Listener {
-    /// The files that protect a port.
-    pub(crate) fn settings(&self, kind: PortKind) -> Settings {
-        Settings {
-            tls_cert: self.tls_cert.clone(),
-            tls_key: self.tls_key.clone(),
-            tls_client_ca: self.tls_client_ca.clone(),
-            token_file: self.token_file.clone(),
-            guard_metrics: self.guard_metrics || kind == PortKind::Metrics,
-            insecure: self.insecure,
-        }
-    }
+    /// No protection, for this machine alone.
+    pub(crate) const OPEN: Self = Self {
+        tls_cert: None,
+        tls_key: None,
+        tls_client_ca: None,
+        token_file: None,
+        guard_metrics: false,
+        insecure: false,
+    };
 
     /// Whether TLS is served.
-    pub(crate) fn has_tls(&self) -> bool {
+    pub fn has_tls(&self) -> bool {
         self.tls_cert.is_some()
     }
 
     /// The scheme of an address that is served.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         if self.has_tls() { "https" } else { "http" }
     }
 
     /// The file of the tokens, if clients must have one.
-    pub(crate) fn token_file(&self) -> Option<&Path> {
+    pub fn token_file(&self) -> Option<&Path> {
         self.token_file.as_deref()
     }
 
     /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         let (cert, key) = (("listener.tls_cert", &self.tls_cert), ("listener.tls_key", &self.tls_key));
         Refusal::unless_both(cert, key)?;
         Refusal::unless_with(("listener.tls_client_ca", &self.tls_client_ca), cert)

@@ -1,16 +1,17 @@
-//! Section `message_queue`: how the queue is reached.
+//! Section `message_queue` of the configuration: how the queue is reached.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use gpuvitals_queue::link::{Access, AnyProducer, Client, QueueUrl, Scheme, Token, check_topic};
+use gpuvitals_listener::secret;
+use gpuvitals_settings::{Notation, Refusal, Typed, Value, settings, text};
 
-use super::{Refusal, settings};
-use crate::failure::{Exit, Failure};
+use super::access::CredentialError;
+use super::{Access, Client, QueueUrl, Scheme, Token, UrlError, check_topic};
 
 settings! {
     /// How the queue is reached
-    pub(crate) struct MessageQueue = "message_queue" {
+    pub struct MessageQueue = "message_queue", check Self::check {
         /// URL of the queue: grpc://, http:// or nats://HOST:PORT, with TLS grpcs, https, tls; HOST:PORT speaks gRPC. Empty: `up`
         /// has one of its own, `agent` publishes to none, other commands take http://127.0.0.1:9090
         pub address: QueueUrl = "", flag "--mq-url URL";
@@ -31,7 +32,7 @@ settings! {
 
 impl MessageQueue {
     /// Refuses impossible settings.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Refusal> {
         check_topic(&self.topic).map_err(|e| Refusal::new("message_queue.topic", e.to_string()))?;
         Refusal::unless_both(
             ("message_queue.client_cert", &self.client_cert),
@@ -39,8 +40,19 @@ impl MessageQueue {
         )
     }
 
+    /// These settings for a command without a queue of its own: without an address it takes that of this machine.
+    #[must_use]
+    pub fn elsewhere(&self, tls: bool, port: u16) -> Self {
+        let mut queue = self.clone();
+        if queue.address.scheme == Scheme::InProcess {
+            let (scheme, host) = (Scheme::Http, "127.0.0.1".to_owned());
+            queue.address = QueueUrl { scheme, tls, host, port, ..queue.address };
+        }
+        queue
+    }
+
     /// The remedy if the queue denies access.
-    pub(crate) fn way_in(&self) -> String {
+    pub fn way_in(&self) -> String {
         let named = [
             ("credentials_file", &self.credentials_file),
             ("token_file", &self.token_file),
@@ -61,43 +73,34 @@ impl MessageQueue {
     ///
     /// # Errors
     /// If the file cannot be read, or others can read it.
-    pub(crate) fn token(&self) -> Result<Option<Token>, Failure> {
-        self.token_file.as_deref().map(|path| token(path, "message_queue.token_file")).transpose()
+    pub fn token(&self) -> Result<Option<Token>, CredentialError> {
+        self.token_file.as_deref().map(|path| Token::read(path, "message_queue.token_file")).transpose()
     }
 
     /// The client of the queue.
     ///
     /// # Errors
     /// When the file of the token or of the credentials cannot be read, or others can read it.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    pub fn client(&self) -> Result<Client, CredentialError> {
         Ok(Client::new(self.address.clone(), self.access()?))
-    }
-
-    /// A producer of the topic.
-    ///
-    /// # Errors
-    /// If the topic's name is refused, or a credential cannot be read.
-    pub(crate) fn producer(&self, client: &Client) -> Result<AnyProducer, Failure> {
-        client
-            .producer(self.topic.as_str())
-            .map_err(|error| Failure::caused(Exit::Config, "configuration: message_queue", error))
     }
 
     /// What a client brings, read from its files.
     ///
     /// # Errors
     /// When the file of the token or of the credentials cannot be read, or others can read it.
-    pub(crate) fn access(&self) -> Result<Access, Failure> {
+    pub fn access(&self) -> Result<Access, CredentialError> {
         let token = self.token()?;
         let url = &self.address;
         if token.is_some() && !url.tls && url.scheme != Scheme::InProcess && !is_loopback(&url.host) {
             tracing::warn!(queue = %url, "the token goes over the network in the clear; https, grpcs and tls do not show it");
         }
         if let Some(path) = &self.credentials_file {
-            crate::secret::check(path, "message_queue.credentials_file")?;
+            let refused = CredentialError::of("message_queue.credentials_file", path);
+            secret::check(path).map_err(refused)?;
         }
         if let Some(key) = &self.client_key {
-            gpuvitals_listener::secret::warn_of_key(key);
+            secret::warn_of_key(key);
         }
         Ok(Access {
             ca: self.ca.clone(),
@@ -108,19 +111,16 @@ impl MessageQueue {
     }
 }
 
-/// A token that a file holds; `setting` names the file.
-///
-/// # Errors
-/// When the file cannot be read, others can read it, or it holds no token.
-pub(crate) fn token(path: &Path, setting: &str) -> Result<Token, Failure> {
-    let token = Token::new(&crate::secret::read(path, setting)?);
-    let is_plain = |b: u8| b.is_ascii_graphic();
-    if token.expose().is_empty() || !token.expose().bytes().all(is_plain) {
-        let text =
-            format!("configuration: {setting}: {}: a token is one word of ASCII characters", path.display());
-        return Err(Failure::new(Exit::Config, text));
+impl Typed for QueueUrl {
+    const NOTATION: Notation = Notation::Url;
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let text = text(value)?;
+        if text.is_empty() {
+            return Ok(Self::in_process());
+        }
+        text.parse().map_err(|error: UrlError| error.to_string())
     }
-    Ok(token)
 }
 
 fn is_loopback(host: &str) -> bool {
