@@ -3,6 +3,7 @@
 
 mod board;
 mod clock;
+mod ecc;
 mod link;
 mod load;
 mod power;
@@ -13,7 +14,7 @@ use super::row::{gauge, new, old};
 use super::{ColumnType, Group, Metric, Unit};
 
 /// All of them, in order.
-pub(super) const PARTS: [&[Metric]; 8] = [
+pub(super) const PARTS: [&[Metric]; 10] = [
     RECORDED,
     load::ROWS,
     power::ROWS,
@@ -22,6 +23,8 @@ pub(super) const PARTS: [&[Metric]; 8] = [
     board::ROWS,
     link::ROWS,
     reliability::ROWS,
+    ecc::BLOCKS,
+    ecc::SRAM,
 ];
 
 /// The columns of every recording, under their promised names and types.

@@ -1,8 +1,8 @@
 //! NVIDIA GPUs by NVML, the driver's own library, loaded at run time: a machine without it loses nothing.
 //!
 //! The library is initialised once and stays for the life of the process. Each GPU is a probe of its own with
-//! the MIG instances on it, so that a GPU whose calls hang affects no other; `board`, `fields`, `singles` and
-//! `gpm` have the calls of each tier. A call that a GPU does not support is not repeated until the GPU is
+//! the MIG instances on it, so that a GPU whose calls hang affects no other; `board`, `fields`, `singles`,
+//! `several` and `gpm` have the calls of each tier. A call that a GPU does not support is not repeated until the GPU is
 //! reopened or its MIG instances change.
 
 mod board;
@@ -18,6 +18,7 @@ mod naming;
 mod probe;
 mod processes;
 mod raw;
+mod several;
 mod singles;
 
 use std::path::{Path, PathBuf};

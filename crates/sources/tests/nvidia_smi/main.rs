@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod captures;
+mod fields;
 mod pmon;
 mod probe;
 mod tool;

@@ -187,6 +187,13 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(device d, u64 *out) {
 int nvmlDeviceGetTotalEccErrors(device d, u32 kind, u32 lifetime, u64 *out) {
     ENTER(d); *out = 10 * lifetime + kind; return SUCCESS;
 }
+/* Blocks as on a GPU from Ampere on: device memory (2) and SRAM (7). */
+int nvmlDeviceGetMemoryErrorCounter(device d, u32 kind, u32 lifetime, u32 block, u64 *out) {
+    ENTER(d);
+    if (block != 2 && (block != 7 || !get(gpu_of(d), "sram", 1))) return NOT_SUPPORTED;
+    *out = 100 * block + 10 * lifetime + kind;
+    return SUCCESS;
+}
 typedef struct { u64 total, free, used; } bar1;
 int nvmlDeviceGetBAR1MemoryInfo(device d, bar1 *out) {
     ENTER(d); *out = (bar1){ 128ull << 30, 127ull << 30, 1ull << 30 }; return SUCCESS;
@@ -234,7 +241,26 @@ typedef struct { u32 version; u64 counts[11]; u32 exceeded; } sram;
 int nvmlDeviceGetSramEccErrorStatus(device d, sram *out) {
     ENTER(d);
     if (out->version != (sizeof *out | 1 << 24)) return 25;
+    for (int at = 0; at < 11; at++) out->counts[at] = at + 1;
     out->exceeded = 0;
+    return SUCCESS;
+}
+int nvmlDeviceGetEncoderStats(device d, u32 *sessions, u32 *fps, u32 *latency_us) {
+    ENTER(d);
+    *sessions = get(gpu_of(d), "encoder_sessions", 2);
+    *fps = *sessions ? 108 : 0;
+    *latency_us = *sessions ? 96754 : 0;
+    return SUCCESS;
+}
+int nvmlDeviceGetC2cModeInfoV(device d, u32 *mode) { ENTER(d); *mode = get(gpu_of(d), "c2c", 1); return SUCCESS; }
+/* `fabric_version 2` is a driver that knows no newer struct. */
+typedef struct { u32 version; unsigned char cluster[16]; u32 status, clique; unsigned char state; u32 mask; unsigned char health; } fabric_v3;
+int nvmlDeviceGetGpuFabricInfoV(device d, fabric_v3 *out) {
+    ENTER(d);
+    long long newest = get(gpu_of(d), "fabric_version", 3);
+    if (out->version != (newest == 3 ? sizeof *out | 3 << 24 : 36 | 2 << 24)) return 25;
+    out->state = get(gpu_of(d), "fabric", 3);
+    if (newest == 3) out->health = get(gpu_of(d), "fabric_health", 1);
     return SUCCESS;
 }
 typedef struct { u32 environment, feature, tools; } confidential;
@@ -247,7 +273,7 @@ static const struct { u32 id; u64 value; } FIELDS[] = {
     { 186, 312500 }, { 185, 305250 }, { 82, 61 }, { 83, 987654321 }, { 190, 690000 }, { 192, 700000 }, { 187, 200000 },
     { 188, 700000 }, { 189, 700000 }, { 74, 5000000 }, { 75, 0 }, { 269, 1000 }, { 270, 2000 }, { 271, 3000 },
     { 94, 3 }, { 95, 0 }, { 173, 4 }, { 197, 1000000 }, { 198, 2000000 }, { 138, 1024 }, { 139, 2048 }, { 142, 1 },
-    { 143, 2 }, { 144, 0 }, { 145, 0 }, { 91, 18 }, { 161, 1 }, { 162, 2 }, { 163, 3 }, { 230, 0 },
+    { 143, 2 }, { 144, 0 }, { 145, 0 }, { 91, 18 }, { 170, 10 }, { 161, 1 }, { 162, 2 }, { 163, 3 }, { 230, 0 },
 };
 int nvmlDeviceGetFieldValues(device d, int count, field *fields) {
     ENTER(d);
@@ -323,7 +349,7 @@ int nvmlGpmMetricsGet(gpm_request *request) {
 }
 
 /* MIG: `mig 1` turns it on, `instances 2` says how many of seven there are, from place 1 on. */
-PAIR(nvmlDeviceGetMigMode, "mig", 0, "mig", 0)
+PAIR(nvmlDeviceGetMigMode, "mig", 0, "mig_pending", get(gpu_of(d), "mig", 0))
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, "mig_max", 7)
 int nvmlDeviceGetMigDeviceHandleByIndex(device d, u32 index, device *out) {
     ENTER(d);

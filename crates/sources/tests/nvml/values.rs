@@ -75,6 +75,12 @@ const VALUES: &[(&str, f64)] = &[
     ("mem_clock_application_mhz", 1700.0),
     ("throttle_reasons", 36.0),
     ("throttled", 1.0),
+    ("throttled_sw_power_cap", 1.0),
+    ("throttled_hw_slowdown", 0.0),
+    ("throttled_sync_boost", 0.0),
+    ("throttled_sw_thermal", 1.0),
+    ("throttled_hw_thermal", 0.0),
+    ("throttled_hw_power_brake", 0.0),
     ("throttled_power_ns", 5_000_000.0),
     ("throttled_sw_power_cap_ns", 5_000_000.0),
     ("throttled_thermal_ns", 0.0),
@@ -108,6 +114,28 @@ const VALUES: &[(&str, f64)] = &[
     ("ecc_uncorrected_volatile", 1.0),
     ("ecc_corrected_aggregate", 10.0),
     ("ecc_uncorrected_aggregate", 11.0),
+    ("ecc_dram_corrected_volatile", 200.0),
+    ("ecc_dram_uncorrected_volatile", 201.0),
+    ("ecc_dram_corrected_aggregate", 210.0),
+    ("ecc_dram_uncorrected_aggregate", 211.0),
+    ("ecc_sram_corrected_volatile", 700.0),
+    ("ecc_sram_uncorrected_aggregate", 711.0),
+    ("ecc_sram_parity_aggregate", 1.0),
+    ("ecc_sram_secded_aggregate", 2.0),
+    ("ecc_sram_parity_volatile", 4.0),
+    ("ecc_sram_secded_volatile", 5.0),
+    ("ecc_sram_source_l2", 7.0),
+    ("ecc_sram_source_sm", 8.0),
+    ("ecc_sram_source_pcie", 9.0),
+    ("ecc_sram_source_mcu", 10.0),
+    ("ecc_sram_source_other", 11.0),
+    ("encoder_sessions", 2.0),
+    ("encoder_fps", 108.0),
+    ("encoder_latency_ns", 96_754_000.0),
+    ("fabric_state", 3.0),
+    ("fabric_health", 1.0),
+    ("c2c_mode", 1.0),
+    ("c2c_links", 10.0),
     ("remapped_rows_correctable", 1.0),
     ("remapped_rows_uncorrectable", 2.0),
     ("remapped_rows_pending", 0.0),
@@ -116,6 +144,7 @@ const VALUES: &[(&str, f64)] = &[
     ("recovery_action", 0.0),
     ("persistence_mode", 1.0),
     ("mig_mode", 0.0),
+    ("mig_mode_pending", 1.0),
     ("partition_count", 0.0),
     ("confidential_mode", 0.0),
     ("process_count", 3.0),
@@ -129,7 +158,7 @@ const VALUES: &[(&str, f64)] = &[
 #[test]
 fn values_stand_in_their_columns_and_units() {
     let stub = Stub::new(Age::New);
-    stub.set(&["0.reasons 36", "0.compute 4711,4712", "0.graphics 4712,4713"]);
+    stub.set(&["0.reasons 36", "0.mig_pending 1", "0.compute 4711,4712", "0.graphics 4712,4713"]);
     let mut probes = stub.find().probes;
     let rows = read_until(&mut probes[0], "sm_active_ratio");
     assert_eq!(rows.len(), 1);
@@ -239,6 +268,28 @@ fn what_a_gpu_does_not_have_is_told_with_its_reason_and_not_asked_again() {
         Some(&(4 + 4 + 1 + 1)),
         "one call a tier, one for the links"
     );
+}
+
+#[test]
+fn an_encoder_without_a_session_and_a_gpu_without_a_fabric_give_no_zeros() {
+    let stub = Stub::new(Age::New);
+    stub.set(&["encoder_sessions 0", "fabric 0", "fabric_health 0", "sram 0"]);
+    let mut probes = stub.find().probes;
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!(row.value("encoder_sessions"), Some(0.0));
+    for column in ["encoder_fps", "encoder_latency_ns"] {
+        assert_eq!((row.value(column), row.absence(column)), (None, None), "{column}");
+    }
+    for column in ["fabric_state", "fabric_health", "ecc_sram_corrected_volatile"] {
+        let not_there = (None, Some(AbsenceReason::NotSupported));
+        assert_eq!((row.value(column), row.absence(column)), not_there, "{column}");
+    }
+    // The fabric manager starts; this driver does not tell the health.
+    stub.set(&["encoder_sessions 1", "fabric 2", "fabric_version 2"]);
+    let row = &read(&mut probes[0], Due::ALL).unwrap()[0];
+    assert_eq!(row.value("encoder_latency_ns"), Some(96_754_000.0));
+    assert_eq!((row.value("fabric_state"), row.value("fabric_health")), (Some(2.0), None));
+    assert_eq!(row.absence("fabric_health"), Some(AbsenceReason::NotSupported));
 }
 
 #[test]

@@ -64,6 +64,14 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .rare()
     .dcgm(&[old("DCGM_FI_DEV_MIG_MODE", 1.0), new("DCGM_FI_DEV_MIG_MODE", 1.0)]),
+    state(
+        "mig_mode_pending",
+        FLAG.1,
+        Group::Driver,
+        "gpu_mig_mode_pending",
+        "1 if the GPU will be divided into MIG instances after the next reset (NVIDIA).",
+    )
+    .rare(),
     gauge(
         ("partition_count", ColumnType::I32, Unit::None),
         Group::Driver,

@@ -1,6 +1,6 @@
 //! PCIe, NVLink and xGMI: links, traffic, errors.
 
-use crate::catalogue::row::{count, counter, gauge, info, new, old};
+use crate::catalogue::row::{FLAG, count, counter, gauge, info, new, old, state};
 use crate::catalogue::{ColumnType, DcgmName, Group, Metric, Scope, Unit};
 
 type Labels = &'static [(&'static str, &'static str)];
@@ -340,6 +340,40 @@ pub(super) const ROWS: &[Metric] = &[
         "Transfers per second on a lane of an NVLink or xGMI link, in GT/s; the table holds the slowest link that is up.",
     )
     .scope(Scope::Link),
+    state(
+        "fabric_state",
+        3.0,
+        Group::Interconnect,
+        "gpu_fabric_state",
+        "Registration with the NVLink fabric (NVSwitch machines): 1 not started, 2 in progress, 3 completed; without it \
+         the GPU computes alone.",
+    )
+    .rare(),
+    state(
+        "fabric_health",
+        3.0,
+        Group::Interconnect,
+        "gpu_fabric_health",
+        "Health of the NVLink fabric as the GPU sees it: 1 healthy, 2 unhealthy, 3 limited capacity.",
+    )
+    .rare(),
+    state(
+        "c2c_mode",
+        FLAG.1,
+        Group::Interconnect,
+        "gpu_c2c_mode",
+        "1 if the GPU is linked to the CPU of its module (NVLink C2C).",
+    )
+    .rare(),
+    gauge(
+        ("c2c_links", ColumnType::I32, Unit::None),
+        Group::Interconnect,
+        "gpu_c2c_links",
+        "Links to the CPU of the module (NVLink C2C).",
+    )
+    .rare()
+    .range(0.0, 256.0)
+    .dcgm(&[old("DCGM_FI_DEV_C2C_LINK_COUNT", 1.0), new("DCGM_FI_DEV_C2C_LINK_QUANTITY", 1.0)]),
     rate(
         "c2c_tx_bytes_per_s",
         Group::Interconnect,

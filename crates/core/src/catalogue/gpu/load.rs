@@ -87,6 +87,32 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .labels(&[("engine", "media")])
     .aliases(&["media_utilization", "vcn_activity", "vcn_busy_percent", "mm_activity"]),
+    gauge(
+        ("encoder_sessions", ColumnType::I32, Unit::None),
+        Group::Utilization,
+        "gpu_encoder_sessions",
+        "Sessions of the video encoders (NVIDIA NVENC); GeForce parts allow only a few.",
+    )
+    .rare()
+    .range(0.0, 1e6)
+    .aliases(&["encoder_stats_sessioncount"]),
+    gauge(
+        ("encoder_fps", ColumnType::I32, Unit::None),
+        Group::Utilization,
+        "gpu_encoder_frame_rate",
+        "Frames per second of an encoder session, mean over the sessions (NVIDIA); absent without a session.",
+    )
+    .rare()
+    .range(0.0, 1e6)
+    .aliases(&["encoder_stats_averagefps"]),
+    gauge(
+        ("encoder_latency_ns", ColumnType::I64, Unit::Nanosecond),
+        Group::Utilization,
+        "gpu_encoder_latency_seconds",
+        "Time to encode a frame, mean over the sessions (NVIDIA); absent without a session.",
+    )
+    .rare()
+    .range(0.0, 1e12),
     count(
         "gfx_activity_acc",
         Group::Utilization,

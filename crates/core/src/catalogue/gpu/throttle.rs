@@ -94,6 +94,14 @@ pub(super) const ROWS: &[Metric] = &[
     )
     .fast()
     .standard(),
+    reason("throttled_sw_power_cap", &[("reason", "sw_power_cap")], "1 while the software power cap holds the clocks down (0x4)."),
+    reason("throttled_hw_slowdown", &[("reason", "hw_slowdown")],
+        "1 while the hardware halves the clocks or worse (0x8): heat, power brake, or power beyond what is safe.",
+    ),
+    reason("throttled_sync_boost", &[("reason", "sync_boost")], "1 while the clocks follow the slowest GPU of a sync boost group (0x10)."),
+    reason("throttled_sw_thermal", &[("reason", "sw_thermal")], "1 while the software thermal slowdown holds the clocks down (0x20)."),
+    reason("throttled_hw_thermal", &[("reason", "hw_thermal")], "1 while the hardware thermal slowdown holds the clocks down (0x40)."),
+    reason("throttled_hw_power_brake", &[("reason", "hw_power_brake")], "1 while the external power brake holds the clocks down (0x80)."),
     time(
         "throttled_power_ns",
         &[("reason", "power")],
@@ -242,6 +250,11 @@ pub(super) const ROWS: &[Metric] = &[
         "Steps below the host's clock limit, for any reason.",
     ),
 ];
+
+/// One bit of `throttle_reasons` (NVIDIA): Prometheus cannot test a bit of a mask.
+const fn reason(column: &'static str, labels: Labels, help: &'static str) -> Metric {
+    state(column, FLAG.1, Group::Throttle, "gpu_throttle_reason_active", help).labels(labels)
+}
 
 /// Driver's own time under a reason.
 const fn time(column: &'static str, labels: Labels, dcgm: &'static [DcgmName], help: &'static str) -> Metric {

@@ -6,7 +6,7 @@ use gpuvitals_core::{AbsenceReason, MetricId};
 /// A field and the column it fills.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// Its spellings, the present one first; older drivers know only a later one.
+    /// Its spellings, the present one first; other drivers know only a later one.
     pub(super) names: &'static [&'static str],
     pub(super) metric: MetricId,
     kind: Kind,
@@ -42,6 +42,10 @@ const fn number(names: &'static [&'static str], column: &str) -> Field {
 const COMPUTE_MODES: &[&str] = &["Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"];
 const RECOVERY_ACTIONS: &[&str] = &["None", "Reset", "Reboot", "Drain P2P", "Drain and Reset"];
 
+/// The first is the state of a GPU without a fabric, which the tool prints as `N/A`.
+const FABRIC_STATES: &[&str] = &["Not Supported", "Not Started", "In Progress", "Completed"];
+const FABRIC_HEALTHS: &[&str] = &["Not Supported", "Healthy", "Unhealthy", "Limited Capacity"];
+
 /// Identity of a GPU: queried each time, to match the answer.
 pub(super) const IDENTITY: &[&str] =
     &["index", "uuid", "name", "pci.bus_id", "driver_version", "compute_cap"];
@@ -70,9 +74,9 @@ pub(super) const FIELDS: &[Field] = &[
     number(&["clocks.current.sm", "clocks.sm"], "sm_clock_mhz"),
     number(&["clocks.current.video", "clocks.video"], "video_clock_mhz"),
     number(&["temperature.gpu"], "temperature_c"),
-    number(&["power.draw.instant"], "power_w"),
+    number(&["power.draw.instant", "gpu.power.draw.instant"], "power_w"),
     number(&["power.draw"], "power_w"),
-    number(&["power.draw.average"], "power_average_w"),
+    number(&["power.draw.average", "gpu.power.draw.average"], "power_average_w"),
     number(&["memory.used"], "memory_used_mb"),
     number(&["utilization.gpu"], "utilization_pct"),
     number(&["utilization.memory"], "memory_utilization_pct"),
@@ -88,14 +92,14 @@ pub(super) const FIELDS: &[Field] = &[
     number(&["utilization.ofa"], "ofa_utilization_pct"),
     number(&["fan.speed"], "fan_speed_pct"),
     field(&["pstate"], "performance_state", Kind::State),
-    number(&["power.limit"], "power_limit_w"),
-    number(&["enforced.power.limit"], "power_limit_enforced_w"),
-    number(&["power.default_limit"], "power_limit_default_w"),
-    number(&["power.min_limit"], "power_limit_min_w"),
-    number(&["power.max_limit"], "power_limit_max_w"),
+    number(&["power.limit", "gpu.power.requested_limit"], "power_limit_w"),
+    number(&["enforced.power.limit", "gpu.power.current_limit"], "power_limit_enforced_w"),
+    number(&["power.default_limit", "gpu.power.default_limit"], "power_limit_default_w"),
+    number(&["power.min_limit", "gpu.power.min_limit"], "power_limit_min_w"),
+    number(&["power.max_limit", "gpu.power.max_limit"], "power_limit_max_w"),
     number(&["module.power.draw.instant"], "module_power_w"),
-    number(&["module.enforced.power.limit"], "module_power_limit_w"),
-    number(&["pcie.link.gen.current"], "pcie_gen"),
+    number(&["module.enforced.power.limit", "module.power.current_limit"], "module_power_limit_w"),
+    number(&["pcie.link.gen.current", "pcie.link.gen.gpucurrent"], "pcie_gen"),
     number(&["pcie.link.width.current"], "pcie_width"),
     number(&["pcie.link.gen.max"], "pcie_gen_max"),
     number(&["pcie.link.width.max"], "pcie_width_max"),
@@ -125,11 +129,40 @@ pub(super) const FIELDS: &[Field] = &[
     number(&["ecc.errors.uncorrected.volatile.total"], "ecc_uncorrected_volatile"),
     number(&["ecc.errors.corrected.aggregate.total"], "ecc_corrected_aggregate"),
     number(&["ecc.errors.uncorrected.aggregate.total"], "ecc_uncorrected_aggregate"),
+    number(
+        &["ecc.errors.corrected.volatile.dram", "ecc.errors.corrected.volatile.device_memory"],
+        "ecc_dram_corrected_volatile",
+    ),
+    number(
+        &["ecc.errors.corrected.aggregate.dram", "ecc.errors.corrected.aggregate.device_memory"],
+        "ecc_dram_corrected_aggregate",
+    ),
+    number(
+        &["ecc.errors.uncorrected.volatile.dram", "ecc.errors.uncorrected.volatile.device_memory"],
+        "ecc_dram_uncorrected_volatile",
+    ),
+    number(
+        &["ecc.errors.uncorrected.aggregate.dram", "ecc.errors.uncorrected.aggregate.device_memory"],
+        "ecc_dram_uncorrected_aggregate",
+    ),
+    number(&["ecc.errors.corrected.volatile.sram"], "ecc_sram_corrected_volatile"),
+    number(&["ecc.errors.corrected.aggregate.sram"], "ecc_sram_corrected_aggregate"),
+    number(&["ecc.errors.uncorrected.volatile.sram"], "ecc_sram_uncorrected_volatile"),
+    number(&["ecc.errors.uncorrected.aggregate.sram"], "ecc_sram_uncorrected_aggregate"),
+    number(&["ecc.errors.uncorrected.volatile.sram.parity"], "ecc_sram_parity_volatile"),
+    number(&["ecc.errors.uncorrected.volatile.sram.secded"], "ecc_sram_secded_volatile"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.parity"], "ecc_sram_parity_aggregate"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.secded"], "ecc_sram_secded_aggregate"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.l2"], "ecc_sram_source_l2"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.sm"], "ecc_sram_source_sm"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.mcu"], "ecc_sram_source_mcu"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.pcie"], "ecc_sram_source_pcie"),
+    number(&["ecc.errors.uncorrected.aggregate.sram.other"], "ecc_sram_source_other"),
     number(&["retired_pages.single_bit_ecc.count", "retired_pages.sbe"], "retired_pages_sbe"),
     number(&["retired_pages.double_bit.count", "retired_pages.dbe"], "retired_pages_dbe"),
     field(&["retired_pages.pending"], "retired_pages_pending", Kind::Switch),
-    number(&["remapped_rows.correctable"], "remapped_rows_correctable"),
-    number(&["remapped_rows.uncorrectable"], "remapped_rows_uncorrectable"),
+    number(&["remapped_rows.correctable", "remapped_rows.sbe"], "remapped_rows_correctable"),
+    number(&["remapped_rows.uncorrectable", "remapped_rows.dbe"], "remapped_rows_uncorrectable"),
     field(&["remapped_rows.pending"], "remapped_rows_pending", Kind::Switch),
     field(&["remapped_rows.failure"], "remapped_rows_failed", Kind::Switch),
     number(&["remapped_rows.histogram.max"], "remap_banks_max"),
@@ -145,6 +178,13 @@ pub(super) const FIELDS: &[Field] = &[
     field(&["ecc.mode.current"], "ecc_mode", Kind::Switch),
     field(&["ecc.mode.pending"], "ecc_mode_pending", Kind::Switch),
     field(&["mig.mode.current"], "mig_mode", Kind::Switch),
+    field(&["mig.mode.pending"], "mig_mode_pending", Kind::Switch),
+    field(&["c2c.mode"], "c2c_mode", Kind::Switch),
+    field(&["fabric.state"], "fabric_state", Kind::Word(FABRIC_STATES)),
+    field(&["fabric.health.summary"], "fabric_health", Kind::Word(FABRIC_HEALTHS)),
+    number(&["encoder.stats.sessionCount"], "encoder_sessions"),
+    number(&["encoder.stats.averageFps"], "encoder_fps"),
+    field(&["encoder.stats.averageLatency"], "encoder_latency_ns", Kind::Microseconds),
     field(&["persistence_mode"], "persistence_mode", Kind::Switch),
     field(&["compute_mode"], "compute_mode", Kind::Word(COMPUTE_MODES)),
     field(&["gpu_recovery_action"], "recovery_action", Kind::Word(RECOVERY_ACTIONS)),

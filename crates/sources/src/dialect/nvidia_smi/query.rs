@@ -5,7 +5,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::fields::{Field, reason_of};
-use crate::dialect::NVIDIA_HELD_DOWN;
+use crate::dialect::{NVIDIA_HELD_DOWN, NVIDIA_REASONS};
 
 /// Lines read at most: GPUs of a node, and a sentence for each.
 pub const LINES_MAX: usize = 1024;
@@ -19,6 +19,8 @@ const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 const MEMORY_USED_SHARE: MetricId = MetricId::of("memory_used_pct");
 const REASONS: MetricId = MetricId::of("throttle_reasons");
 const THROTTLED: MetricId = MetricId::of("throttled");
+const SESSIONS: MetricId = MetricId::of("encoder_sessions");
+const OF_SESSIONS: [MetricId; 2] = [MetricId::of("encoder_fps"), MetricId::of("encoder_latency_ns")];
 
 /// From this compute capability on `power.draw` is an average over a second; GA100 (8.0) gives the instant.
 const AVERAGED_ABOVE: (u32, u32) = (8, 0);
@@ -109,13 +111,9 @@ impl GpuRow {
         };
         let mut derived = Vec::new();
         if let Some(reasons) = got(REASONS) {
-            derived.push((
-                THROTTLED,
-                reasons.map(|value| match value {
-                    Value::Int(bits) => Value::Int((bits.cast_unsigned() & NVIDIA_HELD_DOWN != 0).into()),
-                    other => other,
-                }),
-            ));
+            for (bits, metric) in [(NVIDIA_HELD_DOWN, THROTTLED)].into_iter().chain(NVIDIA_REASONS) {
+                derived.push((metric, reasons.map(|reasons| has_any(reasons, bits))));
+            }
         }
         if let Some(used) = got(MEMORY_USED) {
             let total = got(MEMORY_TOTAL).unwrap_or(Err(AbsenceReason::NotSupported));
@@ -131,9 +129,21 @@ impl GpuRow {
         if let (true, Some(power), None | Some(Err(_))) = (is_averaged, got(POWER), got(POWER_AVERAGE)) {
             derived.push((POWER_AVERAGE, power));
         }
+        // Without a session the tool prints a rate and a latency of 0, which nothing has measured.
+        if matches!(got(SESSIONS), Some(Ok(Value::Int(0)))) {
+            self.values.retain(|(metric, _)| !OF_SESSIONS.contains(metric));
+        }
         for (metric, value) in derived {
             self.set(metric, value);
         }
+    }
+}
+
+/// 1 if the mask has any of these bits.
+fn has_any(mask: Value, bits: u64) -> Value {
+    match mask {
+        Value::Int(mask) => Value::Int((mask.cast_unsigned() & bits != 0).into()),
+        other => other,
     }
 }
 

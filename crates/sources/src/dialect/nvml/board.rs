@@ -8,8 +8,9 @@ use super::fields::{FieldGroup, Links};
 use super::gpm::Gpm;
 use super::ledger::{Gate, Ledger};
 use super::raw::{ContextEntry, Contexts, Gpu, Raw};
+use super::several::Several;
 use super::singles::Singles;
-use crate::dialect::NVIDIA_HELD_DOWN;
+use crate::dialect::{NVIDIA_HELD_DOWN, NVIDIA_REASONS};
 use crate::probe::{Due, ProbeError, Row};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
@@ -26,13 +27,11 @@ const BAR1: [MetricId; 3] =
 const REASONS: MetricId = MetricId::of("throttle_reasons");
 const THROTTLED: MetricId = MetricId::of("throttled");
 const PROCESSES: MetricId = MetricId::of("process_count");
-const REMAP_BANKS: [MetricId; 5] = [
-    MetricId::of("remap_banks_max"),
-    MetricId::of("remap_banks_high"),
-    MetricId::of("remap_banks_partial"),
-    MetricId::of("remap_banks_low"),
-    MetricId::of("remap_banks_none"),
-];
+/// What the call of the clock event reasons gives.
+const REASONS_ALL: [MetricId; 8] = {
+    let [(_, a), (_, b), (_, c), (_, d), (_, e), (_, f)] = NVIDIA_REASONS;
+    [REASONS, THROTTLED, a, b, c, d, e, f]
+};
 
 /// Counters, and the rates derived from them if GPM provides none.
 const RATES: [(MetricId, MetricId); 4] = [
@@ -58,7 +57,7 @@ pub(super) struct Board {
     power: Gate,
     reasons: Gate,
     bar1: Gate,
-    banks: Gate,
+    several: Several,
     /// Time and value of the counters of [`RATES`] at the reading before.
     counted: [Option<(i64, i64)>; RATES.len()],
 }
@@ -80,7 +79,7 @@ impl Board {
             power: Gate::Open,
             reasons: Gate::Open,
             bar1: Gate::Open,
-            banks: Gate::Open,
+            several: Several::default(),
             counted: [None; RATES.len()],
         }
     }
@@ -102,7 +101,7 @@ impl Board {
             self.read_power(raw, gpu, is_power_averaged, row)?;
         }
         self.read_utilization(raw, gpu, row)?;
-        self.read_reasons(raw, gpu, row)?;
+        self.read_reasons(raw, gpu, due, row)?;
         self.parts.read_memory(raw, gpu, due, &mut self.ledger, row)?;
         if due.slow {
             self.slow.read(raw, gpu, &mut self.ledger, row)?;
@@ -113,9 +112,7 @@ impl Board {
         self.singles.read(due, raw, gpu, &mut self.ledger, row)?;
         if due.rare {
             self.links.read(raw, gpu, [&self.slow, &self.rare], &mut self.ledger, row)?;
-            if let Some(banks) = self.ledger.ask(&mut self.banks, &REMAP_BANKS, || raw.remap_banks(gpu))? {
-                REMAP_BANKS.iter().zip(banks).for_each(|(metric, count)| row.int(*metric, count));
-            }
+            self.several.read(raw, gpu, &mut self.ledger, row)?;
         }
         if due.slow {
             self.gpm.read(raw, gpu, now_ns, &mut self.ledger, row)?;
@@ -158,11 +155,14 @@ impl Board {
         Ok(())
     }
 
-    fn read_reasons(&mut self, raw: &Raw, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
-        let answer = self.ledger.ask(&mut self.reasons, &[REASONS, THROTTLED], || raw.clock_reasons(gpu))?;
+    fn read_reasons(&mut self, raw: &Raw, gpu: Gpu, due: Due, row: &mut Row) -> Result<(), ProbeError> {
+        let answer = self.ledger.ask(&mut self.reasons, &REASONS_ALL, || raw.clock_reasons(gpu))?;
         if let Some(reasons) = answer {
             row.int(REASONS, i64::try_from(reasons).unwrap_or(-1));
             row.int(THROTTLED, i64::from(reasons & NVIDIA_HELD_DOWN != 0));
+            for (bit, metric) in NVIDIA_REASONS.iter().filter(|_| due.slow) {
+                row.int(*metric, i64::from(reasons & bit != 0));
+            }
         }
         Ok(())
     }

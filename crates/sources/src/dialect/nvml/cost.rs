@@ -10,7 +10,7 @@ use super::Known;
 use super::code::Answer;
 use super::fields::FieldGroup;
 use super::raw::Contexts;
-use super::singles;
+use super::{several, singles};
 use crate::registry::{Finding, Verdict};
 
 /// How often each call is made.
@@ -34,12 +34,14 @@ pub(super) fn measure(known: &Known) -> Vec<Finding> {
     costs.push(cost("memory".to_owned(), || raw.memory(gpu).map(drop)));
     costs.push(cost("throttle reasons".to_owned(), || raw.clock_reasons(gpu).map(drop)));
     costs.push(cost("BAR1".to_owned(), || raw.bar1(gpu).map(drop)));
-    costs.push(cost("row remapping".to_owned(), || raw.remap_banks(gpu).map(drop)));
     if let Ok(mut sample) = raw.gpm_sample() {
         costs.push(cost("GPM sample".to_owned(), || raw.gpm_take(gpu, None, &mut sample)));
     }
     for (column, get) in singles::all() {
         costs.push(cost(column.to_owned(), || get(raw, gpu).map(drop)));
+    }
+    for (about, ask) in several::ALL {
+        costs.push(cost(about.to_owned(), || ask(raw, gpu)));
     }
     costs.sort_by_key(|cost| std::cmp::Reverse(cost.median));
     let subject = format!("nvml {}", known.identity.uuid().unwrap_or_default());

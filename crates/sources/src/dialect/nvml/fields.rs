@@ -79,6 +79,7 @@ const FIELDS: &[Field] = &[
     field(id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0, "interconnect_replay_errors", Scale::One),
     field(id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, 0, "interconnect_recovery_errors", Scale::One),
     field(id::NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, 0, "interconnect_ecc_errors", Scale::One),
+    field(id::NVML_FI_DEV_C2C_LINK_COUNT, 0, "c2c_links", Scale::One),
     field(id::NVML_FI_DEV_RETIRED_SBE, 0, "retired_pages_sbe", Scale::One),
     field(id::NVML_FI_DEV_RETIRED_DBE, 0, "retired_pages_dbe", Scale::One),
     field(id::NVML_FI_DEV_RETIRED_PENDING, 0, "retired_pages_pending", Scale::One),

@@ -14,6 +14,7 @@ use super::raw::{Gpu, Raw};
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
 
 const MIG_MODE: MetricId = MetricId::of("mig_mode");
+const MIG_MODE_PENDING: MetricId = MetricId::of("mig_mode_pending");
 const PARTITIONS: MetricId = MetricId::of("partition_count");
 const XID_COUNT: MetricId = MetricId::of("xid_count");
 const XID_LAST: MetricId = MetricId::of("xid_last");
@@ -117,10 +118,11 @@ impl NvmlProbe {
 
     fn read_partitions(&mut self, gpu: Gpu, row: &mut Row) -> Result<(), ProbeError> {
         let board = &mut self.board;
-        let metrics = [MIG_MODE, PARTITIONS];
+        let metrics = [MIG_MODE, MIG_MODE_PENDING, PARTITIONS];
         let modes = board.ledger.ask(&mut board.mig, &metrics, || self.raw.mig_modes(gpu))?;
-        let Some((mode, _)) = modes else { return Ok(()) };
+        let Some((mode, pending)) = modes else { return Ok(()) };
         row.int(MIG_MODE, mode);
+        row.int(MIG_MODE_PENDING, pending);
         if mode == 1 || !self.instances.is_empty() {
             self.find_instances()?;
         }

@@ -14,8 +14,6 @@ const TEXT_LEN: usize = 96;
 const TEXT_LEN_U32: u32 = 96;
 /// Most entries of a list that NVML gives; longer ones are cut.
 const LIST_LEN_MAX: u32 = 4096;
-/// Most metrics in one GPM request.
-const GPM_METRICS_MAX: usize = 210;
 
 /// The library, loaded and initialised.
 pub(crate) struct Raw {
@@ -54,6 +52,10 @@ macro_rules! numbers {
     };
 }
 
+mod gpm;
+
+pub(crate) use gpm::{GpmRequest, GpmSample};
+
 numbers! {
     architecture = nvmlDeviceGetArchitecture() -> u32;
     clock_mhz = nvmlDeviceGetClockInfo(clock) -> u32;
@@ -79,6 +81,7 @@ numbers! {
     pcie_speed_mbps = nvmlDeviceGetPcieSpeed() -> u32;
     pcie_replays = nvmlDeviceGetPcieReplayCounter() -> u32;
     ecc_errors = nvmlDeviceGetTotalEccErrors(kind, lifetime) -> u64;
+    ecc_block_errors = nvmlDeviceGetMemoryErrorCounter(kind, lifetime, block) -> u64;
     link_state = nvmlDeviceGetNvLinkState(link) -> u32;
     persistence_mode = nvmlDeviceGetPersistenceMode() -> u32;
     compute_mode = nvmlDeviceGetComputeMode() -> u32;
@@ -127,6 +130,9 @@ pub(crate) enum Contexts {
     Graphics,
     Mps,
 }
+
+/// Errors of the SRAM, by how they were found and where.
+pub(crate) type SramErrors = sys::nvmlEccSramErrorStatus_t;
 
 /// A field value's query and result.
 pub(crate) type FieldValue = sys::nvmlFieldValue_t;
@@ -314,13 +320,43 @@ impl Raw {
         Ok([banks.max, banks.high, banks.partial, banks.low, banks.none])
     }
 
-    /// Whether uncorrected errors of the SRAM passed their threshold.
-    pub(crate) fn sram_threshold_exceeded(&self, gpu: Gpu) -> Answer<u32> {
+    /// Errors of the SRAM.
+    pub(crate) fn sram_errors(&self, gpu: Gpu) -> Answer<SramErrors> {
         // SAFETY: a plain C struct of integers.
-        let mut status: sys::nvmlEccSramErrorStatus_t = unsafe { std::mem::zeroed() };
-        status.version = version::<sys::nvmlEccSramErrorStatus_t>(1);
+        let mut status: SramErrors = unsafe { std::mem::zeroed() };
+        status.version = version::<SramErrors>(1);
         call!(self, nvmlDeviceGetSramEccErrorStatus(gpu.0, &raw mut status))?;
-        Ok(status.bThresholdExceeded)
+        Ok(status)
+    }
+
+    /// Sessions of the encoders; frames per second and latency in microseconds, means over the sessions.
+    pub(crate) fn encoder_sessions(&self, gpu: Gpu) -> Answer<[u32; 3]> {
+        let (mut sessions, mut fps, mut latency_us) = (0, 0, 0);
+        call!(self, nvmlDeviceGetEncoderStats(gpu.0, &raw mut sessions, &raw mut fps, &raw mut latency_us))?;
+        Ok([sessions, fps, latency_us])
+    }
+
+    /// Whether the links to the CPU of the module are in use.
+    pub(crate) fn c2c_mode(&self, gpu: Gpu) -> Answer<u32> {
+        let mut mode = sys::nvmlC2cModeInfo_v1_t { isC2cEnabled: 0 };
+        call!(self, nvmlDeviceGetC2cModeInfoV(gpu.0, &raw mut mode))?;
+        Ok(mode.isC2cEnabled)
+    }
+
+    /// State and health of the NVLink fabric; older drivers report the state only.
+    pub(crate) fn fabric(&self, gpu: Gpu) -> Answer<(u32, Option<u32>)> {
+        // SAFETY: a plain C struct of integers; the version before is its beginning.
+        let mut fabric: sys::nvmlGpuFabricInfo_v3_t = unsafe { std::mem::zeroed() };
+        fabric.version = version::<sys::nvmlGpuFabricInfo_v3_t>(3);
+        match call!(self, nvmlDeviceGetGpuFabricInfoV(gpu.0, &raw mut fabric)) {
+            Ok(()) => Ok((fabric.state.into(), Some(fabric.healthSummary.into()))),
+            Err(Code::ARGUMENT_VERSION_MISMATCH) => {
+                fabric.version = version::<sys::nvmlGpuFabricInfo_v2_t>(2);
+                call!(self, nvmlDeviceGetGpuFabricInfoV(gpu.0, &raw mut fabric))?;
+                Ok((fabric.state.into(), None))
+            }
+            Err(code) => Err(code),
+        }
     }
 
     /// State of confidential computing, of the whole machine.
@@ -451,82 +487,6 @@ fn filled<T: Copy>(
     }
     list.clear();
     Err(Code::INSUFFICIENT_SIZE)
-}
-
-/// A snapshot of the GPU's performance counters.
-pub(crate) struct GpmSample {
-    sample: sys::nvmlGpmSample_t,
-    raw: &'static Raw,
-}
-
-// SAFETY: a sample is memory that NVML allots; it is used by one thread at a time.
-unsafe impl Send for GpmSample {}
-
-impl Drop for GpmSample {
-    fn drop(&mut self) {
-        let _freed = call!(self.raw, nvmlGpmSampleFree(self.sample));
-    }
-}
-
-/// A request for the changes between two samples.
-pub(crate) struct GpmRequest(Box<sys::nvmlGpmMetricsGet_t>);
-
-// SAFETY: plain memory; its pointers are set anew for every call.
-unsafe impl Send for GpmRequest {}
-
-impl GpmRequest {
-    /// For these metrics, at most 210.
-    pub(crate) fn new(ids: impl Iterator<Item = u32>) -> Self {
-        // SAFETY: a plain C struct of integers, floats and pointers.
-        let mut request: Box<sys::nvmlGpmMetricsGet_t> = Box::new(unsafe { std::mem::zeroed() });
-        request.version = sys::NVML_GPM_METRICS_GET_VERSION;
-        for (metric, id) in request.metrics.iter_mut().zip(ids.take(GPM_METRICS_MAX)) {
-            metric.metricId = id;
-            request.numMetrics += 1;
-        }
-        Self(request)
-    }
-
-    /// Id and answer of each metric.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = (u32, Answer<f64>)> {
-        let metrics = self.0.metrics.iter().take(self.0.numMetrics as usize);
-        metrics.map(|metric| (metric.metricId, Code::check(metric.nvmlReturn).map(|()| metric.value)))
-    }
-}
-
-/// Performance counters (GPM).
-impl Raw {
-    pub(crate) fn gpm_is_supported(&self, gpu: Gpu) -> Answer<bool> {
-        let mut support =
-            sys::nvmlGpmSupport_t { version: sys::NVML_GPM_SUPPORT_VERSION, isSupportedDevice: 0 };
-        call!(self, nvmlGpmQueryDeviceSupport(gpu.0, &raw mut support))?;
-        Ok(support.isSupportedDevice != 0)
-    }
-
-    pub(crate) fn gpm_sample(&'static self) -> Answer<GpmSample> {
-        let mut sample = std::ptr::null_mut();
-        call!(self, nvmlGpmSampleAlloc(&raw mut sample))?;
-        Ok(GpmSample { sample, raw: self })
-    }
-
-    /// Takes a sample of a GPU, or of one of its GPU instances.
-    pub(crate) fn gpm_take(&self, gpu: Gpu, instance: Option<u32>, into: &mut GpmSample) -> Answer<()> {
-        match instance {
-            None => call!(self, nvmlGpmSampleGet(gpu.0, into.sample)),
-            Some(instance) => call!(self, nvmlGpmMigSampleGet(gpu.0, instance, into.sample)),
-        }
-    }
-
-    pub(crate) fn gpm_between(
-        &self,
-        from: &GpmSample,
-        to: &GpmSample,
-        request: &mut GpmRequest,
-    ) -> Answer<()> {
-        request.0.sample1 = from.sample;
-        request.0.sample2 = to.sample;
-        call!(self, nvmlGpmMetricsGet(&raw mut *request.0))
-    }
 }
 
 /// A set of GPUs whose events are waited for.

@@ -31,6 +31,9 @@ const CORRECTED: u32 = 0;
 const UNCORRECTED: u32 = 1;
 const VOLATILE: u32 = 0;
 const AGGREGATE: u32 = 1;
+/// NVML's numbers of memories (`nvmlMemoryLocation_t`).
+const DRAM: u32 = 2;
+const SRAM: u32 = 7;
 /// NVML's numbers of temperature limits.
 const SHUTDOWN: u32 = 0;
 const SLOWDOWN: u32 = 1;
@@ -89,7 +92,15 @@ const SINGLES: &[Single] = &[
     single("ecc_uncorrected_aggregate", |raw, gpu| {
         raw.ecc_errors(gpu, UNCORRECTED, AGGREGATE).map(count_wide)
     }),
-    single("sram_threshold_exceeded", |raw, gpu| raw.sram_threshold_exceeded(gpu).map(count)),
+    single("ecc_dram_corrected_volatile", |raw, gpu| block_errors(raw, gpu, CORRECTED, VOLATILE, DRAM)),
+    single("ecc_dram_uncorrected_volatile", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, VOLATILE, DRAM)),
+    single("ecc_dram_corrected_aggregate", |raw, gpu| block_errors(raw, gpu, CORRECTED, AGGREGATE, DRAM)),
+    single("ecc_dram_uncorrected_aggregate", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, AGGREGATE, DRAM)),
+    single("ecc_sram_corrected_volatile", |raw, gpu| block_errors(raw, gpu, CORRECTED, VOLATILE, SRAM)),
+    single("ecc_sram_uncorrected_volatile", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, VOLATILE, SRAM)),
+    single("ecc_sram_corrected_aggregate", |raw, gpu| block_errors(raw, gpu, CORRECTED, AGGREGATE, SRAM)),
+    single("ecc_sram_uncorrected_aggregate", |raw, gpu| block_errors(raw, gpu, UNCORRECTED, AGGREGATE, SRAM)),
+    single("c2c_mode", |raw, gpu| raw.c2c_mode(gpu).map(count)),
 ];
 
 /// Speed of the fastest fan, % of its maximum.
@@ -105,11 +116,15 @@ fn fan_pct(raw: &Raw, gpu: Gpu) -> Answer<u32> {
     }
 }
 
+fn block_errors(raw: &Raw, gpu: Gpu, kind: u32, lifetime: u32, block: u32) -> Answer<Value> {
+    raw.ecc_block_errors(gpu, kind, lifetime, block).map(count_wide)
+}
+
 fn count(value: u32) -> Value {
     Value::Int(i64::from(value))
 }
 
-fn count_wide(value: u64) -> Value {
+pub(super) fn count_wide(value: u64) -> Value {
     // All ones and similar are outside every range.
     Value::Int(i64::try_from(value).unwrap_or(-1))
 }
