@@ -66,6 +66,7 @@ pub fn meaning(name: &str) -> Meaning {
         "driver" | "driver_version" | "dcgm_fi_driver_version" | "dcgm_fi_system_driver_version" => {
             Meaning::Identity(IdentityColumn::Driver)
         }
+        "vbios" | "vbios_version" | "dcgm_fi_dev_vbios_version" => Meaning::Identity(IdentityColumn::Vbios),
         "vendor" => Meaning::Identity(IdentityColumn::Vendor),
         "cluster" | "cluster_id" => Meaning::Identity(IdentityColumn::Cluster),
         "pod" | "exported_pod" => Meaning::Identity(IdentityColumn::Pod),

@@ -26,6 +26,8 @@ pub enum IdentityColumn {
     Partition,
     /// Driver version.
     Driver,
+    /// Version of the video BIOS, as the vendor writes it: `113-D4121EXT-CO1`.
+    Vbios,
     /// Kubernetes pod that holds the GPU.
     Pod,
     /// Namespace of the pod.
@@ -40,7 +42,7 @@ pub enum IdentityColumn {
 
 impl IdentityColumn {
     /// Every column, in table order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Cluster,
         Self::Node,
         Self::Uuid,
@@ -49,6 +51,7 @@ impl IdentityColumn {
         Self::Pci,
         Self::Partition,
         Self::Driver,
+        Self::Vbios,
         Self::Pod,
         Self::Namespace,
         Self::Container,
@@ -67,6 +70,7 @@ impl IdentityColumn {
             Self::Pci => "pci",
             Self::Partition => "partition",
             Self::Driver => "driver",
+            Self::Vbios => "vbios",
             Self::Pod => "pod",
             Self::Namespace => "namespace",
             Self::Container => "container",

@@ -41,13 +41,14 @@ const HOLDERS: [(IdentityColumn, &str); 3] = [
     (IdentityColumn::Pod, "pod"),
 ];
 
-const INFO: [IdentityColumn; 9] = [
+const INFO: [IdentityColumn; 10] = [
     IdentityColumn::Uuid,
     IdentityColumn::Vendor,
     IdentityColumn::Partition,
     IdentityColumn::Model,
     IdentityColumn::Pci,
     IdentityColumn::Driver,
+    IdentityColumn::Vbios,
     IdentityColumn::Source,
     IdentityColumn::Node,
     IdentityColumn::Cluster,

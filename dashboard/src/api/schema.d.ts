@@ -635,7 +635,8 @@ export interface components {
          *       "pci": "0000:1b:00.0",
          *       "pod": "train-7",
          *       "source": "simulated",
-         *       "uuid": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"
+         *       "uuid": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
+         *       "vbios": "96.00.89.00.01"
          *     }
          */
         Labels: {
@@ -655,6 +656,8 @@ export interface components {
             pci: string | null;
             /** @description MIG instance or compute partition. */
             partition: string | null;
+            /** @description Version of its video BIOS. */
+            vbios: string | null;
             /** @description How its rows were obtained: `simulated`, `csv`, `json` … */
             source: string | null;
         };

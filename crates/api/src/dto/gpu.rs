@@ -150,7 +150,8 @@ impl Serialize for LatestColumns<'_> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "cluster": "sim", "pod": "train-7", "namespace": "research", "container": "main", "job": null,
-    "uuid": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "pci": "0000:1b:00.0", "partition": null, "source": "simulated"
+    "uuid": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "pci": "0000:1b:00.0", "partition": null,
+    "vbios": "96.00.89.00.01", "source": "simulated"
 }))]
 pub(crate) struct Labels<'a> {
     /// Cluster of its host.
@@ -177,6 +178,9 @@ pub(crate) struct Labels<'a> {
     /// MIG instance or compute partition.
     #[schema(required)]
     partition: Option<&'a str>,
+    /// Version of its video BIOS.
+    #[schema(required)]
+    vbios: Option<&'a str>,
     /// How its rows were obtained: `simulated`, `csv`, `json` …
     #[schema(required)]
     source: Option<&'a str>,
@@ -195,6 +199,7 @@ impl<'a> Labels<'a> {
             uuid: text(IdentityColumn::Uuid),
             pci: text(IdentityColumn::Pci),
             partition: text(IdentityColumn::Partition),
+            vbios: text(IdentityColumn::Vbios),
             source: text(IdentityColumn::Source),
         }
     }

@@ -174,7 +174,7 @@ async fn one_gpu_with_its_latest_values_and_labels() {
         detail["labels"],
         json!({
             "cluster": null, "pod": "train-7", "namespace": "research", "container": null, "job": null, "uuid": "GPU-a",
-            "pci": "0000:1b:00.0", "partition": null, "source": "simulated"
+            "pci": "0000:1b:00.0", "partition": null, "vbios": null, "source": "simulated"
         })
     );
     assert_eq!(detail["first_seen"], "2026-11-20T15:59:40Z");

@@ -120,10 +120,9 @@ fn table() -> String {
 
 /// Kind, help and labels (but those of every GPU) of each family, by name.
 fn families(set: Series) -> BTreeMap<String, (String, String, BTreeSet<String>)> {
+    use IdentityColumn::{Cluster, Job, Partition, Vbios};
     let mut identity = (*nvidia()).clone();
-    for (column, text) in
-        [(IdentityColumn::Job, "1"), (IdentityColumn::Partition, "0"), (IdentityColumn::Cluster, "c")]
-    {
+    for (column, text) in [(Job, "1"), (Partition, "0"), (Cluster, "c"), (Vbios, "v")] {
         identity.set(column, text).unwrap();
     }
     let identity = std::sync::Arc::new(identity);

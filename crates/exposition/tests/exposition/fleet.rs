@@ -55,6 +55,7 @@ pub(crate) fn amd() -> Arc<Identity> {
             (IdentityColumn::Pci, "0000:c1:00.0"),
             (IdentityColumn::Partition, "xcp3"),
             (IdentityColumn::Driver, "6.12.12"),
+            (IdentityColumn::Vbios, "113-M3000100-102"),
             (IdentityColumn::Source, "amd-sysfs"),
         ],
     )

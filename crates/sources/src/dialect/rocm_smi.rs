@@ -42,6 +42,7 @@ const RARE: &[&str] = &[
     "--showbus",
     "--showproductname",
     "--showdriverversion",
+    "--showvbios",
 ];
 
 /// How to ask, best first.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use gpuvitals_core::IdentityColumn;
 use gpuvitals_sources::probe::Row;
 use serde_json::Value;
 
@@ -154,6 +155,23 @@ fn other_readers_agree_but_for_what_is_listed() {
     let listed: Vec<&str> = DIFFERENCES.iter().map(|(row, _)| *row).collect();
     assert_eq!(found, listed, "differences found, and those listed");
     assert!(compared > 400, "{compared} values compared");
+}
+
+#[test]
+fn the_vbios_is_what_lact_shows() {
+    let mut compared = 0;
+    for name in CAPTURED {
+        let Ok(text) = fs::read_to_string(fixture(name).join("expected.json")) else { continue };
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let reading = first_reading(name);
+        assert_eq!(
+            reading.rows()[0].identity().get(IdentityColumn::Vbios),
+            json["vbios_version"].as_str(),
+            "{name}"
+        );
+        compared += 1;
+    }
+    assert!(compared > 10, "{compared} compared");
 }
 
 #[test]

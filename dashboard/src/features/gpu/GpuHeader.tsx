@@ -20,6 +20,7 @@ const LABELS = [
   ["cluster", "Cluster"],
   ["pci", "PCI"],
   ["partition", "Partition"],
+  ["vbios", "VBIOS"],
   ["namespace", "Namespace"],
   ["pod", "Pod"],
   ["job", "Job"],

@@ -59,6 +59,7 @@ impl Card {
             (IdentityColumn::Pci, self.pci.as_deref()),
             (IdentityColumn::Uuid, self.unique_id.as_deref()),
             (IdentityColumn::Driver, self.driver_version.as_deref()),
+            (IdentityColumn::Vbios, self.vbios.as_deref()),
             (IdentityColumn::Partition, partition),
         ];
         for (column, text) in texts {

@@ -260,6 +260,7 @@ fn identity(card: &Card, report: &Report, node: &str) -> Option<Identity> {
         (IdentityColumn::Vendor, Some("amd")),
         (IdentityColumn::Source, Some(Driver::RocmSmi.as_str())),
         (IdentityColumn::Driver, report.driver.as_deref()),
+        (IdentityColumn::Vbios, card.text("vbios version")),
         (IdentityColumn::Model, model(card)),
         (IdentityColumn::Pci, card.text("pci bus").filter(|text| text.contains(':'))),
         (IdentityColumn::Uuid, unique_id(card).filter(is_unique).as_deref()),
