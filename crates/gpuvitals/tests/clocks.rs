@@ -171,6 +171,25 @@ fn a_lock_is_kept_until_it_is_reset() {
 }
 
 #[test]
+fn a_frequency_that_is_kept_ends_with_the_lock_of_a_command() {
+    let machine = Machine::new();
+    let list = machine.file("card0", "pp_dpm_sclk");
+    let listed = fs::read_to_string(&list).unwrap();
+    for (lock, allowed) in [(["--sclk", "1590"], "0 1 2 3 4 5 6 7 "), (["--level", "low"], &*listed)] {
+        assert!(machine.run(&["lock", "--gpu", "0", "--sclk", "1250"]).status.success());
+        // The driver shows its list, whatever is allowed.
+        fs::write(&list, &listed).unwrap();
+        let output = machine.run(&["lock", "--gpu", "0", lock[0], lock[1], "--", "true"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(
+            (machine.level("card0"), fs::read_to_string(&list).unwrap()),
+            ("manual".into(), allowed.into())
+        );
+        fs::write(&list, &listed).unwrap();
+    }
+}
+
+#[test]
 fn a_command_runs_with_the_clocks_and_its_exit_code_is_passed_on() {
     let machine = Machine::new();
     fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();

@@ -42,9 +42,20 @@ fn sample_gives_rows_of_the_library_that_the_environment_names() {
 #[test]
 fn doctor_times_the_calls_and_says_what_keeps_the_library_from_starting() {
     let library = Library::new();
-    library.says(&["count 1"]);
+    library.says(&["count 1", "ret.nvmlDeviceGetComputeMode 3"]);
     let measured = text(&run(&library, &["doctor", "--measure", "--driver", "nvml"]).stdout);
-    assert!(measured.contains("compute contexts: "), "{measured}");
+    for call in ["field values (fast): ", "compute contexts: ", "memory: ", "GPM sample: ", "temperature_c: "]
+    {
+        let has = |line: &str| line.contains(call) && line.contains(", at most ");
+        assert_eq!(measured.lines().filter(|line| has(line)).count(), 1, "{call}\n{measured}");
+    }
+    assert!(
+        measured.lines().any(|line| line.contains("compute_mode: ") && line.contains("not supported")),
+        "{measured}"
+    );
+    let calls = std::fs::read_to_string(library.path().with_extension("so.calls")).unwrap();
+    let times = calls.lines().filter(|call| *call == "nvmlDeviceGetUtilizationRates 0").count();
+    assert!((20..30).contains(&times), "{times}");
     library.says(&["ret.nvmlInit_v2 18"]);
     let refused = run(&library, &["doctor", "--driver", "nvml"]);
     assert_eq!(refused.status.code(), Some(69));
@@ -52,7 +63,7 @@ fn doctor_times_the_calls_and_says_what_keeps_the_library_from_starting() {
 }
 
 #[test]
-fn a_lock_without_the_right_ends_with_the_code_of_a_missing_right() {
+fn a_lock_lasts_as_long_as_its_command_or_ends_with_the_code_of_a_missing_right() {
     let library = Library::new();
     library.says(&["ret.nvmlDeviceSetGpuLockedClocks 4"]);
     let locked = run(&library, &["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "true"]);
@@ -61,9 +72,17 @@ fn a_lock_without_the_right_ends_with_the_code_of_a_missing_right() {
     let locked =
         run(&library, &["clocks", "lock", "--driver", "nvml", "--level", "high", "--", "sh", "-c", "exit 3"]);
     assert_eq!(locked.status.code(), Some(3), "{}", text(&locked.stderr));
+    library.says(&["clock.0 1200"]);
+    let kept = run(&library, &["clocks", "lock", "--driver", "nvml", "--gpu", "1", "--sclk", "1200"]);
+    assert!(kept.status.success(), "{}", text(&kept.stderr));
+    library.says(&["clock.0 345"]);
+    let low = run(&library, &["clocks", "lock", "--driver", "nvml", "--level", "low", "--", "true"]);
+    assert!(low.status.success(), "{}", text(&low.stderr));
     let calls = std::fs::read_to_string(library.path().with_extension("so.calls")).unwrap();
-    assert!(
-        calls.contains("gpu_clocks=1980..1980 1") && calls.contains("nvmlDeviceResetGpuLockedClocks 1"),
-        "{calls}"
-    );
+    let mut of_second = calls.lines().filter_map(|call| call.strip_suffix(" 1"));
+    let mut next = |wanted: &str| of_second.find(|call| call.ends_with(wanted)).is_some();
+    let reset = "nvmlDeviceResetGpuLockedClocks";
+    let expected = ["gpu_clocks=1980..1980", reset, "gpu_clocks=1200..1200", "gpu_clocks=345..345", reset];
+    assert!(expected.into_iter().all(&mut next), "{calls}");
+    assert!(!next("gpu_clocks=1200..1200"), "a lock that was kept is not made again: {calls}");
 }

@@ -47,3 +47,26 @@ pub fn warn_of_key(path: &Path) {
         tracing::warn!(file = %path.display(), "everyone on this machine can read the private key");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_may_do_anything_and_the_group_may_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, is_used) in [
+            (0o600, true),
+            (0o400, true),
+            (0o440, true),
+            (0o640, true),
+            (0o620, false),
+            (0o660, false),
+            (0o604, false),
+            (0o644, false),
+        ] {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read(file.path()).is_ok(), is_used, "{mode:o}");
+        }
+    }
+}

@@ -173,6 +173,9 @@ impl Tokens {
         if tokens.0.iter().any(|token| token.name == name) {
             return Err(TokenError::Taken(name.to_owned()));
         }
+        if tokens.0.len() >= TOKENS_MAX {
+            return Err(TokenError::TooMany(tokens.0.len() + 1));
+        }
         let mut random = [0; RANDOM_LEN];
         SystemRandom::new().fill(&mut random).map_err(|_| TokenError::Random)?;
         let secret = format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(random));
@@ -266,4 +269,56 @@ fn bearer(headers: &HeaderMap) -> Option<Vec<u8>> {
         BASE64_STANDARD.decode(credentials.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
     let colon = login.iter().position(|byte| *byte == b':')?;
     Some(login.get(colon + 1..)?.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_brings_its_token_as_bearer_or_as_password() {
+        let known = Token {
+            name: "known".to_owned(),
+            scopes: vec![Scope::Read],
+            created: String::new(),
+            hash: hash(b"gpv_known"),
+        };
+        let tokens = Tokens(vec![known]);
+        let basic = |scheme: &str, login: &str| format!("{scheme} {}", BASE64_STANDARD.encode(login));
+        for (header, wanted) in [
+            ("Bearer gpv_known".to_owned(), Ok("known")),
+            ("bearer  gpv_known ".to_owned(), Ok("known")),
+            (basic("Basic", "anybody:gpv_known"), Ok("known")),
+            (basic("BASIC", ":gpv_known"), Ok("known")),
+            ("Bearer gpv_knowN".to_owned(), Err(Denied::Unknown)),
+            (format!("Bearer {}", "x".repeat(5_000)), Err(Denied::Unknown)),
+            (basic("Basic", "gpv_known"), Err(Denied::NoToken)),
+            ("Basic gpv_known".to_owned(), Err(Denied::NoToken)),
+            (basic("Digest", "anybody:gpv_known"), Err(Denied::NoToken)),
+            ("gpv_known".to_owned(), Err(Denied::NoToken)),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, header.parse().unwrap());
+            assert_eq!(tokens.check(&headers, Scope::Read), wanted, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_token_on_each_line_comments_and_at_most_so_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let create = |name: &str| Tokens::create(&path, name, &[Scope::Publish], "now".to_owned());
+        create("first").unwrap();
+        let line = std::fs::read_to_string(&path).unwrap();
+        let fill = |count: usize| {
+            let lines = (0..count).map(|number| line.replacen("first", &format!("t{number}"), 1));
+            let text = format!("# Comment.\n\n  {}", lines.collect::<String>());
+            std::fs::write(&path, text).unwrap();
+            Tokens::read(&path).map(|tokens| tokens.list().len())
+        };
+        assert!(matches!(fill(TOKENS_MAX + 1), Err(TokenError::TooMany(1_001))));
+        assert_eq!(fill(TOKENS_MAX).unwrap(), TOKENS_MAX);
+        assert!(matches!(create("another"), Err(TokenError::TooMany(1_001))));
+        assert_eq!(Tokens::read(&path).unwrap().list().len(), TOKENS_MAX, "and the file stays as it is");
+    }
 }

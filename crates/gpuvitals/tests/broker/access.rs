@@ -134,6 +134,7 @@ fn the_tool_makes_and_revokes_tokens_and_the_broker_follows() {
     };
     let (code, first, _) = tool(&["create", "first", "--scope", "read"]);
     assert_eq!(code, Some(0));
+    let of_first = std::fs::read_to_string(&file).unwrap();
     let broker = Broker::start(&["--token-file", file.to_str().unwrap()]);
     let status = |token: &str| {
         let request = agent().get(format!("{}/stats", broker.http));
@@ -146,7 +147,8 @@ fn the_tool_makes_and_revokes_tokens_and_the_broker_follows() {
     assert_eq!(tool(&["revoke", "first"]).0, Some(0));
     let (_, listed, _) = tool(&["list"]);
     assert!(listed.contains("second  publish,read") && !listed.contains("first"), "{listed}");
-    broker.process.says("certificates or tokens have changed, and the new ones are in force");
+    let taken = "certificates or tokens have changed, and the new ones are in force";
+    broker.process.says(taken);
     assert_eq!([status(&first), status(made["token"].as_str().unwrap())], [401, 200]);
 
     for (arguments, code, words) in [
@@ -161,6 +163,13 @@ fn the_tool_makes_and_revokes_tokens_and_the_broker_follows() {
     std::fs::write(&file, "a-secret\n").unwrap();
     assert!(broker.process.says("cannot be used; the old ones stay in force").contains("line 1 is not"));
     assert_eq!(status(made["token"].as_str().unwrap()), 200);
+    let allow = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o644);
+    assert!(broker.process.says("chmod 600").contains("the old ones stay in force"));
+    std::fs::write(&file, of_first).unwrap();
+    allow(0o600);
+    broker.process.said(taken, |log| log.iter().filter(|line| line.contains(taken)).nth(1).map(drop));
+    assert_eq!([status(&first), status(made["token"].as_str().unwrap())], [200, 401]);
     let log = broker.log();
     assert!(!log.contains("a-secret") && !log.contains("gpv_"), "a secret is in the log");
     broker.process.signal("HUP");
@@ -232,6 +241,28 @@ fn over_tls_the_commands_bring_authority_and_token() {
     check(&whole[..6], Some(77), "--token-file");
     check(&whole[..2], Some(77), "message_queue.client_cert");
     check(&[], Some(69), "--ca names the file of the authority");
+
+    let csv = folder.path().join("rows.csv");
+    std::fs::write(&csv, "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
+    for (token, code) in [(text(&token), 0), (String::new(), 77)] {
+        let mut stream = gpuvitals();
+        stream.args([
+            "stream",
+            "--once",
+            "--metrics-port",
+            "0",
+            "--csv",
+            &text(&csv),
+            "--mq-url",
+            &broker.http,
+        ]);
+        stream.env("GPUVITALS_MESSAGE_QUEUE_CA", text(&ca));
+        stream.env("GPUVITALS_MESSAGE_QUEUE_CLIENT_CERT", text(&own));
+        stream.env("GPUVITALS_MESSAGE_QUEUE_CLIENT_KEY", text(&own_key));
+        stream.env("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", token);
+        let output = stream.output().unwrap();
+        assert_eq!(outcome(&output).0, Some(code), "{output:?}");
+    }
 }
 
 #[test]

@@ -47,6 +47,28 @@ async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {
 }
 
 #[tokio::test]
+async fn a_service_that_is_no_queue_is_named() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.write_all(b"SSH-2.0-OpenSSH_9.2p1\r\n").await.ok();
+            stream.read_to_end(&mut Vec::new()).await.ok();
+        }
+    });
+    for scheme in ["grpc", "http"] {
+        let url = format!("{scheme}://{address}").parse().unwrap();
+        let producer = GrpcProducer::new(&url, &Access::default(), TOPIC).unwrap();
+        let refused = in_time(producer.publish(frame(1))).await.unwrap_err();
+        assert!(
+            matches!(&refused, PublishError::Unavailable { reason } if reason.contains(&address)),
+            "{refused}"
+        );
+    }
+    serving.abort();
+}
+
+#[tokio::test]
 async fn a_server_that_restarts_again_and_again_loses_nothing_and_doubles_nothing() {
     const FRAMES: u64 = 400;
     let mut rig = Rig::new();
