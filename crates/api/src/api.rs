@@ -1,6 +1,5 @@
 //! The gateway's state, and how a question gets its answer.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +8,22 @@ use axum::body::Body;
 use axum::http::header::{AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use gpuvitals_core::Health;
 use gpuvitals_core::figures::Family;
-use gpuvitals_store::Store;
+use gpuvitals_core::history::History;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use crate::ask::{Ask, View};
+use crate::ask::{Ask, Rendered, View};
 use crate::cache::{Cache, Key, Now, Ready};
 use crate::compress;
+use crate::condition::StateRules;
 use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::meter::Meter;
-
-/// Shortest answer in bytes that is worth compressing.
-const GZIP_FROM: usize = 1_024;
 
 /// The gateway's view of the rest of the program: the parts it shows but does not own.
 pub trait StatusView: Send + Sync {
@@ -51,7 +48,7 @@ pub struct Api(Arc<State>);
 
 struct State {
     config: ApiConfig,
-    store: Store,
+    history: Arc<dyn History>,
     status: Arc<dyn StatusView>,
     cache: Cache,
     meter: Meter,
@@ -69,8 +66,8 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    /// A gateway to that store.
-    pub fn new(config: ApiConfig, store: Store, status: Arc<dyn StatusView>) -> Self {
+    /// A gateway to that history.
+    pub fn new(config: ApiConfig, history: Arc<dyn History>, status: Arc<dyn StatusView>) -> Self {
         let limits = &config.limits;
         Self(Arc::new(State {
             cache: Cache::new(config.cache_entries, limits.cache_bytes, limits.reuse),
@@ -81,7 +78,7 @@ impl Api {
             stopping: CancellationToken::new(),
             started: Instant::now(),
             config,
-            store,
+            history,
             status,
         }))
     }
@@ -90,8 +87,8 @@ impl Api {
         &self.0.config
     }
 
-    pub(crate) fn store(&self) -> &Store {
-        &self.0.store
+    pub(crate) fn history(&self) -> &dyn History {
+        self.0.history.as_ref()
     }
 
     pub(crate) fn status(&self) -> &dyn StatusView {
@@ -125,10 +122,10 @@ impl Api {
     ///
     /// # Errors
     /// If the question has no answer or the gateway is too busy.
-    pub(crate) async fn answer(&self, ask: impl Ask, headers: &HeaderMap) -> Result<Response, ApiError> {
+    pub(crate) async fn answer<A: Ask>(&self, ask: A, headers: &HeaderMap) -> Result<Response, ApiError> {
         let state = &self.0;
         let key = Key { ask: format!("{ask:?}"), gzip: compress::accepts_gzip(headers) };
-        let version = if ask.is_of_store() { state.store.version() } else { 0 };
+        let version = if A::OF_HISTORY { state.history.version() } else { 0 };
         let now = Now { version, wall_ns: state.config.clock.now_ns() };
         let making = match state.cache.get(&key, now).await {
             Ok(ready) => {
@@ -145,31 +142,17 @@ impl Api {
         Ok(respond(&ready, "miss"))
     }
 
-    async fn make(
-        &self,
-        ask: impl Ask,
-        gzip: bool,
-        Now { version, wall_ns }: Now,
-    ) -> Result<Ready, ApiError> {
-        let waited = tokio::time::timeout(
-            self.0.config.limits.request_timeout / 2,
-            Arc::clone(&self.0.queries).acquire_owned(),
-        );
+    async fn make(&self, ask: impl Ask, gzip: bool, now: Now) -> Result<Ready, ApiError> {
+        let State { config, history, queries, .. } = self.0.as_ref();
+        let limits = config.limits.clone();
+        let waited = tokio::time::timeout(limits.request_timeout / 2, Arc::clone(queries).acquire_owned());
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
-        let api = self.clone();
         let made = Instant::now();
-        let span = tracing::info_span!("query");
-        let job = tokio::task::spawn_blocking(move || {
-            let (_permit, _inside) = (permit, span.entered());
-            let is_partial = Cell::new(false);
-            let view = View { store: api.store(), config: api.config(), now_ns: wall_ns, is_partial };
-            let body = ask.answer(&view)?;
-            let until_ns = if view.is_partial.get() { wall_ns } else { ask.until_ns(&view) };
-            let gzip = gzip && body.len() >= GZIP_FROM;
-            let body = if gzip { compress::gzip(&body).map_err(ApiError::Compress)? } else { body };
-            Ok(Ready { body: Bytes::from(body), gzip, made, version, until_ns })
-        });
-        job.await.unwrap_or(Err(ApiError::Crashed))
+        let rules = StateRules::new(now.wall_ns, config.stale_after);
+        let view = View { history: Arc::clone(history), limits, rules, gzip, permit };
+        let Rendered { body, gzip, until_ns } =
+            ask.answer(view).instrument(tracing::info_span!("query")).await?;
+        Ok(Ready { body, gzip, made, version: now.version, until_ns })
     }
 
     /// The gateway's own statistics.
@@ -193,14 +176,6 @@ impl Api {
         families.extend(self.0.listener.families());
         families.extend(self.0.status.families());
         families
-    }
-
-    /// The store's statistics.
-    ///
-    /// # Errors
-    /// When they cannot be written as JSON, which would be a defect.
-    pub(crate) fn store_stats(&self) -> Result<serde_json::Value, serde_json::Error> {
-        serde_json::to_value(self.0.store.stats())
     }
 }
 

@@ -18,9 +18,8 @@ use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{NoGpu, RowsQuery};
+use gpuvitals_core::history::{History, NoGpu, Part, Rows, RowsQuery};
 use gpuvitals_listener::{Vitals, echo, refuse, vitals};
-use gpuvitals_store::Store;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -44,15 +43,15 @@ pub trait CollectorView: Vitals {
 }
 
 struct State {
-    store: Store,
+    history: Arc<dyn History>,
     view: Arc<dyn CollectorView>,
     limits: Limits,
     queries: Arc<Semaphore>,
     started: Instant,
 }
 
-/// The paths of a collector that fills that store.
-pub fn router(store: Store, view: Arc<dyn CollectorView>) -> Router {
+/// The paths of a collector that fills that history.
+pub fn router(history: Arc<dyn History>, view: Arc<dyn CollectorView>) -> Router {
     let limits = Limits::default();
     let queries = Arc::new(Semaphore::new(limits.queries));
     let vitals: Arc<dyn Vitals> = Arc::clone(&view) as _;
@@ -61,31 +60,32 @@ pub fn router(store: Store, view: Arc<dyn CollectorView>) -> Router {
         .route("/telemetry/{gpu}", get(telemetry))
         .merge(vitals::routes(vitals))
         .fallback(nothing)
-        .with_state(Arc::new(State { store, view, limits, queries, started: Instant::now() }))
+        .with_state(Arc::new(State { history, view, limits, queries, started: Instant::now() }))
 }
 
 #[derive(Serialize)]
 struct StatsAnswer {
     /// Rows made durable since the start.
     total_processed: u64,
-    /// GPUs that have rows in the store.
-    active_gpus: u64,
+    /// GPUs that have rows.
+    active_gpus: usize,
     /// Rows in files.
-    file_entries: u64,
+    file_entries: Option<u64>,
     /// Rows in memory: those that are not in files yet, and the newest of each GPU of those that are.
-    cache_entries: u64,
+    cache_entries: Option<u64>,
     uptime_seconds: u64,
 }
 
 async fn stats(Shared(api): Shared<Arc<State>>) -> Result<Response, ApiError> {
-    let store = api.store.stats();
+    let gpus = api.history.fleet().await?.answer.gpus.len();
+    let stats = api.history.stats();
     fresh(
         StatusCode::OK,
         &StatsAnswer {
             total_processed: api.view.rows_stored(),
-            active_gpus: store.gpus,
-            file_entries: store.flushed.rows + store.merged.rows,
-            cache_entries: store.tail_rows + store.recent_rows,
+            active_gpus: gpus,
+            file_entries: stats.rows_on_disk,
+            cache_entries: stats.rows_in_memory,
             uptime_seconds: api.started.elapsed().as_secs(),
         },
     )
@@ -114,8 +114,9 @@ async fn telemetry(
     let limits = &api.limits;
     let limit = parameter::limit(wanted.limit.as_ref(), limits.page, limits.page_max)?;
     let oldest_first = parameter::flag("reverse", wanted.reverse.as_ref())?;
-    let state = match api.store.fleet().find(&gpu).cloned() {
-        Ok(state) => state,
+    let fleet = api.history.fleet().await?.answer;
+    let key = match fleet.find(&gpu) {
+        Ok(state) => Arc::clone(&state.key),
         Err(NoGpu::Unknown) => {
             let text = "no GPU of this name has rows here";
             return Ok(refuse(StatusCode::NOT_FOUND, ErrorCode::UnknownGpu, text));
@@ -123,32 +124,32 @@ async fn telemetry(
         Err(why @ NoGpu::Ambiguous(_)) => return Err(ApiError::no_gpu(&gpu, why)),
     };
     let permit = Arc::clone(&api.queries).acquire_owned().await.map_err(|_| ApiError::Overloaded)?;
-    let store = api.store.clone();
-    let read = tokio::task::spawn_blocking(move || {
+    let of_table = RowsQuery::of(Table::GpuEvents, limit);
+    let query = RowsQuery { gpus: vec![key], newest_first: !oldest_first, ..of_table };
+    let rows = api.history.rows(query).await?;
+    let rendered = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let gpus = vec![Arc::clone(&state.key)];
-        let rows = store.range(&RowsQuery {
-            gpus,
-            newest_first: !oldest_first,
-            ..RowsQuery::of(Table::GpuEvents, limit)
-        })?;
-        let partial = rows.missing.join("; ");
-        if !partial.is_empty() {
-            tracing::warn!(words = partial, "rows were left out of an answer");
-        }
-        let found = rows.answer.batch.as_ref().and_then(|batch| GpuRows::of(batch, None));
-        let list: Vec<Row<'_>> = found
-            .iter()
-            .flat_map(GpuRows::entries)
-            .map(|entry| Row { gpu_id: entry.gpu_id, metrics: entry.metrics, timestamp: entry.timestamp })
-            .collect();
-        let mut response = fresh(StatusCode::OK, &list)?;
-        if !partial.is_empty() {
-            response.headers_mut().insert(PARTIAL, header_text(&partial));
-        }
-        Ok(response)
+        render(&rows)
     });
-    read.await.unwrap_or(Err(ApiError::Crashed))
+    rendered.await.unwrap_or(Err(ApiError::Crashed))
+}
+
+fn render(Part { answer: rows, missing }: &Part<Rows>) -> Result<Response, ApiError> {
+    let partial = missing.join("; ");
+    if !partial.is_empty() {
+        tracing::warn!(words = partial, "rows were left out of an answer");
+    }
+    let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, None));
+    let list: Vec<Row<'_>> = found
+        .iter()
+        .flat_map(GpuRows::entries)
+        .map(|entry| Row { gpu_id: entry.gpu_id, metrics: entry.metrics, timestamp: entry.timestamp })
+        .collect();
+    let mut response = fresh(StatusCode::OK, &list)?;
+    if !partial.is_empty() {
+        response.headers_mut().insert(PARTIAL, header_text(&partial));
+    }
+    Ok(response)
 }
 
 /// As much of a text as a header takes; what is no printable ASCII becomes `?`.

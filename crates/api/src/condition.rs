@@ -1,5 +1,7 @@
 //! The rules by which a GPU's state is judged; [`State`] documents them for clients.
 
+use std::time::Duration;
+
 use gpuvitals_analysis::condition;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{Fleet, GpuState};
@@ -23,6 +25,11 @@ pub(crate) struct StateRules {
 }
 
 impl StateRules {
+    /// The rules at `now_ns`.
+    pub(crate) fn new(now_ns: i64, stale_after: Duration) -> Self {
+        Self { now_ns, stale_after_ns: i64::try_from(stale_after.as_nanos()).unwrap_or(i64::MAX) }
+    }
+
     fn is_old(self, timestamp_ns: i64) -> bool {
         self.now_ns.saturating_sub(timestamp_ns) > self.stale_after_ns
     }

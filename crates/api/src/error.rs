@@ -99,7 +99,7 @@ pub(crate) enum ApiError {
     )]
     Overloaded,
     #[error("{0}")]
-    Store(#[from] QueryError),
+    Query(#[from] QueryError),
     #[error("writing the answer")]
     Render(#[from] serde_json::Error),
     #[error("compressing the answer")]
@@ -143,11 +143,11 @@ impl ApiError {
             | Self::Parameters(_)
             | Self::Path(_)
             | Self::EndBeforeStart
-            | Self::Store(QueryError::Range { .. } | QueryError::UnknownMetric { .. }) => {
+            | Self::Query(QueryError::Range { .. } | QueryError::UnknownMetric { .. }) => {
                 (StatusCode::BAD_REQUEST, ErrorCode::BadParameter)
             }
             Self::TooManyValues { .. }
-            | Self::Store(
+            | Self::Query(
                 QueryError::TooManyBuckets { .. }
                 | QueryError::TooManyPoints { .. }
                 | QueryError::TooManyValues { .. }
@@ -160,7 +160,7 @@ impl ApiError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
-            Self::Store(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
+            Self::Query(_) | Self::Render(_) | Self::Compress(_) | Self::Crashed => {
                 (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
             }
         }

@@ -1,19 +1,21 @@
 //! The gateway: REST, live stream, OpenAPI document and the embedded web page.
 //!
 //! A request passes the listener (access, limits, statistics, log), a handler in `route` (parse, ask, render) and, unless its answer
-//! is ready in the `cache`, an `Ask` that reads the store on a thread for blocking work. `dto` holds what is said, and
-//! the OpenAPI document is generated from it.
+//! is ready in the `cache`, an `Ask` that asks the history and renders the answer on a thread for blocking work. A question
+//! whose client has gone is dropped. `dto` holds what is said, and the OpenAPI document is generated from it.
 //!
 //! The caller owns the socket and the shutdown:
 //!
 //! ```no_run
-//! # async fn example(store: gpuvitals_store::Store, status: std::sync::Arc<dyn gpuvitals_api::StatusView>)
+//! # use std::sync::Arc;
+//! # use gpuvitals_core::history::History;
+//! # async fn example(history: Arc<dyn History>, status: Arc<dyn gpuvitals_api::StatusView>)
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! use gpuvitals_api::{Api, ApiConfig, serve};
 //!
 //! let socket = gpuvitals_listener::bind("127.0.0.1:8081".parse()?)?;
 //! let shutdown = tokio_util::sync::CancellationToken::new();
-//! let api = Api::new(ApiConfig::default(), store, status);
+//! let api = Api::new(ApiConfig::default(), history, status);
 //! serve(socket, api, gpuvitals_listener::Access::open(), shutdown).await?;
 //! # Ok(())
 //! # }
@@ -27,7 +29,6 @@ pub mod collector;
 mod compress;
 mod condition;
 mod config;
-pub mod document;
 mod dto;
 mod error;
 mod meter;
@@ -38,4 +39,5 @@ mod serve;
 pub use api::{Api, StatusView};
 pub use assets::Page;
 pub use config::{ApiConfig, Limits};
+pub use route::document;
 pub use serve::{ServeError, serve};

@@ -1,6 +1,7 @@
 //! The paths. A handler parses, asks and renders; its parameters and its place in the document stand beside it.
 
 pub(crate) mod docs;
+pub mod document;
 pub(crate) mod gpus;
 pub(crate) mod health;
 pub(crate) mod hosts;

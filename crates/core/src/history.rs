@@ -59,8 +59,19 @@ pub trait History: Send + Sync + fmt::Debug {
     /// How it does.
     fn health(&self) -> Health;
 
-    /// Counts and sizes under names of its own, for people: a JSON object.
-    fn stats(&self) -> serde_json::Value;
+    /// Counts and sizes.
+    fn stats(&self) -> HistoryStats;
+}
+
+/// Counts and sizes of a history.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HistoryStats {
+    /// Rows on a disk, if it counts them.
+    pub rows_on_disk: Option<u64>,
+    /// Rows in memory, if it counts them; some may be on a disk as well.
+    pub rows_in_memory: Option<u64>,
+    /// Everything that it counts, under names of its own: a JSON object.
+    pub own: serde_json::Value,
 }
 
 /// Rows as they become visible.

@@ -18,7 +18,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "log", "settings"]),
     ("store", &["core", "log"]),
-    ("api", &["core", "analysis", "store", "listener"]),
+    ("api", &["core", "analysis", "listener"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
     (
@@ -259,7 +259,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "up",
         ],
     ),
-    ("api", &["api", "ask", "cache", "document", "route"]),
+    ("api", &[]),
 ];
 
 #[test]

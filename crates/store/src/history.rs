@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, Part, QueryError, Rows, RowsQuery,
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, Part, QueryError, Rows,
+    RowsQuery,
 };
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{Batch, Health, Table};
@@ -45,9 +46,14 @@ impl History for Store {
         self.health()
     }
 
-    fn stats(&self) -> serde_json::Value {
-        // Names and numbers: always JSON.
-        serde_json::to_value(self.stats()).unwrap_or_default()
+    fn stats(&self) -> HistoryStats {
+        let stats = self.stats();
+        HistoryStats {
+            rows_on_disk: Some(stats.flushed.rows + stats.merged.rows),
+            rows_in_memory: Some(stats.tail_rows + stats.recent_rows),
+            // Names and numbers: always JSON.
+            own: serde_json::to_value(stats).unwrap_or_default(),
+        }
     }
 }
 
@@ -85,30 +91,6 @@ impl Store {
             });
             job.await.unwrap_or_else(|error| Err(QueryError::failed(error)))
         })
-    }
-}
-
-// For callers that have not moved to [`History`] yet.
-impl Store {
-    /// [`History::rows`], on this thread.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn range(&self, query: &RowsQuery) -> Result<Part<Rows>, QueryError> {
-        self.0.rows(query, &CancellationToken::new())
-    }
-
-    /// [`History::buckets`], on this thread.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn steps(&self, query: &BucketQuery) -> Result<Part<Buckets>, QueryError> {
-        self.0.buckets(query, &CancellationToken::new())
-    }
-
-    /// Batches as they become visible.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Batch]>> {
-        self.0.shared.subscribers.subscribe()
     }
 }
 
@@ -203,4 +185,56 @@ fn keeps(table: Table) -> Result<(), QueryError> {
     }
     let reason = format!("the store holds {}, not {}", Table::GpuEvents.name(), table.name());
     Err(QueryError::NotKept { reason: reason.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use gpuvitals_core::history::{Aggregate, GroupBy};
+    use gpuvitals_core::{MetricId, causes};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::config::StoreConfig;
+
+    #[tokio::test]
+    async fn work_on_an_answer_that_was_dropped_goes_no_further() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(StoreConfig::new(dir.path())).unwrap();
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, may_go_on) = mpsc::sync_channel(1);
+        let (outcome, result) = oneshot::channel();
+        let mut answer = store.work::<()>(move |inner, abandoned| {
+            begun.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            let rows = inner.rows(&RowsQuery::of(Table::GpuEvents, 1), abandoned);
+            let buckets = inner.buckets(&whole_day(), abandoned);
+            outcome.send((rows.map(drop), buckets.map(drop))).unwrap();
+            Ok(Part::whole(()))
+        });
+        tokio::select! {
+            _ = &mut answer => panic!("it waits"),
+            begun = has_begun => begun.unwrap(),
+        }
+        drop(answer);
+        go_on.send(()).unwrap();
+        let (rows, buckets) = result.await.unwrap();
+        for error in [rows.unwrap_err(), buckets.unwrap_err()] {
+            assert!(causes(&error).contains("nobody waits"), "{error}");
+        }
+    }
+
+    fn whole_day() -> BucketQuery {
+        BucketQuery {
+            table: Table::GpuEvents,
+            gpus: Vec::new(),
+            metrics: vec![MetricId::of("power_w")],
+            start_ns: 0,
+            end_ns: 86_400_000_000_000,
+            step_ns: 60_000_000_000,
+            aggregates: vec![Aggregate::Mean],
+            group_by: GroupBy::All,
+        }
+    }
 }

@@ -63,6 +63,7 @@ impl Reading<'_> {
     /// # Errors
     /// As [`Reading::go_on`].
     pub(crate) fn parts(&self, scope: &Scope, partial: &mut Vec<String>) -> Result<Vec<Part>, QueryError> {
+        self.go_on()?;
         let Self { reader, snapshot, .. } = self;
         reader.files.release();
         let mut parts = Vec::new();

@@ -7,8 +7,8 @@ use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 
 use super::Answered;
+use super::document;
 use crate::assets::{Asset, Keep};
-use crate::document;
 use crate::error::ApiError;
 use crate::parameter::Named;
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::history::{Fleet, GpuState};
+use gpuvitals_core::history::{Fleet, GpuState, Part};
 use gpuvitals_core::{IdentityColumn, MetricId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Answered;
 use crate::api::Api;
-use crate::ask::{Ask, View};
-use crate::condition;
+use crate::ask::{Ask, Body, Rendered, View};
+use crate::condition::{self, StateRules};
 use crate::config::Limits;
 use crate::dto::{GpuDetail, GpuList, Labels, LatestColumns, Moment, Pagination, State};
 use crate::error::{ApiError, ErrorBody};
@@ -196,13 +196,14 @@ pub(crate) async fn of_host(
 }
 
 impl Ask for GpusAsk {
-    fn until_ns(&self, view: &View<'_>) -> i64 {
-        view.rules().changes_at(&view.store.fleet())
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        view.render(missing, move |view, _| self.list(&fleet, view.rules)).await
     }
+}
 
-    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
-        let fleet = view.store.fleet();
-        let rules = view.rules();
+impl GpusAsk {
+    fn list(&self, fleet: &Fleet, rules: StateRules) -> Result<Body, ApiError> {
         let mut gpus: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| self.wants(gpu)).collect();
         if let Some(host) = self.of_host.as_deref().filter(|_| gpus.is_empty()) {
             return Err(ApiError::unknown_host(host));
@@ -226,11 +227,9 @@ impl Ask for GpusAsk {
             total: gpus.len(),
             pagination: Pagination::of(self.limit, self.offset, gpus.len()),
         };
-        Ok(serde_json::to_vec(&list)?)
+        Body::until(rules.changes_at(fleet), &list)
     }
-}
 
-impl GpusAsk {
     fn parse(params: &GpusParams, limits: &Limits) -> Result<Self, ApiError> {
         let words = given(params.search.as_ref()).unwrap_or_default();
         Ok(Self {
@@ -332,20 +331,19 @@ impl Ord for Number {
 }
 
 impl Ask for GpuAsk {
-    fn until_ns(&self, view: &View<'_>) -> i64 {
-        view.rules().changes_at(&view.store.fleet())
-    }
-
-    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
-        let fleet = view.store.fleet();
-        let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why))?;
-        let detail = GpuDetail {
-            gpu: view.rules().show(gpu, false),
-            latest: LatestColumns(gpu),
-            labels: Labels::of(gpu),
-            first_seen: Moment(gpu.first_seen_ns),
-        };
-        Ok(serde_json::to_vec(&detail)?)
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        view.render(missing, move |view, _| {
+            let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why))?;
+            let detail = GpuDetail {
+                gpu: view.rules.show(gpu, false),
+                latest: LatestColumns(gpu),
+                labels: Labels::of(gpu),
+                first_seen: Moment(gpu.first_seen_ns),
+            };
+            Body::until(view.rules.changes_at(&fleet), &detail)
+        })
+        .await
     }
 }
 

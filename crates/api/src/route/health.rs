@@ -58,7 +58,7 @@ pub(crate) async fn ready(Shared(api): Shared<Api>) -> Response {
 fn report(api: &Api) -> HealthReport {
     let collector = Component::from(api.status().collector_health());
     let queue = Component::from(api.status().queue_health());
-    let store = Component::from(api.store().health());
+    let store = Component::from(api.history().health());
     HealthReport {
         status: collector.status.max(queue.status).max(store.status),
         service: "telemetry-api-gateway",

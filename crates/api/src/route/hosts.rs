@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::history::{Fleet, Part};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Answered;
 use crate::api::Api;
-use crate::ask::{Ask, View};
+use crate::ask::{Ask, Body, Rendered, View};
+use crate::condition::StateRules;
 use crate::dto::{Host, HostList, Moment, Pagination, StateCounts};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
@@ -58,13 +60,14 @@ pub(crate) async fn list(
 }
 
 impl Ask for HostsAsk {
-    fn until_ns(&self, view: &View<'_>) -> i64 {
-        view.rules().changes_at(&view.store.fleet())
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let Part { answer: fleet, missing } = view.history.fleet().await?;
+        view.render(missing, move |view, _| self.list(&fleet, view.rules)).await
     }
+}
 
-    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
-        let fleet = view.store.fleet();
-        let rules = view.rules();
+impl HostsAsk {
+    fn list(&self, fleet: &Fleet, rules: StateRules) -> Result<Body, ApiError> {
         let mut hosts: BTreeMap<&str, Host<'_>> = BTreeMap::new();
         for gpu in &fleet.gpus {
             let Some(hostname) = gpu.identity.node() else { continue };
@@ -90,6 +93,6 @@ impl Ask for HostsAsk {
             total,
             pagination: Pagination::of(self.limit, self.offset, total),
         };
-        Ok(serde_json::to_vec(&list)?)
+        Body::until(rules.changes_at(fleet), &list)
     }
 }

@@ -7,7 +7,7 @@ use gpuvitals_listener::vitals;
 use super::Answered;
 use super::gpus::NoParams;
 use crate::api::Api;
-use crate::ask::{Ask, View};
+use crate::ask::{Ask, Body, Rendered, View};
 use crate::dto::MetricList;
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::Asked;
@@ -33,12 +33,10 @@ pub(crate) async fn catalogue(
 struct Catalogue;
 
 impl Ask for Catalogue {
-    fn is_of_store(&self) -> bool {
-        false
-    }
+    const OF_HISTORY: bool = false;
 
-    fn answer(&self, _view: &View<'_>) -> Result<Vec<u8>, ApiError> {
-        Ok(serde_json::to_vec(&MetricList::whole())?)
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        view.render(Vec::new(), |_, _| Body::until(i64::MAX, &MetricList::whole())).await
     }
 }
 

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::{Answered, telemetry};
 use crate::api::Api;
-use crate::ask::{Ask, View};
+use crate::ask::{Ask, Body, Rendered, View};
 use crate::config::Limits;
 use crate::dto::{Instant, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
@@ -111,51 +111,45 @@ pub(crate) async fn query(
 }
 
 impl Ask for QueryAsk {
-    fn until_ns(&self, view: &View<'_>) -> i64 {
-        match self.end_ns {
-            Some(_) => i64::MAX,
-            None => view.now_ns.saturating_add(UP_TO_NOW_NS),
-        }
-    }
-
-    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
-        let fleet = view.store.fleet();
-        let end_ns = self.end_ns.unwrap_or(view.now_ns);
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let fleet = view.history.fleet().await?.answer;
+        let end_ns = self.end_ns.unwrap_or(view.now_ns());
         let start_ns = self.start_ns.unwrap_or_else(|| end_ns.saturating_sub(HOUR_NS).max(0));
         if end_ns < start_ns {
             return Err(ApiError::EndBeforeStart);
         }
         let step_ns = self.step_ns.unwrap_or_else(|| parameter::step_for(end_ns - start_ns));
         let gpus = self.selected(&fleet)?;
-        self.check(
-            gpus.as_deref(),
-            &fleet,
-            end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1,
-            view,
-        )?;
-        let buckets = match gpus {
+        let steps = end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1;
+        self.check(gpus.as_deref(), &fleet, steps, &view.limits)?;
+        let Part { answer: buckets, missing } = match gpus {
             Some(gpus) if gpus.is_empty() => nothing(start_ns, end_ns, step_ns),
-            gpus => view.store.steps(&BucketQuery {
-                table: Table::GpuEvents,
-                gpus: gpus.unwrap_or_default(),
-                metrics: self.metrics.clone(),
-                start_ns,
-                end_ns,
-                step_ns,
-                aggregates: self.aggregates.clone(),
-                group_by: self.group_by,
-            })?,
+            gpus => {
+                let query = BucketQuery {
+                    table: Table::GpuEvents,
+                    gpus: gpus.unwrap_or_default(),
+                    metrics: self.metrics.clone(),
+                    start_ns,
+                    end_ns,
+                    step_ns,
+                    aggregates: self.aggregates.clone(),
+                    group_by: self.group_by,
+                };
+                view.history.buckets(query).await?
+            }
         };
-        let Part { answer: buckets, missing } = buckets;
-        let simulated = self.simulated(&fleet);
-        let answer = QueryAnswer {
-            times: buckets.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
-            step_ms: step_ns / MILLISECOND_NS,
-            series: buckets.series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
-            partial: &missing,
-        };
-        view.lacks(&missing);
-        Ok(serde_json::to_vec(&answer)?)
+        view.render(missing, move |view, partial| {
+            let simulated = self.simulated(&fleet);
+            let answer = QueryAnswer {
+                times: buckets.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
+                step_ms: step_ns / MILLISECOND_NS,
+                series: buckets.series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
+                partial,
+            };
+            let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
+            Body::until(self.end_ns.map_or_else(up_to_now, |_| i64::MAX), &answer)
+        })
+        .await
     }
 }
 
@@ -190,10 +184,9 @@ impl QueryAsk {
         if self.hosts.is_empty() {
             return Ok((!named.is_empty()).then_some(named));
         }
-        let on_hosts = fleet.gpus.iter().filter(|gpu| {
-            let node = gpu.identity.node();
-            self.hosts.iter().any(|host| node == Some(host.as_ref()))
-        });
+        let hosts: HashSet<&str> = self.hosts.iter().map(AsRef::as_ref).collect();
+        let on_hosts =
+            fleet.gpus.iter().filter(|gpu| gpu.identity.node().is_some_and(|node| hosts.contains(node)));
         let keys = on_hosts
             .map(|gpu| &gpu.key)
             .filter(|key| self.gpus.is_empty() || named.binary_search(key).is_ok());
@@ -206,9 +199,9 @@ impl QueryAsk {
         gpus: Option<&[Arc<str>]>,
         fleet: &Fleet,
         buckets: i64,
-        view: &View<'_>,
+        limits: &Limits,
     ) -> Result<(), ApiError> {
-        let Limits { steps_max, values_max, .. } = view.config.limits;
+        let Limits { steps_max, values_max, .. } = *limits;
         let count = gpus.map_or(fleet.gpus.len(), <[_]>::len);
         let groups = match self.group_by {
             GroupBy::Gpu => count,

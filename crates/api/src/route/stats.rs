@@ -25,7 +25,7 @@ pub(crate) async fn stats(Shared(api): Shared<Api>) -> Answered {
     let stats = Stats {
         queue: QueueStats::deserialize(api.status().queue_stats())?,
         gateway: api.gateway_stats(),
-        store: api.store_stats()?,
+        store: api.history().stats().own,
         source: api.status().source(),
     };
     fresh(StatusCode::OK, &stats)

@@ -11,11 +11,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
 use gpuvitals_core::Batch;
-use gpuvitals_core::history::{Fleet, NoGpu};
+use gpuvitals_core::history::{Change, Changes, Fleet, NoGpu};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
 use super::Answered;
@@ -63,17 +61,17 @@ pub(crate) struct StreamParams {
     )
 )]
 pub(crate) async fn stream(Shared(api): Shared<Api>, Asked(params): Asked<StreamParams>) -> Answered {
-    let filter = Filter::parse(&params, &api.store().fleet())?;
+    let filter = Filter::parse(&params, &api.history().fleet().await?.answer)?;
     let permit = api.stream_permit()?;
-    let batches = api.store().subscribe();
-    let body = Body::from_stream(events(api, batches, filter, permit));
+    let changes = api.history().changes();
+    let body = Body::from_stream(events(api, changes, filter, permit));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok::<Response, _>((headers, body).into_response())
 }
 
 fn events(
     api: Api,
-    mut batches: Receiver<Arc<[Batch]>>,
+    mut changes: Box<dyn Changes>,
     mut filter: Filter,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
@@ -83,18 +81,18 @@ fn events(
         loop {
             let received = tokio::select! {
                 () = api.stopping().cancelled() => break,
-                received = tokio::time::timeout(api.config().limits.heartbeat, batches.recv()) => received,
+                received = tokio::time::timeout(api.config().limits.heartbeat, changes.next()) => received,
             };
             match received {
                 Err(_) => yield Ok(Bytes::from_static(HEARTBEAT.as_bytes())),
-                Ok(Err(RecvError::Closed)) => break,
-                Ok(Err(RecvError::Lagged(missed))) => {
+                Ok(None) => break,
+                Ok(Some(Change::Missed(missed))) => {
                     api.meter().lagged(missed);
                     yield Ok(Bytes::from(format!("event: lagged\ndata: {{\"missed\":{missed}}}\n\n")));
                 }
-                Ok(Ok(appended)) => {
-                    if !filter.names.is_empty() {
-                        filter.resolve(&api.store().fleet());
+                Ok(Some(Change::Rows(appended))) => {
+                    if !filter.names.is_empty() && let Ok(fleet) = api.history().fleet().await {
+                        filter.resolve(&fleet.answer);
                     }
                     for event in appended.iter().flat_map(|batch| filter.events(batch)) {
                         yield Ok(event);

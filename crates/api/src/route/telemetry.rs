@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, RowsQuery};
+use gpuvitals_core::history::{Fleet, Part, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Answered;
 use super::rows::GpuRows;
 use crate::api::Api;
-use crate::ask::{Ask, View};
+use crate::ask::{Ask, Body, Rendered, View};
 use crate::config::Limits;
 use crate::dto::{Instant, Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
@@ -127,31 +127,33 @@ pub(crate) async fn of_several(
 }
 
 impl Ask for TelemetryAsk {
-    fn answer(&self, view: &View<'_>) -> Result<Vec<u8>, ApiError> {
-        let fleet = view.store.fleet();
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let fleet = view.history.fleet().await?.answer;
         parameter::known_columns(self.metrics.as_deref(), &fleet)?;
-        let rows = view.store.range(&RowsQuery {
+        let query = RowsQuery {
             table: Table::GpuEvents,
             gpus: keys(&fleet, &self.gpus)?,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
-            metrics: self.metrics.clone(),
             limit: self.limit,
             offset: self.offset,
+            metrics: self.metrics.clone(),
             newest_first: !self.oldest_first,
             with_total: true,
-        })?;
-        let (rows, missing) = (rows.answer, rows.missing);
-        let total = rows.total.unwrap_or_default();
-        let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
-        let list = TelemetryList {
-            data: found.iter().flat_map(GpuRows::entries).collect(),
-            total,
-            pagination: Pagination::of(self.limit, self.offset, total),
-            partial: &missing,
         };
-        view.lacks(&missing);
-        Ok(serde_json::to_vec(&list)?)
+        let Part { answer: rows, missing } = view.history.rows(query).await?;
+        view.render(missing, move |_, partial| {
+            let total = rows.total.unwrap_or_default();
+            let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
+            let list = TelemetryList {
+                data: found.iter().flat_map(GpuRows::entries).collect(),
+                total,
+                pagination: Pagination::of(self.limit, self.offset, total),
+                partial,
+            };
+            Body::until(i64::MAX, &list)
+        })
+        .await
     }
 }
 

@@ -41,8 +41,9 @@ async fn started() -> (SocketAddr, Arc<Collector>, CancellationToken, Store, tem
     store.append(vec![batch]).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (view, shutdown) = (Arc::new(Collector(Mutex::new(Health::healthy(0)))), CancellationToken::new());
-    let app = router(store.clone(), Arc::clone(&view) as Arc<dyn CollectorView>);
+    let view = Arc::new(Collector(Mutex::new(Health::healthy(0))));
+    let shutdown = CancellationToken::new();
+    let app = router(Arc::new(store.clone()), Arc::clone(&view) as Arc<dyn CollectorView>);
     let terms = Terms::new(Arc::new(Meter::new("collector")));
     tokio::spawn(serve(listener, app, terms, shutdown.clone()));
     (address, view, shutdown, store, dir)

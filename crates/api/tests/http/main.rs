@@ -6,6 +6,7 @@
     reason = "helpers of tests are tests"
 )]
 
+mod abandoned;
 mod client;
 mod collector;
 mod lists;

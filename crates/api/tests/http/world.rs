@@ -91,7 +91,7 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let api = Api::new(config, store.clone(), Arc::clone(&parts) as Arc<dyn StatusView>);
+        let api = Api::new(config, Arc::new(store.clone()), Arc::clone(&parts) as Arc<dyn StatusView>);
         let served = tokio::spawn(serve(listener, api, Access::open(), shutdown.clone()));
         Self { address, store, parts, shutdown, served, now, _dir: dir }
     }

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use gpuvitals_core::causes;
+use gpuvitals_core::history::History;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 
 use crate::failure::Failure;
 use crate::store::exit;
 
+/// The end that takes rows, and the end that is asked for them.
+pub(crate) type Ends = (Arc<dyn Sink>, Arc<dyn History>);
+
 /// Opens the store: as the sink of the rows, and as their history.
 ///
 /// # Errors
 /// When the directory is in use, or cannot be read or written.
-pub(crate) fn open_store(config: StoreConfig) -> Result<(Arc<dyn Sink>, Store), Failure> {
+pub(crate) fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
     let dir = config.dir.clone();
     let (store, recovered) = Store::open(config).map_err(|error| {
         let dir = dir.display();
@@ -53,5 +57,6 @@ pub(crate) fn open_store(config: StoreConfig) -> Result<(Arc<dyn Sink>, Store), 
              restored from a backup, stop it and run `gpuvitals store repair`"
         );
     }
-    Ok((Arc::new(store.clone()), store))
+    let store = Arc::new(store);
+    Ok((Arc::clone(&store) as _, store))
 }

@@ -3,8 +3,8 @@
 use utoipa::OpenApi;
 use utoipa::openapi::{InfoBuilder, License};
 
+use super::Document;
 use crate::config::Limits;
-use crate::route::Document;
 
 /// The document as JSON.
 ///

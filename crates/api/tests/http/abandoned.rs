@@ -1,0 +1,84 @@
+//! A client that goes away before its answer is there.
+
+use std::sync::Arc;
+
+use gpuvitals_api::{Api, ApiConfig, serve};
+use gpuvitals_core::Health;
+use gpuvitals_core::history::{
+    Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
+};
+use gpuvitals_listener::Access;
+use gpuvitals_store::Store;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{Sender, channel};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::World;
+
+/// A history whose buckets never come; it tells when they are asked for and when the question is dropped.
+#[derive(Debug)]
+struct Endless {
+    store: Store,
+    told: Sender<&'static str>,
+}
+
+struct Question(Sender<&'static str>);
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.0.try_send("dropped").unwrap();
+    }
+}
+
+impl History for Endless {
+    fn version(&self) -> u64 {
+        self.store.version()
+    }
+
+    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
+        History::fleet(&self.store)
+    }
+
+    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
+        self.store.rows(query)
+    }
+
+    fn buckets(&self, _query: BucketQuery) -> Answered<'_, Buckets> {
+        self.told.try_send("asked").unwrap();
+        let question = Question(self.told.clone());
+        Box::pin(async move {
+            let _question = question;
+            std::future::pending().await
+        })
+    }
+
+    fn changes(&self) -> Box<dyn Changes> {
+        self.store.changes()
+    }
+
+    fn health(&self) -> Health {
+        self.store.health()
+    }
+
+    fn stats(&self) -> HistoryStats {
+        History::stats(&self.store)
+    }
+}
+
+#[tokio::test]
+async fn a_question_whose_client_has_gone_is_dropped() {
+    let world = World::new().await;
+    let (told, mut news) = channel(2);
+    let history = Arc::new(Endless { store: world.store.clone(), told });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let api = Api::new(ApiConfig::default(), history, world.parts.clone());
+    tokio::spawn(serve(listener, api, Access::open(), CancellationToken::new()));
+
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET /api/v1/query?metrics=power_w HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    assert_eq!(news.recv().await, Some("asked"));
+    drop(client);
+    assert_eq!(news.recv().await, Some("dropped"));
+}
