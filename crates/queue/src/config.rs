@@ -1,6 +1,5 @@
 //! Settings of the queue.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::broker::Durability;
@@ -65,10 +64,8 @@ pub struct QueueConfig {
     pub seed: u64,
     /// Durability of a frame before its publish is answered and it is visible, if there is a log.
     pub durability: Durability,
-    /// The same for single topics, by name.
-    pub topic_durability: BTreeMap<String, Durability>,
     /// Longest time that written records wait for a sync: the loss at a power cut for [`Durability::Written`]
-    /// topics and for acknowledgements.
+    /// frames and for acknowledgements.
     pub sync_every: Duration,
     /// Most bytes of memory for frames that are on disk too. The others are read back when they are
     /// delivered.
@@ -82,15 +79,6 @@ pub struct QueueConfig {
     /// Most bytes of records that wait to be written to the log, publishers' frames included: beyond it these
     /// are refused as at the topic's bound. A single larger frame may wait alone.
     pub unwritten_max: u32,
-}
-
-impl QueueConfig {
-    /// Durability of a frame of this topic before its publish is answered, if there is a log. Dead letters
-    /// have the durability of their origin's frames.
-    pub fn durability_of(&self, topic: &str) -> Durability {
-        let topic = crate::name::origin_of(topic).unwrap_or(topic);
-        self.topic_durability.get(topic).copied().unwrap_or(self.durability)
-    }
 }
 
 impl Default for QueueConfig {
@@ -113,7 +101,6 @@ impl Default for QueueConfig {
             drain_timeout: Duration::from_secs(5),
             seed: 0x6770_7576,
             durability: Durability::Synced,
-            topic_durability: BTreeMap::new(),
             sync_every: Duration::from_millis(100),
             memory_max: 64 << 20,
             segment_len: 16 << 20,

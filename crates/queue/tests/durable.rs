@@ -205,25 +205,41 @@ async fn a_queue_that_was_dropped_has_all_that_was_answered() {
 }
 
 #[tokio::test]
-async fn each_topic_is_as_durable_as_it_is_set() {
-    let disk = FaultDisk::new();
-    let set = |config: &mut QueueConfig| {
-        config.sync_every = Duration::from_hours(1);
-        config.topic_durability.insert("memory".to_owned(), Durability::Memory);
-        config.topic_durability.insert("written".to_owned(), Durability::Written);
-    };
-    let (queue, _) = open(&disk, set).await;
-    let told = ["memory", "written"].map(|topic| queue.publish(topic, frame(0)));
-    for (publishing, durability) in told.into_iter().zip([Durability::Memory, Durability::Written]) {
-        assert_eq!(publishing.await.unwrap().durability, durability);
+async fn a_queue_is_as_durable_as_it_is_set() {
+    for (durability, frames) in [(Durability::Memory, 0), (Durability::Written, 1)] {
+        let disk = FaultDisk::new();
+        let set = |config: &mut QueueConfig| {
+            (config.sync_every, config.durability) = (Duration::from_hours(1), durability);
+        };
+        let (queue, _) = open(&disk, set).await;
+        assert_eq!(queue.publish(TOPIC, frame(0)).await.unwrap().durability, durability);
+        // Seeds that are multiples of four forget all that was not synced.
+        let (_, opened) = open(&disk.crashed(0), set).await;
+        assert_eq!(opened.frames, 0);
+        queue.shutdown().await;
+        drop(queue);
+        let (_, opened) = open(&disk, set).await;
+        assert_eq!(opened.frames, frames, "an orderly end syncs what was written");
     }
-    // Seeds that are multiples of four forget all that was not synced.
-    let (_, opened) = open(&disk.crashed(0), set).await;
-    assert_eq!(opened.frames, 0);
-    queue.shutdown().await;
-    drop(queue);
-    let (_, opened) = open(&disk, set).await;
-    assert_eq!(opened.frames, 1, "an orderly end syncs what was written");
+}
+
+#[tokio::test]
+async fn what_was_written_is_synced_soon_and_outlives_a_power_cut_then() {
+    let disk = FaultDisk::new();
+    let set = |config: &mut QueueConfig| config.durability = Durability::Written;
+    let (queue, _) = open(&disk, set).await;
+    let mut consumer = join(&queue, "g").await;
+    queue.publish(TOPIC, frame(0)).await.unwrap();
+    assert_eq!(settle(&mut consumer, 1).await, [0]);
+    queue.publish(TOPIC, frame(1)).await.unwrap();
+    let is_synced = || {
+        let after = disk.crashed(0);
+        disk.names().iter().all(|name| disk.contents(name) == after.contents(name))
+    };
+    until("all of it is synced", is_synced).await;
+    let (queue, opened) = open(&disk.crashed(0), set).await;
+    assert_eq!((opened.frames, opened.damage), (1, Vec::new()));
+    assert_eq!(settle(&mut join(&queue, "g").await, 1).await, [1]);
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ impl Broker {
             return;
         }
         let (in_memory, kept): (Vec<_>, Vec<_>) = self.take_given_up().into_iter().partition(|given_up| {
-            given_up.body.place.is_none() && self.env.durability(&given_up.facts.topic) == Durability::Memory
+            given_up.body.place.is_none() && self.env.durability() == Durability::Memory
         });
         self.env.given_up = kept;
         let now = self.env.now;

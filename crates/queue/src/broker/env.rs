@@ -75,9 +75,9 @@ impl Env {
         }
     }
 
-    /// What a topic of that name promises.
-    pub(super) fn durability(&self, topic: &str) -> Durability {
-        if self.keeps { self.config.durability_of(topic) } else { Durability::Memory }
+    /// Durability of a frame before its publish is answered.
+    pub(super) fn durability(&self) -> Durability {
+        if self.keeps { self.config.durability } else { Durability::Memory }
     }
 
     /// What a topic may hold, of dead letters or of others.

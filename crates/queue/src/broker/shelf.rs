@@ -130,7 +130,7 @@ pub(super) struct Shelf {
 
 impl Shelf {
     pub(super) fn new(id: TopicId, name: Arc<str>, env: &Env) -> Self {
-        let durability = env.durability(&name);
+        let durability = env.durability();
         Self {
             id,
             is_dead: name::origin_of(&name).is_some(),

@@ -18,12 +18,12 @@ use crate::records::{CHECKPOINT, records, turn_a_bit};
 
 /// A record that was written again, further on.
 const MOVED: u8 = 2;
-const TOPICS: [&str; 2] = ["synced", "written"];
+const TOPICS: [&str; 2] = ["busy", "quiet"];
 /// A group of the first topic that comes and goes, and settles nothing.
 const IDLE: &str = "idle";
 
 pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
-    let mut config = QueueConfig {
+    QueueConfig {
         segment_len: [4 << 10, 6 << 10, 16 << 10][usize::try_from(dice.below(3)).unwrap()],
         spare_segments: u32::from(dice.one_in(2)),
         unwritten_max: if dice.one_in(3) { 600 } else { 16 << 20 },
@@ -35,10 +35,9 @@ pub(crate) fn config(dice: &mut Dice) -> QueueConfig {
         max_retries: 2,
         // The consumers end with the queue.
         drain_timeout: Duration::ZERO,
+        durability: if dice.one_in(4) { Durability::Written } else { Durability::Synced },
         ..QueueConfig::default()
-    };
-    config.topic_durability.insert("written".to_owned(), Durability::Written);
-    config
+    }
 }
 
 /// What was done to a disk beside a crash.
@@ -148,10 +147,12 @@ impl Life {
         self.disk.crashed(seed)
     }
 
-    /// What the idle group has before it, if it is known to be there.
+    /// What the idle group has before it for certain, if it is known to be there.
     fn idle_lag(&self) -> Option<u64> {
         let stats = self.queue.topic_stats(TOPICS[0]).ok()?;
-        stats.groups.get(IDLE).filter(|_| self.has_idle).map(|group| group.lag)
+        let is_synced = self.config.durability == Durability::Synced;
+        let idle = stats.groups.get(IDLE).filter(|_| self.has_idle)?;
+        Some(if is_synced { idle.lag } else { 0 })
     }
 
     /// Joins the idle group, or ends it.
@@ -306,7 +307,7 @@ impl Life {
         let is_under_way = self.under_way.iter().any(|(under_way, ..)| *under_way == number);
         let Some(sent) = self.known.sent.get(&number).filter(|_| !is_under_way).cloned() else { return };
         let state = *self.known.frame(number, 0);
-        if sent.topic == "synced" && state.is_certain() {
+        if self.config.durability == Durability::Synced && state.is_certain() {
             let receipt = self.queue.publish(sent.topic, frame(number, sent.count)).await;
             match (state.now, receipt) {
                 (ABSENT, outcome) => {
@@ -379,9 +380,9 @@ pub(crate) async fn moving(seed: u64) -> Life {
     let mut dice = Dice(seed ^ 0x0360_71f6);
     let config = QueueConfig { segment_len: 4 << 10, sync_every: Duration::ZERO, ..config(&mut dice) };
     let mut life = Life::begin(FaultDisk::new(), config).await.expect("a disk without faults");
-    let [busy, idle] = TOPICS;
+    let [busy, quiet] = TOPICS;
     for _ in 0..2 {
-        life.publish(idle, &[2, 3], true).await;
+        life.publish(quiet, &[2, 3], true).await;
         for burst in 0..10 + dice.below(40) {
             life.publish(busy, &[6, 5, 6, 4], true).await;
             // Some die, the others are settled.

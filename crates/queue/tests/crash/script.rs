@@ -1,7 +1,7 @@
 //! One script, cut off at every call to the disk.
 
 use gpuvitals_log::fault::{Fault, FaultDisk};
-use gpuvitals_queue::QueueConfig;
+use gpuvitals_queue::{Durability, QueueConfig};
 
 use crate::dice::Dice;
 use crate::life::{Harm, Life, config};
@@ -12,6 +12,7 @@ fn setting() -> QueueConfig {
         segment_len: 4 << 10,
         memory_max: 1 << 20,
         unwritten_max: 16 << 20,
+        durability: Durability::Synced,
         ..config(&mut Dice(1))
     }
 }
@@ -19,26 +20,26 @@ fn setting() -> QueueConfig {
 /// About twenty operations: both topics, dead letters that come back, segments that fill.
 async fn play(disk: FaultDisk) -> Option<Life> {
     let mut life = Life::begin(disk, setting()).await?;
-    life.publish("synced", &[3, 1, 2], true).await;
+    life.publish("busy", &[3, 1, 2], true).await;
     life.receive(0).await;
     life.receive(1).await;
     life.answer(0).await;
     life.answer(0).await;
-    life.publish("written", &[2, 2], true).await;
+    life.publish("quiet", &[2, 2], true).await;
     life.answer(5).await;
-    life.publish("synced", &[6, 5], true).await;
-    life.take_dead("synced", true).await;
+    life.publish("busy", &[6, 5], true).await;
+    life.take_dead("busy", true).await;
     for who in 0..4 {
         life.receive(who).await;
         life.answer(7).await;
         life.answer(1).await;
     }
     for _ in 0..4 {
-        life.publish("synced", &[1, 4, 1], true).await;
+        life.publish("busy", &[1, 4, 1], true).await;
     }
-    life.publish("written", &[1], false).await;
-    life.publish("synced", &[2], true).await;
-    life.take_dead("synced", false).await;
+    life.publish("quiet", &[1], false).await;
+    life.publish("busy", &[2], true).await;
+    life.take_dead("busy", false).await;
     Some(life)
 }
 
