@@ -311,8 +311,8 @@ pub fn is_unknown(table: Table, name: &str) -> bool {
     type_of(table, name).is_none()
 }
 
-/// Type of a column, unless it is foreign.
-fn type_of(table: Table, name: &str) -> Option<DataType> {
+/// Type of a column of a table, unless it is foreign.
+pub fn type_of(table: Table, name: &str) -> Option<DataType> {
     if name == TIMESTAMP_COLUMN || name == MONOTONIC_COLUMN {
         Some(DataType::Int64)
     } else if name == INDEX_COLUMN {

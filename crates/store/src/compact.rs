@@ -1,4 +1,4 @@
-//! Merging the small files of one hour into one.
+//! Merging the small files of one table and hour into one.
 //!
 //! All files of the hour are read in parallel, row group by row group in the order of keys. Rows below the
 //! next unread key of every file are complete and are written. Memory is a row group per file and its merged
@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering;
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
+
+use gpuvitals_core::Table;
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
@@ -41,17 +43,17 @@ pub(crate) enum Merged {
     Failed(StoreError),
 }
 
-/// The files to merge next, oldest arrival first, if any are due: all those of one hour. The hour that failed
+/// The files to merge next, oldest arrival first, if any are due: all those of one table and hour. The hour that failed
 /// last comes after all others, so that it cannot hold them up.
 pub(crate) fn due(
     files: &[Arc<FileEntry>],
     config: &StoreConfig,
-    failed_hour: Option<i64>,
+    failed: Option<(Table, i64)>,
 ) -> Option<Vec<Arc<FileEntry>>> {
     let newest = files.iter().map(|file| file.max_timestamp_ns).max()?;
-    let mut hours: BTreeMap<i64, Vec<&Arc<FileEntry>>> = BTreeMap::new();
+    let mut hours: BTreeMap<(Table, i64), Vec<&Arc<FileEntry>>> = BTreeMap::new();
     for file in files {
-        hours.entry(file.hour()).or_default().push(file);
+        hours.entry((file.table, file.hour())).or_default().push(file);
     }
     let is_due = |hour: i64, files: &[&Arc<FileEntry>]| {
         let fresh = || files.iter().filter(|file| file.level == 0);
@@ -65,14 +67,14 @@ pub(crate) fn due(
     };
     let (_, found) = hours
         .into_iter()
-        .filter(|(hour, files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))
-        .min_by_key(|(hour, _)| (Some(*hour) == failed_hour, *hour))?;
+        .filter(|((_, hour), files)| is_due(*hour, files) && files.iter().all(|file| file.damage().is_none()))
+        .min_by_key(|((table, hour), _)| (Some((*table, *hour)) == failed, *hour, *table))?;
     let mut found: Vec<_> = found.into_iter().cloned().collect();
     found.sort_by_key(|file| file.order);
     Some(found)
 }
 
-/// Merges files of one hour, oldest arrival first, into one.
+/// Merges files of one table and hour, oldest arrival first, into one.
 pub(crate) fn merge(
     inputs: &[Arc<FileEntry>],
     root: &Path,
@@ -102,14 +104,15 @@ fn try_merge(
         .iter()
         .map(|cursor| RecordBatch::new_empty(Arc::clone(cursor.table.metadata.schema())))
         .collect();
-    let schema = Arc::clone(Merge::plan(&frames, Order::GpuTime)?.schema());
-    let (Some(hour), Some(first_sequence)) =
-        (inputs.first().map(|input| input.hour()), inputs.iter().map(|input| input.first_sequence).min())
-    else {
+    let (Some((table, hour)), Some(first_sequence)) = (
+        inputs.first().map(|input| (input.table, input.hour())),
+        inputs.iter().map(|input| input.first_sequence).min(),
+    ) else {
         return Ok(None);
     };
-    let place = Place { root: root.to_owned(), level: 1, number, hour, first_sequence };
-    let properties = file::properties(&schema, place.level, config.page_rows);
+    let schema = Arc::clone(Merge::plan(table, &frames, Order::GpuTime)?.schema());
+    let place = Place { root: root.to_owned(), table, level: 1, number, hour, first_sequence };
+    let properties = file::properties(table, &schema, place.level, config.page_rows);
     let mut writer = TableWriter::create(place, schema, properties, steps)?;
     while let Some(bound) = advance(&mut cursors)? {
         if shared.ending.load(Ordering::Relaxed) {
@@ -119,7 +122,7 @@ fn try_merge(
         for cursor in &mut cursors {
             cursor.take_below(&bound, &mut parts)?;
         }
-        let plan = Merge::plan(&parts, Order::GpuTime)?;
+        let plan = Merge::plan(table, &parts, Order::GpuTime)?;
         for rows in row_groups(&plan, config) {
             writer.row_group(pieces(&plan, rows))?;
         }
@@ -253,6 +256,7 @@ mod tests {
     fn file(hour: i64, order: u64) -> Arc<FileEntry> {
         let record = FileRecord {
             name: format!("raw/{hour}-{order}"),
+            table: Table::GpuEvents,
             level: 0,
             order,
             first_sequence: 0,
@@ -273,6 +277,7 @@ mod tests {
         let files: Vec<_> =
             [(1, 1), (1, 2), (5, 3), (5, 4), (90, 5)].into_iter().map(|(h, o)| file(h, o)).collect();
         let hour = |failed: Option<i64>| {
+            let failed = failed.map(|hour| (Table::GpuEvents, hour));
             due(&files, &StoreConfig::new("store"), failed).map(|found| found[0].hour())
         };
         assert_eq!(hour(None), Some(1));

@@ -65,10 +65,10 @@ impl Directory {
 
     /// Path of a file of that name in `quarantine/`.
     pub(crate) fn aside(&self, name: &str) -> PathBuf {
-        self.root.join(QUARANTINE).join(name.replace('/', "_"))
+        self.root.join(QUARANTINE).join(name.replace('/', "+"))
     }
 
-    /// Moves a file to `quarantine/`. Its name there is the one in the directory, with `_` for `/`.
+    /// Moves a file to `quarantine/`. Its name there is the one in the directory, with `+` for `/`.
     ///
     /// # Errors
     /// The system's error, or a file of this name is there already.
@@ -91,6 +91,11 @@ impl Directory {
         target.parent().map_or(Ok(()), sync_dir)?;
         Ok(target)
     }
+}
+
+/// The name in the directory of a file of that name in `quarantine/`.
+pub(crate) fn before_aside(name: &str) -> String {
+    name.replace('+', "/")
 }
 
 /// Renames a file and never replaces another. The caller owns the directory, so nothing comes between.

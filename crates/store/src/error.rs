@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_core::{Table, wire};
+use gpuvitals_core::wire;
 use gpuvitals_log::LogError;
 
 use crate::file::FileError;
@@ -108,9 +108,6 @@ pub enum AppendError {
     /// Rows that have no wire form: more of something than the format takes.
     #[error("encoding the rows")]
     Encode(#[from] wire::WireError),
-    /// Rows of a table that this store does not hold.
-    #[error("the store holds gpu_events, not {0:?}")]
-    Table(Table),
     /// A row that names no GPU, or columns that do not fit together.
     #[error("the rows cannot be merged")]
     Rows(#[from] MergeError),

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_moment_is_not_the_files_fault() {
-        let path = PathBuf::from("raw/2026-11-20/10h-L0-1.parquet");
+        let path = PathBuf::from("raw/gpu_events/2026-11-20/10h-L0-1.parquet");
         let no_handles = || std::io::Error::from_raw_os_error(24);
         let inside = FileError::parquet("reading", &path, ParquetError::from(no_handles()));
         let outside = FileError::Io { action: "opening", path: path.clone(), source: no_handles() };

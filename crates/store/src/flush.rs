@@ -7,6 +7,8 @@ use std::path::Path;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 
+use gpuvitals_core::Table;
+
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::file::{self, Place, TableWriter};
@@ -18,7 +20,7 @@ use crate::tail::{Tail, timestamps};
 /// Rows that are gathered before they are encoded: a megabyte or two.
 const PIECE_ROWS: usize = 1 << 14;
 
-/// Writes a tail as one file per hour. On an error none of them stays.
+/// Writes a tail as one file per table and hour. On an error none of them stays.
 ///
 /// # Errors
 /// When the disk refuses, or columns do not fit together.
@@ -30,9 +32,9 @@ pub(crate) fn write(
     steps: &FileSteps,
 ) -> Result<Vec<FileRecord>, StoreError> {
     let mut written = Vec::new();
-    for (hour, parts) in by_hour(tail).map_err(MergeError::from)? {
+    for ((table, hour), parts) in by_hour(tail).map_err(MergeError::from)? {
         let first_sequence = tail.first_sequence;
-        let place = Place { root: root.to_owned(), level: 0, number: order, hour, first_sequence };
+        let place = Place { root: root.to_owned(), table, level: 0, number: order, hour, first_sequence };
         match write_hour(&parts, place, config, steps) {
             Ok(record) => written.extend(record),
             Err(error) => {
@@ -46,13 +48,13 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// The rows of each hour, oldest arrival first.
-fn by_hour(tail: &Tail) -> Result<BTreeMap<i64, Vec<RecordBatch>>, arrow_schema::ArrowError> {
-    let mut hours: BTreeMap<i64, Vec<RecordBatch>> = BTreeMap::new();
+/// The rows of each table and hour, oldest arrival first.
+fn by_hour(tail: &Tail) -> Result<BTreeMap<(Table, i64), Vec<RecordBatch>>, arrow_schema::ArrowError> {
+    let mut hours: BTreeMap<(Table, i64), Vec<RecordBatch>> = BTreeMap::new();
     for chunk in tail.chunks() {
         let first = chunk.min_timestamp_ns.div_euclid(HOUR_NS);
         if chunk.max_timestamp_ns.div_euclid(HOUR_NS) == first {
-            hours.entry(first).or_default().push(chunk.records.clone());
+            hours.entry((chunk.table, first)).or_default().push(chunk.records.clone());
             continue;
         }
         let mut rows: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
@@ -61,7 +63,7 @@ fn by_hour(tail: &Tail) -> Result<BTreeMap<i64, Vec<RecordBatch>>, arrow_schema:
         }
         for (hour, rows) in rows {
             let part = take_record_batch(&chunk.records, &UInt32Array::from(rows))?;
-            hours.entry(hour).or_default().push(part);
+            hours.entry((chunk.table, hour)).or_default().push(part);
         }
     }
     Ok(hours)
@@ -73,11 +75,11 @@ fn write_hour(
     config: &StoreConfig,
     steps: &FileSteps,
 ) -> Result<Option<FileRecord>, StoreError> {
-    let plan = Merge::plan(parts, Order::GpuTime)?;
+    let plan = Merge::plan(place.table, parts, Order::GpuTime)?;
     if plan.rows() == 0 {
         return Ok(None);
     }
-    let properties = file::properties(plan.schema(), place.level, config.page_rows);
+    let properties = file::properties(place.table, plan.schema(), place.level, config.page_rows);
     let mut writer = TableWriter::create(place, plan.schema().clone(), properties, steps)?;
     for rows in row_groups(&plan, config) {
         writer.row_group(pieces(&plan, rows))?;

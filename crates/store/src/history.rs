@@ -96,7 +96,6 @@ impl Store {
 
 impl Inner {
     fn rows(&self, query: &RowsQuery, abandoned: &CancellationToken) -> Result<Part<Rows>, QueryError> {
-        keeps(query.table)?;
         let snapshot = self.shared.snapshot.load_full();
         let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
         let rows = match self.at_an_end(query, reading)? {
@@ -110,7 +109,11 @@ impl Inner {
     /// Rows at an end of a GPU's history, if that is the question and memory has all of them.
     fn at_an_end(&self, query: &RowsQuery, reading: Reading<'_>) -> Result<Option<Part<Rows>>, QueryError> {
         let [gpu] = query.gpus.as_slice() else { return Ok(None) };
-        if query.with_total || query.start_ns.is_some() || query.end_ns.is_some() {
+        if query.table != Table::GpuEvents
+            || query.with_total
+            || query.start_ns.is_some()
+            || query.end_ns.is_some()
+        {
             return Ok(None);
         }
         let counters = &self.shared.counters;
@@ -148,7 +151,6 @@ impl Inner {
         query: &BucketQuery,
         abandoned: &CancellationToken,
     ) -> Result<Part<Buckets>, QueryError> {
-        keeps(query.table)?;
         let snapshot = self.shared.snapshot.load_full();
         let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
         let buckets = query::buckets(reading, query)?;
@@ -176,15 +178,6 @@ fn newest(gpu: &Arc<str>, recent: &Recent) -> RowsQuery {
         with_total: true,
         ..RowsQuery::of(Table::GpuEvents, recent.rows_max)
     }
-}
-
-/// Refuses tables that the store does not hold.
-fn keeps(table: Table) -> Result<(), QueryError> {
-    if table == Table::GpuEvents {
-        return Ok(());
-    }
-    let reason = format!("the store holds {}, not {}", Table::GpuEvents.name(), table.name());
-    Err(QueryError::NotKept { reason: reason.into() })
 }
 
 #[cfg(test)]

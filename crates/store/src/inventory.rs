@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{Directory, QUARANTINE};
+use gpuvitals_core::Table;
+
+use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 
 /// The kind of a file, by its name.
@@ -13,8 +15,10 @@ pub(crate) enum Kind {
     Manifest(u64),
     /// `fleet-0000000042`
     Fleet(u64),
-    /// `raw/2026-11-20/10h-L1-42.parquet`
+    /// `raw/gpu_events/2026-11-20/10h-L1-42.parquet`
     Table {
+        /// Table of its rows.
+        table: Table,
         /// 0: as flushed; 1: merged.
         level: u8,
         /// Number of the flush or merge.
@@ -31,9 +35,11 @@ impl Kind {
         let kind = match name.split_once('/') {
             None => list(finished.unwrap_or(name)),
             Some(("raw", rest)) => {
+                let (folder, rest) = rest.split_once('/')?;
                 let (day, file) = rest.split_once('/')?;
                 let is_day = !day.is_empty() && day.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-                table(file.strip_suffix(".parquet").or(file.strip_suffix(".tmp"))?).filter(|_| is_day)
+                let stem = file.strip_suffix(".parquet").or(file.strip_suffix(".tmp"))?;
+                table(Table::by_name(folder)?, stem).filter(|_| is_day)
             }
             Some(_) => None,
         }?;
@@ -49,11 +55,11 @@ fn list(stem: &str) -> Option<Kind> {
 }
 
 /// `10h-L1-42`
-fn table(stem: &str) -> Option<Kind> {
+fn table(table: Table, stem: &str) -> Option<Kind> {
     let (hour, rest) = stem.split_once("h-L")?;
     let (level, number) = rest.split_once('-')?;
     digits(hour)?;
-    Some(Kind::Table { level: u8::try_from(digits(level)?).ok()?, number: digits(number)? })
+    Some(Kind::Table { table, level: u8::try_from(digits(level)?).ok()?, number: digits(number)? })
 }
 
 fn digits(text: &str) -> Option<u64> {
@@ -86,20 +92,27 @@ impl Inventory {
                 found.add(path, name, is_dir);
             }
         }
-        for Entry { path, name, is_dir } in entries(&directory.root().join("raw"))? {
-            if !is_dir {
-                found.foreign.push(path);
-                continue;
-            }
-            for file in entries(&path)? {
-                found.add(file.path, format!("raw/{name}/{}", file.name), file.is_dir);
+        for table in found.folders(&directory.root().join("raw"))? {
+            for day in found.folders(&table.path)? {
+                for file in entries(&day.path)? {
+                    let name = format!("raw/{}/{}/{}", table.name, day.name, file.name);
+                    found.add(file.path, name, file.is_dir);
+                }
             }
         }
         for Entry { name, .. } in entries(&directory.root().join(QUARANTINE))? {
-            let name = name.replace('_', "/");
+            let name = directory::before_aside(&name);
             found.aside.extend(Kind::of(&name).map(|kind| (name, kind)));
         }
         Ok(found)
+    }
+
+    /// The folders in a folder; what else is in it is foreign.
+    fn folders(&mut self, folder: &Path) -> Result<Vec<Entry>, StoreError> {
+        let (folders, others): (Vec<_>, Vec<_>) =
+            entries(folder)?.into_iter().partition(|entry| entry.is_dir);
+        self.foreign.extend(others.into_iter().map(|other| other.path));
+        Ok(folders)
     }
 
     fn add(&mut self, path: PathBuf, name: String, is_dir: bool) {
@@ -189,13 +202,18 @@ mod tests {
             ("MANIFEST-0000000042", Some(Kind::Manifest(42))),
             ("fleet-0000000007", Some(Kind::Fleet(7))),
             ("MANIFEST-0000000042.tmp", Some(Kind::Unfinished)),
-            ("raw/2026-11-20/10h-L1-42.parquet", Some(Kind::Table { level: 1, number: 42 })),
-            ("raw/2026-11-20/10h-L1-42.tmp", Some(Kind::Unfinished)),
-            ("raw/../10h-L1-42.parquet", None),
-            ("raw/2026-11-20/notes.txt", None),
-            ("raw/2026-11-20/10h-L1-42", None),
-            ("raw/2026-11-20/10h-L1-.parquet", None),
-            ("raw/2026-11-20/10h-L300-1.parquet", None),
+            (
+                "raw/gpu_details/2026-11-20/10h-L1-42.parquet",
+                Some(Kind::Table { table: Table::GpuDetails, level: 1, number: 42 }),
+            ),
+            ("raw/2026-11-20/10h-L1-42.parquet", None),
+            ("raw/strange/2026-11-20/10h-L1-42.parquet", None),
+            ("raw/gpu_events/2026-11-20/10h-L1-42.tmp", Some(Kind::Unfinished)),
+            ("raw/gpu_events/../10h-L1-42.parquet", None),
+            ("raw/gpu_events/2026-11-20/notes.txt", None),
+            ("raw/gpu_events/2026-11-20/10h-L1-42", None),
+            ("raw/gpu_events/2026-11-20/10h-L1-.parquet", None),
+            ("raw/gpu_events/2026-11-20/10h-L300-1.parquet", None),
             ("MANIFEST-", None),
             ("MANIFEST-12x", None),
             ("notes.tmp", None),

@@ -26,7 +26,7 @@ use crate::shared::{Shared, count};
 use crate::step::{FileStep, FileSteps};
 use crate::tail::Tail;
 use crate::writer::Event;
-use gpuvitals_core::causes;
+use gpuvitals_core::{Table, causes};
 
 /// Waiting jobs: one flush, one finished merge, one inspection, one close. So sending a job never waits: the
 /// keeper itself waits for the writer, and at the end for a merge.
@@ -63,8 +63,8 @@ pub(crate) struct Keeper {
     merging: Option<JoinHandle<()>>,
     /// A merge failed: none is begun before a flush has shown that the disk takes files again.
     merging_rests: bool,
-    /// The hour whose merge failed last.
-    failed_hour: Option<i64>,
+    /// Table and hour whose merge failed last.
+    failed: Option<(Table, i64)>,
     /// Rows that are to be written to files.
     pending: Option<Arc<Tail>>,
 }
@@ -105,7 +105,7 @@ impl Keeper {
             orphans,
             merging,
             merging_rests,
-            failed_hour: None,
+            failed: None,
             pending,
         }
     }
@@ -218,7 +218,7 @@ impl Keeper {
         }
         let before = std::mem::replace(&mut self.manifest, next);
         if let (Some(tail), Some(recent)) = (flushed, &self.shared.recent) {
-            recent.flushed(tail.chunks(), &before.files);
+            recent.flushed(tail.of(Table::GpuEvents), &before.files);
         }
         if flushed.is_some() {
             self.truncate_log();
@@ -297,7 +297,7 @@ impl Keeper {
         {
             return;
         }
-        let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config, self.failed_hour) else {
+        let Some(inputs) = compact::due(&self.manifest.files, &self.shared.config, self.failed) else {
             return;
         };
         let number = self.manifest.next_order;
@@ -334,7 +334,7 @@ impl Keeper {
             Merged::Damaged => self.inspect(),
             Merged::Failed(error) => {
                 self.merging_rests = true;
-                self.failed_hour = inputs.first().map(|input| input.hour());
+                self.failed = inputs.first().map(|input| (input.table, input.hour()));
                 self.shared.board.set(Part::Merge, Some(format!("small files stay: {}", causes(&error))));
             }
         }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use gpuvitals_core::Table;
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{self, Directory};
@@ -20,7 +21,7 @@ use crate::inventory::{Inventory, Kind};
 use crate::step::{FileStep, FileSteps};
 
 /// Version of the directory's layout.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Nanoseconds of an hour: the longest span of one table file.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -81,6 +82,8 @@ impl Drop for FileEntry {
 pub(crate) struct FileRecord {
     /// Where it is in the store's directory, with `/`.
     pub(crate) name: String,
+    /// Table of its rows.
+    pub(crate) table: Table,
     /// 0: as flushed; 1: merged.
     pub(crate) level: u8,
     /// Number of the flush or merge: of two files with the same key, the one of the higher order wins. A merge takes
@@ -95,9 +98,9 @@ pub(crate) struct FileRecord {
     pub(crate) min_timestamp_ns: i64,
     /// Latest time, inclusive.
     pub(crate) max_timestamp_ns: i64,
-    /// Smallest GPU key.
+    /// Smallest key of a GPU or host.
     pub(crate) min_key: String,
-    /// Largest GPU key.
+    /// Largest key.
     pub(crate) max_key: String,
     /// Where the footer (everything after the last row group) begins.
     pub(crate) footer_offset: u64,
@@ -235,10 +238,10 @@ impl Manifest {
             return Err(Refused::Format(format));
         }
         let spelled: Spelled = serde_json::from_str(json).map_err(damaged("it is not a list of files"))?;
-        let is_table = |name: &String| matches!(Kind::of(name), Some(Kind::Table { .. }));
+        let is_table = |record: &FileRecord| matches!(Kind::of(&record.name), Some(Kind::Table { table, .. }) if table == record.table);
         let is_fleet = |fleet: &FleetRecord| matches!(Kind::of(&fleet.name), Some(Kind::Fleet(_)));
-        if !spelled.files.iter().map(|file| &file.name).all(is_table)
-            || !spelled.lost.iter().map(|lost| &lost.file.name).all(is_table)
+        if !spelled.files.iter().all(is_table)
+            || !spelled.lost.iter().map(|lost| &lost.file).all(is_table)
             || !spelled.fleet.iter().all(is_fleet)
             || !spelled.replaced.iter().all(|name| Kind::of(name).is_some())
         {

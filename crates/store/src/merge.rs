@@ -1,12 +1,12 @@
-//! Merging many batches into one: sorted, and rows with the same GPU and time are one row.
+//! Merging many batches into one: sorted, and rows with equal keys are one row.
 //!
-//! Parts are given oldest to newest. Rows with equal keys (GPU key, `timestamp_ns`) join column by column:
+//! Parts are given oldest to newest. Rows with equal keys (GPU or host, `timestamp_ns`, the table's other key columns) join column by column:
 //! null never overwrites a value; of two values the later arrival wins, which is the one in the later part,
 //! and inside a part the one in the later row. Schemas may differ: columns are matched by name, a missing
 //! column is a column of nulls, narrower numbers are widened, text may be plain or dictionary-encoded.
 //!
 //! Method: each part's GPUs become integer ranks once (by dictionary value, not by row), a stable counting
-//! sort by rank follows, and times are sorted only within the GPUs that need it. The result is a permutation;
+//! sort by rank follows, and times and the rest of the key are sorted only within the GPUs that need it. The result is a permutation;
 //! columns are gathered one by one, and run by run if the permutation has long runs, so that sorted parts are
 //! copied. Output can be taken in chunks: memory is the parts, 24 bytes a row, and one chunk.
 
@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
+use gpuvitals_core::Table;
 use gpuvitals_core::history::QueryError;
 
 pub(crate) use gpuvitals_core::batch::RowKeys;
@@ -101,13 +102,13 @@ impl Merge {
     ///
     /// # Errors
     /// If a part lacks time or GPU, a column's types are incompatible, or there are 2^32 rows or more.
-    pub(crate) fn plan(parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
+    pub(crate) fn plan(table: Table, parts: &[RecordBatch], order: Order) -> Result<Self, MergeError> {
         let rows: usize = parts.iter().map(RecordBatch::num_rows).sum();
         if u32::try_from(rows).is_err() || u32::try_from(parts.len()).is_err() {
             return Err(MergeError::TooManyRows(rows));
         }
-        let sorted = sort::sort(parts, order)?;
-        let columns = Columns::unify(parts)?;
+        let sorted = sort::sort(table, parts, order)?;
+        let columns = Columns::unify(table, parts)?;
         Ok(Self { columns, sorted })
     }
 
@@ -161,8 +162,12 @@ impl Merge {
 ///
 /// # Errors
 /// As [`Merge::plan`].
-pub(crate) fn merge(parts: &[RecordBatch], order: Order) -> Result<Option<RecordBatch>, MergeError> {
-    let plan = Merge::plan(parts, order)?;
+pub(crate) fn merge(
+    table: Table,
+    parts: &[RecordBatch],
+    order: Order,
+) -> Result<Option<RecordBatch>, MergeError> {
+    let plan = Merge::plan(table, parts, order)?;
     if plan.rows() == 0 {
         return Ok(None);
     }

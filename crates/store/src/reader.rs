@@ -68,7 +68,8 @@ impl Reading<'_> {
         reader.files.release();
         let mut parts = Vec::new();
         let meets = |entry: &&Arc<FileEntry>| {
-            scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns)
+            entry.table == scope.table
+                && scope.meets(&entry.min_key, &entry.max_key, entry.min_timestamp_ns, entry.max_timestamp_ns)
         };
         let met: Vec<&Arc<FileEntry>> = snapshot.files.iter().filter(meets).collect();
         for entry in &met {
@@ -82,7 +83,8 @@ impl Reading<'_> {
                 Err(error) => partial.push(unreadable(entry, &error)),
             }
         }
-        parts.extend(snapshot.tail.iter().filter_map(|chunk| Part::of_chunk(chunk, scope)));
+        let chunks = snapshot.tail.iter().filter(|chunk| chunk.table == scope.table);
+        parts.extend(chunks.filter_map(|chunk| Part::of_chunk(chunk, scope)));
         Ok(parts)
     }
 }

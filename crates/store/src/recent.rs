@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
-use gpuvitals_core::causes;
 use gpuvitals_core::history::Rows;
+use gpuvitals_core::{Table, causes};
 
 use crate::manifest::FileEntry;
 use crate::merge::{MergeError, Order, RowKeys, merge, without_empty};
@@ -58,7 +58,7 @@ impl Held {
         rows_max: usize,
     ) -> Result<Self, MergeError> {
         let none = Self { chunk: None, floor_ns, asked: 0 };
-        let Some(rows) = merge(parts, Order::GpuTime)? else { return Ok(none) };
+        let Some(rows) = merge(Table::GpuEvents, parts, Order::GpuTime)? else { return Ok(none) };
         let times = timestamps(&rows);
         let above = times.partition_point(|time| *time < floor_ns);
         let first = above.max(times.len().saturating_sub(rows_max));
@@ -66,7 +66,7 @@ impl Held {
         let rows = without_empty(&rows.slice(first, rows.num_rows() - first))?;
         let chunk = (rows.num_rows() > 0).then(|| {
             let keys = RowKeys::one(key, rows.num_rows());
-            Arc::new(Chunk::sorted(rows, &keys))
+            Arc::new(Chunk::sorted(Table::GpuEvents, rows, &keys))
         });
         Ok(Self { chunk, floor_ns, ..none })
     }
@@ -143,7 +143,10 @@ impl Recent {
                 break;
             }
             if !gpus.contains_key(key) {
-                let older = before.iter().filter(|file| *file.min_key <= **key && **key <= *file.max_key);
+                let has_key = |file: &&Arc<FileEntry>| {
+                    file.table == Table::GpuEvents && *file.min_key <= **key && **key <= *file.max_key
+                };
+                let older = before.iter().filter(has_key);
                 let newest_ns = older.map(|file| file.max_timestamp_ns).max();
                 let floor_ns = newest_ns.map_or(i64::MIN, |newest_ns| newest_ns.saturating_add(1));
                 let mut held = Held { chunk: None, floor_ns, asked: 0 };

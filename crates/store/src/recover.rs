@@ -24,8 +24,8 @@ use crate::tail::Tail;
 use crate::writer::Arrival;
 use gpuvitals_core::causes;
 
-/// Kind of a log record that holds rows of `gpu_events`, as [`frames`] has them.
-pub(crate) const KIND_GPU_EVENTS: u8 = 2;
+/// Kind of a log record that holds rows, as [`frames`] has them.
+pub(crate) const KIND_ROWS: u8 = 2;
 /// Newest files whose footers are read when the store is opened; the others are checked when they are first read.
 const FOOTERS: usize = 64;
 
@@ -198,7 +198,7 @@ pub(crate) fn fleet(directory: &Directory, manifest: &Manifest, found: &mut Reco
 
 fn fleet_of_files(manifest: &Manifest, found: &mut Recovered) -> LiveFleet {
     let mut fleet = LiveFleet::default();
-    for entry in &manifest.files {
+    for entry in manifest.files.iter().filter(|entry| entry.table == Table::GpuEvents) {
         if let Err(error) = apply_file(entry, &mut fleet) {
             found.damage.push(format!("latest values in {} are not known: {}", entry.name, causes(&error)));
             if error.is_damage() {
@@ -322,7 +322,9 @@ pub(crate) fn log(
         found.records += 1;
         for Arrival { batch, keys, chunk } in arrivals {
             found.log_rows += batch.rows() as u64;
-            fleet.apply(&batch, &keys);
+            if batch.table() == Table::GpuEvents {
+                fleet.apply(&batch, &keys);
+            }
             if let Err(error) = tail.push(chunk, record.sequence) {
                 // As when they came: they stay apart.
                 tracing::warn!(error = causes(&error), "rows of the log do not fold");
@@ -338,7 +340,7 @@ pub(crate) fn log(
 /// # Errors
 /// Why it holds no rows, in words.
 fn rows(record: &Record) -> Result<Vec<Arrival>, String> {
-    if record.kind != KIND_GPU_EVENTS {
+    if record.kind != KIND_ROWS {
         return Err(format!("kind {} is not known", record.kind));
     }
     let arrival = |batch| Arrival::new(batch).map_err(|error| causes(&error));

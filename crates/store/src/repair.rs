@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpuvitals_core::causes;
+use gpuvitals_core::{Table, causes};
 
 use crate::directory::Directory;
 use crate::error::StoreError;
@@ -77,7 +77,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
     for table in tables {
         progress(done);
         done = RepairProgress { files: done.files + 1, bytes: done.bytes + table.bytes, ..done };
-        let outcome = file::describe(&table.path, table.name, table.level, table.number);
+        let outcome = file::describe(&table.path, (table.table, table.name), table.level, table.number);
         checked.push((table, outcome));
     }
     progress(done);
@@ -111,6 +111,7 @@ pub fn repair(dir: &Path, mut progress: impl FnMut(RepairProgress)) -> Result<Re
 /// A table file and the facts in its name.
 struct Candidate<'a> {
     name: &'a str,
+    table: Table,
     path: PathBuf,
     level: u8,
     number: u64,
@@ -123,10 +124,10 @@ fn tables<'a>(directory: &Directory, inventory: &'a Inventory) -> Result<Vec<Can
     let mut tables = Vec::new();
     for (files, is_aside) in [(&inventory.files, false), (&inventory.aside, true)] {
         for (name, kind) in files {
-            let Kind::Table { level, number } = *kind else { continue };
+            let Kind::Table { table, level, number } = *kind else { continue };
             let path = if is_aside { directory.aside(name) } else { directory.root().join(name) };
             let bytes = fs::metadata(&path).map_err(|e| StoreError::io("inspecting", &path, e))?.len();
-            tables.push(Candidate { name, path, level, number, bytes, is_aside });
+            tables.push(Candidate { name, table, path, level, number, bytes, is_aside });
         }
     }
     tables.sort_by(|one, other| (one.number, one.name).cmp(&(other.number, other.name)));

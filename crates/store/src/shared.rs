@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use gpuvitals_core::Batch;
+use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::history::{Fleet, LiveFleet};
-use gpuvitals_core::{Batch, Table};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
 use crate::board::Board;
@@ -104,12 +105,11 @@ impl Shared {
         unknown.contains(name) || (unknown.len() < UNKNOWN_COLUMNS_MAX && unknown.insert(Arc::from(name)))
     }
 
-    /// Refuses rows of other tables, and columns under ever new names.
+    /// Refuses columns under ever new names.
     pub(crate) fn check(&self, batch: &Batch) -> Result<(), AppendError> {
-        if batch.table() != Table::GpuEvents {
-            return Err(AppendError::Table(batch.table()));
-        }
-        match batch.extras().find(|(name, _)| !self.takes_column(name)) {
+        let unknown =
+            batch.extras().find(|(name, _)| is_unknown(batch.table(), name) && !self.takes_column(name));
+        match unknown {
             None => Ok(()),
             Some((name, _)) => {
                 Err(AppendError::TooManyColumns { name: name.to_owned(), max: UNKNOWN_COLUMNS_MAX })

@@ -37,7 +37,6 @@ impl From<AppendError> for SinkError {
             AppendError::Log(_) | AppendError::MemoryFull(_) => Self::Busy(error.into()),
             AppendError::TooLarge { .. }
             | AppendError::Encode(_)
-            | AppendError::Table(_)
             | AppendError::Rows(_)
             | AppendError::TooManyColumns { .. } => Self::Refused(error.into()),
         }

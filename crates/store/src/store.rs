@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::history::Fleet;
-use gpuvitals_core::{Batch, Health, Table, causes, wire};
+use gpuvitals_core::{Batch, Health, causes, wire};
 use gpuvitals_log::{Appended, Disk, Durability, FsDisk, Log, LogConfig, LogError};
 use tokio::sync::oneshot;
 
@@ -19,7 +19,7 @@ use crate::error::{AppendError, StoreError};
 use crate::frames;
 use crate::keeper::{JOBS, Job, Keeper};
 use crate::manifest::FileEntry;
-use crate::recover::{self, KIND_GPU_EVENTS, Recovered};
+use crate::recover::{self, KIND_ROWS, Recovered};
 use crate::shared::{Shared, count};
 use crate::stats::StoreStats;
 use crate::step::FileSteps;
@@ -74,13 +74,8 @@ impl Store {
         found.gpus = fleet.snapshot().gpus.len();
         let shared = Arc::new(Shared::new(config, fleet));
         for chunk in tail.chunks() {
-            for field in chunk
-                .records
-                .schema_ref()
-                .fields()
-                .iter()
-                .filter(|field| is_unknown(Table::GpuEvents, field.name()))
-            {
+            let fields = chunk.records.schema_ref().fields().iter();
+            for field in fields.filter(|field| is_unknown(chunk.table, field.name())) {
                 // It was taken once.
                 let _known = shared.takes_column(field.name());
             }
@@ -146,7 +141,7 @@ impl Store {
         };
         // The room bounds what waits for the log.
         let durability = Durability::Synced;
-        self.0.log.append_exceeding_with(KIND_GPU_EVENTS, payload.into(), durability, Box::new(done));
+        self.0.log.append_exceeding_with(KIND_ROWS, payload.into(), durability, Box::new(done));
         let visible = outcome.await.map_err(|_| AppendError::Closed)?.map_err(AppendError::from);
         let refused = visible.as_ref().err().map(|error| format!("rows are not taken: {}", causes(error)));
         shared.board.set(Part::Log, refused);

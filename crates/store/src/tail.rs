@@ -4,6 +4,7 @@
 //! size are folded into one, until a chunk has [`SEALED_ROWS`]. So a row is copied four times at most, there are few
 //! chunks to search, and their columns and dictionaries are not paid for per batch.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
+use gpuvitals_core::Table;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 
 use crate::merge::{Merge, MergeError, Order, RowKeys};
@@ -24,9 +26,11 @@ pub(crate) const SEALED_ROWS: usize = 4_096;
 /// Some rows of the tail, merged, by GPU and time.
 #[derive(Debug)]
 pub(crate) struct Chunk {
+    /// Their table.
+    pub(crate) table: Table,
     /// The rows. Columns as in `gpuvitals_core::Batch`.
     pub(crate) records: RecordBatch,
-    /// The GPUs with rows here, by key, and the first row of each.
+    /// The GPUs (or hosts) with rows here, by key, and the first row of each.
     pub(crate) gpus: Vec<(Arc<str>, usize)>,
     /// Earliest time, nanoseconds UTC since 1970.
     pub(crate) min_timestamp_ns: i64,
@@ -39,15 +43,15 @@ impl Chunk {
     ///
     /// # Errors
     /// When a row names no GPU, or columns of the same name do not fit together.
-    pub(crate) fn merged(parts: &[RecordBatch]) -> Result<Self, MergeError> {
-        let plan = Merge::plan(parts, Order::GpuTime)?;
+    pub(crate) fn merged(table: Table, parts: &[RecordBatch]) -> Result<Self, MergeError> {
+        let plan = Merge::plan(table, parts, Order::GpuTime)?;
         let records = plan.batch(0..plan.rows())?;
         let keys = RowKeys::of(&records).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        Ok(Self::sorted(records, &keys))
+        Ok(Self::sorted(table, records, &keys))
     }
 
     /// A chunk of rows that are merged and sorted by GPU and time.
-    pub(crate) fn sorted(records: RecordBatch, keys: &RowKeys) -> Self {
+    pub(crate) fn sorted(table: Table, records: RecordBatch, keys: &RowKeys) -> Self {
         let mut gpus: Vec<(Arc<str>, usize)> = Vec::new();
         let mut last = None;
         for (row, &id) in keys.ids.iter().enumerate() {
@@ -61,7 +65,7 @@ impl Chunk {
             }
         }
         let (min_timestamp_ns, max_timestamp_ns) = span(&records);
-        Self { records, gpus, min_timestamp_ns, max_timestamp_ns }
+        Self { table, records, gpus, min_timestamp_ns, max_timestamp_ns }
     }
 
     /// The rows of a GPU, if it has any.
@@ -112,7 +116,8 @@ pub(crate) fn weight(records: &RecordBatch) -> usize {
 /// A tail under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    chunks: Vec<Arc<Chunk>>,
+    /// Per table, oldest first.
+    chunks: BTreeMap<Table, Vec<Arc<Chunk>>>,
     /// Rows that came; merging may have made them fewer.
     pub(crate) rows: usize,
     /// [`weight`] of what is held: folded rows have room for each other's columns.
@@ -131,9 +136,14 @@ impl Tail {
         self.chunks.is_empty()
     }
 
-    /// The chunks so far, oldest first.
-    pub(crate) fn chunks(&self) -> &[Arc<Chunk>] {
-        &self.chunks
+    /// The chunks so far, those of a table oldest first.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        self.chunks.values().flatten()
+    }
+
+    /// The chunks of a table, oldest first.
+    pub(crate) fn of(&self, table: Table) -> &[Arc<Chunk>] {
+        self.chunks.get(&table).map_or(&[], Vec::as_slice)
     }
 
     /// Adds rows that came in one batch, and the number of their log record.
@@ -147,24 +157,26 @@ impl Tail {
         self.last_sequence = sequence;
         self.rows += chunk.records.num_rows();
         self.bytes += weight(&chunk.records);
-        self.chunks.push(Arc::new(chunk));
-        self.fold()
+        let table = chunk.table;
+        self.chunks.entry(table).or_default().push(Arc::new(chunk));
+        self.fold(table)
     }
 
-    fn fold(&mut self) -> Result<(), MergeError> {
+    fn fold(&mut self, table: Table) -> Result<(), MergeError> {
+        let Some(chunks) = self.chunks.get_mut(&table) else { return Ok(()) };
         let mut bound = FOLD;
         while bound <= SEALED_ROWS {
             let small = |chunk: &&Arc<Chunk>| chunk.records.num_rows() < bound;
-            let run = self.chunks.iter().rev().take_while(small).count();
+            let run = chunks.iter().rev().take_while(small).count();
             if run >= FOLD {
-                let first = self.chunks.len() - run;
+                let first = chunks.len() - run;
                 let parts: Vec<RecordBatch> =
-                    self.chunks.iter().skip(first).map(|chunk| chunk.records.clone()).collect();
-                let merged = Chunk::merged(&parts)?;
+                    chunks.iter().skip(first).map(|chunk| chunk.records.clone()).collect();
+                let merged = Chunk::merged(table, &parts)?;
                 let before: usize = parts.iter().map(weight).sum();
                 self.bytes = self.bytes.saturating_sub(before).saturating_add(weight(&merged.records));
-                self.chunks.truncate(first);
-                self.chunks.push(Arc::new(merged));
+                chunks.truncate(first);
+                chunks.push(Arc::new(merged));
             }
             bound *= FOLD;
         }
@@ -175,7 +187,7 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use gpuvitals_core::batch::Value;
-    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
+    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, catalogue};
 
     use super::*;
 
@@ -188,7 +200,7 @@ mod tests {
             builder.set(row, power, Value::Float(100.0)).unwrap();
         }
         let batch = builder.finish(Origin::default(), 0).unwrap();
-        tail.push(Chunk::merged(&[batch.records().clone()]).unwrap(), 1).unwrap();
+        tail.push(Chunk::merged(Table::GpuEvents, &[batch.records().clone()]).unwrap(), 1).unwrap();
     }
 
     fn times(tail: &Tail, key: &str) -> Vec<i64> {
@@ -207,7 +219,7 @@ mod tests {
             push(&mut tail, &["b", "a", "c"], time);
         }
         assert_eq!(tail.rows, 3_000);
-        assert!(tail.chunks().len() < 3 * FOLD, "{} chunks", tail.chunks().len());
+        assert!(tail.chunks().count() < 3 * FOLD, "{} chunks", tail.chunks().count());
         for key in ["a", "b", "c"] {
             assert_eq!(times(&tail, key), (0..1_000).collect::<Vec<_>>());
         }

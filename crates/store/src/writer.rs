@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gpuvitals_core::Batch;
 use gpuvitals_core::causes;
 use gpuvitals_core::clock;
 use gpuvitals_core::history::LiveFleet;
+use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -47,7 +47,7 @@ impl Arrival {
     /// When a row names no GPU.
     pub(crate) fn new(batch: Batch) -> Result<Self, MergeError> {
         let keys = RowKeys::of(batch.records()).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
-        let chunk = Chunk::merged(std::slice::from_ref(batch.records()))?;
+        let chunk = Chunk::merged(batch.table(), std::slice::from_ref(batch.records()))?;
         Ok(Self { batch, keys, chunk })
     }
 }
@@ -186,7 +186,9 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let mut batches = Vec::with_capacity(arrivals.len());
         for Arrival { batch, keys, chunk } in arrivals {
-            lock(&shared).apply(&batch, &keys);
+            if batch.table() == Table::GpuEvents {
+                lock(&shared).apply(&batch, &keys);
+            }
             if let Err(error) = self.tail.push(chunk, sequence) {
                 // Columns of one name with incompatible types stay in chunks of their own; queries report
                 // what they could not join.

@@ -10,8 +10,8 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
-use gpuvitals_core::Batch;
 use gpuvitals_core::history::{Change, Changes, Fleet, NoGpu};
+use gpuvitals_core::{Batch, Table};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
@@ -152,7 +152,11 @@ impl Filter {
 
     /// The rows of a batch that are wanted, as events.
     fn events(&self, batch: &Batch) -> Vec<Bytes> {
-        let Some(rows) = GpuRows::of(batch, self.metrics.as_deref()) else { return Vec::new() };
+        let Some(rows) =
+            GpuRows::of(batch, self.metrics.as_deref()).filter(|_| batch.table() == Table::GpuEvents)
+        else {
+            return Vec::new();
+        };
         let wanted: Vec<TelemetryEntry<'_>> = rows.entries().filter(|entry| self.wants(entry)).collect();
         wanted.chunks(EVENT_ROWS_MAX).filter_map(|rows| render_samples(rows).ok()).collect()
     }

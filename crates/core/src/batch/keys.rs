@@ -1,6 +1,7 @@
 //! The keys of rows, as small integers: strings are compared once per dictionary value, never per row.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -8,8 +9,8 @@ use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, RecordBatch, StringArray};
 use foldhash::fast::RandomState;
 
-use super::text_type;
-use crate::IdentityColumn;
+use super::{Value, text_type};
+use crate::{IdentityColumn, Table};
 
 /// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may have the
 /// same text.
@@ -54,6 +55,53 @@ impl RowKeys {
         } else {
             Self::plain(owners)
         }
+    }
+
+    /// The columns of a table's key beside subject and time, as one text a row; none if it has none.
+    pub fn rest(batch: &RecordBatch, table: Table) -> Option<Self> {
+        table.key().next()?;
+        let array = |array: &ArrayRef| as_dictionary(array).unwrap_or_else(|| Arc::clone(array));
+        let columns: Vec<Option<ArrayRef>> =
+            table.key().map(|column| batch.column_by_name(column.name).map(array)).collect();
+        let mut known: HashMap<Arc<str>, u32, RandomState> = HashMap::default();
+        let mut rest = Self { ids: Vec::with_capacity(batch.num_rows()), keys: Vec::new() };
+        let mut key = String::new();
+        for row in 0..batch.num_rows() {
+            key.clear();
+            for column in &columns {
+                push_part(&mut key, column.as_ref(), row);
+            }
+            let id = known.get(key.as_str()).copied().unwrap_or_else(|| {
+                let (id, key) = (u32::try_from(rest.keys.len()).unwrap_or(u32::MAX), Arc::from(key.as_str()));
+                rest.keys.push(Arc::clone(&key));
+                known.insert(key, id);
+                id
+            });
+            rest.ids.push(id);
+        }
+        Some(rest)
+    }
+
+    /// The whole key of each row but its time: two rows of one time with the same text are one row. The texts are in the
+    /// order of the GPU keys.
+    ///
+    /// # Errors
+    /// As [`RowKeys::of`].
+    pub fn whole(batch: &RecordBatch, table: Table) -> Result<Self, KeylessRow> {
+        let subjects = Self::of(batch)?;
+        let Some(rest) = Self::rest(batch, table) else { return Ok(subjects) };
+        let mut known: HashMap<(u32, u32), u32, RandomState> = HashMap::default();
+        let mut whole = Self { ids: Vec::with_capacity(batch.num_rows()), keys: Vec::new() };
+        for pair in subjects.ids.into_iter().zip(rest.ids) {
+            let id = *known.entry(pair).or_insert_with(|| {
+                let text = |keys: &[Arc<str>], id: u32| keys.get(id as usize).cloned().unwrap_or_default();
+                let (subject, rest) = (text(&subjects.keys, pair.0), text(&rest.keys, pair.1));
+                whole.keys.push(Arc::from(format!("{subject}{rest}")));
+                u32::try_from(whole.keys.len() - 1).unwrap_or(u32::MAX)
+            });
+            whole.ids.push(id);
+        }
+        Ok(whole)
     }
 
     /// Rows that all belong to one GPU.
@@ -118,6 +166,20 @@ pub fn as_dictionary(array: &ArrayRef) -> Option<ArrayRef> {
     }
     let strings = array.as_string_opt::<i32>()?;
     Some(Arc::new(strings.iter().collect::<DictionaryArray<Int32Type>>()))
+}
+
+/// Adds a column's part of a key. No name of a GPU or host has a control character, so texts never run into each other;
+/// numbers have one width, so they sort as texts.
+fn push_part(key: &mut String, column: Option<&ArrayRef>, row: usize) {
+    key.push('\0');
+    let Some(column) = column else { return };
+    let number = super::numbers(column).and_then(|numbers| numbers.value(row));
+    if let Some(Value::Int(number)) = number {
+        // A string takes everything.
+        let _written = write!(key, "{number:020}");
+    } else if let Some(texts) = column.as_dictionary_opt::<Int32Type>() {
+        key.push_str(super::text_at(texts, row).unwrap_or_default());
+    }
 }
 
 fn dictionary(array: &ArrayRef) -> Option<&DictionaryArray<Int32Type>> {

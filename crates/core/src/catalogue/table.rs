@@ -3,9 +3,11 @@
 //! Every table has `timestamp_ns` and the identity columns. A row's key is its subject (the GPU or the host), its
 //! time, and the table's key columns: rows with equal keys are one row.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::row::COUNT;
 use super::{ColumnType, Unit};
@@ -103,6 +105,13 @@ impl fmt::Display for Table {
 impl Serialize for Table {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Cow::<str>::deserialize(deserializer)?;
+        Self::by_name(&name).ok_or_else(|| D::Error::custom(format_args!("no table is called {name:?}")))
     }
 }
 

@@ -62,7 +62,7 @@ fn without_its_manifest_nothing_is_opened_until_a_repair_and_then_all_is_there()
     assert_eq!(manifests.len(), 1, "{manifests:?}");
     std::fs::remove_file(&manifests[0]).unwrap();
     let tables = || {
-        let mut tables = named(&data.join("raw/2026-01-01"), "");
+        let mut tables = named(&data.join("raw/gpu_events/2026-01-01"), "");
         tables.sort();
         tables
     };

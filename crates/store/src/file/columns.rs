@@ -4,7 +4,7 @@
 use arrow_schema::{DataType, Schema};
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::catalogue::{self, Group, Instrument, Unit};
-use gpuvitals_core::{IdentityColumn, Metric};
+use gpuvitals_core::{Metric, Table};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -12,8 +12,8 @@ use parquet::schema::types::ColumnPath;
 
 /// Footer key of the table's version.
 const SCHEMA_KEY: &str = "gpuvitals.schema";
-/// Version of the table.
-const SCHEMA_VERSION: &str = "gpu_events 1";
+/// Version of every table.
+const SCHEMA_VERSION: u32 = 1;
 
 enum Coding {
     Dictionary(Option<Encoding>),
@@ -21,12 +21,15 @@ enum Coding {
 }
 
 /// Properties of a file with these columns.
-pub(crate) fn properties(schema: &Schema, level: u8, page_rows: usize) -> WriterProperties {
+pub(crate) fn properties(table: Table, schema: &Schema, level: u8, page_rows: usize) -> WriterProperties {
     let zstd = ZstdLevel::try_new(if level == 0 { 1 } else { 3 }).unwrap_or_default();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(zstd))
         .set_created_by(concat!("gpuvitals ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned())]))
+        .set_key_value_metadata(Some(vec![KeyValue::new(
+            SCHEMA_KEY.to_owned(),
+            format!("{table} {SCHEMA_VERSION}"),
+        )]))
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(page_rows.max(1))
         .set_write_batch_size((page_rows / 4).max(1))
@@ -43,7 +46,7 @@ pub(crate) fn properties(schema: &Schema, level: u8, page_rows: usize) -> Writer
             }
         };
         // Queries skip pages by time and GPU, by nothing else.
-        if field.name() == TIMESTAMP_COLUMN || field.name() == IdentityColumn::Uuid.name() {
+        if field.name() == TIMESTAMP_COLUMN || field.name() == table.subject().name() {
             builder = builder.set_column_statistics_enabled(path(), EnabledStatistics::Page);
         }
     }

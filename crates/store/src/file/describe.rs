@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use gpuvitals_core::Table;
+
 use super::{FileError, RowGroupFacts, parse};
 use crate::manifest::FileRecord;
 
@@ -23,7 +25,7 @@ pub(crate) struct Footer {
 
 /// The manifest's entry for a file with these row groups; none without any, for it would cover no time.
 pub(crate) fn record(
-    name: String,
+    (table, name): (Table, String),
     level: u8,
     order: u64,
     groups: &[RowGroupFacts],
@@ -32,6 +34,7 @@ pub(crate) fn record(
     let groups = || groups.iter();
     Some(FileRecord {
         name,
+        table,
         level,
         order,
         first_sequence: 0,
@@ -50,7 +53,12 @@ pub(crate) fn record(
 ///
 /// # Errors
 /// [`FileError::is_damage`] when the file is not whole; otherwise it could not be read now.
-pub(crate) fn describe(path: &Path, name: &str, level: u8, order: u64) -> Result<FileRecord, FileError> {
+pub(crate) fn describe(
+    path: &Path,
+    (rows_of, name): (Table, &str),
+    level: u8,
+    order: u64,
+) -> Result<FileRecord, FileError> {
     let io = |action, source| FileError::Io { action, path: path.to_owned(), source };
     let damaged = |what| FileError::Damaged { path: path.to_owned(), what };
     let file = File::open(path).map_err(|e| io("opening", e))?;
@@ -73,5 +81,6 @@ pub(crate) fn describe(path: &Path, name: &str, level: u8, order: u64) -> Result
     let handle = table.handle().map_err(|e| io("opening", e))?;
     handle.read_exact_at(&mut footer, offset).map_err(|e| io("reading", e))?;
     let footer = Footer { offset, bytes, crc32c: crc32c::crc32c(&footer) };
-    record(name.to_owned(), level, order, &table.row_groups, footer).ok_or_else(|| damaged(NO_ROWS))
+    record((rows_of, name.to_owned()), level, order, &table.row_groups, footer)
+        .ok_or_else(|| damaged(NO_ROWS))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use gpuvitals_core::Table;
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -45,6 +46,8 @@ impl Write for Summed {
 pub(crate) struct Place {
     /// The store's directory.
     pub(crate) root: PathBuf,
+    /// Table of the rows.
+    pub(crate) table: Table,
     /// 0 or 1.
     pub(crate) level: u8,
     /// Number of the flush or merge; never given twice, so no file is ever written over.
@@ -56,12 +59,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// `raw/2026-11-20/10h-L0-42.parquet`
+    /// `raw/gpu_events/2026-11-20/10h-L0-42.parquet`
     pub(crate) fn name(&self) -> String {
         let day = self.hour.div_euclid(24);
         let time = gpuvitals_core::time::format(day.saturating_mul(24).saturating_mul(HOUR_NS));
         let date = time.split_once('T').map_or(time.as_str(), |(date, _)| date);
-        format!("raw/{date}/{:02}h-L{}-{}.parquet", self.hour.rem_euclid(24), self.level, self.number)
+        let (table, hour) = (self.table, self.hour.rem_euclid(24));
+        format!("raw/{table}/{date}/{hour:02}h-L{}-{}.parquet", self.level, self.number)
     }
 }
 
@@ -106,7 +110,10 @@ impl<'a> TableWriter<'a> {
         let io = |source| FileError::Io { action: "creating", path: path.clone(), source };
         if let Some(day) = path.parent().filter(|day| !day.exists()) {
             fs::create_dir_all(day).map_err(io)?;
-            day.parent().map_or(Ok(()), sync_dir).map_err(io)?;
+            // The day's folder, and its table's, may be new.
+            for parent in day.ancestors().skip(1).take(2) {
+                sync_dir(parent).map_err(io)?;
+            }
         }
         steps.take(FileStep::Create, &path).map_err(io)?;
         let file = File::create(&path).map_err(io)?;
@@ -193,8 +200,8 @@ impl<'a> TableWriter<'a> {
         self.writer.sync().map_err(self.io("writing"))?;
         let summed = self.writer.inner();
         let footer = Footer { offset: footer_offset, bytes: summed.offset, crc32c: summed.crc32c };
-        let Place { level, number: order, first_sequence, .. } = self.place;
-        let record = record(self.name.clone(), level, order, &self.groups, footer)
+        let Place { table, level, number: order, first_sequence, .. } = self.place;
+        let record = record((table, self.name.clone()), level, order, &self.groups, footer)
             .map(|record| FileRecord { first_sequence, ..record })
             .ok_or_else(|| FileError::Damaged { path: self.fresh.path.clone(), what: NO_ROWS })?;
         self.steps.take(FileStep::Sync, &self.fresh.path).map_err(self.io("syncing"))?;

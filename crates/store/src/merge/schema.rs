@@ -8,10 +8,10 @@ use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use foldhash::fast::RandomState;
-use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, as_dictionary, data_type, text_type};
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, as_dictionary, text_type, type_of};
 use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::{IdentityColumn, Table};
 
 use super::MergeError;
 
@@ -31,33 +31,27 @@ pub(crate) struct Columns {
     pub(crate) columns: Vec<Column>,
 }
 
-/// Place of a column in every schema: time, index, identity, metrics in catalogue order, the rest by name.
-fn place(name: &str) -> (u8, usize) {
+/// Place of a column in every schema: time, index, identity, the table's own, metrics in catalogue order, the rest by
+/// name.
+fn place(table: Table, name: &str) -> (u8, usize) {
     if name == TIMESTAMP_COLUMN {
         (0, 0)
     } else if name == INDEX_COLUMN {
         (1, 0)
     } else if let Some(column) = IdentityColumn::by_name(name) {
         (2, column as usize)
+    } else if let Some(own) = table.columns().iter().position(|column| column.name == name) {
+        (3, own)
     } else if let Some(id) = catalogue::by_column(name) {
-        (3, usize::from(id.0))
+        (4, usize::from(id.0))
     } else {
-        (4, 0)
+        (5, 0)
     }
 }
 
-/// Type a column has in the table; columns the catalogue does not know are text as soon as one part has text.
-fn wanted(name: &str, is_text: bool) -> DataType {
-    match place(name) {
-        (0, _) => DataType::Int64,
-        (1, _) => DataType::Int32,
-        (2, _) => text_type(),
-        (3, _) => {
-            catalogue::by_column(name).map_or(DataType::Float64, |id| data_type(id.metric().column_type))
-        }
-        _ if is_text => text_type(),
-        _ => DataType::Float64,
-    }
+/// Type a column has in the table; foreign columns are text as soon as one part has text.
+fn wanted(table: Table, name: &str, is_text: bool) -> DataType {
+    type_of(table, name).unwrap_or_else(|| if is_text { text_type() } else { DataType::Float64 })
 }
 
 fn is_text(data_type: &DataType) -> bool {
@@ -65,14 +59,14 @@ fn is_text(data_type: &DataType) -> bool {
 }
 
 impl Columns {
-    pub(crate) fn unify(parts: &[RecordBatch]) -> Result<Self, MergeError> {
+    pub(crate) fn unify(table: Table, parts: &[RecordBatch]) -> Result<Self, MergeError> {
         type Found<'a> = (bool, Vec<Option<&'a ArrayRef>>);
         let mut found: BTreeMap<((u8, usize), &str), Found<'_>> = BTreeMap::new();
         let mut places: HashMap<&str, (u8, usize), RandomState> = HashMap::default();
         for (part, batch) in parts.iter().enumerate() {
             for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
                 let name = field.name().as_str();
-                let place = *places.entry(name).or_insert_with(|| place(name));
+                let place = *places.entry(name).or_insert_with(|| place(table, name));
                 let (text, arrays) =
                     found.entry((place, name)).or_insert_with(|| (false, vec![None; parts.len()]));
                 *text |= is_text(field.data_type());
@@ -84,7 +78,7 @@ impl Columns {
         let mut fields = Vec::with_capacity(found.len());
         let mut columns = Vec::with_capacity(found.len());
         for ((_, name), (text, arrays)) in found {
-            let wanted = wanted(name, text);
+            let wanted = wanted(table, name, text);
             columns.push(if wanted == text_type() {
                 unify_text(name, &arrays)?
             } else {

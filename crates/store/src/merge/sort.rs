@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
 use foldhash::fast::RandomState;
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::batch::{RowKeys, TIMESTAMP_COLUMN};
+use gpuvitals_core::{IdentityColumn, Table};
 
 use super::{MergeError, Order, Pick};
 
@@ -40,11 +40,18 @@ pub(crate) struct Sorted {
 struct Row {
     time: i64,
     rank: u32,
+    /// Place of the rest of its key among all; 0 in a table without.
+    rest: u32,
     pick: Pick,
 }
 
-pub(crate) fn sort(parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeError> {
-    let (gpus, ranks) = rank(parts)?;
+pub(crate) fn sort(table: Table, parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeError> {
+    let (gpus, ranks) = ranked(subjects(parts)?);
+    let rests = parts
+        .iter()
+        .map(|part| RowKeys::rest(part, table))
+        .collect::<Option<_>>()
+        .map(|rests| ranked(rests).1);
     let mut rows = Vec::with_capacity(ranks.iter().map(Vec::len).sum());
     for (part, (batch, ranks)) in parts.iter().zip(&ranks).enumerate() {
         let times = batch
@@ -52,26 +59,28 @@ pub(crate) fn sort(parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeE
             .and_then(|column| column.as_primitive_opt::<Int64Type>())
             .filter(|times| times.null_count() == 0)
             .ok_or(MergeError::Required { part, column: TIMESTAMP_COLUMN })?;
+        let rests = rests.as_ref().and_then(|rests| rests.get(part));
         let part = u32::try_from(part).unwrap_or(u32::MAX);
         rows.extend((0_u32..).zip(times.values()).zip(ranks).map(|((row, &time), &rank)| Row {
             time,
             rank,
+            rest: rests.and_then(|rests| rests.get(row as usize)).copied().unwrap_or(0),
             pick: Pick { part, row },
         }));
     }
     match order {
         Order::GpuTime => by_gpu(&mut rows, gpus),
-        Order::TimeGpu if rows.is_sorted_by_key(|row| (row.time, row.rank)) => {}
-        Order::TimeGpu => rows.sort_by_key(|row| (row.time, row.rank)),
+        Order::TimeGpu if rows.is_sorted_by_key(|row| (row.time, row.rank, row.rest)) => {}
+        Order::TimeGpu => rows.sort_by_key(|row| (row.time, row.rank, row.rest)),
         // `!` turns the order of integers round without overflow.
-        Order::NewestGpu => rows.sort_by_key(|row| (!row.time, row.rank)),
+        Order::NewestGpu => rows.sort_by_key(|row| (!row.time, row.rank, row.rest)),
     }
     Ok(join(&rows))
 }
 
-/// Sorts by GPU and time; stable.
+/// Sorts by GPU, time and the rest of the key; stable.
 fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
-    if rows.is_sorted_by_key(|row| (row.rank, row.time)) {
+    if rows.is_sorted_by_key(|row| (row.rank, row.time, row.rest)) {
         return;
     }
     let mut next = vec![0_usize; gpus + 1];
@@ -86,7 +95,7 @@ fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
         *slot = total;
     }
     let starts = next.clone();
-    let mut sorted = vec![Row { time: 0, rank: 0, pick: Pick { part: 0, row: 0 } }; rows.len()];
+    let mut sorted = vec![Row { time: 0, rank: 0, rest: 0, pick: Pick { part: 0, row: 0 } }; rows.len()];
     for row in rows.iter() {
         if let Some(at) = next.get_mut(row.rank as usize) {
             if let Some(slot) = sorted.get_mut(*at) {
@@ -98,9 +107,9 @@ fn by_gpu(rows: &mut Vec<Row>, gpus: usize) {
     for bounds in starts.windows(2) {
         let &[start, end] = bounds else { continue };
         if let Some(gpu) = sorted.get_mut(start..end)
-            && !gpu.is_sorted_by_key(|row| row.time)
+            && !gpu.is_sorted_by_key(|row| (row.time, row.rest))
         {
-            gpu.sort_by_key(|row| row.time);
+            gpu.sort_by_key(|row| (row.time, row.rest));
         }
     }
     *rows = sorted;
@@ -114,7 +123,7 @@ fn join(rows: &[Row]) -> Sorted {
         joins: Vec::new(),
         joined_rows: Vec::new(),
     };
-    for same in rows.chunk_by(|a, b| a.time == b.time && a.rank == b.rank) {
+    for same in rows.chunk_by(|a, b| a.time == b.time && a.rank == b.rank && a.rest == b.rest) {
         let Some(last) = same.last() else { continue };
         if same.len() > 1 {
             let start = small(sorted.joined_rows.len());
@@ -133,14 +142,10 @@ fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Number of GPU keys, and per part and row the rank of its key.
-type Ranked = (usize, Vec<Vec<u32>>);
-
-fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {
-    let mut numbers: HashMap<Arc<str>, u32, RandomState> = HashMap::default();
-    let mut ids = Vec::with_capacity(parts.len());
-    for (part, batch) in parts.iter().enumerate() {
-        let RowKeys { ids: mut row_ids, keys } = RowKeys::of(batch).map_err(|row| {
+/// The GPUs or hosts of each part's rows.
+fn subjects(parts: &[RecordBatch]) -> Result<Vec<RowKeys>, MergeError> {
+    let of = |(part, batch): (usize, &RecordBatch)| {
+        RowKeys::of(batch).map_err(|row| {
             if batch.column_by_name(IdentityColumn::Uuid.name()).is_none()
                 && batch.column_by_name(IdentityColumn::Node.name()).is_none()
             {
@@ -148,7 +153,16 @@ fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {
             } else {
                 MergeError::Nobody { part, row: row.0 }
             }
-        })?;
+        })
+    };
+    parts.iter().enumerate().map(of).collect()
+}
+
+/// Number of keys, and per part and row the rank of its key.
+fn ranked(parts: Vec<RowKeys>) -> (usize, Vec<Vec<u32>>) {
+    let mut numbers: HashMap<Arc<str>, u32, RandomState> = HashMap::default();
+    let mut ids = Vec::with_capacity(parts.len());
+    for RowKeys { ids: mut row_ids, keys } in parts {
         let map: Vec<u32> = keys
             .into_iter()
             .map(|key| {
@@ -170,7 +184,7 @@ fn rank(parts: &[RecordBatch]) -> Result<Ranked, MergeError> {
     for row_ids in &mut ids {
         remap(row_ids, &rank_of);
     }
-    Ok((keys.len(), ids))
+    (keys.len(), ids)
 }
 
 fn remap(ids: &mut [u32], map: &[u32]) {

@@ -1,9 +1,9 @@
-//! Merging against the plainest model: a map from (GPU, time) to a map of columns.
+//! Merging against the plainest model: a map from a key to a map of columns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Merge, MergeError, Order, merge, without_empty};
+use super::{Merge, MergeError, Order, without_empty};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{
@@ -12,6 +12,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema};
 use gpuvitals_core::batch::text_type;
+use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::{Batch, Origin, Table};
 use proptest::prelude::*;
 
@@ -23,6 +24,8 @@ struct Row {
     gpu: u8,
     partition: Option<u8>,
     time: i64,
+    /// The rest of the key, in tables that have more.
+    rest: u8,
     index: Option<i32>,
     node: Option<u8>,
     power: Option<f32>,
@@ -56,7 +59,16 @@ fn text(values: Vec<Option<String>>, plain: bool) -> ArrayRef {
     }
 }
 
+/// A merge of rows of `gpu_events`.
+fn merge(parts: &[RecordBatch], order: Order) -> Result<Option<RecordBatch>, MergeError> {
+    super::merge(Table::GpuEvents, parts, order)
+}
+
 fn build(rows: &[Row], shape: Shape) -> RecordBatch {
+    build_of(Table::GpuEvents, rows, shape)
+}
+
+fn build_of(table: Table, rows: &[Row], shape: Shape) -> RecordBatch {
     let mut columns: Vec<(&str, ArrayRef)> = Vec::new();
     let texts = |get: &dyn Fn(&Row) -> Option<String>| text(rows.iter().map(get).collect(), shape.plain_text);
     // Columns deliberately have no sensible order.
@@ -94,6 +106,16 @@ fn build(rows: &[Row], shape: Shape) -> RecordBatch {
     if shape.partition {
         columns.push(("partition", texts(&|row| row.partition.map(|p| format!("p{p}")))));
     }
+    for column in table.key() {
+        let array = match column.column_type {
+            None => texts(&|row| Some(format!("{} {}", column.name, row.rest))),
+            Some(ColumnType::I32) => {
+                Arc::new(rows.iter().map(|row| i32::from(row.rest)).collect::<Int32Array>())
+            }
+            Some(_) => Arc::new(rows.iter().map(|row| i64::from(row.rest)).collect::<Int64Array>()),
+        };
+        columns.push((column.name, array));
+    }
     columns.push(("uuid", texts(&|row| Some(format!("GPU-{}", row.gpu)))));
     let fields: Vec<Field> =
         columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
@@ -123,29 +145,33 @@ fn cells(batch: &RecordBatch, row: usize) -> Cells {
     fields.filter_map(|(field, array)| Some((field.name().clone(), spell(array, row)?))).collect()
 }
 
-fn key(cells: &Cells) -> (String, i64) {
+/// GPU, time, and the rest.
+type Key = (String, i64, Vec<String>);
+
+fn key(table: Table, cells: &Cells) -> Key {
     let uuid = &cells["uuid"];
     let key = cells.get("partition").map_or_else(|| uuid.clone(), |partition| format!("{uuid}:{partition}"));
-    (key, cells["timestamp_ns"].parse().unwrap())
+    let rest = table.key().map(|column| cells[column.name].clone()).collect();
+    (key, cells["timestamp_ns"].parse().unwrap(), rest)
 }
 
-fn model(parts: &[RecordBatch]) -> BTreeMap<(String, i64), Cells> {
-    let mut model: BTreeMap<(String, i64), Cells> = BTreeMap::new();
+fn model(table: Table, parts: &[RecordBatch]) -> BTreeMap<Key, Cells> {
+    let mut model: BTreeMap<Key, Cells> = BTreeMap::new();
     for part in parts {
         for row in 0..part.num_rows() {
             let cells = cells(part, row);
-            model.entry(key(&cells)).or_default().extend(cells);
+            model.entry(key(table, &cells)).or_default().extend(cells);
         }
     }
     model
 }
 
-fn in_order(model: BTreeMap<(String, i64), Cells>, order: Order) -> Vec<Cells> {
+fn in_order(model: BTreeMap<Key, Cells>, order: Order) -> Vec<Cells> {
     let mut rows: Vec<_> = model.into_iter().collect();
     match order {
         Order::GpuTime => {}
-        Order::TimeGpu => rows.sort_by_key(|((_, time), _)| *time),
-        Order::NewestGpu => rows.sort_by_key(|((_, time), _)| std::cmp::Reverse(*time)),
+        Order::TimeGpu => rows.sort_by_key(|((_, time, _), _)| *time),
+        Order::NewestGpu => rows.sort_by_key(|((_, time, _), _)| std::cmp::Reverse(*time)),
     }
     rows.into_iter().map(|(_, cells)| cells).collect()
 }
@@ -159,6 +185,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         0..5_u8,
         prop::option::weighted(0.2, 0..3_u8),
         0..12_i64,
+        0..3_u8,
         prop::option::of(0..8),
         prop::option::of(0..3_u8),
     );
@@ -170,10 +197,11 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         prop::option::of(0..4_u8),
     );
     let row = (identity, values).prop_map(
-        |((gpu, partition, time, index, node), (power, clock, memory, extra, note))| Row {
+        |((gpu, partition, time, rest, index, node), (power, clock, memory, extra, note))| Row {
             gpu,
             partition,
             time,
+            rest,
             index,
             node,
             power,
@@ -201,13 +229,19 @@ fn shapes() -> impl Strategy<Value = Shape> {
     )
 }
 
-fn parts() -> impl Strategy<Value = Vec<RecordBatch>> {
-    let part = (rows(), shapes(), any::<bool>()).prop_map(|(mut rows, shape, sorted)| {
+/// A table with a GPU key, and parts of it.
+fn parts() -> impl Strategy<Value = (Table, Vec<RecordBatch>)> {
+    let tables = Table::ALL.into_iter().filter(|table| *table != Table::SystemEvents);
+    prop::sample::select(tables.collect::<Vec<_>>()).prop_flat_map(|table| (Just(table), parts_of(table)))
+}
+
+fn parts_of(table: Table) -> impl Strategy<Value = Vec<RecordBatch>> {
+    let part = (rows(), shapes(), any::<bool>()).prop_map(move |(mut rows, shape, sorted)| {
         if sorted {
             // Long runs go another way through the code than scattered rows.
             rows.sort_by_key(|row| (row.gpu, row.time));
         }
-        build(&rows, shape)
+        build_of(table, &rows, shape)
     });
     prop::collection::vec(part, 0..6)
 }
@@ -218,55 +252,55 @@ fn orders() -> impl Strategy<Value = Order> {
 
 proptest! {
     #[test]
-    fn merging_equals_the_model(parts in parts(), order in orders(), chunk in 1..30_usize) {
-        let expected = in_order(model(&parts), order);
-        let plan = Merge::plan(&parts, order).unwrap();
+    fn merging_equals_the_model((table, parts) in parts(), order in orders(), chunk in 1..30_usize) {
+        let expected = in_order(model(table, &parts), order);
+        let plan = Merge::plan(table, &parts, order).unwrap();
         prop_assert_eq!(plan.rows(), expected.len());
         let starts = (0..plan.rows()).step_by(chunk);
         let chunks: Vec<RecordBatch> = starts.map(|start| plan.batch(start..start + chunk).unwrap()).collect();
         let found: Vec<Cells> = chunks.iter().flat_map(all_cells).collect();
         prop_assert_eq!(&found, &expected);
-        match merge(&parts, order).unwrap() {
+        match super::merge(table, &parts, order).unwrap() {
             None => prop_assert!(expected.is_empty()),
             Some(whole) => {
                 prop_assert_eq!(all_cells(&whole), expected);
                 // The result is a batch of the table.
                 let whole = without_empty(&whole).unwrap();
-                prop_assert!(Batch::new(Table::GpuEvents, whole, Origin::default(), 0).is_ok());
+                prop_assert!(Batch::new(table, whole, Origin::default(), 0).is_ok());
             }
         }
     }
 
     #[test]
-    fn merging_twice_changes_nothing(parts in parts()) {
-        if let Some(once) = merge(&parts, Order::GpuTime).unwrap() {
-            let again = merge(&[once.clone(), once.clone()], Order::GpuTime).unwrap().unwrap();
+    fn merging_twice_changes_nothing((table, parts) in parts()) {
+        if let Some(once) = super::merge(table, &parts, Order::GpuTime).unwrap() {
+            let again = super::merge(table, &[once.clone(), once.clone()], Order::GpuTime).unwrap().unwrap();
             prop_assert_eq!(all_cells(&again), all_cells(&once));
             prop_assert_eq!(again.schema(), once.schema());
         }
     }
 
     #[test]
-    fn parts_merge_in_steps_as_at_once(parts in parts()) {
-        let at_once = merge(&parts, Order::GpuTime).unwrap();
+    fn parts_merge_in_steps_as_at_once((table, parts) in parts()) {
+        let at_once = super::merge(table, &parts, Order::GpuTime).unwrap();
         let mut stepwise: Option<RecordBatch> = None;
         for part in parts {
             let both: Vec<RecordBatch> = stepwise.into_iter().chain([part]).collect();
-            stepwise = merge(&both, Order::GpuTime).unwrap();
+            stepwise = super::merge(table, &both, Order::GpuTime).unwrap();
         }
         prop_assert_eq!(stepwise.as_ref().map(all_cells), at_once.as_ref().map(all_cells));
     }
 
     #[test]
-    fn ranges_of_gpus_hold_whole_gpus(parts in parts(), gpus in 1..4_usize) {
-        let plan = Merge::plan(&parts, Order::GpuTime).unwrap();
+    fn ranges_of_gpus_hold_whole_gpus((table, parts) in parts(), gpus in 1..4_usize) {
+        let plan = Merge::plan(table, &parts, Order::GpuTime).unwrap();
         let mut seen: Vec<String> = Vec::new();
         let mut next = 0;
         for range in plan.gpu_ranges(gpus) {
             prop_assert_eq!(range.start, next);
             next = range.end;
             let mut keys: Vec<String> =
-                all_cells(&plan.batch(range).unwrap()).iter().map(|cells| key(cells).0).collect();
+                all_cells(&plan.batch(range).unwrap()).iter().map(|cells| key(table, cells).0).collect();
             keys.dedup();
             prop_assert!(keys.len() <= gpus);
             prop_assert!(keys.iter().all(|key| !seen.contains(key)));
@@ -321,7 +355,7 @@ fn a_partition_is_another_gpu_than_the_whole() {
     let row = |partition| Row { partition, power: Some(1.0), ..Row::default() };
     let batch = build(&[row(Some(1)), row(None), row(Some(0))], Shape { partition: true, ..PLAIN });
     let merged = merge(&[batch], Order::GpuTime).unwrap().unwrap();
-    let keys: Vec<String> = all_cells(&merged).iter().map(|cells| key(cells).0).collect();
+    let keys: Vec<String> = all_cells(&merged).iter().map(|cells| key(Table::GpuEvents, cells).0).collect();
     assert_eq!(keys, ["GPU-0", "GPU-0:p0", "GPU-0:p1"]);
 }
 

@@ -90,7 +90,7 @@ struct Yield {
 
 impl Piece<'_> {
     fn answer(&self, partial: &mut BTreeSet<String>) -> Result<Tally, Stop> {
-        let scope = Scope::new(&self.query.gpus, self.grid.start_ns, self.grid.end_ns);
+        let scope = Scope::new(self.query.table, &self.query.gpus, self.grid.start_ns, self.grid.end_ns);
         let mut unread = Vec::new();
         let parts = self.reading.parts(&scope, &mut unread).map_err(Stop::Error)?;
         let contests = contested(&parts);
@@ -133,7 +133,7 @@ impl Piece<'_> {
         if values.into_inner() > VALUES_MAX || set_apart.into_inner() > ROWS_MAX {
             return Err(Stop::TooMuch);
         }
-        if let Some(merged) = merge(&apart, Order::GpuTime)? {
+        if let Some(merged) = merge(self.query.table, &apart, Order::GpuTime)? {
             let keys = RowKeys::of(&merged).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
             let labels = labels(&merged, self.query.group_by, keys);
             whole.add(&merged, std::slice::from_ref(&(0..merged.num_rows())), &labels, self.grid, &[])?;
@@ -166,7 +166,7 @@ impl Piece<'_> {
         // Rows that may have twins are merged with them by key; otherwise the key of one GPU is known.
         let with_keys = !contest.is_empty() || (by_gpu && scope.only_key().is_none());
         let names = self.query.metrics.iter().map(|metric| metric.metric().column);
-        let key_columns = [IdentityColumn::Uuid.name(), IdentityColumn::Partition.name()];
+        let key_columns = [self.query.table.subject().name(), IdentityColumn::Partition.name()];
         let group_column = match self.query.group_by {
             GroupBy::Node => Some(IdentityColumn::Node.name()),
             GroupBy::Model => Some(IdentityColumn::Model.name()),

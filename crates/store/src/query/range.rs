@@ -44,7 +44,7 @@ pub(crate) fn range(reading: Reading<'_>, query: &RowsQuery) -> Result<history::
     if page_end as u64 > ROWS_MAX {
         return Err(QueryError::TooManyRows { rows: page_end as u64, max: ROWS_MAX });
     }
-    let scope = Scope::new(&query.gpus, start_ns, end_ns);
+    let scope = Scope::new(query.table, &query.gpus, start_ns, end_ns);
     let mut partial = Vec::new();
     let parts = reading.parts(&scope, &mut partial)?;
     let contests = contested(&parts);
@@ -177,11 +177,13 @@ impl<'a> Search<'a> {
         (counted, contest): (bool, &[(i64, i64)]),
     ) -> Result<(), String> {
         let candidates = part.candidates(scope)?;
-        let columns = if scope.only_key().is_some() { Columns::time_and([]) } else { Columns::keys() };
+        // In a table whose key is subject and time, one subject is one key.
+        let only = scope.only_key().filter(|_| scope.table.key().next().is_none());
+        let columns = if only.is_some() { Columns::time_and([]) } else { Columns::keys(scope.table) };
         let records = part.read(&columns, &candidates)?;
-        let keys = match scope.only_key() {
+        let keys = match only {
             Some(key) => RowKeys::one(key, records.num_rows()),
-            None => RowKeys::of(&records)
+            None => RowKeys::whole(&records, scope.table)
                 .map_err(|row| MergeError::Nobody { part: at, row: row.0 }.to_string())?,
         };
         let times = tail::timestamps(&records);
@@ -282,7 +284,7 @@ fn fetch(
 ) -> Result<Option<Batch>, QueryError> {
     let columns = match &query.metrics {
         None => Columns::All,
-        Some(names) => Columns::identity_and(names.iter().map(String::as_str)),
+        Some(names) => Columns::identity_and(query.table, names.iter().map(String::as_str)),
     };
     let wanted: Vec<(&Part, &Vec<u32>)> =
         parts.iter().zip(chosen).filter(|(_, rows)| !rows.is_empty()).collect();
@@ -298,7 +300,7 @@ fn fetch(
         }
     }
     let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
-    let Some(merged) = merge(&batches, order)? else { return Ok(None) };
+    let Some(merged) = merge(query.table, &batches, order)? else { return Ok(None) };
     let batch = Batch::new(query.table, without_empty(&merged)?, Origin::default(), 0);
     Ok(Some(batch.map_err(QueryError::failed)?))
 }

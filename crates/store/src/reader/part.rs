@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, Schema};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::batch::TIMESTAMP_COLUMN;
 use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::{IdentityColumn, Table};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::errors::ParquetError;
@@ -39,15 +39,22 @@ impl Columns {
         Self::Named(names.into_iter().chain([TIMESTAMP_COLUMN]).map(str::to_owned).collect())
     }
 
-    /// Time and GPU.
-    pub(crate) fn keys() -> Self {
-        Self::time_and([IdentityColumn::Uuid.name(), IdentityColumn::Partition.name()])
+    /// Time and GPU or host.
+    fn subjects(table: Table) -> Self {
+        Self::time_and([table.subject().name(), IdentityColumn::Partition.name()])
     }
 
-    /// Time, all identity columns, and these.
-    pub(crate) fn identity_and<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    /// The whole key.
+    pub(crate) fn keys(table: Table) -> Self {
+        let rest = table.key().map(|column| column.name);
+        Self::time_and(rest.chain([table.subject().name(), IdentityColumn::Partition.name()]))
+    }
+
+    /// The key, all identity columns, and these.
+    pub(crate) fn identity_and<'a>(table: Table, names: impl IntoIterator<Item = &'a str>) -> Self {
         let identity = IdentityColumn::ALL.into_iter().map(|column| -> &'a str { column.name() });
-        Self::time_and(names.into_iter().chain(identity).chain([INDEX_COLUMN]))
+        let key = table.key().map(|column| -> &'a str { column.name });
+        Self::time_and(names.into_iter().chain(identity).chain(key).chain([INDEX_COLUMN]))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -140,7 +147,7 @@ impl Part {
             (Kind::RowGroup { file, row_group, .. }, keys) => {
                 let wanted = match keys {
                     None => whole(),
-                    Some(keys) => self.group_rows(file, *row_group, keys)?,
+                    Some(keys) => self.group_rows(scope.table, file, *row_group, keys)?,
                 };
                 let (min_ns, max_ns) = self.times();
                 if scope.covers(min_ns, max_ns) {
@@ -154,13 +161,14 @@ impl Part {
     /// Row numbers of some GPUs in a row group. The places of GPUs are determined once and remembered.
     fn group_rows(
         &self,
+        table: Table,
         file: &OpenFile,
         row_group: usize,
         keys: &[Arc<str>],
     ) -> Result<Vec<Range<usize>>, String> {
         let index = match file.index(row_group) {
             Some(index) => index,
-            None => file.set_index(row_group, self.find_gpus()?).ok_or("no such row group")?,
+            None => file.set_index(row_group, self.find_gpus(table)?).ok_or("no such row group")?,
         };
         let mut ranges = Vec::new();
         for key in keys {
@@ -172,8 +180,8 @@ impl Part {
         Ok(ranges)
     }
 
-    fn find_gpus(&self) -> Result<GpuIndex, String> {
-        let records = self.read(&Columns::keys(), std::slice::from_ref(&(0..self.rows)))?;
+    fn find_gpus(&self, table: Table) -> Result<GpuIndex, String> {
+        let records = self.read(&Columns::subjects(table), std::slice::from_ref(&(0..self.rows)))?;
         let keys = RowKeys::of(&records).map_err(|row| format!("row {} names no GPU", row.0))?;
         let mut index = GpuIndex::new();
         let mut start = 0;

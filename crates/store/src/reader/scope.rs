@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// GPUs and time, both ends inclusive.
+use gpuvitals_core::Table;
+
+/// A table's GPUs (or hosts) and time, both ends inclusive.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
+    pub(crate) table: Table,
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
     /// Keys, ascending; none: all.
@@ -20,15 +23,15 @@ fn any_within(ascending: &[Arc<str>], min: &str, max: &str) -> bool {
 
 impl Scope {
     /// No key: all GPUs.
-    pub(crate) fn new(gpus: &[Arc<str>], start_ns: i64, end_ns: i64) -> Self {
+    pub(crate) fn new(table: Table, gpus: &[Arc<str>], start_ns: i64, end_ns: i64) -> Self {
         let keys: BTreeSet<Arc<str>> = gpus.iter().cloned().collect();
         let wanted = (!keys.is_empty()).then(|| keys.into_iter().collect());
-        Self { start_ns, end_ns, wanted }
+        Self { table, start_ns, end_ns, wanted }
     }
 
     /// The same GPUs in another time.
     pub(crate) fn during(&self, start_ns: i64, end_ns: i64) -> Self {
-        Self { start_ns, end_ns, wanted: self.wanted.clone() }
+        Self { start_ns, end_ns, ..self.clone() }
     }
 
     /// Keys wanted, ascending; none: all.

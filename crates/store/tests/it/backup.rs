@@ -108,14 +108,15 @@ async fn a_repair_lists_whole_files_wherever_they_are_and_sets_damaged_ones_asid
     drop(store);
 
     // One file with a changed value, another set aside although it is whole.
-    let day = dir.path().join("raw/2026-11-20");
+    let day = dir.path().join("raw/gpu_events/2026-11-20");
     let mut tables: Vec<_> = std::fs::read_dir(&day).unwrap().map(|entry| entry.unwrap().path()).collect();
     tables.sort();
     let name = |at: usize| tables[at].file_name().unwrap().to_string_lossy().into_owned();
     let mut bytes = std::fs::read(&tables[0]).unwrap();
     bytes[40] ^= 1;
     std::fs::write(&tables[0], bytes).unwrap();
-    let aside = |at: usize| dir.path().join("quarantine").join(format!("raw_2026-11-20_{}", name(at)));
+    let aside =
+        |at: usize| dir.path().join("quarantine").join(format!("raw+gpu_events+2026-11-20+{}", name(at)));
     std::fs::rename(&tables[1], aside(1)).unwrap();
     let mut steps = Vec::new();
     let repaired = repair(dir.path(), |progress| steps.push(progress)).unwrap();
@@ -132,7 +133,7 @@ async fn a_repair_lists_whole_files_wherever_they_are_and_sets_damaged_ones_asid
 #[tokio::test]
 async fn a_repair_lists_no_table_without_rows() {
     let (dir, model) = closed().await;
-    let table = dir.path().join("raw/2026-11-20/10h-L0-99.parquet");
+    let table = dir.path().join("raw/gpu_events/2026-11-20/10h-L0-99.parquet");
     let schema = Arc::new(arrow_schema::Schema::empty());
     let file = std::fs::File::create(&table).unwrap();
     let mut writer = parquet::arrow::ArrowWriter::try_new(file, schema, None).unwrap();
@@ -141,7 +142,7 @@ async fn a_repair_lists_no_table_without_rows() {
     writer.close().unwrap();
     let repaired = repair(dir.path(), |_| ()).unwrap();
     let [aside] = repaired.set_aside.as_slice() else { panic!("{repaired:?}") };
-    assert!(aside.path.ends_with("quarantine/raw_2026-11-20_10h-L0-99.parquet"), "{aside:?}");
+    assert!(aside.path.ends_with("quarantine/raw+gpu_events+2026-11-20+10h-L0-99.parquet"), "{aside:?}");
     assert_eq!(aside.reason, "it has no rows");
     assert_is(&Store::open(quiet(dir.path())).unwrap().0, &model);
 }

@@ -91,7 +91,7 @@ async fn between_any_two_steps_of_a_merge() {
     drop(store);
     let steps = check(&moments, &model, quiet);
     assert!(steps.len() > 5, "{steps:?}");
-    let left: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20")).unwrap().collect();
+    let left: Vec<_> = std::fs::read_dir(dir.path().join("raw/gpu_events/2026-11-20")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
 

@@ -24,7 +24,7 @@ fn open_failing(
 }
 
 fn table_files(dir: &Path) -> usize {
-    let days = std::fs::read_dir(dir.join("raw")).unwrap();
+    let days = std::fs::read_dir(dir.join("raw/gpu_events")).unwrap();
     days.map(|day| std::fs::read_dir(day.unwrap().path()).unwrap().count()).sum()
 }
 

@@ -18,3 +18,4 @@ mod quarantine;
 mod recent;
 mod restart;
 mod support;
+mod tables;

@@ -135,7 +135,7 @@ async fn rows_come_in_any_order_and_late_ones_go_to_their_hour() {
     }
     assert_is(&store, &model);
     store.close().await.unwrap();
-    let mut names: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20"))
+    let mut names: Vec<_> = std::fs::read_dir(dir.path().join("raw/gpu_events/2026-11-20"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();

@@ -19,7 +19,7 @@ async fn two_hours() -> (TempDir, Vec<PathBuf>, [Model; 2]) {
         store.append(vec![batch(&rows)]).await.unwrap();
         store.close().await.unwrap();
     }
-    let mut files: Vec<_> = std::fs::read_dir(dir.path().join("raw/2026-11-20"))
+    let mut files: Vec<_> = std::fs::read_dir(dir.path().join("raw/gpu_events/2026-11-20"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -150,7 +150,7 @@ async fn a_damaged_file_that_cannot_be_set_aside_stays_where_it_is() {
     let (dir, files, models) = two_hours().await;
     std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap().set_len(100).unwrap();
     let name = files[0].file_name().unwrap().to_string_lossy();
-    let taken = dir.path().join("quarantine").join(format!("raw_2026-11-20_{name}"));
+    let taken = dir.path().join("quarantine").join(format!("raw+gpu_events+2026-11-20+{name}"));
     std::fs::write(&taken, "an earlier one").unwrap();
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert!(found.damage[0].contains("not set aside"), "{found:?}");
@@ -163,8 +163,8 @@ async fn a_damaged_file_that_cannot_be_set_aside_stays_where_it_is() {
 #[tokio::test]
 async fn files_that_cannot_be_looked_at_are_not_taken_for_damaged() {
     let (dir, _, models) = two_hours().await;
-    let day = dir.path().join("raw/2026-11-20");
-    let away = dir.path().join("raw/away");
+    let day = dir.path().join("raw/gpu_events/2026-11-20");
+    let away = dir.path().join("raw/gpu_events/away");
     std::fs::rename(&day, &away).unwrap();
     std::fs::write(&day, "in the way").unwrap();
     assert!(matches!(Store::open(quiet(dir.path())), Err(StoreError::Io { .. })));

@@ -176,7 +176,7 @@ async fn unfinished_files_go_and_others_are_set_aside_or_left_alone() {
     store.append(vec![batch(&rows)]).await.unwrap();
     store.close().await.unwrap();
     drop(store);
-    let day = dir.path().join("raw/2026-11-20");
+    let day = dir.path().join("raw/gpu_events/2026-11-20");
     for name in ["09h-L0-77.tmp", "09h-L1-78.parquet", "notes.txt"] {
         std::fs::write(day.join(name), b"x").unwrap();
     }
@@ -184,7 +184,7 @@ async fn unfinished_files_go_and_others_are_set_aside_or_left_alone() {
     let (store, found) = Store::open(quiet(dir.path())).unwrap();
     assert_eq!(found.removed, [day.join("09h-L0-77.tmp")]);
     assert_eq!(found.unlisted.len(), 2, "{found:?}");
-    for name in ["raw_2026-11-20_09h-L1-78.parquet", "fleet-0000000099"] {
+    for name in ["raw+gpu_events+2026-11-20+09h-L1-78.parquet", "fleet-0000000099"] {
         assert_eq!(std::fs::read(dir.path().join("quarantine").join(name)).unwrap(), b"x");
     }
     assert_eq!(found.foreign, [day.join("notes.txt")]);
