@@ -1,61 +1,38 @@
 //! `gpuvitals agent`: what the GPUs and the host of this node do, as metrics to be scraped.
 //!
-//! Sampling, scraping and asking for owners do not wait for each other: each device has its worker, one thread takes what they
-//! hand over, a scrape renders from memory. It ends in order: the listener closes and open scrapes are answered, then the
-//! sampling stops; a device that hangs is named and left behind.
-
-mod arrivals;
-mod node;
-mod own;
-mod publishing;
-mod scrape;
-mod server;
-mod settings;
-mod spool;
+//! It ends in order: the listener closes and open scrapes are answered, then the sampling stops, then the last rows go to the
+//! queue.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gpuvitals_agent::{Agent, AgentError, Parts, SpoolError};
 use gpuvitals_core::catalogue::Table;
-use gpuvitals_core::clock;
-use gpuvitals_core::clock::Moment;
-use gpuvitals_exposition::Exposition;
-use gpuvitals_listener::PortKind;
-use gpuvitals_listener::{Access, Figures, Limits, Terms, Vitals};
-use gpuvitals_sources::attribution::{Asking, Ownership};
-use gpuvitals_sources::machine::Machine;
+use gpuvitals_listener::{Access, Limits, PortKind, Terms};
+use gpuvitals_queue::OpenError;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
-use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::listening;
 use crate::service::{Service, Signals};
-use arrivals::Arrivals;
-use node::Node;
-use own::Counts;
-use publishing::Publisher;
-use scrape::Scraper;
-use server::Shown;
+use crate::{listening, sampling, telemetry};
 
-pub(crate) use settings::{Agent, EXAMPLES};
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals agent                                           http://127.0.0.1:9400/metrics
+  gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
+  gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
+  gpuvitals agent --mq-url grpc://queue:9090 --spool-dir /var/lib/gpuvitals/spool
+
+Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.";
 
 /// Threads that serve scrapes: a second one answers probes while the first renders.
 pub(crate) const THREADS: usize = 2;
 /// Part of the grace that open scrapes may take.
 const SCRAPES_SHARE: u32 = 4;
-/// Part of the grace that sampling may take: a reading that is not out for good comes back sooner.
-const SAMPLING_SHARE: u32 = 8;
-/// Part of the grace that the last rows may take to the queue.
-const PUBLISHING_SHARE: u32 = 4;
 /// Most connections: a few Prometheus servers and probes need a handful.
 const CONNECTIONS_MAX: usize = 128;
 /// Between two looks whether only a new process helps.
@@ -70,8 +47,8 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 /// When a setting is wrong, the port is taken, or there is no GPU where one is required.
 pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> Result<(), Failure> {
     let machine = config.sampling.machine()?;
-    let sampling = config.sampling.clone();
-    let Some(found) = service.open(move || sampling.discover())? else { return Ok(()) };
+    let settings = config.sampling.clone();
+    let Some(found) = service.open(move || settings.discover())? else { return Ok(()) };
     tell(&found);
     let gpus = gpus_among(&found);
     if gpus == 0 {
@@ -92,17 +69,21 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     let access = listening::access(&config.listener, address, PortKind::Metrics)?;
     let scheme = config.listener.scheme();
 
-    let ownership = Arc::new(Ownership::new());
-    let (node, background) = begin(&config, machine, found, &ownership, &runtime)?;
-    let counts = Arc::new(Counts::new(&config.sampling.node(), clock::now_ns()));
-    let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), Arc::clone(&ownership));
-    let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
-    let figures = Arc::clone(&shown);
-    crate::telemetry::show(Figures::new(move || figures.families()));
+    let parts = Parts {
+        settings: &config.agent,
+        sampling: &config.sampling,
+        attribution: &config.attribution,
+        queue: &config.message_queue,
+        machine,
+        found,
+        beside: telemetry::families,
+    };
+    let agent = Agent::start(parts, &runtime).map_err(refused)?;
+    telemetry::show(agent.figures());
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let agent = Running { node, counts, shown, access, address };
-    runtime.block_on(agent.serve(socket, config, reload, signals, background))
+    let running = Running { agent, config, access, address };
+    runtime.block_on(running.serve(socket, reload, signals))
 }
 
 /// Says what was found and what is missing, with what to do about it.
@@ -126,85 +107,51 @@ fn gpus_among(found: &Discovery) -> usize {
     gpus.map(|probe| probe.targets().len().max(1)).sum()
 }
 
-/// Threads beside the workers. They end when the other end of their channel is dropped.
-struct Background {
-    feed: JoinHandle<()>,
-    asking: Asking,
-    stop: Vec<SyncSender<()>>,
-}
-
-/// Starts sampling, and what goes with it.
-fn begin(
-    config: &Config,
-    machine: Machine,
-    found: Discovery,
-    ownership: &Arc<Ownership>,
-    runtime: &Handle,
-) -> Result<(Arc<Node>, Background), Failure> {
-    // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
-    let terms = SamplerConfig { monotonic: true, ..config.sampling.sampler() };
-    let sampler = Sampler::start(found.probes, terms, Arc::clone(ownership.owners()))
-        .map_err(crate::sampling::refused)?;
-    let publisher = Publisher::open(config, runtime)?;
-    let node = Arc::new(Node::new(sampler, config.agent.exposition()).publishing(publisher));
-    let (stop_feed, feed_stopped) = sync_channel(0);
-    let feed = spawn("feed", {
-        let node = Arc::clone(&node);
-        move || node.feed(&feed_stopped)
-    })?;
-    let asking =
-        config.attribution.ask(ownership, &machine, found.processes).map_err(crate::sampling::unasked)?;
-    let (stop_arrivals, arrivals_stopped) = sync_channel(0);
-    let forced = config.sampling.drivers.clone();
-    let watching = Arc::clone(&node);
-    let arrivals = Arrivals::new(machine, forced, found.findings, asking.tables());
-    spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
-    Ok((node, Background { feed, asking, stop: vec![stop_feed, stop_arrivals] }))
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map_err(|e| Failure::io(format!("cannot start the thread {name}"), e))
+fn refused(error: AgentError) -> Failure {
+    let exit = match error {
+        AgentError::Sampler(error) => return sampling::refused(error),
+        AgentError::Credential(error) => return error.into(),
+        AgentError::Connect(error) => return error.into(),
+        AgentError::Spool(SpoolError::Open(OpenError::Locked { .. })) => Exit::Unavailable,
+        AgentError::Spool(SpoolError::Open(OpenError::Directory { ref source, .. })) => Exit::of(source),
+        _ => Exit::Io,
+    };
+    Failure::caused(exit, "cannot start the agent", error)
 }
 
 /// Everything that runs.
 struct Running {
-    node: Arc<Node>,
-    counts: Arc<Counts>,
-    shown: Arc<Shown>,
+    agent: Agent,
+    config: Config,
     access: Access,
     address: SocketAddr,
 }
 
 impl Running {
     async fn serve(
-        self,
+        mut self,
         socket: TcpListener,
-        mut config: Config,
         reload: Reload<'_>,
         mut signals: Signals,
-        mut background: Background,
     ) -> Result<(), Failure> {
         let stop = CancellationToken::new();
-        let grace = config.shutdown.grace;
+        let grace = self.config.shutdown.grace;
         let limits = Limits {
             connections: CONNECTIONS_MAX,
             body_bytes: 0,
             drain: grace / SCRAPES_SHARE,
             ..Limits::default()
         };
-        let metrics_path = config.agent.metrics_path.clone();
-        let app = Arc::clone(&self.shown).router(&metrics_path);
+        let metrics_path = self.config.agent.metrics_path.clone();
+        let app = self.agent.router(&metrics_path);
         let access = self.access.clone();
-        let terms = Terms { access, limits, metrics_path, ..Terms::new(Arc::clone(&self.counts.listener)) };
+        let terms = Terms { access, limits, metrics_path, ..Terms::new(self.agent.meter()) };
         let mut serving = tokio::spawn(gpuvitals_listener::serve(socket, app, terms, stop.clone()));
         let mut looks = tokio::time::interval(LOOK_PAUSE);
         let failure = loop {
             tokio::select! {
                 _ = looks.tick() => {
-                    if let Some(why) = self.node.end(Moment::now()) {
+                    if let Some(why) = self.agent.end() {
                         break Some(Failure::new(Exit::Unavailable, why));
                     }
                 }
@@ -213,7 +160,7 @@ impl Running {
                         tracing::info!(signal, "stopping");
                         break None;
                     }
-                    self.reload(&mut config, reload);
+                    self.reload(reload);
                 }
                 ended = &mut serving => {
                     break Some(Failure::new(Exit::Bug, format!("the server ended before its time: {ended:?}")));
@@ -221,33 +168,18 @@ impl Running {
             }
         };
         stop.cancel();
-        drop(std::mem::take(&mut background.asking));
         if !serving.is_finished()
             && let Err(error) = serving.await
         {
             tracing::error!(%error, "the server ended by a panic");
         }
-        self.stop_sampling(grace / SAMPLING_SHARE, background);
-        if let Some(publisher) = self.node.publisher() {
-            publisher.finish(grace / PUBLISHING_SHARE).await;
-        }
+        self.agent.stop(grace).await;
         tracing::info!("stopped");
         failure.map_or(Ok(()), Err)
     }
 
-    fn stop_sampling(&self, patience: Duration, background: Background) {
-        for target in self.node.sampler().stop(patience) {
-            let gpu = target.identity.key();
-            tracing::warn!(gpu = gpu.as_deref(), driver = %target.driver, "a device still hangs; its reading is left behind");
-        }
-        drop(background.stop);
-        if background.feed.join().is_err() {
-            tracing::error!("the feed ended by a panic");
-        }
-    }
-
     /// Brings new settings into force, as far as that goes while it runs. When they are wrong, the old ones stay.
-    fn reload(&self, config: &mut Config, reload: Reload<'_>) {
+    fn reload(&mut self, reload: Reload<'_>) {
         let replace = |new: Config| {
             self.access.replace(&new.listener)?;
             Ok(new)
@@ -255,25 +187,20 @@ impl Running {
         let new = match reload().and_then(replace) {
             Ok(new) => new,
             Err(failure) => {
-                self.counts.reload_worked.store(0, Ordering::Relaxed);
+                self.agent.reload_failed();
                 tracing::error!(reason = %failure, "the configuration was not reloaded; the old one stays in force");
                 return;
             }
         };
-        for what in needs_restart(config, &new) {
+        for what in needs_restart(&self.config, &new) {
             tracing::warn!(setting = what, "has changed; only a restart brings it into force");
-        }
-        if !new.agent.exposes_as(&config.agent) {
-            *self.node.exposition() = Exposition::new(new.agent.exposition());
-            tracing::info!("other series are shown; windows and totals begin anew");
         }
         if let Err(error) = self.access.check_address(self.address) {
             tracing::warn!(%error, "the port");
         }
-        self.counts.reload_worked.store(1, Ordering::Relaxed);
-        self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);
+        self.agent.reload(&self.config.agent, &new.agent);
         tracing::info!("the configuration was reloaded: series, certificates and tokens");
-        *config = new;
+        self.config = new;
     }
 }
 

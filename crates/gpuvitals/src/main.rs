@@ -10,9 +10,6 @@ mod config;
 mod disk;
 mod doctor;
 mod failure;
-#[cfg(test)]
-#[path = "../../sources/tests/faulty/faulty_sysfs.rs"]
-mod faulty_sysfs;
 mod limits;
 mod listening;
 mod logging;

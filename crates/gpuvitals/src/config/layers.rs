@@ -213,7 +213,9 @@ fn is_service_link(name: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::time::Duration;
 
+    use gpuvitals_agent::AgentSettings;
     use serde_json::json;
 
     use super::*;
@@ -235,6 +237,36 @@ mod tests {
         assert_eq!(port("api:\n  port: 1\n", &[], vec![]), 1);
         assert_eq!(port("api:\n  port: 1\n", &[("GPUVITALS_API_PORT", "2")], vec![]), 2);
         assert_eq!(port("api:\n  port: 1\n", &[("GPUVITALS_API_PORT", "2")], vec![flag()]), 3);
+    }
+
+    fn agent(variables: &[(&str, &str)], flags: Vec<Override>) -> Result<AgentSettings, String> {
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
+        let layers = Layers::load(None, with_shared(variables), flags);
+        layers.and_then(|layers| layers.check()).map(|config| config.agent).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn shared_variables_set_the_agent_and_ours_and_flags_win() {
+        let shared = [
+            ("EXPORTER_PORT", "1234"),
+            ("COLLECTION_INTERVAL", "15"),
+            ("METRICS_PATH", "/m"),
+            ("LOG_LEVEL", ""),
+        ];
+        let set = agent(&shared, vec![]).unwrap();
+        assert_eq!((set.port, set.interval, &*set.metrics_path), (1234, Duration::from_secs(15), "/m"));
+        assert_eq!(
+            agent(&[("COLLECTION_INTERVAL", "30s")], vec![]).unwrap().interval,
+            Duration::from_secs(30)
+        );
+        let both = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "1")];
+        assert_eq!(agent(&both, vec![]).unwrap().port, 2);
+        let flag = Override { setting: "agent.port", value: "3".into(), flag: "--port" };
+        assert_eq!(agent(&both, vec![flag]).unwrap().port, 3);
+        let linked = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "tcp://10.0.0.1:80")];
+        assert_eq!(agent(&linked, vec![]).unwrap().port, 2, "a service is called exporter");
+        assert_eq!(agent(&linked[1..], vec![]).unwrap().port, 9400);
+        assert!(agent(&[("EXPORTER_PORT", "many")], vec![]).unwrap_err().contains("variable EXPORTER_PORT"));
     }
 
     #[test]

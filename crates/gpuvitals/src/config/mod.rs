@@ -7,6 +7,7 @@
 mod layers;
 mod render;
 
+use gpuvitals_agent::AgentSettings;
 use gpuvitals_listener::Listener;
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_settings::{Refusal, Secret, Section, SectionTable, Setting, settings};
@@ -44,7 +45,7 @@ sections! {
     source: crate::up::Source,
     sampling: Sampling,
     attribution: Attribution,
-    agent: crate::agent::Agent,
+    agent: AgentSettings,
     message_queue: MessageQueue,
     broker: crate::broker::Broker,
     collector: crate::collect::Collector,

@@ -9,23 +9,14 @@ use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
 use gpuvitals_settings::{Bytes, Refusal, settings, words};
 
-use super::spool::LIMIT_MIN;
+use crate::spool::LIMIT_MIN;
 
 /// Paths that cannot be that of the metrics, since something else is there.
 const OWN_PATHS: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
 
-/// Examples for the help.
-pub(crate) const EXAMPLES: &str = "Examples:
-  gpuvitals agent                                           http://127.0.0.1:9400/metrics
-  gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
-  gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
-  gpuvitals agent --mq-url grpc://queue:9090 --spool-dir /var/lib/gpuvitals/spool
-
-Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.";
-
 settings! {
     /// The metrics of a node: `gpuvitals agent`
-    pub(crate) struct Agent = "agent", check Self::check {
+    pub struct AgentSettings = "agent", check Self::check {
         /// Address to listen on. Loopback unless told: metrics name users' pods and jobs, so think before you open it
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port; 0 takes a free one and prints it
@@ -51,7 +42,7 @@ settings! {
 
 /// Which series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SetName {
+enum SetName {
     /// The vital signs alone
     Basic,
     /// At most 100 series a GPU
@@ -62,7 +53,7 @@ pub(crate) enum SetName {
 
 /// Which series of other exporters are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompatName {
+enum CompatName {
     /// None
     Off,
     /// Those of dcgm-exporter
@@ -75,7 +66,7 @@ pub(crate) enum CompatName {
 
 words!(SetName, CompatName);
 
-impl Agent {
+impl AgentSettings {
     /// Refuses impossible settings.
     fn check(&self) -> Result<(), Refusal> {
         let path = self.metrics_path.as_str();
@@ -92,7 +83,7 @@ impl Agent {
     }
 
     /// Settings of the exposition.
-    pub(crate) fn exposition(&self) -> ExpositionConfig {
+    pub fn exposition(&self) -> ExpositionConfig {
         ExpositionConfig {
             set: match self.metrics {
                 SetName::Basic => Series::Basic,
@@ -110,7 +101,7 @@ impl Agent {
     }
 
     /// Whether both expose the same.
-    pub(crate) fn exposes_as(&self, other: &Self) -> bool {
+    pub fn exposes_as(&self, other: &Self) -> bool {
         (self.interval, self.metrics, self.compat) == (other.interval, other.metrics, other.compat)
     }
 
@@ -120,7 +111,7 @@ impl Agent {
     }
 
     /// Whether both publish in the same way.
-    pub(crate) fn publishes_as(&self, other: &Self) -> bool {
+    pub fn publishes_as(&self, other: &Self) -> bool {
         (self.publish_interval, &self.spool_dir, self.spool_max)
             == (other.publish_interval, &other.spool_dir, other.spool_max)
     }
@@ -128,47 +119,17 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use gpuvitals_settings::{Section, Value};
+    use serde_json::json;
 
     use super::*;
-    use crate::config::{Layers, with_shared};
-    use gpuvitals_settings::Override;
-
-    fn agent(variables: &[(&str, &str)], flags: Vec<Override>) -> Result<Agent, String> {
-        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()).into());
-        let layers = Layers::load(None, with_shared(variables), flags);
-        layers.and_then(|layers| layers.check()).map(|config| config.agent).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn shared_variables_set_the_agent_and_ours_and_flags_win() {
-        let shared = [
-            ("EXPORTER_PORT", "1234"),
-            ("COLLECTION_INTERVAL", "15"),
-            ("METRICS_PATH", "/m"),
-            ("LOG_LEVEL", ""),
-        ];
-        let set = agent(&shared, vec![]).unwrap();
-        assert_eq!((set.port, set.interval, &*set.metrics_path), (1234, Duration::from_secs(15), "/m"));
-        assert_eq!(
-            agent(&[("COLLECTION_INTERVAL", "30s")], vec![]).unwrap().interval,
-            Duration::from_secs(30)
-        );
-        let both = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "1")];
-        assert_eq!(agent(&both, vec![]).unwrap().port, 2);
-        let flag = Override { setting: "agent.port", value: "3".into(), flag: "--port" };
-        assert_eq!(agent(&both, vec![flag]).unwrap().port, 3);
-        let linked = [("GPUVITALS_AGENT_PORT", "2"), ("EXPORTER_PORT", "tcp://10.0.0.1:80")];
-        assert_eq!(agent(&linked, vec![]).unwrap().port, 2, "a service is called exporter");
-        assert_eq!(agent(&linked[1..], vec![]).unwrap().port, 9400);
-        assert!(agent(&[("EXPORTER_PORT", "many")], vec![]).unwrap_err().contains("variable EXPORTER_PORT"));
-    }
 
     #[test]
     fn settings_that_cannot_be_are_refused() {
-        let check = |set: &[(&'static str, Value)], words: &str| {
-            let error = Layers::of(set.to_vec()).check().unwrap_err().to_string();
-            assert!(error.contains(words), "{set:?}: {error}");
+        let check = |set: &[(&str, Value)], words: &str| {
+            let refusal = AgentSettings::of(set).unwrap_err();
+            let refusal = format!("{}: {}", refusal.setting, refusal.why);
+            assert!(refusal.contains(words), "{set:?}: {refusal}");
         };
         for path in ["metrics", "/healthz", "/a b"] {
             check(&[("agent.metrics_path", json!(path))], "agent.metrics_path: ");

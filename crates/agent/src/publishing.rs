@@ -11,14 +11,12 @@ use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::{Batch, causes, wire};
-use gpuvitals_queue::link::MessageQueue;
-use gpuvitals_queue::link::{Access, AnyProducer, Client, Scheme};
-use gpuvitals_queue::{Clock, ContentType, Frame, OpenError, Producer, PublishError, Receipt};
+use gpuvitals_queue::link::{Access, AnyProducer, Client, MessageQueue, Scheme};
+use gpuvitals_queue::{Clock, ContentType, Frame, Producer, PublishError, Receipt};
 use tokio::runtime::Handle;
 
-use super::spool::{Spool, SpoolError, SpoolStats};
-use crate::config::Config;
-use crate::failure::{Exit, Failure};
+use crate::spool::{Spool, SpoolStats};
+use crate::{AgentError, AgentSettings};
 
 /// Rows that make a frame; more of them compress hardly better.
 const FRAME_ROWS: usize = 500;
@@ -39,20 +37,23 @@ impl Publisher {
     ///
     /// # Errors
     /// If the client for the queue cannot be created, or the spool's directory cannot be used.
-    pub(crate) fn open(config: &Config, runtime: &Handle) -> Result<Option<Self>, Failure> {
-        let queue = &config.message_queue;
+    pub(crate) fn open(
+        settings: &AgentSettings,
+        queue: &MessageQueue,
+        runtime: &Handle,
+    ) -> Result<Option<Self>, AgentError> {
         if queue.address.scheme == Scheme::InProcess {
             return Ok(None);
         }
         let producer = ReloadingProducer::new(queue)?;
-        let directory = config.agent.spool_dir().map(std::path::Path::to_path_buf);
-        let opening = Spool::open(producer, directory, config.agent.spool_max.0);
-        let spool = runtime.block_on(opening).map_err(refused)?;
+        let directory = settings.spool_dir().map(std::path::Path::to_path_buf);
+        let opening = Spool::open(producer, directory, settings.spool_max.0);
+        let spool = runtime.block_on(opening)?;
         tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
         Ok(Some(Self {
             spool,
             queue: queue.address.to_string(),
-            interval_ns: i64::try_from(config.agent.publish_interval.as_nanos()).unwrap_or(i64::MAX),
+            interval_ns: i64::try_from(settings.publish_interval.as_nanos()).unwrap_or(i64::MAX),
             unwritable: AtomicU64::new(0),
         }))
     }
@@ -140,13 +141,13 @@ struct ReloadingProducer {
 }
 
 impl ReloadingProducer {
-    fn new(queue: &MessageQueue) -> Result<Self, Failure> {
+    fn new(queue: &MessageQueue) -> Result<Self, AgentError> {
         let access = queue.access()?;
         let producer = Arc::new(Self::producer(queue, &access)?);
         Ok(Self { queue: queue.clone(), current: Mutex::new((access, producer)) })
     }
 
-    fn producer(queue: &MessageQueue, access: &Access) -> Result<AnyProducer, Failure> {
+    fn producer(queue: &MessageQueue, access: &Access) -> Result<AnyProducer, AgentError> {
         Ok(Client::new(queue.address.clone(), access.clone()).producer(queue.topic.as_str())?)
     }
 
@@ -155,7 +156,7 @@ impl ReloadingProducer {
     }
 
     /// A producer with another token than the denied one, if there is one by now.
-    fn renewed(&self, denied: &Arc<AnyProducer>) -> Result<Option<Arc<AnyProducer>>, Failure> {
+    fn renewed(&self, denied: &Arc<AnyProducer>) -> Result<Option<Arc<AnyProducer>>, AgentError> {
         let token = self.queue.token()?;
         let mut current = self.current();
         let (access, producer) = &mut *current;
@@ -179,18 +180,9 @@ impl Producer for ReloadingProducer {
         match self.renewed(&producer) {
             Ok(None) => Err(denied(&reason, self.queue.way_in())),
             Ok(Some(producer)) => producer.publish(frame).await,
-            Err(failure) => Err(denied(&reason, failure.to_string())),
+            Err(error) => Err(denied(&reason, causes(&error))),
         }
     }
-}
-
-fn refused(error: SpoolError) -> Failure {
-    let exit = match &error {
-        SpoolError::Open(OpenError::Locked { .. }) => Exit::Unavailable,
-        SpoolError::Open(OpenError::Directory { source, .. }) => Exit::of(source),
-        _ => Exit::Io,
-    };
-    Failure::caused(exit, "agent.spool_dir", error)
 }
 
 /// Rows that wait for more of them.

@@ -11,7 +11,7 @@ use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::{self, Finding, Verdict};
 
-use super::node::Node;
+use crate::node::Node;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_mins(1);

@@ -13,8 +13,8 @@ use gpuvitals_sources::machine::PinnedFile;
 use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
 
-use super::node::Node;
-use super::publishing::Publisher;
+use crate::node::Node;
+use crate::publishing::Publisher;
 
 /// Where Kubernetes has put this agent: variables that a pod gets from the downward API, and their labels.
 const PLACE: [(&str, &str); 3] =
@@ -34,6 +34,8 @@ pub(crate) struct Counts {
     /// When settings last came into force, UTC nanoseconds.
     pub reloaded_ns: AtomicI64,
     started_ns: i64,
+    /// Figures of the program beside these.
+    beside: fn() -> Vec<Family>,
     /// Where this agent runs.
     place: Labels,
     /// `/proc/self/status`, where there is one.
@@ -42,7 +44,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Nothing has happened yet on this node.
-    pub(crate) fn new(node: &str, now_ns: i64) -> Self {
+    pub(crate) fn new(node: &str, now_ns: i64, beside: fn() -> Vec<Family>) -> Self {
         let told =
             PLACE.into_iter().filter_map(|(variable, label)| Some((label, std::env::var(variable).ok()?)));
         Self {
@@ -53,6 +55,7 @@ impl Counts {
             reload_worked: AtomicU64::new(1),
             reloaded_ns: AtomicI64::new(now_ns),
             started_ns: now_ns,
+            beside,
             status: Mutex::new(PinnedFile::open(Path::new("/proc/self/status")).ok()),
         }
     }
@@ -80,7 +83,7 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
         )
         .by("source", ownership.sources()),
     );
-    families.extend(crate::telemetry::families());
+    families.extend((counts.beside)());
     families
 }
 

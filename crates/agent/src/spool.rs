@@ -65,7 +65,8 @@ const GROUP: &str = "upstream";
 
 /// A spool that cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SpoolError {
+#[non_exhaustive]
+pub enum SpoolError {
     /// Its queue cannot be opened.
     #[error("open the spool")]
     Open(#[source] OpenError),

@@ -14,8 +14,8 @@ use gpuvitals_core::{Health, Status};
 use gpuvitals_listener::{Vitals, echo, refuse, vitals};
 use gpuvitals_queue::Clock;
 
-use super::node::Node;
-use super::scrape::Scraper;
+use crate::node::Node;
+use crate::scrape::Scraper;
 
 /// What the paths show.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Condition, Sampler, SamplerError, TargetState};
 
-use super::publishing::{Publisher, Waiting};
+use crate::publishing::{Publisher, Waiting};
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
 const PATIENCE: Duration = Duration::from_millis(250);

@@ -12,8 +12,8 @@ use gpuvitals_core::figures::{Family, Format};
 use gpuvitals_sources::attribution::Ownership;
 use tokio::sync::Mutex;
 
-use super::node::Node;
-use super::own::{self, Counts};
+use crate::node::Node;
+use crate::own::{self, Counts};
 
 /// A text shorter than this is not worth compressing: it fits into one packet.
 const GZIP_LEN_MIN: usize = 1400;
@@ -199,7 +199,7 @@ mod tests {
         let window = Duration::from_secs(30);
         let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
         let node = Arc::new(Node::new(sampler, config));
-        let scraper = Scraper::new(Arc::clone(&node), Arc::new(Counts::new("n1", 0)), ownership);
+        let scraper = Scraper::new(Arc::clone(&node), Arc::new(Counts::new("n1", 0, Vec::new)), ownership);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (stop, stopped) = sync_channel(0);
         let feeding = Arc::clone(&node);
@@ -263,7 +263,7 @@ mod tests {
         let window = Duration::from_secs(30);
         let config = ExpositionConfig { set: Series::Basic, compat: Compat::Off, window };
         let node = Arc::new(Node::new(sampler.unwrap(), config));
-        let scraper = Arc::new(Scraper::new(node, Arc::new(Counts::new("n1", 0)), ownership));
+        let scraper = Arc::new(Scraper::new(node, Arc::new(Counts::new("n1", 0, Vec::new)), ownership));
         let others_render = scraper.prometheus.plain.lock().await;
         let waiting: Vec<_> = (0..10)
             .map(|_| {

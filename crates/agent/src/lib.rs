@@ -1,0 +1,204 @@
+//! The agent of a node: what its GPUs and its host do, as metrics to be scraped and as rows for a queue.
+//!
+//! Sampling, scraping and asking for owners do not wait for each other: each device has its worker, one thread takes what they
+//! hand over, a scrape renders from memory. Rows for a queue go through a spool, so that a queue that is away holds up none
+//! of them.
+
+mod arrivals;
+#[cfg(test)]
+#[path = "../../sources/tests/faulty/faulty_sysfs.rs"]
+mod faulty_sysfs;
+mod node;
+mod own;
+mod publishing;
+mod scrape;
+mod server;
+mod settings;
+mod spool;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use gpuvitals_core::clock::{self, Moment};
+use gpuvitals_core::figures::Family;
+use gpuvitals_exposition::Exposition;
+use gpuvitals_listener::{Figures, Meter, Vitals};
+use gpuvitals_queue::link::{ConnectError, CredentialError, MessageQueue};
+use gpuvitals_sources::attribution::{Asking, Ownership};
+use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::registry::Discovery;
+use gpuvitals_sources::sampler::{Sampler, SamplerConfig, SamplerError};
+use gpuvitals_sources::settings::{Attribution, Sampling};
+use tokio::runtime::Handle;
+
+use arrivals::Arrivals;
+use node::Node;
+use own::Counts;
+use publishing::Publisher;
+use scrape::Scraper;
+use server::Shown;
+
+pub use settings::AgentSettings;
+pub use spool::SpoolError;
+
+/// Part of the grace that sampling may take to end: a reading that is not out for good comes back sooner.
+const SAMPLING_SHARE: u32 = 8;
+/// Part of the grace that the last rows may take to the queue.
+const PUBLISHING_SHARE: u32 = 4;
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The sampler refuses the rates, or has no thread.
+    #[error("sampling")]
+    Sampler(#[from] SamplerError),
+    /// A credential for the queue.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// The client of the queue.
+    #[error("message_queue")]
+    Connect(#[from] ConnectError),
+    /// The spool.
+    #[error("agent.spool_dir")]
+    Spool(#[from] SpoolError),
+    /// A thread.
+    #[error("cannot start the thread {name}")]
+    Thread {
+        /// Its name.
+        name: &'static str,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A source of owners.
+    #[error("cannot ask for the owners of the GPUs")]
+    Owners(#[source] io::Error),
+}
+
+/// What an agent is started with.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// Its settings.
+    pub settings: &'a AgentSettings,
+    /// How the machine is sampled.
+    pub sampling: &'a Sampling,
+    /// Which sources tell the owners of the GPUs.
+    pub attribution: &'a Attribution,
+    /// The queue for the rows, if its address names one elsewhere.
+    pub queue: &'a MessageQueue,
+    /// The machine.
+    pub machine: Machine,
+    /// Its devices.
+    pub found: Discovery,
+    /// Figures of the program that are shown beside the agent's own.
+    pub beside: fn() -> Vec<Family>,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    node: Arc<Node>,
+    counts: Arc<Counts>,
+    shown: Arc<Shown>,
+    feed: JoinHandle<()>,
+    asking: Asking,
+    /// The threads end when the other end of their channel is dropped.
+    stop: Vec<SyncSender<()>>,
+}
+
+impl Agent {
+    /// Starts sampling, and what goes with it.
+    ///
+    /// # Errors
+    /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, or a thread cannot be
+    /// started.
+    pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
+        let Parts { settings, sampling, attribution, queue, machine, found, beside } = parts;
+        let ownership = Arc::new(Ownership::new());
+        // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
+        let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
+        let sampler = Sampler::start(found.probes, terms, Arc::clone(ownership.owners()))?;
+        let publisher = Publisher::open(settings, queue, runtime)?;
+        let node = Arc::new(Node::new(sampler, settings.exposition()).publishing(publisher));
+        let (stop_feed, feed_stopped) = sync_channel(0);
+        let feed = spawn("feed", {
+            let node = Arc::clone(&node);
+            move || node.feed(&feed_stopped)
+        })?;
+        let asking = attribution.ask(&ownership, &machine, found.processes).map_err(AgentError::Owners)?;
+        let (stop_arrivals, arrivals_stopped) = sync_channel(0);
+        let arrivals = Arrivals::new(machine, sampling.drivers.clone(), found.findings, asking.tables());
+        let watching = Arc::clone(&node);
+        spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
+        let counts = Arc::new(Counts::new(&sampling.node(), clock::now_ns(), beside));
+        let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), ownership);
+        let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
+        Ok(Self { node, counts, shown, feed, asking, stop: vec![stop_feed, stop_arrivals] })
+    }
+
+    /// Its paths, with the metrics at this one.
+    pub fn router(&self, metrics_path: &str) -> Router {
+        Arc::clone(&self.shown).router(metrics_path)
+    }
+
+    /// All that it shows.
+    pub fn figures(&self) -> Figures {
+        let shown = Arc::clone(&self.shown);
+        Figures::new(move || shown.families())
+    }
+
+    /// What its listener counts.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.counts.listener)
+    }
+
+    /// Why only a new process helps, if that is so.
+    pub fn end(&self) -> Option<&'static str> {
+        self.node.end(Moment::now())
+    }
+
+    /// Brings new settings into force, as far as that goes while it runs.
+    pub fn reload(&self, old: &AgentSettings, new: &AgentSettings) {
+        if !new.exposes_as(old) {
+            *self.node.exposition() = Exposition::new(new.exposition());
+            tracing::info!("other series are shown; windows and totals begin anew");
+        }
+        self.counts.reload_worked.store(1, Ordering::Relaxed);
+        self.counts.reloaded_ns.store(clock::now_ns(), Ordering::Relaxed);
+    }
+
+    /// New settings are wrong, and the old ones stay in force.
+    pub fn reload_failed(&self) {
+        self.counts.reload_worked.store(0, Ordering::Relaxed);
+    }
+
+    /// Stops sampling within its part of the grace, and sends the last rows; the spool keeps the rest if it can. A device that
+    /// hangs is named and left behind.
+    pub async fn stop(self, grace: Duration) {
+        drop(self.asking);
+        for target in self.node.sampler().stop(grace / SAMPLING_SHARE) {
+            let gpu = target.identity.key();
+            tracing::warn!(gpu = gpu.as_deref(), driver = %target.driver, "a device still hangs; its reading is left behind");
+        }
+        drop(self.stop);
+        if self.feed.join().is_err() {
+            tracing::error!("the feed ended by a panic");
+        }
+        if let Some(publisher) = self.node.publisher() {
+            publisher.finish(grace / PUBLISHING_SHARE).await;
+        }
+    }
+}
+
+fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|source| AgentError::Thread { name, source })
+}
