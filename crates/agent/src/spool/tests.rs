@@ -70,12 +70,17 @@ fn number(frame: &Frame) -> u64 {
     u64::from_le_bytes(*frame.payload.first_chunk().unwrap())
 }
 
+/// A frame of one row.
+fn frame(number: u64, bytes: usize) -> Frame {
+    let mut payload = number.to_le_bytes().to_vec();
+    payload.resize(bytes.max(8), 7);
+    Frame::new(ContentType::Batch, 1, payload)
+}
+
 /// Hands over frames of one row each, with this many bytes.
 async fn hand_over(spool: &Spool, numbers: std::ops::Range<u64>, bytes: usize) {
     for number in numbers {
-        let mut payload = number.to_le_bytes().to_vec();
-        payload.resize(bytes.max(8), 7);
-        spool.hand_over(Frame::new(ContentType::Batch, 1, payload));
+        spool.hand_over(frame(number, bytes));
         if number % 64 == 63 {
             // A node has far fewer at once.
             until(spool, |_| spool_has_taken(spool)).await;
@@ -218,13 +223,23 @@ async fn the_disk_holds_at_most_the_limit_with_dead_letters_and_the_oldest_rows_
 
 #[tokio::test(start_paused = true)]
 async fn memory_holds_at_most_its_bound_and_what_is_left_at_the_end_is_counted() {
-    let upstream = Upstream::new(away);
-    let spool = open(&upstream, None).await;
-    hand_over(&spool, 0..1_280, 16 << 10).await;
-    let stats = until(&spool, |stats| stats.kept + stats.dropped == 1_280).await;
-    assert!(stats.kept_bytes <= MEMORY_MAX && stats.kept > 300, "{stats:?}");
-    let end = spool.finish(Duration::from_secs(1)).await;
-    assert_eq!((end.kept, end.dropped), (0, 1_280));
+    for (limit, comes) in [(MEMORY_MAX / 4, false), (MEMORY_MAX, false), (MEMORY_MAX * 2, true)] {
+        let upstream = Upstream::new(away);
+        let spool = Spool::open(upstream.clone(), None, limit).await.unwrap();
+        hand_over(&spool, 0..1_280, 16 << 10).await;
+        let stats = until(&spool, |stats| stats.kept + stats.dropped == 1_280).await;
+        let bound = limit.min(MEMORY_MAX);
+        assert!((bound * 3 / 4..=bound).contains(&stats.kept_bytes), "{limit}: {stats:?}");
+        if comes {
+            upstream.refuses(takes);
+        }
+        let end = spool.finish(Duration::from_secs(1)).await;
+        let lost = if comes { stats.dropped } else { 1_280 };
+        assert_eq!((end.kept, end.dropped), (0, lost));
+        let (numbers, _) = upstream.came().await;
+        let newest: Vec<_> = (lost..1_280).collect();
+        assert!(numbers.ends_with(&newest) && numbers.is_sorted(), "the oldest went: {numbers:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,7 +281,7 @@ async fn a_queue_that_refuses_token_or_topic_is_waited_for_and_tried_with_one_fr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_holds_rows_up_and_loses_none() {
+async fn a_full_disk_holds_rows_up_and_loses_none_before_too_many_wait() {
     let (upstream, disk) = (Upstream::new(away), FaultDisk::new());
     let spool = open_on(&upstream, &disk, Millis(1_000_000)).await;
     let length: usize = disk.names().iter().filter_map(|name| Some(disk.contents(name)?.len())).sum();
@@ -276,36 +291,67 @@ async fn a_full_disk_holds_rows_up_and_loses_none() {
     let is_full = || spool.shared.queue().health().reasons.iter().any(|why| why.contains("cannot store"));
     until(&spool, |_| is_full()).await;
     assert!(spool.stats().kept < 63);
+    for number in 63..400 {
+        spool.hand_over(frame(number, 8));
+    }
+    let stats = spool.stats();
+    let waiting = 400 - stats.kept - stats.dropped;
+    assert!(stats.kept < 63 && (250..=ARRIVALS_MAX as u64 + 1).contains(&waiting), "{stats:?}");
     disk.set_capacity(None);
-    until(&spool, |stats| stats.kept == 63).await;
+    let arrived = 400 - stats.dropped;
+    until(&spool, |stats| stats.kept == arrived).await;
     upstream.refuses(takes);
     let stats = spool.finish(LIMIT).await;
-    assert_eq!((stats.taken, stats.dropped, stats.failed), (63, 0, None));
-    assert_eq!(upstream.came().await.0, (0..63).collect::<Vec<_>>());
+    assert_eq!((stats.taken, stats.taken + stats.dropped, stats.failed), (arrived, 400, None));
+    assert_eq!(upstream.came().await.0, (0..arrived).collect::<Vec<_>>());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn after_a_failed_sync_it_goes_on_in_memory_and_the_next_start_sends_the_backlog() {
+    goes_on_in_memory(async |spool, disk| {
+        disk.fail_all(Op::SyncData, Some(std::io::ErrorKind::Other));
+        hand_over(spool, 40..41, 8).await;
+        let stats = until(spool, |stats| stats.failed.is_some()).await;
+        assert!(!stats.failed.unwrap().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_the_disk_does_not_answer_it_goes_on_in_memory_too() {
+    goes_on_in_memory(async |spool, disk| {
+        disk.hold_syncs();
+        hand_over(spool, 40..41, 8).await;
+        let held = disk.clone();
+        tokio::task::spawn_blocking(move || held.wait_for_held_sync()).await.unwrap();
+        spool.hand_over(frame(41, 8));
+        tokio::time::pause();
+        let stats = until(spool, |stats| stats.failed.is_some()).await;
+        tokio::time::resume();
+        assert_eq!(stats.failed.as_deref(), Some("no answer from the disk within 30s"));
+    })
+    .await;
+}
+
+/// Makes the log of a spool fail, with frames 40 and 41, and looks at what becomes of the others.
+async fn goes_on_in_memory(fail: impl AsyncFnOnce(&Spool, &FaultDisk)) {
     let (upstream, disk) = (Upstream::new(away), FaultDisk::new());
     let spool = open_on(&upstream, &disk, Millis(1_000_000)).await;
     hand_over(&spool, 0..40, 8).await;
     until(&spool, |stats| stats.kept == 40).await;
     spool.finish(Duration::ZERO).await;
     let spool = open_on(&upstream, &disk, Millis(1_000_000)).await;
-    disk.fail_all(Op::SyncData, Some(std::io::ErrorKind::Other));
-    hand_over(&spool, 40..41, 8).await;
-    let stats = until(&spool, |stats| stats.failed.is_some()).await;
-    assert!(!stats.failed.unwrap().is_empty());
-    hand_over(&spool, 41..50, 8).await;
+    fail(&spool, &disk).await;
+    hand_over(&spool, 42..51, 8).await;
     until(&spool, |stats| stats.kept >= 9).await;
     upstream.refuses(takes);
     assert_eq!(spool.finish(LIMIT).await.kept, 0);
     let (numbers, _) = upstream.came().await;
-    assert!((41..50).all(|number| numbers.contains(&number)), "{numbers:?}");
+    assert!((42..51).all(|number| numbers.contains(&number)), "{numbers:?}");
     disk.fail_all(Op::SyncData, None);
     let next = open_on(&upstream, &disk.crashed(1), Millis(1_000_000)).await;
     let sent = next.finish(LIMIT).await;
-    assert!((40..=41).contains(&sent.taken) && sent.kept == 0, "{sent:?}");
+    assert!((40..=42).contains(&sent.taken) && sent.kept == 0, "{sent:?}");
     let (backlog, _) = upstream.came().await;
     assert!((0..40).all(|number| backlog.contains(&number)), "{backlog:?}");
 }

@@ -119,3 +119,27 @@ fn what_waits_to_be_published_is_sent_at_the_end() {
     let rows = queue.rows(|rows| of(rows, VEGA56).count() > 2);
     assert!(rows.values().all(|times| *times == 1));
 }
+
+#[test]
+fn what_cannot_be_sent_at_the_end_is_spooled() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hanging = format!("grpc://{}", silent.local_addr().unwrap());
+    let slow = [("GPUVITALS_AGENT_PUBLISH_INTERVAL", "5m")];
+    for hangs in [false, true] {
+        let (node, mut queue) = (Node::new(), TestQueue::away());
+        let directory = node.path("spool");
+        let spool = ["--spool-dir", directory.to_str().unwrap()];
+        let url = if hangs { hanging.clone() } else { queue.url() };
+        let first = node.agent_in(&[&["--mq-url", &url], &spool[..]].concat(), &slow);
+        let samples = series("gpu_samples_total", 1, VEGA56);
+        first.until("samples", |text| value(text, &samples).is_some_and(|count| count > 2.0));
+        assert_eq!(first.terminate(), Some(0));
+        queue.come();
+        let second = agent(&node, &queue.url(), &spool);
+        let started = figure(&second.scrape(), "process_start_time_seconds");
+        let before = |rows: &Rows| of(rows, VEGA56).filter(|time| (*time as f64) < started * 1e9).count();
+        let rows = queue.rows(|rows| before(rows) > 2);
+        assert!(rows.values().all(|times| *times == 1));
+        assert_eq!(second.terminate(), Some(0));
+    }
+}

@@ -291,6 +291,11 @@ fn a_receiver_without_traces_gets_the_metrics() {
         let name = "gpuvitals_queue_published_messages_total";
         receiver.until("a new count", |received| figure(received, name) == Some(f64::from(round)));
     }
+    receiver.until("dropped spans", |received| {
+        let dropped = received.metrics.get("gpuvitals_otlp_spans_dropped_total").map(points);
+        let not_taken = |(labels, spans)| attribute(labels, "reason") == Some("not_taken") && spans >= 1.0;
+        dropped.into_iter().flatten().any(not_taken)
+    });
     assert_eq!(broker.terminate(), Some(0));
     assert!(receiver.until("a try", |received| !received.requests.is_empty()).spans.is_empty());
 }
