@@ -125,6 +125,15 @@ pub struct Instance {
     pub number: u32,
 }
 
+/// A value in one of the table's own columns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OwnValue {
+    /// A number.
+    Number(Value),
+    /// A text.
+    Text(Arc<str>),
+}
+
 /// A power beyond this multiple of the largest limit that can be set is refused: the most that PCI Express (CEM 5.0) lets a
 /// card draw for 100 µs, less than what any sensor averages over.
 const POWER_EXCURSION: f64 = 3.0;
@@ -149,6 +158,7 @@ pub struct Row {
     identity: Arc<Identity>,
     instance: Option<Instance>,
     values: Vec<(MetricId, Value)>,
+    own: Vec<(&'static str, OwnValue)>,
     absences: Vec<(MetricId, AbsenceReason)>,
     snapshot: Option<u64>,
     down: Option<(AbsenceReason, &'static str)>,
@@ -179,6 +189,7 @@ impl Reading {
                 identity: Arc::clone(identity),
                 instance: None,
                 values: Vec::with_capacity(values),
+                own: Vec::new(),
                 absences: Vec::with_capacity(values / 4),
                 snapshot: None,
                 down: None,
@@ -212,6 +223,7 @@ impl Row {
     fn clear(&mut self) {
         self.instance = None;
         self.values.clear();
+        self.own.clear();
         self.absences.clear();
         self.snapshot = None;
         self.down = None;
@@ -256,6 +268,16 @@ impl Row {
             self.power_max_w = number * POWER_EXCURSION;
         }
         self.values.push((metric, value));
+    }
+
+    /// Sets a number in one of the table's own columns ([`Table::columns`]).
+    pub fn own(&mut self, column: &'static str, value: Value) {
+        self.own.push((column, OwnValue::Number(value)));
+    }
+
+    /// Sets a text in one of the table's own columns.
+    pub fn own_text(&mut self, column: &'static str, text: &Arc<str>) {
+        self.own.push((column, OwnValue::Text(Arc::clone(text))));
     }
 
     /// The metric's reading is impossible: it is absent as `Invalid` and counted, and nothing is derived from
@@ -306,6 +328,11 @@ impl Row {
     /// Values in the order they were set; the last one of a metric counts.
     pub fn values(&self) -> &[(MetricId, Value)] {
         &self.values
+    }
+
+    /// Values of the table's own columns.
+    pub fn own_values(&self) -> &[(&'static str, OwnValue)] {
+        &self.own
     }
 
     /// Missing values.

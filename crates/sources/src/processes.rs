@@ -4,13 +4,20 @@ pub mod amd;
 mod fdinfo;
 mod kfd;
 mod listing;
+mod probe;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::probe::ProbeError;
+use gpuvitals_core::Identity;
+
+use crate::probe::{Driver, ProbeError};
 
 pub use fdinfo::{DrmClient, Engine, parse_fdinfo};
+pub(crate) use probe::ProcessProbe;
+
+/// Replaces a name that cannot be read: the process has just ended, or is in another namespace of pids.
+pub const NAMELESS: &str = "-";
 
 /// The kind of work of a process on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,11 +47,11 @@ impl ProcessKind {
 /// A process on a GPU. Unknown fields are none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuProcess {
-    /// Key of the GPU, as [`gpuvitals_core::Identity::key`] gives it.
-    pub gpu: Arc<str>,
+    /// The GPU or partition.
+    pub gpu: Arc<Identity>,
     /// Process id in the host's namespace.
     pub pid: u32,
-    /// Name of the program (`comm`), never its arguments.
+    /// Name of the program (`comm`), never its arguments; [`NAMELESS`] if it cannot be read.
     pub name: Arc<str>,
     /// The kind of its work.
     pub kind: ProcessKind,
@@ -92,8 +99,11 @@ impl fmt::Display for ProcessGap {
 
 /// Lists the processes on the GPUs of a vendor. Expensive: once a second at most, never on a sampling thread.
 pub trait ProcessTable: Send {
-    /// Vendor of the GPUs, as in the `vendor` of their rows. A table that is found later covers all GPUs of that vendor.
-    fn vendor(&self) -> &'static str;
+    /// The driver that lists them. A table that is found later covers all GPUs of its vendor.
+    fn driver(&self) -> Driver;
+
+    /// Another reader of the same processes, with a listing before of its own.
+    fn another(&self) -> Box<dyn ProcessTable>;
 
     /// The processes now; shares cover the time since the listing before. A process that ends meanwhile is left out.
     ///

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::dialect::{amd_ioctl, amd_sysfs, nvidia_smi, nvml, procfs, rocm_smi};
 use crate::machine::{Machine, find_tool};
 use crate::probe::Probe;
-use crate::processes::{self, ProcessTable};
+use crate::processes::{self, ProcessProbe, ProcessTable};
 
 /// Result of a search: devices, and the findings that `doctor` reports.
 #[derive(Default)]
@@ -30,6 +30,12 @@ impl Discovery {
     /// No device, and why.
     pub(crate) fn none(finding: Finding) -> Self {
         Self { findings: vec![finding], ..Self::default() }
+    }
+
+    /// Probes of the rows about processes; the tables stay for other readers.
+    pub fn process_probes(&self) -> Vec<Box<dyn Probe>> {
+        let probe = |table: &dyn ProcessTable| Box::new(ProcessProbe::new(table.another()));
+        self.processes.iter().map(|table| -> Box<dyn Probe> { probe(&**table) }).collect()
     }
 
     fn add(&mut self, other: Self) {

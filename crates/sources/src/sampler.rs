@@ -39,6 +39,8 @@ pub const RATE_MAX_HZ: f64 = 1_000.0;
 /// Most batches that wait to be taken: minutes at usual rates, some seconds at the fastest, where each is
 /// half a megabyte.
 const LISTS_MAX: usize = 64;
+/// Shortest time between two listings of the processes on the GPUs.
+const PROCESSES_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Stack of a worker; a reading needs a few kilobytes.
 const STACK_LEN: usize = 512 << 10;
 /// How long [`Source::poll`] waits for a batch, so that a stop is noticed.
@@ -53,7 +55,7 @@ pub struct SamplerConfig {
     pub system_interval: Duration,
     /// Time between two readings of the slow tier.
     pub slow: Duration,
-    /// Time between two readings of the rare tier.
+    /// Time between two readings of the rare tier, and between two listings of processes: a second at least for those.
     pub rare: Duration,
     /// Oldest age of a row before its batch is handed over.
     pub hand_on: Duration,
@@ -308,6 +310,7 @@ impl Drop for Sampler {
 fn interval_of(probe: &dyn Probe, config: &SamplerConfig) -> Duration {
     match probe.table() {
         Table::SystemEvents => config.system_interval,
+        Table::GpuProcesses => config.rare.max(PROCESSES_INTERVAL_MIN),
         _ => config.interval,
     }
 }

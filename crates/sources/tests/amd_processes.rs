@@ -133,7 +133,7 @@ fn a_share_is_the_busy_time_between_two_readings_by_the_number_of_engines() {
     run(5_500_000_000, 1_000_000_000);
     let second = only(table.read_at(12 * SECOND).unwrap());
     let expected = GpuProcess {
-        gpu: "0000:04:00.0@n".into(),
+        gpu: second.gpu.clone(),
         pid: 42,
         name: "blender".into(),
         kind: ProcessKind::Graphics,
@@ -144,6 +144,7 @@ fn a_share_is_the_busy_time_between_two_readings_by_the_number_of_engines() {
         decoder_utilization_pct: None,
     };
     assert_eq!(second, expected);
+    assert_eq!(second.gpu.key().as_deref(), Some("0000:04:00.0@n"));
     run(1_000, 0);
     let reused = only(table.read_at(13 * SECOND).unwrap());
     assert_eq!(reused.utilization_pct, None, "a count that falls back is another client's");
@@ -177,7 +178,7 @@ fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unk
     let mut table = tree.table(&["0000:05:00.0", "0000:26:00.0"]);
     table.read_at(SECOND).unwrap();
     let python = only(table.read_at(2 * SECOND).unwrap());
-    assert_eq!((&*python.gpu, python.memory_mb), ("0000:05:00.0@n", Some(1024)));
+    assert_eq!((python.gpu.uuid(), python.memory_mb), (Some("0000:05:00.0@n"), Some(1024)));
     assert_eq!((python.kind, python.utilization_pct), (ProcessKind::Compute, None));
 }
 
@@ -220,7 +221,7 @@ fn partitions_of_one_device_are_told_apart_as_soon_as_there_are_some() {
     let mut table = tree.table(&["0000:05:00.0"]);
     let mut seen = |at| {
         let seen = table.read_at(at * SECOND).unwrap().processes;
-        seen.into_iter().map(|p| (p.gpu.to_string(), p.memory_mb)).collect::<Vec<_>>()
+        seen.into_iter().map(|p| (p.gpu.key().unwrap().to_string(), p.memory_mb)).collect::<Vec<_>>()
     };
     let held = |gpu: &str, mib| (gpu.to_owned(), Some(mib));
     assert_eq!(seen(1), [held("0000:05:00.0@n", 3)]);

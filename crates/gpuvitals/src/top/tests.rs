@@ -84,7 +84,7 @@ fn model(ascii: bool) -> Model {
         state(gpu(3, "AMD Instinct MI300X OAM"), Condition::Stuck { for_ns: 12_000_000_000 }),
     ]);
     let process = GpuProcess {
-        gpu: "GPU-0".into(),
+        gpu: std::sync::Arc::new(gpu(0, "NVIDIA H100 80GB HBM3")),
         pid: 4711,
         name: "python3".into(),
         kind: ProcessKind::Compute,

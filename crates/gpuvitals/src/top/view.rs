@@ -198,12 +198,8 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, values: &VecDeque<
 /// The selected GPU's processes, the largest first; all of them if none is selected.
 fn processes_of<'a>(model: &'a Model, gpu: Option<&Device>) -> Vec<&'a GpuProcess> {
     let key = gpu.and_then(|gpu| gpu.identity.key());
-    let mut of: Vec<&GpuProcess> = model
-        .listed
-        .processes
-        .iter()
-        .filter(|process| key.is_none() || key.as_ref() == Some(&process.gpu))
-        .collect();
+    let mut of: Vec<&GpuProcess> =
+        model.listed.processes.iter().filter(|process| key.is_none() || key == process.gpu.key()).collect();
     of.sort_by_key(|process| (std::cmp::Reverse(process.memory_mb), process.pid));
     of
 }

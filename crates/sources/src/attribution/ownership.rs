@@ -167,7 +167,7 @@ impl Ownership {
                     Err(RecvTimeoutError::Timeout) => self.forget_silent(Moment::now()),
                 }
             };
-            let vendor = table.vendor();
+            let vendor = table.driver().vendor();
             for (_, before, _) in threads.extract_if(.., |(known, ..)| *known == vendor) {
                 // Its owners stand until the answer of the new one.
                 self.answers().retain(|answer| answer.id != before);
@@ -268,15 +268,19 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::ProbeError;
+    use crate::probe::{Driver, ProbeError};
     use crate::processes::ProcessList;
 
     /// A table that says when it is read, and hangs then if it is to.
-    struct Table(&'static str, SyncSender<()>, Option<Receiver<()>>);
+    struct Table(Driver, SyncSender<()>, Option<Receiver<()>>);
 
     impl ProcessTable for Table {
-        fn vendor(&self) -> &'static str {
+        fn driver(&self) -> Driver {
             self.0
+        }
+
+        fn another(&self) -> Box<dyn ProcessTable> {
+            Box::new(Self(self.0, self.1.clone(), None))
         }
 
         fn read(&mut self) -> Result<ProcessList, ProbeError> {
@@ -300,9 +304,9 @@ mod tests {
         let (_let_go, hangs) = sync_channel(0);
         let ((hung, hung_read), (well, well_read)) = (sync_channel(1), sync_channel(1));
         let tables = asking(&ownership).tables().unwrap();
-        tables.send(Box::new(Table("nvidia", hung, Some(hangs)))).unwrap();
+        tables.send(Box::new(Table(Driver::Nvml, hung, Some(hangs)))).unwrap();
         hung_read.recv_timeout(Duration::from_mins(1)).unwrap();
-        tables.send(Box::new(Table("amd", well, None))).unwrap();
+        tables.send(Box::new(Table(Driver::AmdSysfs, well, None))).unwrap();
         well_read.recv_timeout(Duration::from_mins(1)).unwrap();
     }
 
@@ -312,9 +316,9 @@ mod tests {
         let tables = asking(&ownership).tables().unwrap();
         let minute = Duration::from_mins(1);
         let mut reads = Vec::new();
-        for vendor in ["nvidia", "amd", "nvidia"] {
+        for driver in [Driver::Nvml, Driver::AmdSysfs, Driver::Nvml] {
             let (told, read) = sync_channel(1);
-            tables.send(Box::new(Table(vendor, told, None))).unwrap();
+            tables.send(Box::new(Table(driver, told, None))).unwrap();
             read.recv_timeout(minute).unwrap();
             reads.push(read);
         }

@@ -52,11 +52,11 @@ impl Slurm {
     pub fn owners(&self, processes: &[GpuProcess]) -> Vec<(GpuName, Owner)> {
         let mut jobs: Vec<(Arc<str>, Arc<str>, i64)> = Vec::new();
         for process in processes {
-            let Some(job) = self.job(process.pid) else { continue };
+            let (Some(job), Some(gpu)) = (self.job(process.pid), process.gpu.key()) else { continue };
             let memory = process.memory_mb.unwrap_or(0);
-            match jobs.iter_mut().find(|(gpu, known, _)| *gpu == process.gpu && **known == *job) {
+            match jobs.iter_mut().find(|(known_gpu, known, _)| *known_gpu == gpu && **known == *job) {
                 Some((_, _, sum)) => *sum += memory,
-                None => jobs.push((Arc::clone(&process.gpu), job.into(), memory)),
+                None => jobs.push((gpu, job.into(), memory)),
             }
         }
         jobs.sort_by(|a, b| (&a.0, -a.2, &a.1).cmp(&(&b.0, -b.2, &b.1)));
@@ -112,10 +112,11 @@ mod tests {
 
     use super::*;
     use crate::processes::ProcessKind;
+    use gpuvitals_core::{Identity, IdentityColumn};
 
     fn process(gpu: &str, pid: u32, memory_mb: Option<i64>) -> GpuProcess {
         GpuProcess {
-            gpu: gpu.into(),
+            gpu: Arc::new(Identity::default().with(IdentityColumn::Uuid, gpu).unwrap()),
             pid,
             name: "python".into(),
             kind: ProcessKind::Compute,

@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use gpuvitals_core::Identity;
 use gpuvitals_core::clock::Moment;
 
 use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
@@ -58,7 +59,7 @@ pub struct AmdProcesses {
     /// Where the scan of all others continues.
     next_pid: u32,
     /// Engine times of the reading before, by GPU and client, and when it was.
-    before: HashMap<(Arc<str>, u64), BTreeMap<String, Engine>>,
+    before: HashMap<(Arc<Identity>, u64), BTreeMap<String, Engine>>,
     before_ns: i64,
 }
 
@@ -69,8 +70,8 @@ struct GpuPlace {
     pci: String,
     /// Number of the partition; none for the whole GPU.
     partition: Option<String>,
-    /// Key of its rows.
-    key: Arc<str>,
+    /// Identity of its rows.
+    identity: Arc<Identity>,
 }
 
 /// A process's use of a GPU.
@@ -136,7 +137,7 @@ impl AmdProcesses {
                 let address = of_minor.map(|gpu| gpu.node.address.as_str()).or(client.pci.as_deref());
                 let Some(gpu) = address.and_then(|address| self.gpu_of(address)) else { continue };
                 let Some(place) = self.places.get(gpu) else { continue };
-                let whose = (Arc::clone(&place.key), client.id);
+                let whose = (Arc::clone(&place.identity), client.id);
                 if seen.contains_key(&whose) {
                     continue;
                 }
@@ -176,7 +177,7 @@ impl AmdProcesses {
     /// Share of each engine since the previous reading; none for a new client, or one whose count went back.
     fn shares(
         &self,
-        whose: &(Arc<str>, u64),
+        whose: &(Arc<Identity>, u64),
         client: &DrmClient,
         mono_ns: i64,
     ) -> Option<BTreeMap<String, f32>> {
@@ -211,7 +212,7 @@ impl AmdProcesses {
             _ => None,
         };
         Some(GpuProcess {
-            gpu: Arc::clone(&self.places.get(gpu)?.key),
+            gpu: Arc::clone(&self.places.get(gpu)?.identity),
             pid,
             name: name_of(&self.machine.procfs.join(pid.to_string()))?,
             kind: match (computes, draws) {
@@ -230,8 +231,12 @@ impl AmdProcesses {
 }
 
 impl ProcessTable for AmdProcesses {
-    fn vendor(&self) -> &'static str {
-        "amd"
+    fn driver(&self) -> Driver {
+        Driver::AmdSysfs
+    }
+
+    fn another(&self) -> Box<dyn ProcessTable> {
+        Box::new(Self::new(&self.machine))
     }
 
     fn read(&mut self) -> Result<ProcessList, ProbeError> {
@@ -261,8 +266,11 @@ fn places(card: &Card, machine: &Machine) -> Vec<GpuPlace> {
     let Some(pci) = &card.pci else { return Vec::new() };
     let place = |partition: Option<String>| {
         let name = partition.as_ref().map(|number| format!("{}{number}", card.partition_word()));
-        let key = card.identity(machine, Driver::AmdSysfs, name.as_deref()).key()?;
-        Some(GpuPlace { pci: pci.clone(), partition, key })
+        let mut identity = card.identity(machine, Driver::AmdSysfs, name.as_deref());
+        // The number of the card is not the index that the rows of the GPU have.
+        identity.index = None;
+        identity.key()?;
+        Some(GpuPlace { pci: pci.clone(), partition, identity: Arc::new(identity) })
     };
     let nodes = if card.kfd.len() > 1 { card.kfd.as_slice() } else { &[] };
     let numbers = nodes.iter().filter_map(|node| Some(node.address.rsplit_once('.')?.1.to_owned()));

@@ -12,7 +12,7 @@ use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, MetricId, Ori
 
 use super::state::WorkerState;
 use super::worker::WATCHED;
-use crate::probe::{Instance, Row};
+use crate::probe::{Instance, OwnValue, Row};
 
 /// Rows of one worker, of one table.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct RowList {
     identities: Vec<Arc<Identity>>,
     heads: Vec<Head>,
     values: Vec<(MetricId, Value)>,
+    own: Vec<(&'static str, OwnValue)>,
     absences: Vec<(MetricId, AbsenceReason)>,
 }
 
@@ -31,14 +32,22 @@ struct Head {
     instance: Option<Instance>,
     timestamp_ns: i64,
     monotonic_ns: i64,
-    /// Ends of its values and absences in the flat lists; they begin where those of the row before end.
+    /// Ends of its values, own values and absences in the flat lists; they begin where those of the row before end.
     values_end: usize,
+    own_end: usize,
     absences_end: usize,
 }
 
 impl RowList {
     pub(crate) fn new(worker: Arc<WorkerState>) -> Self {
-        Self { worker, identities: Vec::new(), heads: Vec::new(), values: Vec::new(), absences: Vec::new() }
+        Self {
+            worker,
+            identities: Vec::new(),
+            heads: Vec::new(),
+            values: Vec::new(),
+            own: Vec::new(),
+            absences: Vec::new(),
+        }
     }
 
     /// A list for the next rows of the same worker, in the memory of another list if there is one.
@@ -48,6 +57,7 @@ impl RowList {
         spare.identities.clear();
         spare.heads.clear();
         spare.values.clear();
+        spare.own.clear();
         spare.absences.clear();
         Self { worker, ..spare }
     }
@@ -64,6 +74,7 @@ impl RowList {
     /// Adds a row.
     pub(crate) fn add(&mut self, whose: &Arc<Identity>, row: &Row, timestamp_ns: i64, monotonic_ns: i64) {
         self.values.extend_from_slice(row.values());
+        self.own.extend_from_slice(row.own_values());
         self.absences.extend_from_slice(row.absences());
         self.push(whose, row.instance(), timestamp_ns, monotonic_ns);
     }
@@ -100,6 +111,7 @@ impl RowList {
             timestamp_ns,
             monotonic_ns,
             values_end: self.values.len(),
+            own_end: self.own.len(),
             absences_end: self.absences.len(),
         });
     }
@@ -109,7 +121,7 @@ impl RowList {
         let table: Table = self.worker.table;
         let mut builder = BatchBuilder::new(table);
         let ids: Vec<_> = self.identities.iter().map(|identity| builder.add_identity(identity)).collect();
-        let (mut values, mut absences, mut invalid) = (0, 0, 0);
+        let (mut values, mut own, mut absences, mut invalid) = (0, 0, 0, 0);
         for head in &self.heads {
             let Some(&id) = ids.get(head.identity) else { continue };
             let row = if monotonic {
@@ -123,10 +135,17 @@ impl RowList {
             for (metric, value) in self.values.get(values..head.values_end).unwrap_or_default() {
                 invalid += u64::from(builder.set(row, *metric, *value).is_err());
             }
+            for (column, value) in self.own.get(own..head.own_end).unwrap_or_default() {
+                let set = match value {
+                    OwnValue::Number(value) => builder.set_extra(row, column, *value),
+                    OwnValue::Text(text) => builder.set_extra_text(row, column, text),
+                };
+                invalid += u64::from(set.is_err());
+            }
             for (metric, reason) in self.absences.get(absences..head.absences_end).unwrap_or_default() {
                 builder.absent(row, *metric, *reason);
             }
-            (values, absences) = (head.values_end, head.absences_end);
+            (values, own, absences) = (head.values_end, head.own_end, head.absences_end);
         }
         if invalid > 0 {
             self.worker.invalid.fetch_add(invalid, Ordering::Relaxed);

@@ -79,7 +79,9 @@ fn name_of(identity: &Identity) -> Option<Arc<str>> {
 /// Counts of one worker since it started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerStats {
-    /// Keys of its targets.
+    /// The table of its rows.
+    pub table: Table,
+    /// Keys of its targets; none if its rows are not about the state of a GPU or the host.
     pub targets: Vec<Arc<str>>,
     /// The driver.
     pub driver: Driver,
@@ -357,6 +359,10 @@ impl WorkerState {
     /// Registers a target, or updates its identity. A GPU that was known by its place only, and has its name
     /// now, is not shown under both.
     pub(crate) fn know(&self, identity: &Arc<Identity>, now: Moment) -> Arc<Target> {
+        if !matches!(self.table, Table::GpuEvents | Table::SystemEvents) {
+            // Another worker tells the state of that GPU.
+            return Arc::new(Target::new(identity, now));
+        }
         let key = name_of(identity).unwrap_or_default();
         let mut targets = self.targets();
         if let Some(target) = targets.by_key.get(&key) {
@@ -414,6 +420,7 @@ impl WorkerState {
     pub(crate) fn stats(&self) -> WorkerStats {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         WorkerStats {
+            table: self.table,
             targets: self.targets().order.clone(),
             driver: self.driver,
             interval: self.interval,

@@ -175,7 +175,7 @@ fn a_process_is_on_the_partition_that_has_a_row() {
     }
     let keys: BTreeSet<_> = reading.rows().iter().filter_map(|row| row.identity().key()).collect();
     let processes = found.processes.remove(0).read().unwrap().processes;
-    let on: BTreeSet<_> = processes.into_iter().map(|process| process.gpu).collect();
+    let on: BTreeSet<_> = processes.into_iter().filter_map(|process| process.gpu.key()).collect();
     assert_eq!(on.len(), nodes.len(), "each on a partition of its own");
     assert!(on.is_subset(&keys) && on.iter().all(|key| key.contains(":cpx")), "{on:?}");
 }

@@ -197,7 +197,8 @@ fn processes_come_from_pmon_and_for_gpus_it_leaves_out_from_the_apps() {
     let mut table = SmiProcesses::new(tool.path(), "n1");
     let mut found = table.read().unwrap().processes;
     found.sort_by_key(|process| process.pid);
-    let names: Vec<_> = found.iter().map(|process| (&*process.gpu, process.pid, &*process.name)).collect();
+    let names: Vec<_> =
+        found.iter().map(|process| (process.gpu.uuid().unwrap(), process.pid, &*process.name)).collect();
     let (first, second) =
         ("GPU-0000aaaa-0000-0000-0000-000000000000", "GPU-1111aaaa-0000-0000-0000-000000000000");
     assert_eq!(

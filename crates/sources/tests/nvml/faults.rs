@@ -87,7 +87,7 @@ fn a_gpu_that_could_not_be_named_is_gone_until_it_has_its_name() {
             .unwrap()
             .processes
             .into_iter()
-            .map(|process| process.gpu.to_string())
+            .map(|process| process.gpu.key().unwrap().to_string())
             .collect()
     };
     let named = target(found.probes[0].as_ref()).key().unwrap().to_string();

@@ -4,5 +4,6 @@
 
 mod clocks;
 mod faults;
+mod processes;
 mod stub;
 mod values;

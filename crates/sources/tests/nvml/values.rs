@@ -2,8 +2,7 @@
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
 use gpuvitals_sources::attribution::{GpuName, Owner, Owners};
-use gpuvitals_sources::probe::{Driver, Due, ProbeError};
-use gpuvitals_sources::processes::ProcessKind;
+use gpuvitals_sources::probe::{Driver, Due};
 use gpuvitals_sources::registry::Verdict;
 
 use crate::stub::{Age, Said, Stub, read};
@@ -378,7 +377,7 @@ fn mig_instances_are_rows_of_their_own_and_follow_the_layout() {
         assert_eq!(pods, [None, Some(name.to_owned()), None], "the kubelet names instances by UUID");
     }
     let listed = processes[0].read().unwrap().processes;
-    assert_eq!(*listed[0].gpu, *keys[1]);
+    assert_eq!(*listed[0].gpu.key().unwrap(), *keys[1]);
     // An instance that gives only unknown errors is down alone.
     stub.set(&[&divided[..], &["mig.lost 999"]].concat());
     for _ in 0..4 {
@@ -427,59 +426,4 @@ fn a_call_that_a_divided_gpu_refuses_is_given_up_and_the_rest_goes_on() {
         assert_eq!(calls.get(unasked), None, "{unasked}");
     }
     read_until(&mut probes[0], "sm_active_ratio");
-}
-
-#[test]
-fn processes_are_listed_with_names_kinds_and_shares() {
-    let stub = Stub::new(Age::New);
-    let many: Vec<String> = (100..130).map(|pid: u32| pid.to_string()).collect();
-    stub.set(&[
-        "0.compute 4711,4712",
-        "0.graphics 4712",
-        &format!("1.compute {}", many.join(",")),
-        "0.share_time 77",
-        "0.share_pid 4711",
-    ]);
-    let comm = stub.machine().procfs.join("4711");
-    std::fs::create_dir_all(&comm).unwrap();
-    std::fs::write(comm.join("comm"), "python3\n").unwrap();
-    let mut found = stub.find();
-    let list = found.processes[0].read().unwrap();
-    assert_eq!(list.gaps, []);
-    let list = list.processes;
-    assert_eq!(list.len(), 32);
-    let (trains, draws) = (&list[0], &list[1]);
-    assert_eq!((trains.pid, &*trains.name, trains.kind), (4711, "python3", ProcessKind::Compute));
-    assert_eq!((trains.memory_mb, trains.utilization_pct), (Some(512), Some(66.0)));
-    assert_eq!((trains.memory_utilization_pct, trains.decoder_utilization_pct), (Some(22.0), None));
-    assert_eq!((draws.pid, &*draws.name, draws.kind), (4712, "-", ProcessKind::ComputeGraphics));
-    assert_eq!(draws.utilization_pct, None);
-    let again = found.processes[0].read().unwrap().processes;
-    assert_eq!(again[0].utilization_pct, None, "nothing was used since");
-}
-
-#[test]
-fn a_gap_in_the_list_of_processes_has_its_reason() {
-    let stub = Stub::new(Age::New);
-    stub.set(&["0.compute 4711", "1.compute 4712"]);
-    let mut found = stub.find();
-    let keys: Vec<_> = found.probes.iter().map(|probe| probe.targets()[0].key()).collect();
-    let mut list = |state: &[&str]| {
-        stub.set(&[&["0.compute 4711", "1.compute 4712"], state].concat());
-        found.processes[0].read()
-    };
-    let lost = list(&["0.lost 15"]).unwrap();
-    assert_eq!(lost.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [4712]);
-    assert_eq!(lost.gaps.len(), 1, "{:?}", lost.gaps);
-    assert_eq!((&lost.gaps[0].gpu, lost.gaps[0].part), (&keys[0], "processes"));
-    assert!(matches!(lost.gaps[0].error, ProbeError::Gone(_)), "{}", lost.gaps[0]);
-
-    let shareless = list(&["1.ret.nvmlDeviceGetProcessUtilization 999"]).unwrap();
-    assert_eq!(shareless.processes.len(), 2);
-    let gaps: Vec<_> = shareless.gaps.iter().map(|gap| (&gap.gpu, gap.part)).collect();
-    assert_eq!(gaps, [(&keys[1], "shares of processes")]);
-
-    let never = list(&["ret.nvmlDeviceGetProcessUtilization 3"]).unwrap();
-    assert_eq!((never.processes.len(), never.gaps.len()), (2, 0), "a part without such counts has no gap");
-    assert!(matches!(list(&["lost 15"]), Err(ProbeError::Gone(_))));
 }

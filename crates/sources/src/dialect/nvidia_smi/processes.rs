@@ -11,8 +11,8 @@ use super::pmon::{PmonRow, parse_pmon};
 use super::query::{Table, parse_query_csv};
 use super::{OUTPUT_LEN_MAX, identity_of, said};
 use crate::machine::run_tool;
-use crate::probe::ProbeError;
-use crate::processes::{GpuProcess, ProcessKind, ProcessList, ProcessTable};
+use crate::probe::{Driver, ProbeError};
+use crate::processes::{GpuProcess, NAMELESS, ProcessKind, ProcessList, ProcessTable};
 
 /// How long a run of the tool may take; `pmon` watches for a second.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -49,9 +49,9 @@ impl SmiProcesses {
         Ok(())
     }
 
-    fn key_of(&self, index: u32) -> Option<Arc<str>> {
+    fn gpu_of(&self, index: u32) -> Option<&Arc<Identity>> {
         let is_it = |identity: &&Arc<Identity>| identity.index.is_some_and(|i| u32::try_from(i) == Ok(index));
-        self.gpus.iter().find(is_it)?.key()
+        self.gpus.iter().find(is_it)
     }
 
     /// The processes of GPUs that `pmon` did not speak of.
@@ -60,15 +60,13 @@ impl SmiProcesses {
         let text = self.run(&[&query, "--format=csv,nounits"])?;
         for app in parse_compute_apps(&text, APPS) {
             let gpu = self.gpus.iter().find(|identity| identity.uuid() == Some(app.gpu_uuid.as_str()));
-            let Some((identity, key)) = gpu.and_then(|identity| Some((identity, identity.key()?))) else {
-                continue;
-            };
+            let Some(identity) = gpu else { continue };
             let is_told = rows.iter().any(|row| i64::from(row.gpu) == identity.index.map_or(-1, i64::from));
             if !is_told {
                 found.push(GpuProcess {
-                    gpu: key,
+                    gpu: Arc::clone(identity),
                     pid: app.pid,
-                    name: Arc::from(app.name),
+                    name: name_of(app.name),
                     kind: ProcessKind::Compute,
                     memory_mb: app.memory_mb,
                     utilization_pct: None,
@@ -83,8 +81,12 @@ impl SmiProcesses {
 }
 
 impl ProcessTable for SmiProcesses {
-    fn vendor(&self) -> &'static str {
-        "nvidia"
+    fn driver(&self) -> Driver {
+        Driver::NvidiaSmi
+    }
+
+    fn another(&self) -> Box<dyn ProcessTable> {
+        Box::new(Self::new(self.program.clone(), &self.node))
     }
 
     fn read(&mut self) -> Result<ProcessList, ProbeError> {
@@ -92,7 +94,7 @@ impl ProcessTable for SmiProcesses {
             self.learn()?;
         }
         let mut rows = parse_pmon(&self.run(&["pmon", "-c", "1", "-s", "um"])?);
-        if rows.iter().any(|row| self.key_of(row.gpu).is_none()) {
+        if rows.iter().any(|row| self.gpu_of(row.gpu).is_none()) {
             self.learn()?;
         }
         let is_told = |identity: &Arc<Identity>| {
@@ -104,11 +106,11 @@ impl ProcessTable for SmiProcesses {
             self.add_apps(&rows, &mut found)?;
         }
         for row in rows.drain(..) {
-            let (Some(pid), Some(gpu)) = (row.pid, self.key_of(row.gpu)) else { continue };
+            let (Some(pid), Some(gpu)) = (row.pid, self.gpu_of(row.gpu)) else { continue };
             found.push(GpuProcess {
-                gpu,
+                gpu: Arc::clone(gpu),
                 pid,
-                name: Arc::from(row.name),
+                name: name_of(row.name),
                 kind: row.kind,
                 memory_mb: row.memory_mb,
                 utilization_pct: row.sm_pct,
@@ -155,6 +157,10 @@ pub fn parse_compute_apps(text: &str, fields: &[&str]) -> Vec<ComputeApp> {
         })
     };
     table.rows.iter().filter_map(app).collect()
+}
+
+fn name_of(name: String) -> Arc<str> {
+    Arc::from(if name.is_empty() { NAMELESS.to_owned() } else { name })
 }
 
 /// The program of a command line: `/root/tools/memhog --all` is `memhog`.

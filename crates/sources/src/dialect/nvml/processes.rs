@@ -11,11 +11,8 @@ use super::mig::{self, Instance};
 use super::naming::Name;
 use super::raw::{ContextEntry, Contexts, Gpu, ProcessShare, Raw, context_memory};
 use crate::machine::Machine;
-use crate::probe::ProbeError;
-use crate::processes::{GpuProcess, ProcessGap, ProcessKind, ProcessList, ProcessTable};
-
-/// Replaces a name that cannot be read: the process has just ended, or is in another namespace of pids.
-const NAMELESS: &str = "-";
+use crate::probe::{Driver, ProbeError};
+use crate::processes::{GpuProcess, NAMELESS, ProcessGap, ProcessKind, ProcessList, ProcessTable};
 
 /// The processes on all GPUs of the library.
 pub(super) struct Processes {
@@ -58,25 +55,28 @@ impl Processes {
             if let Some(found) = mig::find(self.raw, gpu, identity, &watched.instances)? {
                 watched.instances = found;
             }
-            let places: Vec<(Gpu, Option<Arc<str>>)> =
-                watched.instances.iter().map(|instance| (instance.gpu, instance.identity.key())).collect();
-            for (gpu, key) in places {
-                if let Some(key) = key {
-                    self.read_contexts(gpu, &key, into).map_err(failed)?;
-                }
+            let places: Vec<(Gpu, Arc<Identity>)> =
+                watched.instances.iter().map(|it| (it.gpu, Arc::clone(&it.identity))).collect();
+            for (gpu, identity) in places {
+                self.read_contexts(gpu, &identity, into).map_err(failed)?;
             }
             return Ok(());
         }
-        let Some(key) = identity.key() else { return Ok(()) };
         let first = into.len();
-        self.read_contexts(gpu, &key, into).map_err(failed)?;
+        self.read_contexts(gpu, identity, into).map_err(failed)?;
         if let Err(code) = self.read_shares(at, gpu, into.get_mut(first..).unwrap_or_default()) {
-            list.gaps.push(ProcessGap { gpu: Some(key), part: "shares of processes", error: failed(code) });
+            let error = failed(code);
+            list.gaps.push(ProcessGap { gpu: identity.key(), part: "shares of processes", error });
         }
         Ok(())
     }
 
-    fn read_contexts(&mut self, gpu: Gpu, key: &Arc<str>, into: &mut Vec<GpuProcess>) -> Answer<()> {
+    fn read_contexts(
+        &mut self,
+        gpu: Gpu,
+        identity: &Arc<Identity>,
+        into: &mut Vec<GpuProcess>,
+    ) -> Answer<()> {
         let mut by_pid: BTreeMap<u32, GpuProcess> = BTreeMap::new();
         for kind in [Contexts::Compute, Contexts::Graphics, Contexts::Mps] {
             match self.raw.contexts(gpu, kind, &mut self.contexts) {
@@ -88,7 +88,7 @@ impl Processes {
             }
             for entry in &self.contexts {
                 let process = by_pid.entry(entry.pid).or_insert_with(|| GpuProcess {
-                    gpu: Arc::clone(key),
+                    gpu: Arc::clone(identity),
                     pid: entry.pid,
                     name: name(&self.procfs, entry.pid),
                     kind: kind_of(kind),
@@ -134,8 +134,20 @@ impl Processes {
 }
 
 impl ProcessTable for Processes {
-    fn vendor(&self) -> &'static str {
-        "nvidia"
+    fn driver(&self) -> Driver {
+        Driver::Nvml
+    }
+
+    fn another(&self) -> Box<dyn ProcessTable> {
+        let mut another = Self {
+            gpus: Vec::new(),
+            contexts: Vec::new(),
+            shares: Vec::new(),
+            procfs: self.procfs.clone(),
+            ..*self
+        };
+        self.gpus.iter().for_each(|watched| another.watch(Arc::clone(&watched.name)));
+        Box::new(another)
     }
 
     fn read(&mut self) -> Result<ProcessList, ProbeError> {
