@@ -1,8 +1,11 @@
 //! The meaning of foreign column names: the only place that maps a CSV header or a JSON field to the
 //! catalogue.
 
+mod unit;
+
 use crate::absence::AbsenceReason;
-use crate::catalogue::{self, MetricId};
+use crate::batch::Value;
+use crate::catalogue::{self, MetricId, Unit};
 use crate::identity::IdentityColumn;
 
 /// Meaning of a foreign name.
@@ -41,9 +44,27 @@ fn folded(name: &str) -> String {
     name.trim().chars().map(|c| fold(c).to_ascii_lowercase()).collect()
 }
 
-/// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first.
+/// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first. A known name
+/// may have a unit behind it that is not the column's: `power.draw [mW]`.
 pub fn meaning(name: &str) -> Meaning {
     let name = name.trim();
+    match meaning_without_unit(name) {
+        Meaning::Unknown => meaning_with_unit(name).unwrap_or(Meaning::Unknown),
+        meaning => meaning,
+    }
+}
+
+fn meaning_with_unit(name: &str) -> Option<Meaning> {
+    let (head, written) = [('[', ']'), ('(', ')')]
+        .iter()
+        .find_map(|&(open, close)| name.strip_suffix(close)?.rsplit_once(open))?;
+    match meaning_without_unit(head.trim()) {
+        Meaning::Metric(id, _) => Some(Meaning::Metric(id, unit::factor(written.trim(), id.metric().unit)?)),
+        _ => None,
+    }
+}
+
+fn meaning_without_unit(name: &str) -> Meaning {
     if let Some(id) = catalogue::by_column(name) {
         return Meaning::Metric(id, 1.0);
     }
@@ -79,6 +100,60 @@ pub fn meaning(name: &str) -> Meaning {
         "labels_raw" | "labels" => Meaning::Labels,
         _ => catalogue::by_alias(name).map_or(Meaning::Unknown, |id| Meaning::Metric(id, 1.0)),
     }
+}
+
+/// Why a text has no number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoNumber {
+    /// It is neither a number nor a word for one.
+    NotNumber,
+    /// Its unit is unknown, or measures something else.
+    Unit,
+}
+
+/// The number that tools print with a unit or as a word, in the given unit: `70.5 W`; without a unit `P8`,
+/// `Not Active`, `0x0000000000000004`.
+///
+/// # Errors
+/// If there is no number, or none of that unit.
+pub fn number(text: &str, unit: Unit) -> Result<Value, NoNumber> {
+    if unit == Unit::None
+        && let Some(value) = code(text)
+    {
+        return Ok(value);
+    }
+    let (number, written) = split_unit(text).ok_or(NoNumber::NotNumber)?;
+    let factor = unit::factor(written, unit).ok_or(NoNumber::Unit)?;
+    Ok(scaled(number, factor))
+}
+
+/// A value times a factor; a factor of one leaves it as it came.
+pub fn scaled(value: Value, factor: f64) -> Value {
+    #[expect(clippy::float_cmp, reason = "exactly one means: leave the number as it came")]
+    if factor == 1.0 { value } else { Value::Float(value.as_f64() * factor) }
+}
+
+/// States that tools print as words.
+fn code(text: &str) -> Option<Value> {
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(&["enabled", "active", "true", "yes"]) {
+        return Some(Value::Int(1));
+    }
+    if is(&["disabled", "not active", "false", "no"]) {
+        return Some(Value::Int(0));
+    }
+    if let Some(hex) = text.strip_prefix("0x") {
+        return i64::from_str_radix(hex, 16).ok().map(Value::Int);
+    }
+    let state = text.strip_prefix('P')?;
+    state.parse::<u8>().ok().map(|state| Value::Int(state.into()))
+}
+
+/// `70.5 W` to its number and its unit.
+fn split_unit(text: &str) -> Option<(Value, &str)> {
+    let number_len = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))?;
+    let (number, unit) = text.split_at_checked(number_len)?;
+    Some((Value::Float(number.parse().ok()?), unit.trim()))
 }
 
 /// The reason, if the text marks a missing value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …

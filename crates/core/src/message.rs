@@ -11,7 +11,9 @@ use serde_json::{Map, Value as Json};
 use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
 use crate::catalogue::{Instrument, MetricId, Table, second_by_dcgm};
-use crate::foreign::{Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, vendor_of};
+use crate::foreign::{
+    self, Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, scaled, vendor_of,
+};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn, IdentityError};
 use crate::time::{self, TimeError};
 use crate::wire::ROWS_MAX;
@@ -122,8 +124,9 @@ fn add(
     };
     let Some(Json::Object(fields)) = message.get("fields") else { return Err(MessageError::Shape(None)) };
     let identity = identity_of(fields)?;
-    let cells: Vec<(&str, Cell<'_>)> =
+    let mut cells: Vec<(&str, Cell<'_>)> =
         fields.iter().filter_map(|(n, v)| Some((n.as_str(), cell(n, v)?))).collect();
+    distinct(&mut cells, fields);
     // A row needs at least one value: without one it says nothing, not even that the GPU was seen.
     if !cells.iter().any(|(_, cell)| cell.is_value()) {
         invalid.extend(cells.iter().filter_map(|(name, cell)| Some((index, cell.refusal(name)?))));
@@ -133,7 +136,7 @@ fn add(
     let row = builder.row(timestamp, identity);
     for (name, cell) in &cells {
         let outcome = match *cell {
-            Cell::Metric(id, value) => builder.set(row, of_name(name, id, &cells), value),
+            Cell::Metric(id, value) => builder.set(row, id, value),
             Cell::Number(number) => builder.set_extra(row, name, number),
             Cell::Text(text) => builder.set_extra_text(row, name, text),
             Cell::Absent(id, reason) => {
@@ -149,13 +152,34 @@ fn add(
     Ok(())
 }
 
-/// The metric of a field: the second one of a shared DCGM name, if the message has the first under a name of
-/// its own.
-fn of_name(name: &str, id: MetricId, cells: &[(&str, Cell<'_>)]) -> MetricId {
-    let has_own = |(name, cell): &(&str, Cell<'_>)| {
-        matches!(cell, Cell::Metric(other, _) if *other == id) && second_by_dcgm(name).is_none()
-    };
-    second_by_dcgm(name).filter(|_| cells.iter().any(has_own)).unwrap_or(id)
+/// Gives each metric to one field. A shared DCGM name means the second of its metrics if the message has the first under
+/// a name of its own. Of several fields with one meaning the one with the column's own name gets it, else the first; the
+/// others are kept under their own names, as of a file.
+fn distinct<'a>(cells: &mut Vec<(&'a str, Cell<'a>)>, fields: &'a Map<String, Json>) {
+    let own: Vec<MetricId> = cells
+        .iter()
+        .filter(|(name, _)| second_by_dcgm(name).is_none())
+        .filter_map(|(_, cell)| cell.id())
+        .collect();
+    for (name, cell) in cells.iter_mut() {
+        if let Cell::Metric(id, _) = cell
+            && own.contains(id)
+            && let Some(second) = second_by_dcgm(name)
+        {
+            *id = second;
+        }
+    }
+    cells.sort_by_key(|(name, cell)| cell.id().is_none_or(|id| id.metric().column != *name));
+    let mut taken = Vec::with_capacity(cells.len());
+    cells.retain_mut(|(name, cell)| {
+        let Some(id) = cell.id() else { return true };
+        if taken.contains(&id) {
+            let kept = fields.get(*name).and_then(unknown);
+            return kept.map(|kept| *cell = kept).is_some();
+        }
+        taken.push(id);
+        true
+    });
 }
 
 /// The content of a field.
@@ -172,6 +196,11 @@ enum Cell<'a> {
 }
 
 impl Cell<'_> {
+    /// The metric it has a value of.
+    fn id(&self) -> Option<MetricId> {
+        if let Self::Metric(id, _) = *self { Some(id) } else { None }
+    }
+
     fn is_value(&self) -> bool {
         match *self {
             Self::Metric(id, value) => id.metric().admits(value.as_f64()),
@@ -211,25 +240,32 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
             Some(Cell::Absent(id, reason))
         }
         Meaning::Metric(id, factor) => Some(match number_of(id, value) {
-            None => Cell::Absent(id, AbsenceReason::Invalid),
+            None => text
+                .and_then(|text| foreign::number(text, id.metric().unit).ok())
+                .map_or(Cell::Absent(id, AbsenceReason::Invalid), |number| Cell::Metric(id, number)),
             Some(number) => match blank(number, name) {
                 Some(reason) => Cell::Absent(id, reason),
                 None => Cell::Metric(id, scaled(number, factor)),
             },
         }),
-        Meaning::Unknown => match text {
-            Some(text) if absence(text).is_some() => None,
-            Some(text) => Some(text.parse::<f64>().map_or(Cell::Text(text), Cell::Number)),
-            None => match value {
-                Json::Bool(flag) => Some(Cell::Text(if *flag { "true" } else { "false" })),
-                Json::Object(_) | Json::Array(_) => Some(Cell::Nested),
-                _ => value.as_f64().map(Cell::Number),
-            },
-        },
+        Meaning::Unknown => unknown(value),
         Meaning::Gpu | Meaning::Identity(_) => None,
         Meaning::Time | Meaning::MetricName | Meaning::MetricValue | Meaning::Labels => {
             (!value.is_null()).then_some(Cell::Reserved)
         }
+    }
+}
+
+/// The value of a field that is kept under its own name.
+fn unknown(value: &Json) -> Option<Cell<'_>> {
+    match value {
+        Json::String(text) => {
+            let text = text.trim();
+            absence(text).is_none().then(|| text.parse::<f64>().map_or(Cell::Text(text), Cell::Number))
+        }
+        Json::Bool(flag) => Some(Cell::Text(if *flag { "true" } else { "false" })),
+        Json::Object(_) | Json::Array(_) => Some(Cell::Nested),
+        _ => value.as_f64().map(Cell::Number),
     }
 }
 
@@ -240,11 +276,6 @@ fn blank(number: Value, name: &str) -> Option<AbsenceReason> {
         Value::Int(whole) => blank_integer(whole, dcgm),
         other => blank_float(other.as_f64()),
     }
-}
-
-fn scaled(value: Value, factor: f64) -> Value {
-    #[expect(clippy::float_cmp, reason = "exactly one means: leave the number as it came")]
-    if factor == 1.0 { value } else { Value::Float(value.as_f64() * factor) }
 }
 
 /// A number, also as text; `true` and `false` are 1 and 0 for a metric of two states and no number for any other.

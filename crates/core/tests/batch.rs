@@ -80,6 +80,26 @@ fn foreign_columns_are_kept_and_bounded() {
 }
 
 #[test]
+fn json_messages_may_have_units_words_and_several_names_of_one_meaning() {
+    let document = br#"{"timestamp": 1, "fields": {"gpu_id": 0, "power.draw [mW]": 300123, "fan.speed [%]": "38 %",
+      "performance_state": "P8", "power_limit": "250 W", "sm_clock": "1.98 GHz", "encoder_utilization": "5 MiB",
+      "temperature": 61, "temperature_gpu": 62, "utilization": 5, "utilization_pct": 6}}"#;
+    let parsed = message::parse(document, Origin::default(), 1).unwrap();
+    let invalid: Vec<String> = parsed.invalid.iter().map(|(_, error)| error.to_string()).collect();
+    assert_eq!(invalid, ["encoder_utilization is no number"], "a unit of something else");
+    let fields = &message::render(&parsed.batch.unwrap(), 0).unwrap()["fields"];
+    assert_eq!(
+        fields,
+        &serde_json::json!({
+            "gpu": 0, "uuid": "unknown:gpu0", "source": "json", "power_w": 300.123, "fan_speed_pct": 38.0,
+            "performance_state": 8, "power_limit_w": 250.0, "sm_clock_mhz": 1980, "temperature_c": 61.0,
+            "temperature_gpu": 62.0, "utilization_pct": 6.0, "utilization": 5.0,
+        }),
+        "the column's own name first, else the first; the others stay under their own"
+    );
+}
+
+#[test]
 fn json_messages_from_anyone() {
     let document = br#"[
       {"timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "utilization": 97.5, "memory_used": 1024, "power_draw": 402.25, "note": "x"}},

@@ -36,10 +36,23 @@ pub(crate) trait Counted: Source {
     /// Its counts so far. Logs new problems since the last call.
     fn counts(&mut self) -> SourceCounts;
 
+    /// The rows of the batch that it gave last as messages under names of its own; none: the catalogue's.
+    fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
+        None
+    }
+
     /// The rows it still holds when it is stopped; a source that can read its input again holds nothing.
     fn rest(&mut self) -> Vec<Batch> {
         Vec::new()
     }
+}
+
+/// Rows on their way to a worker.
+#[derive(Debug)]
+pub(crate) struct Load {
+    batch: Batch,
+    /// The same rows as messages, if the source has names of its own for them.
+    messages: Option<Vec<serde_json::Value>>,
 }
 
 /// How rows are written.
@@ -47,7 +60,7 @@ pub(crate) trait Counted: Source {
 pub(crate) enum Format {
     /// Columns in binary, compressed: of 80 metrics some 110 bytes a row in frames of 100 rows, 500 in frames of 5
     Batch,
-    /// JSON messages, compressed with zstd
+    /// JSON messages under the file's own names, compressed with zstd
     Json,
 }
 
@@ -129,7 +142,7 @@ pub(crate) fn start(
 
 async fn supervise(
     source: impl Counted + 'static,
-    lanes: Vec<mpsc::Sender<Batch>>,
+    lanes: Vec<mpsc::Sender<Load>>,
     mut workers: JoinSet<Result<(), PipeError>>,
     progress: Arc<Progress>,
     terms: Terms,
@@ -170,14 +183,14 @@ async fn supervise(
 /// Polls a source to its end, or until `stop`, and gives its batches to the workers in turn.
 fn deal<S: Counted>(
     mut source: S,
-    lanes: &[mpsc::Sender<Batch>],
+    lanes: &[mpsc::Sender<Load>],
     progress: &Progress,
     runtime: &Handle,
     stop: &CancellationToken,
 ) -> Result<(), PipeError> {
     let mut lanes = lanes.iter().cycle();
     // A lane closes when its worker has ended; the worker has the reason.
-    let mut hand_over = |batch| lanes.next().is_some_and(|lane| lane.blocking_send(batch).is_ok());
+    let mut hand_over = |load| lanes.next().is_some_and(|lane| lane.blocking_send(load).is_ok());
     let mut counted_ns = 0;
     let ended = loop {
         let now_ns = clock::now_ns();
@@ -186,12 +199,12 @@ fn deal<S: Counted>(
             progress.source_is(source.counts());
         }
         if stop.is_cancelled() {
-            source.rest().into_iter().all(&mut hand_over);
+            source.rest().into_iter().all(|batch| hand_over(Load { batch, messages: None }));
             break Ok(());
         }
         match source.poll(now_ns) {
             Ok(Poll::Ready(batch)) => {
-                if !hand_over(batch) {
+                if !hand_over(Load { batch, messages: source.messages() }) {
                     break Ok(());
                 }
             }

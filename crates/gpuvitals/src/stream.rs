@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
-use crate::pipe::{self, PipeError, Progress, Rate, Terms};
+use crate::pipe::{self, Format, PipeError, Progress, Rate, Terms};
 use crate::service::Service;
 use line::{LOOK_PAUSE, Line, per_second};
 
@@ -86,6 +86,7 @@ fn open(settings: &Stream) -> Result<CsvSource, Failure> {
         loop_file: !settings.once && settings.csv != "-",
         batch_rows: usize::try_from(settings.frame_rows()).unwrap_or(usize::MAX),
         batch_age_ns: i64::try_from(LINGER.as_nanos()).unwrap_or(i64::MAX),
+        messages: settings.format == Format::Json,
         node: Arc::from("stream"),
         ..CsvConfig::default()
     };

@@ -17,12 +17,12 @@ mod error;
 mod header;
 mod input;
 mod labels;
+mod messages;
 mod report;
 mod rows;
 mod split;
 mod subject;
 mod timeline;
-mod unit;
 pub mod write;
 
 use std::path::PathBuf;
@@ -62,6 +62,8 @@ pub struct CsvConfig {
     pub batch_rows: usize,
     /// How long a paced batch waits for more rows, nanoseconds.
     pub batch_age_ns: i64,
+    /// Whether every batch comes as messages under the file's own names too ([`CsvSource::messages`]).
+    pub messages: bool,
     /// Host name of this process, for the batches' origin.
     pub node: Arc<str>,
 }
@@ -76,6 +78,7 @@ impl Default for CsvConfig {
             loop_file: false,
             batch_rows: 500,
             batch_age_ns: 100_000_000,
+            messages: false,
             node: Arc::from(""),
         }
     }
@@ -134,9 +137,9 @@ impl CsvSource {
         Ok(Self {
             origin: Origin { node: Arc::clone(&config.node), started_ns: now_ns },
             timeline: Timeline::new(config.replay, config.speed, config.pace, now_ns),
+            rows: RowBuilder::new(plan, config.messages),
             config,
             records,
-            rows: RowBuilder::new(plan),
             ledger,
             taken: opened.taken,
             taken_before: 0,
@@ -155,6 +158,12 @@ impl CsvSource {
     /// Wide or long.
     pub fn form(&self) -> CsvForm {
         self.rows.plan().form
+    }
+
+    /// The rows of the batch that was handed over last as messages ([`gpuvitals_core::message`]) with the file's own names
+    /// and values, once. None unless the configuration asks for them.
+    pub fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
+        self.rows.messages()
     }
 
     /// Counts of the rows so far.

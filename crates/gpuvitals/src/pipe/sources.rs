@@ -55,6 +55,10 @@ impl Counted for CsvSource {
             ..SourceCounts::default()
         }
     }
+
+    fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
+        Self::messages(self)
+    }
 }
 
 impl Counted for Simulated {

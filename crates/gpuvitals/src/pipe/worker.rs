@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::bucket::TokenBucket;
-use gpuvitals_core::{Batch, causes, message, wire};
+use gpuvitals_core::{causes, message, wire};
 use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
 use gpuvitals_queue::{ContentType, Encoding, Frame, PublishError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Format, PipeError, Progress, Terms};
+use super::{Format, Load, PipeError, Progress, Terms};
 
 /// Level 1: every higher level costs more time than the bytes it saves are worth on this path.
 const ZSTD_LEVEL: i32 = 1;
@@ -32,7 +32,7 @@ struct Sent {
 /// # Errors
 /// The rows cannot be packed, or the queue will never take a frame.
 pub(super) async fn publish(
-    mut batches: mpsc::Receiver<Batch>,
+    mut loads: mpsc::Receiver<Load>,
     producer: AnyProducer,
     terms: Terms,
     progress: Arc<Progress>,
@@ -58,9 +58,9 @@ pub(super) async fn publish(
                 Event::Refused { error: PublishError::Closed, .. } => break Ok(()),
                 Event::Refused { error, .. } => break Err(PipeError::Refused(error)),
             },
-            batch = next(&mut batches, &terms.stop), if more_comes && sender.has_room() => {
-                let Some(batch) = batch else { more_comes = false; continue };
-                let rows = rows_of(&batch);
+            load = next(&mut loads, &terms.stop), if more_comes && sender.has_room() => {
+                let Some(load) = load else { more_comes = false; continue };
+                let rows = rows_of(&load);
                 if let (Some(bucket), Some(rate)) = (&mut bucket, terms.rate) {
                     let now = began.elapsed();
                     let wait = bucket.take(rows, now);
@@ -71,7 +71,7 @@ pub(super) async fn publish(
                     }
                     let _stopped = terms.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
                 }
-                let frame = pack(&batch, rows, terms.format)?;
+                let frame = pack(load, rows, terms.format)?;
                 under_way += u64::from(rows);
                 sender.send(Sent { rows, bytes: frame.payload.len(), at: Instant::now() }, frame);
             }
@@ -79,39 +79,40 @@ pub(super) async fn publish(
     };
     progress.left(under_way);
     // Everything else that was read is left too.
-    while let Some(batch) = next(&mut batches, &terms.give_up).await {
-        progress.left(rows_of(&batch).into());
+    while let Some(load) = next(&mut loads, &terms.give_up).await {
+        progress.left(rows_of(&load).into());
     }
     outcome
 }
 
-fn rows_of(batch: &Batch) -> u32 {
-    u32::try_from(batch.rows()).unwrap_or(u32::MAX)
+fn rows_of(load: &Load) -> u32 {
+    u32::try_from(load.batch.rows()).unwrap_or(u32::MAX)
 }
 
-/// The next batch; after the stop those that were read before.
-async fn next(batches: &mut mpsc::Receiver<Batch>, stop: &CancellationToken) -> Option<Batch> {
+/// The next rows; after the stop those that were read before.
+async fn next(loads: &mut mpsc::Receiver<Load>, stop: &CancellationToken) -> Option<Load> {
     let overdue = async {
         stop.cancelled().await;
         tokio::time::sleep(SOURCE_PATIENCE).await;
     };
     tokio::select! {
         biased;
-        batch = batches.recv() => return batch,
+        load = loads.recv() => return load,
         () = overdue => {}
     }
-    batches.close();
-    batches.recv().await
+    loads.close();
+    loads.recv().await
 }
 
-fn pack(batch: &Batch, rows: u32, format: Format) -> Result<Frame, PipeError> {
+fn pack(Load { batch, messages }: Load, rows: u32, format: Format) -> Result<Frame, PipeError> {
     match format {
         Format::Batch => {
-            let payload = wire::encode(batch).map_err(|error| PipeError::Pack(Box::new(error)))?;
+            let payload = wire::encode(&batch).map_err(|error| PipeError::Pack(Box::new(error)))?;
             Ok(Frame::new(ContentType::Batch, rows, payload))
         }
         Format::Json => {
-            let messages: Vec<_> = (0..batch.rows()).filter_map(|row| message::render(batch, row)).collect();
+            let of_catalogue = || (0..batch.rows()).filter_map(|row| message::render(&batch, row)).collect();
+            let messages: Vec<_> = messages.unwrap_or_else(of_catalogue);
             let document = serde_json::to_vec(&messages).map_err(|error| PipeError::Pack(Box::new(error)))?;
             let packed = zstd::bulk::compress(&document, ZSTD_LEVEL);
             let packed = packed.map_err(|error| PipeError::Pack(Box::new(error)))?;

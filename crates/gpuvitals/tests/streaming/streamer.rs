@@ -4,11 +4,14 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use gpuvitals_queue::link::{Access, Client};
+use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::port::Port;
 use crate::process::{get, recording, start, until};
-use crate::program::Process;
+use crate::program::{PATIENCE, Process};
 use crate::waiting;
 
 fn stream(file: &Path, port: &str, arguments: &[&str]) -> Process {
@@ -50,6 +53,43 @@ fn a_queue_that_is_away_is_waited_for_and_bad_rows_are_named() {
         assert_eq!(published(&port), 2);
         drop(broker);
     }
+}
+
+/// The content of the next frame, as a foreign consumer unpacks it.
+fn next_messages(port: &str) -> Value {
+    let receive = async {
+        let client = Client::new(format!("grpc://127.0.0.1:{port}").parse().unwrap(), Access::default());
+        let mut consumer =
+            client.consumer("gpu-telemetry", "foreign", &ConsumerOptions::default()).await.unwrap();
+        let deliveries = tokio::time::timeout(PATIENCE, consumer.receive()).await.unwrap().unwrap();
+        let frame = &deliveries[0].frame;
+        assert_eq!((frame.content_type, frame.encoding), (ContentType::Json, Encoding::Zstd));
+        serde_json::from_slice(&zstd::stream::decode_all(frame.payload.as_ref()).unwrap()).unwrap()
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(receive)
+}
+
+#[test]
+fn json_messages_have_the_names_of_the_file_and_our_collector_knows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    let text = "timestamp,gpu_id,temperature,memory_used,power.draw [mW],rack\n\
+                2026-01-01T00:00:00Z,gpu_0,50,1024.75,300123,r1\n";
+    std::fs::write(&file, text).unwrap();
+    let (port, api) = (Port::new(), Port::new());
+    let broker = broker(&port);
+    let (code, said) = stream(&file, &port, &["--once", "--rate", "0", "--format", "json"]).ended();
+    assert_eq!(code, Some(0), "{said}");
+    let fields = json!({
+        "gpu_id": "gpu_0", "temperature": 50, "memory_used": 1024.75, "power.draw [mW]": 300_123, "rack": "r1"
+    });
+    assert_eq!(next_messages(&port), json!([{"timestamp": "2026-01-01T00:00:00Z", "fields": fields}]));
+    let data = folder.path().join("data");
+    let collector =
+        start(&["collect", "--api-port", &api, "--broker-port", &port, "--data-dir", data.to_str().unwrap()]);
+    let row = json!({"temperature_c": 50.0, "memory_used_mb": 1025, "power_w": 300.123, "rack": "r1"});
+    until(&api, "/telemetry/gpu_0", "the row", |rows| rows[0]["metrics"] == row);
+    drop((collector, broker));
 }
 
 #[test]

@@ -3,9 +3,7 @@
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::{MetricId, Unit, second_by_dcgm};
-use gpuvitals_core::foreign::{absence, blank_float, blank_integer};
-
-use super::unit;
+use gpuvitals_core::foreign::{self, NoNumber, absence, blank_float, blank_integer, scaled};
 
 /// Requirements on a metric's cells.
 #[derive(Debug, Clone, Copy)]
@@ -96,53 +94,18 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
     if let Some(reason) = absence(text) {
         return Err(Missing::Absent(reason));
     }
-    if scale.unit == Unit::None
-        && let Some(value) = code(text)
-    {
-        return Ok(value);
-    }
-    let no_number = || Missing::Invalid(format!("{:?} is no number", shortened(text)));
-    let (number, written) = split_unit(text).ok_or_else(no_number)?;
-    let factor = unit::factor(written, scale.unit).ok_or_else(|| {
-        Missing::Invalid(format!(
-            "{:?} has a unit that the column {} cannot have",
-            shortened(text),
-            column(scale)
-        ))
-    })?;
-    Ok(scaled(number, factor))
+    foreign::number(text, scale.unit).map_err(|none| {
+        Missing::Invalid(match none {
+            NoNumber::NotNumber => format!("{:?} is no number", shortened(text)),
+            NoNumber::Unit => {
+                format!("{:?} has a unit that the column {} cannot have", shortened(text), column(scale))
+            }
+        })
+    })
 }
 
 fn column(scale: &Scale) -> &'static str {
     scale.id.metric().column
-}
-
-fn scaled(value: Value, factor: f64) -> Value {
-    #[expect(clippy::float_cmp, reason = "exactly one means: leave the number as it came")]
-    if factor == 1.0 { value } else { Value::Float(value.as_f64() * factor) }
-}
-
-/// States that tools print as words: `P8`, `Not Active`, `0x0000000000000004`.
-fn code(text: &str) -> Option<Value> {
-    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if is(&["enabled", "active", "true", "yes"]) {
-        return Some(Value::Int(1));
-    }
-    if is(&["disabled", "not active", "false", "no"]) {
-        return Some(Value::Int(0));
-    }
-    if let Some(hex) = text.strip_prefix("0x") {
-        return i64::from_str_radix(hex, 16).ok().map(Value::Int);
-    }
-    let state = text.strip_prefix('P')?;
-    state.parse::<u8>().ok().map(|state| Value::Int(state.into()))
-}
-
-/// `70.5 W` to its number and its unit.
-fn split_unit(text: &str) -> Option<(Value, &str)> {
-    let number_len = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))?;
-    let (number, unit) = text.split_at_checked(number_len)?;
-    Some((Value::Float(number.parse().ok()?), unit.trim()))
 }
 
 fn shortened(text: &str) -> String {

@@ -8,7 +8,6 @@ use gpuvitals_core::foreign::{Meaning, gpu_rank, meaning};
 use gpuvitals_core::{IdentityColumn, Table, time};
 
 use super::cell::{self, Scale};
-use super::unit;
 
 /// Longest name of a column that the catalogue does not know.
 const EXTRA_NAME_LEN_MAX: usize = 100;
@@ -130,23 +129,8 @@ fn role(name: &str, meaning: Meaning, long: bool) -> Option<Role> {
         Meaning::MetricName if long => Role::MetricName,
         Meaning::MetricValue if long => Role::MetricValue,
         Meaning::Labels => Role::Labels,
-        Meaning::MetricName | Meaning::MetricValue => return None,
-        Meaning::Unknown => return with_unit(name),
+        Meaning::MetricName | Meaning::MetricValue | Meaning::Unknown => return None,
     })
-}
-
-/// `power.draw [mW]`: a known name with another unit than the column's.
-fn with_unit(name: &str) -> Option<Role> {
-    let (head, written) = [('[', ']'), ('(', ')')]
-        .iter()
-        .find_map(|&(open, close)| name.strip_suffix(close)?.rsplit_once(open))?;
-    match meaning(head) {
-        Meaning::Metric(id, _) => {
-            let factor = unit::factor(written.trim(), id.metric().unit)?;
-            Some(Role::Metric(Scale::new(id, factor, head)))
-        }
-        _ => None,
-    }
 }
 
 /// A valid, unused name in the table for a column that the catalogue does not know.

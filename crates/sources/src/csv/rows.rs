@@ -11,6 +11,7 @@ use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, Origin, Table
 
 use super::cell::{self, Missing, Scale};
 use super::header::{CsvForm, Plan, Role};
+use super::messages::Messages;
 use super::report::{Cause, Ledger, Refusal};
 use super::split::Splitter;
 use super::subject::{ExtraCell, Subject, Subjects};
@@ -76,13 +77,16 @@ pub(super) struct RowBuilder {
     shared: Map<RowId, (MetricId, Value)>,
     text_columns: HashSet<Arc<str>, foldhash::fast::RandomState>,
     carried: Vec<Carried>,
+    /// The rows as messages, if wanted: of this batch, and of the last.
+    messages: Option<Messages>,
+    handed_over: Vec<serde_json::Value>,
     rest: Rest,
     time_text: Vec<u8>,
     time_ns: i64,
 }
 
 impl RowBuilder {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan, with_messages: bool) -> Self {
         let columns = || plan.columns.iter().enumerate();
         let metrics = columns()
             .filter_map(|(i, c)| if let Role::Metric(scale) = c.role { Some((i, scale)) } else { None })
@@ -108,6 +112,8 @@ impl RowBuilder {
             shared: Map::default(),
             text_columns: HashSet::default(),
             carried: Vec::new(),
+            messages: with_messages.then(Messages::default),
+            handed_over: Vec::new(),
             rest: Rest::default(),
             time_text: Vec::new(),
             time_ns: 0,
@@ -128,8 +134,9 @@ impl RowBuilder {
         let like =
             |a: &Plan, b: &Plan| a.columns.iter().map(|c| &c.name).eq(b.columns.iter().map(|c| &c.name));
         if !like(&self.plan, &plan) {
-            let before = std::mem::replace(self, Self::new(plan));
+            let before = std::mem::replace(self, Self::new(plan, false));
             (self.builder, self.batch, self.carried) = (before.builder, before.batch, before.carried);
+            self.messages = before.messages;
             self.text_columns = before.text_columns;
         }
     }
@@ -211,6 +218,7 @@ impl RowBuilder {
     /// The batch under construction, if it has rows.
     pub(super) fn finish(&mut self, origin: Origin, sequence: u64) -> Option<Batch> {
         let batch = self.builder.finish(origin, sequence);
+        self.handed_over = self.messages.as_mut().map(Messages::take).unwrap_or_default();
         self.batch += 1;
         self.by_time.clear();
         self.shared.clear();
@@ -221,6 +229,11 @@ impl RowBuilder {
             let _set = self.builder.set_extra_text(row, &cell.name, &cell.text);
         }
         batch
+    }
+
+    /// The rows of the last batch as messages, if wanted.
+    pub(super) fn messages(&mut self) -> Option<Vec<serde_json::Value>> {
+        self.messages.is_some().then(|| std::mem::take(&mut self.handed_over))
     }
 
     /// Sets the metrics that have columns of their own.
@@ -234,7 +247,13 @@ impl RowBuilder {
         for at in 0..self.metrics.len() {
             let Some(&(column, scale)) = self.metrics.get(at) else { return };
             match cell::metric(record.field(column), &scale) {
-                Ok(value) => self.set(place, &scale, value),
+                Ok(value) => {
+                    self.set(place, &scale, value);
+                    if let (Some(messages), Some((row, _))) = (&mut self.messages, place.row) {
+                        let name = self.plan.columns.get(column).map_or("", |c| &c.name);
+                        messages.put(row, name, text(record.field(column)));
+                    }
+                }
                 Err(missing) => {
                     let name = self.plan.columns.get(column).map(|c| c.name.as_str());
                     rest.missing(scale.id, missing, record.record_line(), name, ledger);
@@ -259,7 +278,12 @@ impl RowBuilder {
             Named::Extra(name) => return rest.extra(&name, record.field(value_column)),
         };
         match cell::metric(record.field(value_column), &scale) {
-            Ok(value) => self.set(place, &scale, value),
+            Ok(value) => {
+                self.set(place, &scale, value);
+                if let (Some(messages), Some((row, _))) = (&mut self.messages, place.row) {
+                    messages.put(row, text(name).trim(), text(record.field(value_column)));
+                }
+            }
             Err(missing) => {
                 rest.missing(scale.id, missing, record.record_line(), std::str::from_utf8(name).ok(), ledger);
             }
@@ -308,7 +332,7 @@ impl RowBuilder {
 
     /// The row of the batch that the record fills: a new one, or in the long form the one its GPU has at that time.
     fn open_row(&mut self, place: &mut RowPlace) -> Option<RowId> {
-        let Self { subjects, builder, by_time, .. } = self;
+        let Self { subjects, builder, by_time, messages, .. } = self;
         let subject = subjects.get_mut(place.index)?;
         let id = subject.id_in(self.batch, builder);
         let long = self.named.is_some();
@@ -322,6 +346,9 @@ impl RowBuilder {
             _ => (builder.row(time_ns, id), false),
         };
         subject.row = Some((time_ns, row));
+        if let Some(messages) = messages {
+            messages.begin(row, time_ns, &subject.fields);
+        }
         place.row = Some((row, known));
         Some(row)
     }
@@ -336,7 +363,7 @@ impl RowBuilder {
         line: u64,
         ledger: &mut Ledger,
     ) {
-        let Self { subjects, builder, text_columns, carried, .. } = self;
+        let Self { subjects, builder, text_columns, carried, messages, .. } = self;
         let Some(subject) = subjects.get_mut(place.index) else { return };
         for (metric, reason) in &rest.absent {
             builder.absent(row, *metric, *reason);
@@ -349,6 +376,13 @@ impl RowBuilder {
                 }
                 _ => builder.set_extra_text(row, &cell.name, &cell.text),
             };
+            if let Some(messages) = messages
+                && matches!(outcome, Ok(()) | Err(ValueError::Mixed(_)))
+            {
+                // A message has no columns that hold one type only.
+                messages.put(row, &cell.name, &cell.text);
+                continue;
+            }
             match outcome {
                 Err(ValueError::Mixed(_)) if text_columns.len() < TEXT_COLUMNS_MAX => {
                     text_columns.insert(Arc::clone(&cell.name));
@@ -422,12 +456,17 @@ impl Rest {
     }
 
     fn extra(&mut self, name: &Arc<str>, field: &[u8]) {
-        let text = std::str::from_utf8(field).unwrap_or_default().trim();
+        let text = text(field).trim();
         if absence(text).is_none() {
             let number = cell::plain_number(text);
             self.extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
         }
     }
+}
+
+/// A field that was checked to be text.
+fn text(field: &[u8]) -> &str {
+    std::str::from_utf8(field).unwrap_or_default()
 }
 
 fn named(name: &str) -> Named {

@@ -11,6 +11,7 @@ use memchr::memmem;
 use super::cell::plain_number;
 use super::header::{CsvForm, Plan, Role};
 use super::labels;
+use super::messages::{self, Field};
 use super::report::{Cause, Refusal};
 use super::split::Splitter;
 
@@ -37,6 +38,8 @@ pub(super) struct ExtraCell {
 pub(super) struct Subject {
     pub(super) identity: Arc<Identity>,
     pub(super) extras: Vec<ExtraCell>,
+    /// What identifies it, as in the file.
+    pub(super) fields: Vec<Field>,
     /// Number of the batch that `id` and `row` belong to.
     pub(super) batch: u64,
     pub(super) id: Option<IdentityId>,
@@ -119,7 +122,7 @@ impl Subjects {
 
 fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
     let mut identity = Identity::default();
-    let mut extras = Vec::new();
+    let (mut extras, mut fields) = (Vec::new(), Vec::new());
     let mut gpu = None;
     for (index, column) in plan.columns.iter().enumerate() {
         let text = std::str::from_utf8(record.field(index)).unwrap_or_default().trim();
@@ -127,6 +130,9 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
             continue;
         }
         let refused = |error: IdentityError| refusal(index, error.to_string());
+        if matches!(column.role, Role::Gpu | Role::Identity(_)) && absence(text).is_none() {
+            fields.push((column.name.as_str().into(), messages::name(text)));
+        }
         match &column.role {
             Role::Gpu if absence(text).is_none() => gpu = Some((index, text.to_owned())),
             Role::Identity(column) if absence(text).is_none() => {
@@ -137,7 +143,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
                 extras.push(ExtraCell { name: Arc::clone(name), number, text: text.to_owned() });
             }
             Role::Labels => {
-                let named = read_labels(plan, text, &column.name, &mut identity, &mut extras)
+                let named = read_labels(plan, text, &column.name, &mut identity, &mut extras, &mut fields)
                     .map_err(|reason| refusal(index, reason))?;
                 gpu = gpu.or(named.map(|name| (index, name)));
             }
@@ -162,6 +168,7 @@ fn subject(plan: &Plan, record: &Splitter) -> Result<Subject, Refusal> {
     Ok(Subject {
         identity: Arc::new(identity),
         extras,
+        fields,
         batch: 0,
         id: None,
         row: None,
@@ -182,6 +189,7 @@ fn read_labels(
     column: &str,
     identity: &mut Identity,
     extras: &mut Vec<ExtraCell>,
+    fields: &mut Vec<Field>,
 ) -> Result<Option<String>, String> {
     let Some(labels) = labels::parse(text) else {
         // Not a list of labels: kept unchanged.
@@ -198,12 +206,16 @@ fn read_labels(
             continue;
         }
         match meaning(name) {
-            Meaning::Gpu if gpu.is_none() && !has_gpu => gpu = Some(value.as_ref().to_owned()),
+            Meaning::Gpu if gpu.is_none() && !has_gpu => {
+                gpu = Some(value.as_ref().to_owned());
+                fields.push(((*name).into(), messages::name(value)));
+            }
             Meaning::Gpu | Meaning::MetricName => {}
             // Prometheus calls the scrape `job`; the batch job has other names.
             Meaning::Identity(column) if !name.eq_ignore_ascii_case("job") => {
                 if identity.get(column).is_none() {
                     identity.set(column, value).map_err(|error| format!("label {name}: {error}"))?;
+                    fields.push(((*name).into(), messages::name(value)));
                 }
             }
             _ => extras.push(ExtraCell {

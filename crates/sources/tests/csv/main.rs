@@ -4,4 +4,5 @@
 mod bad_input;
 mod capture;
 mod forms;
+mod messages;
 mod reading;

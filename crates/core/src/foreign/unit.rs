@@ -1,6 +1,6 @@
 //! Units as people write them after a number or a column name.
 
-use gpuvitals_core::catalogue::Unit;
+use crate::catalogue::Unit;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dimension {
