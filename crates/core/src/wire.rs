@@ -21,12 +21,14 @@
 //!
 //! Arrow IPC with the same columns was measured beside it (`examples/wire_size.rs`) and lost in bytes and time.
 
+mod frames;
 mod planes;
 mod reading;
 mod writing;
 
 use arrow_schema::ArrowError;
 
+pub use frames::{FramesError, decode_frames, push_frame};
 pub use reading::{decode, decode_keeping, row_count};
 pub use writing::encode;
 

@@ -93,7 +93,10 @@ pub trait DiskFile: Send + Sync {
 }
 
 /// Writes all of `bytes`, over as many calls as it takes.
-pub(crate) fn write_all(file: &dyn DiskFile, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// The system's error; then any part may have been written.
+pub fn write_all(file: &dyn DiskFile, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(offset, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -119,7 +122,10 @@ pub(crate) fn write_zeros(file: &dyn DiskFile, mut from: u64, until: u64) -> io:
 }
 
 /// Reads `buffer.len()` bytes at `offset`, or fewer at the end of the file, and returns how many.
-pub(crate) fn read_full(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+///
+/// # Errors
+/// The system's error.
+pub fn read_full(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(offset + filled as u64, rest) {

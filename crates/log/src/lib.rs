@@ -58,7 +58,7 @@ mod submit;
 mod writer;
 
 pub use config::{Durability, LogConfig};
-pub use disk::{Disk, DiskFile, FsDisk, Join, Step};
+pub use disk::{Disk, DiskFile, FsDisk, Join, Step, read_full, write_all};
 pub use error::LogError;
 pub use format::RECORD_LEN_MAX;
 pub use log::{Log, Stats, Ticket};

@@ -1,6 +1,6 @@
 //! The fleet on disk: the part that the log no longer has.
 //!
-//! A file of batches ([`frames`]). They are ordinary rows, for each GPU one per
+//! A file of batches ([`wire::push_frame`]). They are ordinary rows, for each GPU one per
 //! time of any of its latest values, so that replaying them gives the same fleet. The manifest has the CRC32C of the
 //! file.
 
@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::{RowKeys, ValueError};
 use gpuvitals_core::history::{ExtraValue, Fleet, GpuState, LiveFleet};
+use gpuvitals_core::wire::FramesError;
 use gpuvitals_core::{Batch, BatchBuilder, Origin, RowId, Table, wire};
-
-use crate::frames::{self, FrameError};
 
 /// GPUs per frame: with every column at a time of its own a frame stays within `wire::ROWS_MAX`.
 const FRAME_GPUS: usize = 200;
@@ -50,7 +49,7 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
             }
             encoded => encoded?,
         };
-        frames::push(bytes, &encoded);
+        wire::push_frame(bytes, &encoded);
     }
     Ok(())
 }
@@ -59,8 +58,8 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
 ///
 /// # Errors
 /// If it has changed since it was written; everything before the fault has been replayed.
-pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FrameError> {
-    for batch in frames::batches(bytes) {
+pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FramesError> {
+    for batch in wire::decode_frames(bytes) {
         let batch = batch?;
         if let Ok(keys) = RowKeys::of(batch.records()) {
             fleet.apply(&batch, &keys);

@@ -22,7 +22,6 @@ mod directory;
 mod error;
 mod file;
 mod flush;
-mod frames;
 mod history;
 mod inventory;
 mod keeper;

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::LiveFleet;
-use gpuvitals_core::{Batch, Origin, Table};
+use gpuvitals_core::{Batch, Origin, Table, wire};
 use gpuvitals_log::{Record, Recovery};
 
 use crate::checkpoint;
 use crate::directory::{self, Directory, QUARANTINE};
 use crate::error::StoreError;
 use crate::file;
-use crate::frames;
 use crate::inventory::{Inventory, Kind};
 use crate::manifest::{FileEntry, FileRecord, LostFile, Manifest};
 use crate::shared::PERMIT_BYTES;
@@ -24,7 +23,7 @@ use crate::tail::Tail;
 use crate::writer::Arrival;
 use gpuvitals_core::causes;
 
-/// Kind of a log record that holds rows, as [`frames`] has them.
+/// Kind of a log record that holds rows, as [`wire::push_frame`] puts them.
 pub(crate) const KIND_ROWS: u8 = 2;
 /// Newest files whose footers are read when the store is opened; the others are checked when they are first read.
 const FOOTERS: usize = 64;
@@ -344,7 +343,9 @@ fn rows(record: &Record) -> Result<Vec<Arrival>, String> {
         return Err(format!("kind {} is not known", record.kind));
     }
     let arrival = |batch| Arrival::new(batch).map_err(|error| causes(&error));
-    frames::batches(&record.payload).map(|batch| arrival(batch.map_err(|error| causes(&error))?)).collect()
+    wire::decode_frames(&record.payload)
+        .map(|batch| arrival(batch.map_err(|error| causes(&error))?))
+        .collect()
 }
 
 /// Keeps a record that holds no rows, and says where.

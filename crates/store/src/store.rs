@@ -16,7 +16,6 @@ use crate::board::{Part, first_and_more};
 use crate::config::StoreConfig;
 use crate::directory::Directory;
 use crate::error::{AppendError, StoreError};
-use crate::frames;
 use crate::keeper::{JOBS, Job, Keeper};
 use crate::manifest::FileEntry;
 use crate::recover::{self, KIND_ROWS, Recovered};
@@ -121,7 +120,7 @@ impl Store {
         for mut batch in batches {
             shared.check(&batch)?;
             bytes += weight(batch.records());
-            frames::push(&mut payload, &wire::encode(&batch)?);
+            wire::push_frame(&mut payload, &wire::encode(&batch)?);
             batch.forget_wire();
             arrivals.push(Arrival::new(batch)?);
         }
