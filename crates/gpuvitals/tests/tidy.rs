@@ -18,6 +18,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("queue", &["core", "log", "listener", "settings"]),
     ("sources", &["core", "log", "settings"]),
     ("store", &["core", "log"]),
+    ("jsonl", &["core", "log"]),
     ("api", &["core", "analysis", "listener"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),

@@ -1,0 +1,63 @@
+//! Errors of this sink.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gpuvitals_core::wire;
+use gpuvitals_log::LogError;
+
+/// Why lines cannot be written, or their directory not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonlError {
+    /// A system call on a file or the directory failed.
+    #[error("{action} {file}")]
+    Io {
+        /// The operation: `writing`, `syncing` …
+        action: &'static str,
+        /// The file's name, or the directory.
+        file: String,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process writes JSON lines in this directory.
+    #[error("{0} is in use by another process")]
+    Locked(PathBuf),
+    /// The log.
+    #[error("the log of the JSON lines")]
+    Log(#[from] LogError),
+    /// Rows that have no wire form, which is what the log keeps.
+    #[error("encoding the rows")]
+    Encode(#[from] wire::WireError),
+    /// The name of a GPU makes no file name.
+    #[error("the file name of GPU {gpu} would have {len} bytes, more than {max}")]
+    NameTooLong {
+        /// The GPU's key.
+        gpu: String,
+        /// Bytes it would have.
+        len: usize,
+        /// Most it can have.
+        max: usize,
+    },
+    /// A row without a GPU.
+    #[error("row {0} names no GPU")]
+    Nobody(usize),
+    /// Rows that wait for their files take all the memory they may, and the files cannot be written.
+    #[error("memory is full and JSON lines cannot be written")]
+    Full(#[source] Arc<JsonlError>),
+    /// Rows could not be written to their files. They are safe in the log, and it is tried again.
+    #[error("rows stay in the log")]
+    Unwritten(#[source] Arc<JsonlError>),
+    /// A file could not be synced: its contents on the disk are unknown until it is opened anew.
+    #[error("JSON lines are not taken until they are opened anew")]
+    Failed(#[source] Arc<JsonlError>),
+    /// The sink has been closed, or its thread ended.
+    #[error("the sink of JSON lines is closed")]
+    Closed,
+}
+
+impl JsonlError {
+    pub(crate) fn io(action: &'static str, file: &str, source: std::io::Error) -> Self {
+        Self::Io { action, file: file.to_owned(), source }
+    }
+}

@@ -1,0 +1,150 @@
+//! Rows that are durable in the log and not yet lines of a file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, ArrayRef};
+use gpuvitals_core::batch::{MetricColumn, Value, text_at};
+use gpuvitals_core::{Batch, IdentityColumn, time};
+
+use crate::error::JsonlError;
+use crate::name;
+
+/// The values of a row: column → JSON.
+pub(crate) type Cells = BTreeMap<Arc<str>, Box<str>>;
+
+/// Rows of one GPU.
+#[derive(Debug, Default)]
+pub(crate) struct GpuRows {
+    /// By time.
+    pub(crate) rows: BTreeMap<i64, Cells>,
+    /// Bytes that these rows take as lines if none merges with another. More is never written of them.
+    pub(crate) lines_len: usize,
+}
+
+/// Rows by the key of their GPU.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(pub(crate) BTreeMap<Arc<str>, GpuRows>);
+
+impl Pending {
+    /// Adds the rows of a batch; of two values of a row the later stays.
+    pub(crate) fn add(&mut self, batch: &Batch) {
+        let columns = columns(batch);
+        for (row, &timestamp_ns) in batch.timestamps().iter().enumerate() {
+            let Some(key) = key(batch, row) else { continue };
+            let mut len = LINE_LEN_MAX + ESCAPED_LEN_MAX * key.len();
+            let gpu = self.of(&key);
+            let cells = gpu.rows.entry(timestamp_ns).or_default();
+            for (name, name_len, column) in &columns {
+                if let Some(text) = column.json(row) {
+                    len += name_len + ":,".len() + text.len();
+                    cells.insert(Arc::clone(name), text);
+                }
+            }
+            gpu.lines_len += len;
+        }
+    }
+
+    fn of(&mut self, gpu: &str) -> &mut GpuRows {
+        match self.0.entry(Arc::from(gpu)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(GpuRows::default()),
+        }
+    }
+}
+
+/// Key of the GPU of a row, as [`gpuvitals_core::Identity::key`] spells it.
+fn key(batch: &Batch, row: usize) -> Option<Cow<'_, str>> {
+    let text = |column| text_at(batch.identity_column(column)?, row);
+    let uuid = text(IdentityColumn::Uuid).filter(|uuid| !uuid.is_empty())?;
+    Some(match text(IdentityColumn::Partition) {
+        None => Cow::Borrowed(uuid),
+        Some(partition) => Cow::Owned(format!("{uuid}:{partition}")),
+    })
+}
+
+/// Checks that every row has a GPU whose name makes a file name.
+///
+/// # Errors
+/// The first row or name that does not.
+pub(crate) fn check(batch: &Batch) -> Result<(), JsonlError> {
+    let mut last = None;
+    for row in 0..batch.rows() {
+        let key = key(batch, row).ok_or(JsonlError::Nobody(row))?;
+        if last.as_ref() != Some(&key) {
+            name::stem(&key)?;
+            last = Some(key);
+        }
+    }
+    Ok(())
+}
+
+/// Most bytes of a byte of text in JSON (`\u001f`).
+const ESCAPED_LEN_MAX: usize = 6;
+/// Most bytes of a line beside its GPU and its values: the longest instant is `-009999-01-02T01:59:59.123456789Z`.
+const LINE_LEN_MAX: usize = 128;
+
+/// Appends the line of a row.
+pub(crate) fn push_line(text: &mut Vec<u8>, gpu: &str, timestamp_ns: i64, cells: &Cells) {
+    text.extend_from_slice(br#"{"gpu_id":"#);
+    text.extend_from_slice(quoted(gpu).as_bytes());
+    text.extend_from_slice(br#","metrics":{"#);
+    for (at, (name, value)) in cells.iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        text.extend_from_slice(quoted(name).as_bytes());
+        text.push(b':');
+        text.extend_from_slice(value.as_bytes());
+    }
+    text.extend_from_slice(br#"},"timestamp":""#);
+    text.extend_from_slice(time::format(timestamp_ns).as_bytes());
+    text.extend_from_slice(b"\"}\n");
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A column of values that lines show.
+enum Column<'a> {
+    Metric(MetricColumn<'a>),
+    Extra(&'a ArrayRef),
+}
+
+/// The columns with their names, and the lengths of these in JSON.
+fn columns(batch: &Batch) -> Vec<(Arc<str>, usize, Column<'_>)> {
+    let metrics = batch.metrics().map(|(id, column)| (id.metric().column, Column::Metric(column)));
+    let extras = batch.extras().map(|(name, column)| (name, Column::Extra(column)));
+    metrics.chain(extras).map(|(name, column)| (Arc::from(name), quoted(name).len(), column)).collect()
+}
+
+impl Column<'_> {
+    fn json(&self, row: usize) -> Option<Box<str>> {
+        match self {
+            Self::Metric(column) => number(column.value(row)?),
+            Self::Extra(column) => match column.as_primitive_opt::<Float64Type>() {
+                Some(numbers) => number(
+                    (row < numbers.len() && numbers.is_valid(row))
+                        .then(|| Value::Float(numbers.value(row)))?,
+                ),
+                None => Some(quoted(text_at(column.as_dictionary_opt()?, row)?).into()),
+            },
+        }
+    }
+}
+
+/// A number as JSON; a 32-bit float keeps its shortest decimal spelling. None: it is not finite.
+fn number(value: Value) -> Option<Box<str>> {
+    let text = match value {
+        Value::Int(value) => value.to_string(),
+        Value::Float32(value) if value.is_finite() => serde_json::to_string(&value).ok()?,
+        Value::Float(value) if value.is_finite() => serde_json::to_string(&value).ok()?,
+        Value::Float32(_) | Value::Float(_) => return None,
+    };
+    Some(text.into())
+}

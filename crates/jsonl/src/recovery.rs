@@ -1,0 +1,67 @@
+//! The log: its records, and what of them is not in files.
+//!
+//! ```text
+//! kind 1   rows       batches as `wire::push_frame` puts them, as they were accepted
+//! kind 2   written    u64, little-endian: the files hold, synced, all rows of records up to that number
+//! ```
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_log::Recovery;
+
+use crate::error::JsonlError;
+
+pub(crate) const KIND_ROWS: u8 = 1;
+pub(crate) const KIND_WRITTEN: u8 = 2;
+
+/// What opening found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JsonlRecovered {
+    /// Acknowledged rows that were compared with their files, and written where they were missing.
+    pub rows: u64,
+    /// Bytes at the end of the log that the last crash left unfinished; nothing of them was acknowledged.
+    pub torn_bytes: u64,
+    /// Acknowledged records that cannot be read any more, in words.
+    pub damage: Vec<String>,
+}
+
+/// The rows that may be missing in files, and the number of the last record.
+///
+/// # Errors
+/// If the log cannot be read.
+pub(crate) fn rows(recovery: Recovery, found: &mut JsonlRecovered) -> Result<(Vec<Batch>, u64), JsonlError> {
+    found.torn_bytes = recovery.torn.as_ref().map_or(0, |torn| torn.len);
+    found.damage.extend(recovery.damage.iter().map(ToString::to_string));
+    let mut last = 0;
+    let mut waiting: VecDeque<(u64, Bytes)> = VecDeque::new();
+    for record in recovery {
+        let record = record?;
+        last = record.sequence;
+        match record.kind {
+            // A copy, since it would hold the memory of its segment.
+            KIND_ROWS => waiting.push_back((record.sequence, Bytes::copy_from_slice(&record.payload))),
+            KIND_WRITTEN => {
+                let number = record.payload.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                while waiting.pop_front_if(|(sequence, _)| *sequence <= number).is_some() {}
+            }
+            kind => found.damage.push(format!("log record {last} is of the unknown kind {kind}")),
+        }
+    }
+    let mut batches = Vec::new();
+    for (sequence, payload) in waiting {
+        for batch in wire::decode_frames(&payload) {
+            match batch {
+                Ok(batch) => {
+                    found.rows += batch.rows() as u64;
+                    batches.push(batch);
+                }
+                Err(error) => {
+                    found.damage.push(format!("log record {sequence} holds no rows: {}", causes(&error)));
+                }
+            }
+        }
+    }
+    Ok((batches, last))
+}

@@ -1,0 +1,162 @@
+//! The power fails between any two calls of the disk, syncs fail, and the disk is full: every acknowledged row has its line,
+//! and no row has two.
+
+use std::io::ErrorKind;
+
+use gpuvitals_core::ports::Sink;
+use gpuvitals_jsonl::{Jsonl, JsonlConfig};
+use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use proptest::prelude::*;
+
+use crate::support::{Kept, Row, batch, read};
+
+const GPUS: [&str; 3] = ["gpu_0", "gpu_1@n", "GPU-2:cpx1"];
+const METRICS: [&str; 3] = ["power_w", "temperature_c", "foreign"];
+
+/// A row of a test: GPU, second, metric, value.
+type Cell = (usize, i64, usize, u8);
+
+#[derive(Debug, Clone)]
+enum Action {
+    Accept(Vec<Cell>),
+    Flush,
+    Restart,
+    /// The power fails after so many calls, in the middle of the next actions.
+    PowerOff {
+        calls: u64,
+        seed: u64,
+    },
+    /// A sync fails after so many others, and the process ends.
+    FailSync {
+        syncs: u64,
+    },
+    /// A write is cut short by a full disk, once.
+    FullDisk {
+        writes: u64,
+    },
+}
+
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let cell = (0..GPUS.len(), 0_i64..12, 0..METRICS.len(), 0_u8..3);
+    let action = prop_oneof![
+        6 => proptest::collection::vec(cell, 1..8).prop_map(Action::Accept),
+        3 => Just(Action::Flush),
+        1 => Just(Action::Restart),
+        3 => (0_u64..60, any::<u64>()).prop_map(|(calls, seed)| Action::PowerOff { calls, seed }),
+        1 => (0_u64..4).prop_map(|syncs| Action::FailSync { syncs }),
+        1 => (0_u64..6).prop_map(|writes| Action::FullDisk { writes }),
+    ];
+    proptest::collection::vec(action, 1..40)
+}
+
+/// The sink under test, on a disk that holds files and log.
+struct World {
+    disk: FaultDisk,
+    jsonl: Option<Jsonl>,
+    /// Everything that was acknowledged.
+    model: Kept,
+    /// A crash leaves the disk as this seed says.
+    seed: Option<u64>,
+}
+
+impl World {
+    fn open(&mut self) -> &Jsonl {
+        let (disk, seed) = (&self.disk, &mut self.seed);
+        self.jsonl.get_or_insert_with(|| {
+            let config = JsonlConfig { file_bytes: 700, segment_bytes: 8 << 10, ..JsonlConfig::new("") };
+            loop {
+                match Jsonl::open_on(&config, disk.clone(), disk.clone()) {
+                    Ok((jsonl, found)) => {
+                        assert_eq!(found.damage, Vec::<String>::new());
+                        break jsonl;
+                    }
+                    // The power fails while it opens, or a sync does.
+                    Err(_) => seed.take().into_iter().for_each(|seed| disk.crash(seed)),
+                }
+            }
+        })
+    }
+
+    /// The process is dead; after a power failure so is what the disk had not synced.
+    fn end(&mut self) {
+        self.jsonl = None;
+        if let Some(seed) = self.seed.take() {
+            self.disk.crash(seed);
+        }
+    }
+
+    /// Accepts as the queue delivers: until it is acknowledged.
+    async fn accept(&mut self, cells: &[Cell]) {
+        let row =
+            |&(gpu, second, metric, value): &Cell| (GPUS[gpu], second, [(METRICS[metric], f64::from(value))]);
+        let rows: Vec<_> = cells.iter().map(row).collect();
+        let rows: Vec<Row<'_>> =
+            rows.iter().map(|(gpu, second, values)| (*gpu, *second, values.as_slice())).collect();
+        while self.open().accept(vec![batch(&rows)]).await.is_err() {
+            self.end();
+        }
+        for (gpu, second, values) in rows {
+            let row = self.model.entry((gpu.to_owned(), second)).or_default();
+            row.extend(values.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+        }
+    }
+
+    async fn flush(&mut self) {
+        while self.open().flush().await.is_err() {
+            self.end();
+        }
+    }
+
+    fn check(&self) {
+        let mut kept = Kept::new();
+        let mut names: Vec<String> =
+            self.disk.names().into_iter().filter(|name| name.contains(".jsonl")).collect();
+        // Full files first, in their order.
+        names.sort_by_key(|name| (!name.contains('~'), name.clone()));
+        for name in names {
+            read(&mut kept, &String::from_utf8(self.disk.contents(&name).unwrap()).unwrap());
+        }
+        assert_eq!(kept, self.model);
+    }
+}
+
+async fn play(actions: &[Action]) {
+    let mut world = World { disk: FaultDisk::new(), jsonl: None, model: Kept::new(), seed: None };
+    for action in actions {
+        match *action {
+            Action::Accept(ref cells) => world.accept(cells).await,
+            Action::Flush => world.flush().await,
+            Action::Restart => {
+                let closed = world.open().close().await;
+                drop(closed);
+                world.end();
+            }
+            Action::PowerOff { calls, seed } => {
+                world.seed = Some(seed);
+                world.disk.fail_call(None, calls, Fault::PowerOff);
+            }
+            Action::FailSync { syncs } => {
+                world.disk.fail_call(Some(Op::SyncData), syncs, Fault::Error(ErrorKind::Other));
+            }
+            Action::FullDisk { writes } => {
+                world.disk.fail_call(Some(Op::Write), writes, Fault::Error(ErrorKind::StorageFull));
+            }
+        }
+    }
+    world.flush().await;
+    world.check();
+    // Durable: a power failure that loses all it can changes nothing.
+    world.end();
+    world.disk.crash(0);
+    world.flush().await;
+    world.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn no_acknowledged_row_is_lost_and_none_is_doubled(actions in actions()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        runtime.block_on(play(&actions));
+    }
+}
