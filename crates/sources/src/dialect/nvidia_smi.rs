@@ -226,6 +226,7 @@ fn identity_of(row: &GpuRow, node: &str, is_twin: bool) -> Option<Arc<Identity>>
         (IdentityColumn::Pci, row.pci.as_deref()),
         (IdentityColumn::Uuid, row.uuid.as_deref().filter(|_| !is_twin)),
         (IdentityColumn::Driver, row.driver.as_deref()),
+        (IdentityColumn::Vbios, row.vbios.as_deref()),
     ];
     for (column, text) in texts {
         // A text that cannot be one is left out: a row is worth more than a label.

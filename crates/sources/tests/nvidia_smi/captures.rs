@@ -12,8 +12,8 @@ use crate::{COLUMNS, files, is_as_expected};
 fn rendered(query: &Query) -> String {
     let mut text = String::new();
     for gpu in &query.gpus {
-        let GpuRow { index, uuid, name, pci, driver, compute_cap, values } = gpu;
-        writeln!(text, "{index:?} {uuid:?} {name:?} {pci:?} {driver:?} {compute_cap:?}").unwrap();
+        let GpuRow { index, uuid, name, pci, driver, vbios, compute_cap, values } = gpu;
+        writeln!(text, "{index:?} {uuid:?} {name:?} {pci:?} {driver:?} {vbios:?} {compute_cap:?}").unwrap();
         for (metric, value) in values {
             let facts = metric.metric();
             match value {

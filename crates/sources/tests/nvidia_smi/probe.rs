@@ -52,6 +52,7 @@ fn a_capture_is_read_through_the_tool() {
     assert_eq!(identity.get(IdentityColumn::Pci), Some("0000:83:00.0"));
     assert_eq!(identity.get(IdentityColumn::Model), Some("NVIDIA H200"));
     assert_eq!(identity.get(IdentityColumn::Driver), Some("590.48.01"));
+    assert_eq!(identity.get(IdentityColumn::Vbios), Some("96.00.A5.00.03"));
     assert_eq!((identity.get(IdentityColumn::Source), identity.index), (Some("nvidia-smi"), Some(0)));
     for (column, expected) in [
         ("power_w", 626.26),

@@ -145,6 +145,7 @@ int nvmlDeviceGetPciInfo_v3(device d, pci_info *out) {
     return SUCCESS;
 }
 NUMBER(nvmlDeviceGetArchitecture, "architecture", 9)
+int nvmlDeviceGetVbiosVersion(device d, char *out, u32 size) { ENTER(d); return put(out, size, "96.00.A5.00.01"); }
 
 typedef struct { u32 gpu, memory; } rates;
 int nvmlDeviceGetUtilizationRates(device d, rates *out) {

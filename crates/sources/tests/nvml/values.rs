@@ -39,6 +39,7 @@ fn every_gpu_is_a_probe_with_its_identity() {
         (IdentityColumn::Model, "NVIDIA H100 80GB HBM3"),
         (IdentityColumn::Pci, "0000:1c:00.0"),
         (IdentityColumn::Driver, "580.95.05"),
+        (IdentityColumn::Vbios, "96.00.A5.00.01"),
     ] {
         assert_eq!(identity.get(column), Some(text), "{column:?}");
     }

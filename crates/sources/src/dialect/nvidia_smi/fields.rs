@@ -48,7 +48,7 @@ const FABRIC_HEALTHS: &[&str] = &["Not Supported", "Healthy", "Unhealthy", "Limi
 
 /// Identity of a GPU: queried each time, to match the answer.
 pub(super) const IDENTITY: &[&str] =
-    &["index", "uuid", "name", "pci.bus_id", "driver_version", "compute_cap"];
+    &["index", "uuid", "name", "pci.bus_id", "driver_version", "vbios_version", "compute_cap"];
 
 /// Fields that every driver of the last ten years knows.
 pub(super) const EVERYWHERE: &[&str] = &[

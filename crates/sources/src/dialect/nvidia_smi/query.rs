@@ -47,6 +47,8 @@ pub struct GpuRow {
     pub pci: Option<String>,
     /// Driver version.
     pub driver: Option<String>,
+    /// Version of the board's firmware.
+    pub vbios: Option<String>,
     /// Compute capability.
     pub compute_cap: Option<(u32, u32)>,
     /// Each column that was asked for: its value in the column's unit, or why it has none.
@@ -87,6 +89,7 @@ impl GpuRow {
             "name" | "gpu_name" => self.name = text(),
             "pci.bus_id" | "gpu_bus_id" => self.pci = text(),
             "driver_version" => self.driver = text(),
+            "vbios_version" => self.vbios = text(),
             "compute_cap" => {
                 self.compute_cap = cell
                     .split_once('.')

@@ -42,6 +42,7 @@ pub(super) struct Listed {
     pub(super) name: Option<String>,
     /// PCI address and device id.
     pub(super) pci: Option<(String, u32)>,
+    pub(super) vbios: Option<String>,
     /// As NVML numbers them, 7 is Ampere.
     pub(super) architecture: Option<u32>,
 }
@@ -190,6 +191,7 @@ pub(super) fn list(raw: &Raw, index: u32) -> Answer<Listed> {
         uuid: raw.uuid(gpu)?,
         name: raw.name(gpu).ok(),
         pci: raw.pci(gpu).ok(),
+        vbios: raw.vbios(gpu).ok(),
         architecture: raw.architecture(gpu).ok(),
     })
 }

@@ -54,7 +54,11 @@ impl NodeDriver {
         listed: &Listed,
     ) -> Result<Known, IdentityError> {
         let (name, pci) = (listed.name.as_deref(), listed.pci.as_ref().map(|(pci, _)| pci.as_str()));
-        let identity = self.identity(index, &listed.uuid, name, pci)?;
+        let mut identity = self.identity(index, &listed.uuid, name, pci)?;
+        if let Some(vbios) = &listed.vbios {
+            // A text that cannot be one is left out: a row is worth more than a label.
+            let _refused = identity.set(IdentityColumn::Vbios, vbios);
+        }
         let is_power_averaged = is_power_averaged(listed);
         Ok(Known { raw, gpu: listed.gpu, identity: Arc::new(identity), is_power_averaged })
     }

@@ -233,6 +233,11 @@ impl Raw {
         text(|buffer| call!(self, nvmlDeviceGetName(gpu.0, buffer, TEXT_LEN_U32)))
     }
 
+    /// Version of the board's firmware, `96.00.89.00.01`.
+    pub(crate) fn vbios(&self, gpu: Gpu) -> Answer<String> {
+        text(|buffer| call!(self, nvmlDeviceGetVbiosVersion(gpu.0, buffer, TEXT_LEN_U32)))
+    }
+
     /// PCI address as NVML spells it (`00000000:0C:00.0`), and the PCI device id without the vendor.
     pub(crate) fn pci(&self, gpu: Gpu) -> Answer<(String, u32)> {
         // SAFETY: a plain C struct of integers and characters, for which all zeros is a value.
