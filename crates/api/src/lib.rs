@@ -35,9 +35,11 @@ mod meter;
 mod parameter;
 mod route;
 mod serve;
+mod settings;
 
 pub use api::{Api, StatusView};
 pub use assets::Page;
 pub use config::{ApiConfig, Limits};
 pub use route::document;
 pub use serve::{ServeError, serve};
+pub use settings::ApiSettings;

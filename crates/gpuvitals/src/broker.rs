@@ -5,14 +5,13 @@
 //! named. SIGHUP does not end it: it reads the tokens again.
 
 mod opening;
-mod settings;
 
 use std::sync::Arc;
 
 use gpuvitals_listener::PortKind;
 use gpuvitals_listener::{Access, Figures, Limits, ServeError};
 use gpuvitals_queue::server::{HttpLimits, Meter, ServerConfig};
-use gpuvitals_queue::{DrainReport, Queue, server};
+use gpuvitals_queue::{BrokerSettings, DrainReport, Queue, server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +24,15 @@ use crate::queue::TAIL_PREFIX;
 use crate::service::Service;
 
 pub(crate) use opening::open;
-pub(crate) use settings::{Broker, EXAMPLES};
+
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals broker                                          in memory, for this machine
+  gpuvitals broker --persistence-path /data/mq              kept on disk
+  gpuvitals broker --listen 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file tokens
+  gpuvitals queue stats                                     a look into it
+
+Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md, how a client talks to it.";
 
 /// Files beside the connections: segments of the log, listeners, standard streams.
 const OTHER_FILES: u64 = 64;
@@ -56,7 +63,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     // Before the directory is read, so that a taken port is reported at once.
     let (socket, address) = listening::listen(settings.listen, settings.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let queue = open(config).await?;
+    let queue = open(settings, config.shutdown.grace).await?;
 
     let mut serving = Serving::start(queue.clone(), Some(socket), server_config(config, access.clone()));
     crate::telemetry::show(serving.figures());
@@ -91,7 +98,7 @@ pub(crate) async fn end(queue: &Queue, config: &Config) {
     }
 }
 
-fn report(queue: &Queue, drained: &DrainReport, settings: &Broker) {
+fn report(queue: &Queue, drained: &DrainReport, settings: &BrokerSettings) {
     if drained.unacknowledged > 0 {
         let messages = drained.unacknowledged;
         tracing::warn!(messages, "consumers still had messages that they had not acknowledged");

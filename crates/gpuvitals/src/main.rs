@@ -23,6 +23,7 @@ mod sample;
 mod sampling;
 mod service;
 mod simulate;
+mod source;
 mod store;
 mod stream;
 mod table;
@@ -74,10 +75,14 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     let tool = |more| load(&mut environment(), more)?.check();
     // Only services send telemetry; variables set for others do not concern a tool.
     let service_layers = |more| load(&mut telemetry::environment(environment()), more);
+    let streaming = |config: &Config, service| {
+        let (settings, queue, listener) = (&config.stream, &config.queue_elsewhere(), &config.listener);
+        stream::run(stream::Parts { settings, queue, listener, grace: config.shutdown.grace }, service)
+    };
     let done = match cli.command {
         Command::Up => serve("up", None, Hangup::Ends, || service_layers(vec![]), up::run),
         Command::Stream => {
-            serve("stream", Some(stream::THREADS), Hangup::Ends, || service_layers(vec![]), stream::run)
+            serve("stream", Some(stream::THREADS), Hangup::Ends, || service_layers(vec![]), streaming)
         }
         Command::Collect(flags) => {
             serve("collect", None, Hangup::Ends, || service_layers(flags.overrides()), collect::run)
@@ -99,9 +104,9 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
             })
         }
         Command::Broker => serve("broker", None, Hangup::Reloads, || service_layers(vec![]), broker::run),
-        Command::Queue(command) => queue::run(&command, &tool(vec![])?),
-        Command::Store(command) => store::run(&command, &tool(vec![])?),
-        Command::Token(command) => token::run(&command, &tool(vec![])?),
+        Command::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
+        Command::Store(command) => store::run(&command, &tool(vec![])?.store),
+        Command::Token(command) => token::run(&command, &tool(vec![])?.listener),
         Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),
         Command::Query(query) => query::run(&query),
         Command::Simulate(simulate) => simulate::run(&simulate),
@@ -169,7 +174,7 @@ fn environment() -> impl Iterator<Item = Variable> {
 /// Checked settings, with logging started.
 fn settled(layers: &Layers, service: &'static str) -> Result<(Config, Announcer), Failure> {
     let config = layers.check()?;
-    let tracer = telemetry::start(&config, service)?;
+    let tracer = telemetry::start(&config.otlp, service, &config.sampling.node())?;
     let announcer = logging::start(&config.log, service, tracer)?;
     if !config.database.host.is_empty() && ["up", "collect"].contains(&service) {
         tracing::warn!(

@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_queue::Start;
-use gpuvitals_queue::link::{Access, QueueUrl};
+use gpuvitals_queue::link::{Access, MessageQueue, QueueUrl};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::service::{self, Hangup, Signals};
 use admin::Admin;
@@ -199,8 +198,7 @@ impl From {
 ///
 /// # Errors
 /// When the queue cannot be reached, or refuses.
-pub(crate) fn run(command: &QueueCommand, config: &Config) -> Result<(), Failure> {
-    let settings = config.queue_elsewhere();
+pub(crate) fn run(command: &QueueCommand, settings: MessageQueue) -> Result<(), Failure> {
     let place = Place { access: settings.access()?, way_in: settings.way_in(), url: settings.address };
     let (json, admin) = (command.json, || Admin::new(&place));
     match &command.what {

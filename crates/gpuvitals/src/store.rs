@@ -10,7 +10,6 @@ use gpuvitals_settings::{Bytes, settings};
 use gpuvitals_store::{RepairProgress, RepairReport, StoreError, repair};
 use serde_json::json;
 
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -62,9 +61,9 @@ struct Repair {
 ///
 /// # Errors
 /// If there is no store, another process has it open, or the disk refuses.
-pub(crate) fn run(command: &StoreCommand, config: &Config) -> Result<(), Failure> {
+pub(crate) fn run(command: &StoreCommand, settings: &Store) -> Result<(), Failure> {
     let What::Repair(flags) = &command.what;
-    let dir = &config.store.dir;
+    let dir = &settings.dir;
     let shows = stderr().is_terminal();
     let outcome = repair(dir, |progress| {
         if shows {

@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{Health, causes, clock};
-use gpuvitals_listener::PortKind;
-use gpuvitals_listener::{Figures, Meter, Vitals, vitals};
+use gpuvitals_listener::{Figures, Listener, Meter, PortKind, Vitals, vitals};
 use gpuvitals_queue::PublishError;
-use gpuvitals_queue::link::AnyProducer;
+use gpuvitals_queue::link::{AnyProducer, MessageQueue};
 use gpuvitals_sources::csv::{CsvConfig, CsvSource};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::logging::Announcer;
@@ -33,30 +31,43 @@ pub(crate) use settings::{EXAMPLES, Stream};
 /// Threads: workers wait most of the time.
 pub(crate) const THREADS: usize = 2;
 
+/// What a stream is run with.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    /// Its settings.
+    pub settings: &'a Stream,
+    /// The queue that takes the rows.
+    pub queue: &'a MessageQueue,
+    /// What protects its port.
+    pub listener: &'a Listener,
+    /// Time for the end.
+    pub grace: Duration,
+}
+
 /// Runs until the file, the time or the user's patience ends.
 ///
 /// # Errors
 /// When the file cannot be read, the queue will never take its rows, or rows that were read could not be sent in time.
-pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> {
-    let settings = config.stream.clone();
-    let Some(source) = service.open(move || open(&settings))? else { return Ok(()) };
-    let queue = config.queue_elsewhere();
+pub(crate) fn run(parts: Parts<'_>, mut service: Service) -> Result<(), Failure> {
+    let Parts { settings, queue, .. } = parts;
+    let to_open = settings.clone();
+    let Some(source) = service.open(move || open(&to_open))? else { return Ok(()) };
     let client = queue.client()?;
-    let producers = (0..config.stream.workers)
+    let producers = (0..parts.settings.workers)
         .map(|_| client.producer(queue.topic.as_str()))
         .collect::<Result<Vec<_>, _>>()?;
     let url = &queue.address;
     let announcer = service.announcer;
     announcer.tell(&format!(
         "streaming {} to {url}, topic {}{}",
-        config.stream.csv,
-        config.message_queue.topic,
-        if config.stream.once { "" } else { ", again and again" }
+        parts.settings.csv,
+        queue.topic,
+        if parts.settings.once { "" } else { ", again and again" }
     ));
     let began = clock::now_ns();
     let progress = Arc::new(Progress::new());
     let runtime = service.runtime.clone();
-    let failure = runtime.block_on(serve(config, source, producers, service, &progress));
+    let failure = runtime.block_on(serve(parts, source, producers, service, &progress));
     let counts = progress.counts();
     let took = Duration::from_nanos(u64::try_from(clock::now_ns() - began).unwrap_or(0));
     announcer.tell(&format!(
@@ -95,13 +106,13 @@ fn open(settings: &Stream) -> Result<CsvSource, Failure> {
 
 /// Reads and sends until all ends. Why it failed, if it did.
 async fn serve(
-    config: &Config,
+    parts: Parts<'_>,
     source: CsvSource,
     producers: Vec<AnyProducer>,
     Service { announcer, mut signals, .. }: Service,
     progress: &Arc<Progress>,
 ) -> Option<Failure> {
-    let (settings, grace) = (&config.stream, config.shutdown.grace);
+    let Parts { settings, queue, grace, .. } = parts;
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let rate = |messages| Rate { messages, burst: settings.frame_rows(), end: settings.end() };
     let terms = Terms {
@@ -110,7 +121,7 @@ async fn serve(
         stop: stop.clone(),
         give_up: give_up.clone(),
     };
-    let _shown = match show(config, progress, announcer) {
+    let _shown = match show(parts, progress, announcer) {
         Ok(shown) => shown,
         Err(failure) => return Some(failure),
     };
@@ -145,8 +156,7 @@ async fn serve(
                 line.draw(progress.counts(), began.elapsed());
                 // It is no use to wait for a queue that most likely is not there.
                 if deadline.is_some() && !was_signalled && let Some(reason) = progress.never_taken() {
-                    let url = config.queue_elsewhere().address;
-                    let text = format!("the queue at {url} has taken nothing: {reason}");
+                    let text = format!("the queue at {} has taken nothing: {reason}", queue.address);
                     failure.get_or_insert(Failure::new(Exit::Unavailable, text));
                     give_up.cancel();
                 }
@@ -154,7 +164,7 @@ async fn serve(
         }
     };
     crate::terminal::leave();
-    failure.or_else(|| ended.err().map(|error| failed(&error, &config.message_queue.way_in())))
+    failure.or_else(|| ended.err().map(|error| failed(&error, &queue.way_in())))
 }
 
 /// What the streamer shows of itself.
@@ -181,17 +191,17 @@ impl Vitals for Shown {
 ///
 /// # Errors
 /// When a setting of the listener is wrong.
-fn show(config: &Config, progress: &Arc<Progress>, announcer: Announcer) -> Result<DropGuard, Failure> {
+fn show(parts: Parts<'_>, progress: &Arc<Progress>, announcer: Announcer) -> Result<DropGuard, Failure> {
     let meter = Arc::new(Meter::new("stream"));
-    let (progress, workers) = (Arc::clone(progress), config.stream.workers);
+    let (progress, workers) = (Arc::clone(progress), parts.settings.workers);
     let shown = Arc::new(Shown { progress, workers, meter: Arc::clone(&meter) });
     let figures = Arc::clone(&shown);
     crate::telemetry::show(Figures::new(move || figures.families()));
     let stop = CancellationToken::new();
-    match listening::listen(config.stream.listen, config.stream.metrics_port, "--metrics-port") {
+    match listening::listen(parts.settings.listen, parts.settings.metrics_port, "--metrics-port") {
         Ok((socket, address)) => {
-            let access = listening::access(&config.listener, address, PortKind::Metrics)?;
-            announcer.tell(&format!("metrics: {}://{address}/metrics", config.listener.scheme()));
+            let access = listening::access(parts.listener, address, PortKind::Metrics)?;
+            announcer.tell(&format!("metrics: {}://{address}/metrics", parts.listener.scheme()));
             let app = vitals::routes(shown);
             tokio::spawn(gpuvitals_listener::serve(
                 socket,

@@ -23,7 +23,6 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
 use crate::failure::Failure;
 use counts::Counts;
 use transport::Transport;
@@ -51,8 +50,7 @@ struct Exporter {
 ///
 /// # Errors
 /// When headers or authorities cannot be read, or no thread can be started.
-pub(crate) fn start(config: &Config, service: &str) -> Result<Option<SdkTracer>, Failure> {
-    let settings = &config.otlp;
+pub(crate) fn start(settings: &Otlp, service: &str, node: &str) -> Result<Option<SdkTracer>, Failure> {
     if settings.endpoint.is_empty() {
         return Ok(None);
     }
@@ -64,7 +62,7 @@ pub(crate) fn start(config: &Config, service: &str) -> Result<Option<SdkTracer>,
         let _inside = runtime.enter();
         Transport::new(settings)?
     };
-    let resource = resource::of(settings, service, &config.sampling.node());
+    let resource = resource::of(settings, service, node);
     let counts = Arc::<Counts>::default();
     let figures = Arc::<RwLock<Option<Figures>>>::default();
     let metrics = settings.metrics.then(|| metrics::Exporter {

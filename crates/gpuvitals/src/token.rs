@@ -4,10 +4,9 @@ use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuvitals_core::{clock, time};
-use gpuvitals_listener::{Scope, Token, TokenError, Tokens};
+use gpuvitals_listener::{Listener, Scope, Token, TokenError, Tokens};
 use serde_json::json;
 
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::table::aligned;
 
@@ -75,8 +74,8 @@ impl From<ScopeName> for Scope {
 ///
 /// # Errors
 /// When no file is named, it cannot be read or written, or a name is wrong.
-pub(crate) fn run(command: &TokenCommand, config: &Config) -> Result<(), Failure> {
-    let Some(file) = config.listener.token_file() else {
+pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Failure> {
+    let Some(file) = listener.token_file() else {
         return Err(Failure::new(Exit::Usage, "--token-file names the file of the tokens"));
     };
     let failed = |error: TokenError| {

@@ -5,14 +5,13 @@
 //! It also ends when a sync of the store's log fails; its last line names the disk, and the next start
 //! recovers.
 
-mod settings;
-mod source;
 mod status;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_api::{Api, ApiConfig, ServeError};
+use gpuvitals_api::{Api, ServeError};
+use gpuvitals_collect::{Member, Workers};
 use gpuvitals_core::causes;
 use gpuvitals_listener::Figures;
 use gpuvitals_listener::PortKind;
@@ -25,9 +24,16 @@ use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::service::Service;
-use crate::{broker, collect, disk};
-pub(crate) use settings::{Api as ApiSettings, EXAMPLES, Source, SourceKind};
+use crate::{broker, collect, disk, source};
 use status::Status;
+
+/// Examples for the help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals up                                      the GPUs of this machine
+  gpuvitals up --source simulated                   a fleet that needs no GPU
+  gpuvitals up --csv rows.csv --times now --loop    a recording, as if live
+
+Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
 
 /// Between two looks at the health of the parts: `since` is late by this at most.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -42,8 +48,9 @@ const QUEUE_SHARE: u32 = 2;
 /// When something cannot be opened, or the source fails.
 pub(crate) fn run(config: &Config, mut service: Service) -> Result<(), Failure> {
     crate::limits::raise_open_files();
-    let settings = config.clone();
-    let Some(opened) = service.open(move || source::open(&settings))? else { return Ok(()) };
+    let settings = (config.source.clone(), config.sampling.clone(), config.attribution.clone());
+    let open = move || source::open(&settings.0, &settings.1, settings.2);
+    let Some(opened) = service.open(open)? else { return Ok(()) };
     service.announcer.tell(opened.announcement());
     service.runtime.clone().block_on(serve(config, opened, service))
 }
@@ -55,7 +62,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let (sink, store) = collect::open_store(config.collector.plain_store(&config.store))?;
+    let (sink, store) = collect::open_store(collect::store_config(&config.store, &config.collector))?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let progress = Arc::clone(&opened.progress);
@@ -65,12 +72,12 @@ async fn serve(
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
 
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
-    let api = Api::new(api_config(&config.api), store, Arc::clone(&status) as _);
+    let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);
     let queue = here.as_ref().map(|(_, serving)| serving.figures());
     crate::telemetry::show(figures(api.clone(), queue));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, access, stop_api.clone()));
-    let terms = collect::Terms::new(Arc::clone(&sink), Arc::clone(status.collector()), &config.collector);
-    let mut collectors = collect::spawn(config.collector.worker_count, &member, &terms).await?;
+    let collector = Arc::clone(status.collector());
+    let mut collectors = Workers::start(&config.collector, &member, Arc::clone(&sink), collector).await?;
     let mut looks = tokio::time::interval(LOOK_PAUSE);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut source = opened.start(producer, &stop_source, &give_up);
@@ -85,7 +92,7 @@ async fn serve(
             }
             _ = looks.tick() => status.look(),
             ended = &mut server => break Some(server_ended(ended)),
-            Some(ended) = collectors.join_next() => {
+            ended = collectors.ended() => {
                 break Some(collect::ended_early(ended, &config.message_queue, &config.store.dir));
             }
             failure = queue_failed(here.as_ref().map(|(queue, _)| queue), config) => break Some(failure),
@@ -103,10 +110,10 @@ async fn serve(
     }
     if let Some((queue, serving)) = here {
         broker::end(&queue, config).await;
-        terms.abandon.cancel();
+        collectors.abandon();
         serving.stop().await;
     }
-    collect::finish(&mut collectors, &terms, config.shutdown.grace / QUEUE_SHARE).await;
+    collectors.finish(config.shutdown.grace / QUEUE_SHARE).await;
     collect::close(&*sink, deadline, &mut failure).await;
     stop_api.cancel();
     if !server.is_finished() && tokio::time::timeout_at(deadline, &mut server).await.is_err() {
@@ -163,14 +170,14 @@ struct Queueing {
     /// The queue and its ports, if it is in this process.
     here: Option<(Queue, broker::Serving)>,
     producer: AnyProducer,
-    member: collect::Member,
+    member: Member,
 }
 
 impl Queueing {
     async fn of(config: &Config) -> Result<Self, Failure> {
         let settings = &config.message_queue;
         let (here, client) = if settings.address.scheme == Scheme::InProcess {
-            let queue = broker::open(config).await?;
+            let queue = broker::open(&config.broker, config.shutdown.grace).await?;
             let serving = broker::Serving::beside(config, &queue)?;
             let client = Client::in_process(queue.clone());
             (Some((queue, serving)), client)
@@ -178,15 +185,6 @@ impl Queueing {
             (None, settings.client()?)
         };
         let producer = client.producer(settings.topic.as_str())?;
-        Ok(Self { here, producer, member: collect::Member::new(config, client) })
-    }
-}
-
-fn api_config(api: &ApiSettings) -> ApiConfig {
-    ApiConfig {
-        stale_after: api.stale_after,
-        cors: api.cors.clone(),
-        cache_entries: api.cache_entries,
-        ..ApiConfig::default()
+        Ok(Self { here, producer, member: Member::new(&config.collector, &settings.topic, client) })
     }
 }

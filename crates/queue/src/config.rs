@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::broker::Durability;
 
 /// Treatment of a publish when its topic has reached its bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub enum WhenFull {
     /// The publisher gets an error; nothing that is held is lost. Counted as refused.
     #[default]

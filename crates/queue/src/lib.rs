@@ -49,6 +49,7 @@ pub mod nats;
 pub mod protocol;
 pub mod server;
 pub mod service;
+mod settings;
 mod stats;
 mod trouble;
 
@@ -64,4 +65,5 @@ pub use name::{DEAD_SUFFIX, NAME_LEN_MAX, NameError, PRODUCER_LEN_MAX, dead_topi
 pub use service::{
     Clock, Consumer, DrainReport, InProcessConsumer, InProcessProducer, Producer, Publishing, Queue,
 };
+pub use settings::BrokerSettings;
 pub use stats::{GroupStats, Health, QueueStats, TopicStats};

@@ -2,16 +2,28 @@
 
 use std::sync::Arc;
 
+use gpuvitals_collect::CollectorSettings;
 use gpuvitals_core::causes;
 use gpuvitals_core::history::History;
 use gpuvitals_core::ports::Sink;
 use gpuvitals_store::{Store, StoreConfig, StoreError};
 
 use crate::failure::Failure;
-use crate::store::exit;
+use crate::store::{self, exit};
 
 /// The end that takes rows, and the end that is asked for them.
 pub(crate) type Ends = (Arc<dyn Sink>, Arc<dyn History>);
+
+/// How the store is opened if nobody queries the newest rows of a GPU alone.
+pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSettings) -> StoreConfig {
+    StoreConfig {
+        flush_age: settings.flush_age,
+        flush_rows: settings.flush_rows,
+        flush_bytes: settings.flush_bytes.as_usize(),
+        checkpoint: collector.checkpoint,
+        ..StoreConfig::new(&settings.dir)
+    }
+}
 
 /// Opens the store: as the sink of the rows, and as their history.
 ///

@@ -216,10 +216,10 @@ mod tests {
     use std::time::Duration;
 
     use gpuvitals_agent::AgentSettings;
+    use gpuvitals_queue::BrokerSettings;
     use serde_json::json;
 
     use super::*;
-    use crate::broker::Broker;
 
     fn load(text: &str, environment: &[(&str, &str)], flags: Vec<Override>) -> Result<Config, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_directory_turns_persistence_on_wherever_it_is_named() {
-        let broker = |text: &str, environment: &[_], flags| -> Broker {
+        let broker = |text: &str, environment: &[_], flags| -> BrokerSettings {
             load(&format!("broker:\n  max_retries: 3\n{text}"), environment, flags).unwrap().broker
         };
         let directory = |text: &str, environment: &[_], flags| {

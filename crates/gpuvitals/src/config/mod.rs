@@ -8,7 +8,10 @@ mod layers;
 mod render;
 
 use gpuvitals_agent::AgentSettings;
+use gpuvitals_api::ApiSettings;
+use gpuvitals_collect::CollectorSettings;
 use gpuvitals_listener::Listener;
+use gpuvitals_queue::BrokerSettings;
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_settings::{Refusal, Secret, Section, SectionTable, Setting, settings};
 use gpuvitals_sources::settings::{Attribution, Sampling};
@@ -42,17 +45,17 @@ macro_rules! sections {
 sections! {
     log: crate::logging::Log,
     listener: Listener,
-    source: crate::up::Source,
+    source: crate::source::Source,
     sampling: Sampling,
     attribution: Attribution,
     agent: AgentSettings,
     message_queue: MessageQueue,
-    broker: crate::broker::Broker,
-    collector: crate::collect::Collector,
+    broker: BrokerSettings,
+    collector: CollectorSettings,
     stream: crate::stream::Stream,
     store: crate::store::Store,
     database: Database,
-    api: crate::up::ApiSettings,
+    api: ApiSettings,
     otlp: crate::telemetry::Otlp,
     shutdown: crate::service::Shutdown,
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// # Errors
 /// Why they cannot be read, in words.
 pub(super) fn of(frame: &Frame) -> Result<Vec<String>, String> {
-    let payload = crate::collect::unpacked(frame)?;
+    let payload = gpuvitals_collect::unpacked(frame)?;
     match frame.content_type {
         ContentType::Batch => {
             let batch = wire::decode(&payload).map_err(|e| causes(&e))?;

@@ -85,20 +85,17 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_settings::{Section, Value};
     use serde_json::json;
 
-    use crate::config::Layers;
+    use super::Stream;
 
     #[test]
     fn frames_are_as_large_as_the_rate_fills_them_within_the_linger() {
-        let frame_rows = |set| Layers::of(set).check().unwrap().stream.frame_rows();
+        let frame_rows = |set: &[(&str, Value)]| Stream::of(set).unwrap().frame_rows();
         for (rate, rows) in [(0.1, 1), (1.0, 1), (25.0, 2), (500.0, 50), (1e9, 100), (0.0, 100)] {
-            assert_eq!(frame_rows(vec![("stream.rate", json!(rate))]), rows, "{rate}");
+            assert_eq!(frame_rows(&[("stream.rate", json!(rate))]), rows, "{rate}");
         }
-        assert_eq!(
-            frame_rows(vec![("stream.times", json!("now"))]),
-            100,
-            "there the recording sets the pace"
-        );
+        assert_eq!(frame_rows(&[("stream.times", json!("now"))]), 100, "there the recording sets the pace");
     }
 }

@@ -13,7 +13,7 @@ use gpuvitals_queue::Queue;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{collect, pipe};
+use crate::pipe;
 
 /// Queue, collector and source as the gateway sees them.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Status {
     /// None: it is elsewhere, and reports its own statistics.
     queue: Option<Queue>,
     queue_health: Mutex<Health>,
-    collector: Arc<collect::Progress>,
+    collector: Arc<gpuvitals_collect::CollectorProgress>,
     /// Kind of the source, and its progress; unused without a source.
     source: (&'static str, Arc<pipe::Progress>),
     sink: Arc<dyn Sink>,
@@ -39,7 +39,7 @@ impl Status {
         Self {
             queue,
             queue_health: Mutex::new(Health::healthy(clock::now_ns())),
-            collector: Arc::new(collect::Progress::new()),
+            collector: Arc::new(gpuvitals_collect::CollectorProgress::new()),
             source,
             sink,
             workers,
@@ -54,7 +54,7 @@ impl Status {
     }
 
     /// The collector's progress, for its workers to write.
-    pub(crate) fn collector(&self) -> &Arc<collect::Progress> {
+    pub(crate) fn collector(&self) -> &Arc<gpuvitals_collect::CollectorProgress> {
         &self.collector
     }
 }
@@ -116,7 +116,7 @@ impl StatusView for Status {
     }
 
     fn families(&self) -> Vec<Family> {
-        let mut families = collect::families(&self.collector, self.workers);
+        let mut families = gpuvitals_collect::families(&self.collector, self.workers);
         families.extend(self.sink.families());
         families.extend(self.source.1.families(1));
         families.extend(crate::telemetry::families());

@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use gpuvitals_log::Place;
 use serde::Serialize;
 
@@ -128,7 +129,7 @@ impl Default for ConsumerOptions {
 }
 
 /// How safe a published frame is when its receipt is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// In memory: lost with the process.

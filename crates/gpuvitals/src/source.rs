@@ -1,5 +1,7 @@
 //! The configured source of `up`, running on a thread of its own.
 
+mod settings;
+
 use std::sync::Arc;
 
 use gpuvitals_core::clock;
@@ -12,17 +14,18 @@ use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
 use gpuvitals_sources::sampler::{Sampler, drivers};
-use gpuvitals_sources::settings::Attribution;
+use gpuvitals_sources::settings::{Attribution, Sampling};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Source, SourceKind};
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::pipe::Times;
 use crate::pipe::{self, Format, PipeError, Progress, Terms};
 use crate::sampling;
+
+pub(crate) use settings::Source;
+use settings::SourceKind;
 
 /// An open source that has not begun.
 pub(crate) struct Opened {
@@ -61,10 +64,13 @@ pub(crate) struct Running {
 /// # Errors
 /// If the file cannot be read or is not a CSV file of GPUs, the simulated fleet is impossible, or GPUs are
 /// required and there are none.
-pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
-    let settings = &config.source;
+pub(crate) fn open(
+    settings: &Source,
+    sampling: &Sampling,
+    attribution: Attribution,
+) -> Result<Opened, Failure> {
     let (source, announcement) = match settings.kind {
-        SourceKind::Auto | SourceKind::Machine => open_machine(config)?,
+        SourceKind::Auto | SourceKind::Machine => open_machine(settings.kind, sampling, attribution)?,
         SourceKind::None => (Kind::None, "showing stored rows; no source is configured".to_owned()),
         SourceKind::Csv => {
             let csv = open_csv(settings)?;
@@ -100,11 +106,15 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Failure> {
 }
 
 /// The GPUs of this machine. The store has no table for the host's own values yet.
-fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
-    let mut found = config.sampling.discover()?;
+fn open_machine(
+    kind: SourceKind,
+    settings: &Sampling,
+    attribution: Attribution,
+) -> Result<(Kind, String), Failure> {
+    let mut found = settings.discover()?;
     found.probes.retain(|probe| probe.table() == Table::GpuEvents);
     if found.probes.is_empty() {
-        if config.source.kind == SourceKind::Machine {
+        if kind == SourceKind::Machine {
             return Err(sampling::nothing_to_sample(&found));
         }
         let text = "no GPU was found here (gpuvitals doctor says why); showing stored rows";
@@ -115,17 +125,17 @@ fn open_machine(config: &Config) -> Result<(Kind, String), Failure> {
     }
     let drivers = drivers(&found.probes);
     let ownership = Arc::new(Ownership::new());
-    let sampler = Sampler::start(found.probes, config.sampling.sampler(), Arc::clone(ownership.owners()))
+    let sampler = Sampler::start(found.probes, settings.sampler(), Arc::clone(ownership.owners()))
         .map_err(sampling::refused)?;
     let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
     let gpus = counted(sampler.states().len() as u64, "GPU");
     let text = format!("sampling {gpus} by {}", names.join(" and "));
     let hardware = Hardware {
         sampler,
-        machine: config.sampling.machine()?,
+        machine: settings.machine()?,
         ownership,
         processes: found.processes,
-        attribution: config.attribution.clone(),
+        attribution,
     };
     Ok((Kind::Machine(Box::new(hardware)), text))
 }

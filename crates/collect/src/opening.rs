@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gpuvitals_core::{Batch, Origin, causes, message, wire};
 use gpuvitals_queue::{ContentType, Delivery, Encoding, Frame};
 
-use super::{Progress, bad};
+use crate::{CollectorProgress, bad};
 
 /// Refused messages of one document that are logged one by one; all are counted.
 const REFUSALS_LOGGED: usize = 5;
@@ -32,7 +32,7 @@ pub(super) fn open(
     delivery: &Delivery,
     group: &str,
     latest_ns: i64,
-    progress: &Progress,
+    progress: &CollectorProgress,
 ) -> Result<Opened, String> {
     let payload = unpacked(&delivery.frame)?;
     let mut letters = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn open(
 ///
 /// # Errors
 /// The reason why it cannot be unpacked, in words.
-pub(crate) fn unpacked(frame: &Frame) -> Result<Bytes, String> {
+pub fn unpacked(frame: &Frame) -> Result<Bytes, String> {
     if frame.encoding == Encoding::Identity {
         return Ok(frame.payload.clone());
     }

@@ -1,20 +1,11 @@
-//! Sections `source` and `api` of the configuration.
+//! Section `source` of the configuration.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use gpuvitals_settings::{Refusal, settings, words};
 
 use crate::pipe::{Times, is_other_speed};
-
-/// Examples for the help.
-pub(crate) const EXAMPLES: &str = "Examples:
-  gpuvitals up                                      the GPUs of this machine
-  gpuvitals up --source simulated                   a fleet that needs no GPU
-  gpuvitals up --csv rows.csv --times now --loop    a recording, as if live
-
-Dashboard and API are then at http://127.0.0.1:8081, the queue at http://127.0.0.1:9090.";
 
 settings! {
     /// Where the rows of `gpuvitals up` come from
@@ -39,22 +30,6 @@ settings! {
         pub seed: u64 = 1, flag "--seed N";
         /// Simulated: time between two samples of a GPU
         pub interval: Duration = "1s", from "1ms", flag "--interval DURATION";
-    }
-}
-
-settings! {
-    /// REST and dashboard of `gpuvitals up`
-    pub(crate) struct Api = "api" {
-        /// Address to listen on. Loopback unless told; another one needs listener.token_file
-        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
-        /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
-        pub port: u16 = 8081, flag "--port PORT";
-        /// Origins allowed to call the API from another site, such as `https://ops.example.org`
-        pub cors: Vec<String> = [];
-        /// Answers kept until newer rows arrive
-        pub cache_entries: usize = 1024;
-        /// A GPU without a sample for this long is shown as stale
-        pub stale_after: Duration = "90s";
     }
 }
 

@@ -4,23 +4,13 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use clap::Args;
 use gpuvitals_queue::ConsumerOptions;
 use gpuvitals_queue::link::check_group;
-use gpuvitals_settings::{Bytes, Override, Refusal, settings};
-use gpuvitals_store::StoreConfig;
-
-use crate::store;
-
-/// Examples for the help.
-pub(crate) const EXAMPLES: &str = "Examples:
-  gpuvitals collect                                         from the queue of this machine into ./data
-  gpuvitals collect --mq-url grpc://queue:9090 --data-dir /var/lib/gpuvitals
-  gpuvitals collect --group audit --data-dir audit          all rows once more, beside the others";
+use gpuvitals_settings::{Bytes, Refusal, settings};
 
 settings! {
     /// From the queue to the store: `gpuvitals collect`, and the collector inside `up`
-    pub(crate) struct Collector = "collector", check Self::check {
+    pub struct CollectorSettings = "collector", check Self::check {
         /// Rows taken from the queue at a time; a frame with more comes alone
         batch_size: NonZeroU32 = 100;
         /// Rows delivered to a worker and not yet acknowledged
@@ -33,12 +23,12 @@ settings! {
         pub group: String = "store", flag "--group NAME";
         /// Newest rows of each GPU that `collect` keeps in memory when they are in files; if there is not room for all, GPUs
         /// asked for longest ago leave first
-        max_entries: usize = 1000, from 1, flag "--max-entries ROWS";
+        pub max_entries: usize = 1000, from 1, flag "--max-entries ROWS";
         /// Room for these rows of all GPUs
-        cache_bytes: Bytes = "64MiB";
+        pub cache_bytes: Bytes = "64MiB";
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
-        checkpoint: bool = true, flag "--checkpoint BOOL";
+        pub checkpoint: bool = true, flag "--checkpoint BOOL";
         /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of the API of `collect` (health, statistics, metrics, rows of a GPU); 0 takes a free one and prints it
@@ -46,7 +36,7 @@ settings! {
     }
 }
 
-impl Collector {
+impl CollectorSettings {
     /// Refuses impossible settings.
     fn check(&self) -> Result<(), Refusal> {
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
@@ -65,44 +55,5 @@ impl Collector {
             ack_timeout: Some(self.ack_timeout()),
             ..ConsumerOptions::default()
         }
-    }
-
-    /// How the store is opened for a collector that answers for the rows of a GPU.
-    pub(crate) fn store(&self, settings: &store::Store) -> StoreConfig {
-        StoreConfig {
-            recent_rows: self.max_entries,
-            recent_bytes: self.cache_bytes.as_usize(),
-            ..self.plain_store(settings)
-        }
-    }
-
-    /// The store's settings if nobody queries the newest rows of a GPU alone.
-    pub(crate) fn plain_store(&self, settings: &store::Store) -> StoreConfig {
-        StoreConfig {
-            flush_age: settings.flush_age,
-            flush_rows: settings.flush_rows,
-            flush_bytes: settings.flush_bytes.as_usize(),
-            checkpoint: self.checkpoint,
-            ..StoreConfig::new(&settings.dir)
-        }
-    }
-}
-
-/// `gpuvitals collect`
-#[derive(Debug, Args)]
-pub(crate) struct CollectFlags {
-    /// Port of a queue on this machine [default: 9090]
-    #[arg(long, value_name = "PORT", conflicts_with = "message_queue.address")]
-    broker_port: Option<u16>,
-}
-
-impl CollectFlags {
-    /// The settings these flags change: the queue of this machine, whatever the file says.
-    pub(crate) fn overrides(&self) -> Vec<Override> {
-        let here = |port: u16| {
-            [("message_queue.address", "inproc:".into()), ("broker.port", port.into())]
-                .map(|(setting, value)| Override { setting, value, flag: "--broker-port" })
-        };
-        self.broker_port.into_iter().flat_map(here).collect()
     }
 }

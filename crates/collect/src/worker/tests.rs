@@ -20,7 +20,7 @@ async fn queue_with(frames: Vec<Frame>) -> Queue {
 async fn at_work(
     queue: &Queue,
     store: &Store,
-    progress: Arc<Progress>,
+    progress: Arc<CollectorProgress>,
 ) -> impl Future<Output = Ended> + use<> {
     let member = Member {
         client: Client::in_process(queue.clone()),
@@ -40,7 +40,7 @@ async fn at_work(
 }
 
 /// What became of a queue's frames that one worker took until the queue was empty.
-async fn collected_from(queue: &Queue, store: &Store, progress: Arc<Progress>) -> Vec<String> {
+async fn collected_from(queue: &Queue, store: &Store, progress: Arc<CollectorProgress>) -> Vec<String> {
     let worker = tokio::spawn(at_work(queue, store, progress).await);
     while queue.topic_stats("gpus").unwrap().messages > 0 {
         assert!(!worker.is_finished(), "the worker ended before the queue was empty");
@@ -53,10 +53,10 @@ async fn collected_from(queue: &Queue, store: &Store, progress: Arc<Progress>) -
     dead.iter().map(|letter| letter.facts.reason.to_string()).collect()
 }
 
-async fn collected(frames: Vec<Frame>) -> (Store, Arc<Progress>, Vec<String>, tempfile::TempDir) {
+async fn collected(frames: Vec<Frame>) -> (Store, Arc<CollectorProgress>, Vec<String>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(CollectorProgress::new());
     let reasons = collected_from(&queue_with(frames).await, &store, Arc::clone(&progress)).await;
     (store, progress, reasons, folder)
 }
@@ -195,7 +195,7 @@ async fn a_frame_that_makes_decoding_panic_is_a_dead_letter_at_once_and_after_a_
         let _defect = trap("message refused", u64::MAX);
         let (queue, opened, store) = open().await;
         assert_eq!((opened.messages, opened.dead_letters), if life == 0 { (4, 0) } else { (0, 1) });
-        let progress = Arc::new(Progress::new());
+        let progress = Arc::new(CollectorProgress::new());
         let reasons = collected_from(&queue, &store, Arc::clone(&progress)).await;
         assert_eq!(reasons.len(), 1, "{reasons:?}");
         assert!(reasons[0].contains("panicked while decoding the frame: index out of bounds"), "{reasons:?}");
@@ -211,7 +211,7 @@ async fn a_frame_that_makes_decoding_panic_is_a_dead_letter_at_once_and_after_a_
 async fn a_frame_that_makes_storing_panic_is_a_dead_letter_and_the_others_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(CollectorProgress::new());
     // Where storing goes on after a failure it says so. It panics with both frames, and then with the first alone.
     progress.not_stored("a full disk");
     let _defect = trap("the store takes rows again", 2);
@@ -234,14 +234,17 @@ async fn a_worker_whose_store_failed_ends_and_the_next_one_has_its_frames() {
     let store = open();
     let queue = queue_with(vec![row("GPU-1"), row("GPU-2")]).await;
     disk.fail_call(Some(Op::SyncData), 0, Fault::Error(std::io::ErrorKind::Other));
-    let ended = at_work(&queue, &store, Arc::new(Progress::new())).await.await;
+    let ended = at_work(&queue, &store, Arc::new(CollectorProgress::new())).await.await;
     assert!(matches!(ended, Ended::SinkFailed(SinkError::Failed(_))), "{ended:?}");
     assert_eq!(queue.topic_stats("gpus").unwrap().messages, 2, "nothing was acknowledged");
     store.close().await.unwrap_err();
     drop(store);
 
     let store = open();
-    assert_eq!(collected_from(&queue, &store, Arc::new(Progress::new())).await, Vec::<String>::new());
+    assert_eq!(
+        collected_from(&queue, &store, Arc::new(CollectorProgress::new())).await,
+        Vec::<String>::new()
+    );
     assert_eq!(["GPU-1", "GPU-2"].map(|gpu| power(&store, gpu)), [Some(7.0), Some(7.0)]);
     store.close().await.unwrap();
 }
@@ -251,7 +254,7 @@ async fn a_frame_with_bad_rows_waits_while_the_queue_takes_no_dead_letters() {
     let (folder, disk) = (tempfile::tempdir().unwrap(), FaultDisk::new());
     let (store, _) = Store::open(StoreConfig::new(folder.path())).unwrap();
     let (queue, _) = Queue::open_on(disk.clone(), QueueConfig::default(), Clock::system()).await.unwrap();
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(CollectorProgress::new());
     let worker = at_work(&queue, &store, Arc::clone(&progress)).await;
     queue.publish("gpus", poison()).await.unwrap();
     let length: usize = disk.names().iter().filter_map(|name| Some(disk.contents(name)?.len())).sum();

@@ -13,7 +13,7 @@ use gpuvitals_core::clock;
 
 /// Counts and health of the collector.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct CollectorProgress {
     /// Rows made durable.
     pub rows_stored: AtomicU64,
     /// Rows refused because their time is in the future.
@@ -36,9 +36,15 @@ pub(crate) struct Progress {
     source_broken: OnceLock<Health>,
 }
 
-impl Progress {
+impl Default for CollectorProgress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CollectorProgress {
     /// Nothing yet, and healthy.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             rows_stored: AtomicU64::new(0),
             rows_future: AtomicU64::new(0),
@@ -55,12 +61,12 @@ impl Progress {
     }
 
     /// Registers a worker's connection state, until its other end is dropped.
-    pub(crate) fn goes(&self, way: watch::Receiver<Away>) {
+    pub fn goes(&self, way: watch::Receiver<Away>) {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner).push(way);
     }
 
     /// Whether the queue is reached. Logged when that changes: once for all workers.
-    pub(crate) fn reach(&self) -> Health {
+    pub fn reach(&self) -> Health {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         ways.retain(|way| way.has_changed().is_ok());
         let reason = ways.iter().find_map(|way| way.borrow().clone());
@@ -79,14 +85,14 @@ impl Progress {
     }
 
     /// Notes that the source broke off; that does not pass.
-    pub(crate) fn source_broke(&self, reason: &str) {
+    pub fn source_broke(&self, reason: &str) {
         let mut health = Health::healthy(0);
         health.observe(Status::Degraded, format!("the source broke off: {reason}"), clock::now_ns());
         self.source_broken.get_or_init(|| health);
     }
 
     /// How the collector is.
-    pub(crate) fn health(&self) -> Health {
+    pub fn health(&self) -> Health {
         let storing = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let dead_letters = self.dead_letters.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let reach = self.reach();
@@ -145,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_dead_letter_that_is_not_taken_is_no_failure_of_the_store_and_passes_by_itself() {
-        let progress = Progress::new();
+        let progress = CollectorProgress::new();
         progress.dead_letter(Err("connection refused"));
         let health = progress.health();
         assert_eq!(health.status, Status::Degraded);

@@ -9,7 +9,7 @@ use gpuvitals_queue::link::{AnyProducer, Event, Patience, Sender};
 use gpuvitals_queue::{ContentType, DeadFacts, Delivery, DeliveryId, Frame, PublishError};
 use serde_json::Value;
 
-use super::Progress;
+use crate::CollectorProgress;
 
 /// Frames whose dead letters share one producer id; the offset within such a block is the sequence. Fewer
 /// than the sequences that a queue remembers, because frames come in any order.
@@ -30,7 +30,7 @@ impl BadRows {
     pub(super) async fn publish(
         &self,
         letters: Vec<(DeliveryId, Frame)>,
-        progress: &Progress,
+        progress: &CollectorProgress,
     ) -> Vec<(DeliveryId, PublishError)> {
         let mut letters = VecDeque::from(letters);
         let mut refused = Vec::new();

@@ -3,10 +3,10 @@
 use gpuvitals_core::Status;
 use gpuvitals_core::figures::{Family, Kind};
 
-use super::Progress;
+use crate::CollectorProgress;
 
 /// Figures of the collector. Every count is there from the start.
-pub(crate) fn families(progress: &Progress, workers: usize) -> Vec<Family> {
+pub fn families(progress: &CollectorProgress, workers: usize) -> Vec<Family> {
     let refused = [("future", &progress.rows_future), ("invalid", &progress.messages_refused)];
     vec![
         Family::counter(
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn everything_is_counted_and_the_histogram_adds_up() {
-        let progress = Progress::new();
+        let progress = CollectorProgress::new();
         progress.stored(7, Duration::from_micros(300));
         progress.stored(2, Duration::from_mins(1));
         progress.rows_future.store(3, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::time::FUTURE_MAX_NS;
 use gpuvitals_core::{Batch, causes, clock};
-use gpuvitals_queue::link::{AnyConsumer, Away};
+use gpuvitals_queue::link::{AnyConsumer, Away, ConnectError};
 use gpuvitals_queue::{Consumer, Delivery, DeliveryId, Nack, NackKind, ReceiveError, SettleError};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -15,10 +15,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-use super::bad::BadRows;
-use super::opening::Opened;
-use super::{Collector, Member, Progress, defect, opening};
-use crate::failure::Failure;
+use crate::bad::BadRows;
+use crate::opening::Opened;
+use crate::{CollectorProgress, CollectorSettings, Member, defect, opening};
 
 /// First and longest pause between two tries to store.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -32,7 +31,7 @@ pub(crate) struct Terms {
     /// The destination of rows.
     pub sink: Arc<dyn Sink>,
     /// Their counts.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<CollectorProgress>,
     /// How long a delivery may take; extended for as long as the store needs.
     pub ack_timeout: Duration,
     /// Nothing more is received; held frames are finished.
@@ -43,7 +42,11 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// Nothing is stopped yet.
-    pub(crate) fn new(sink: Arc<dyn Sink>, progress: Arc<Progress>, settings: &Collector) -> Self {
+    pub(crate) fn new(
+        sink: Arc<dyn Sink>,
+        progress: Arc<CollectorProgress>,
+        settings: &CollectorSettings,
+    ) -> Self {
         Self {
             sink,
             progress,
@@ -56,7 +59,7 @@ impl Terms {
 
 /// Why a worker ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// The collector stopped it.
     Stopped,
     /// The sink is closed.
@@ -66,7 +69,7 @@ pub(crate) enum Ended {
     /// The queue gives it nothing any more.
     Queue(ReceiveError),
     /// The queue does not let it in.
-    Refused(Failure),
+    Refused(ConnectError),
     /// A bug.
     Panicked(JoinError),
 }
@@ -75,7 +78,7 @@ pub(crate) enum Ended {
 pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms) -> Ended {
     let bad = match member.bad_rows() {
         Ok(bad) => Arc::new(bad),
-        Err(failure) => return Ended::Refused(failure),
+        Err(error) => return Ended::Refused(error),
     };
     loop {
         terms.progress.goes(consumer.away());
@@ -96,7 +99,7 @@ pub(super) async fn work(mut consumer: AnyConsumer, member: Member, terms: Terms
         }
         consumer = match member.join().await {
             Ok(consumer) => consumer,
-            Err(failure) => return Ended::Refused(failure),
+            Err(error) => return Ended::Refused(error),
         };
     }
 }
@@ -280,7 +283,7 @@ async fn changed(away: &mut watch::Receiver<Away>) {
 async fn settle(
     stored: Result<Stored, JoinError>,
     consumer: &AnyConsumer,
-    progress: &Progress,
+    progress: &CollectorProgress,
 ) -> Result<(), Ended> {
     let stored = stored.map_err(Ended::Panicked)?;
     settled(consumer.ack(&stored.durable).await);
@@ -291,7 +294,7 @@ async fn settle(
     stored.ended.map_or(Ok(()), Err)
 }
 
-fn reject(id: DeliveryId, reason: String, progress: &Progress) -> Nack {
+fn reject(id: DeliveryId, reason: String, progress: &CollectorProgress) -> Nack {
     progress.messages_refused.fetch_add(1, Ordering::Relaxed);
     tracing::warn!(offset = id.offset, reason, "frame goes to the dead letters");
     Nack { id, kind: NackKind::Reject, reason: Arc::from(reason) }
@@ -309,7 +312,7 @@ async fn store_all(
     sink: &dyn Sink,
     bad: &BadRows,
     items: Vec<(DeliveryId, Opened)>,
-    progress: &Progress,
+    progress: &CollectorProgress,
 ) -> Stored {
     let all: Vec<Batch> = items.iter().filter_map(|(_, opened)| opened.rows.clone()).collect();
     let mut stored = Stored { durable: Vec::with_capacity(items.len()), refused: Vec::new(), ended: None };
@@ -348,12 +351,12 @@ enum Persisted {
 }
 
 /// Tries until the rows are durable, or can never be: that they panic is for ever.
-async fn persist(sink: &dyn Sink, items: &[Batch], progress: &Progress) -> Persisted {
+async fn persist(sink: &dyn Sink, items: &[Batch], progress: &CollectorProgress) -> Persisted {
     let persisted = defect::caught_later("storing", try_to_persist(sink, items, progress)).await;
     persisted.unwrap_or_else(Persisted::Refused)
 }
 
-async fn try_to_persist(sink: &dyn Sink, items: &[Batch], progress: &Progress) -> Persisted {
+async fn try_to_persist(sink: &dyn Sink, items: &[Batch], progress: &CollectorProgress) -> Persisted {
     if items.is_empty() {
         return Persisted::Durable;
     }

@@ -1,0 +1,36 @@
+//! Section `api` of the configuration.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use gpuvitals_settings::settings;
+
+use crate::config::ApiConfig;
+
+settings! {
+    /// REST and dashboard of `gpuvitals up`
+    pub struct ApiSettings = "api" {
+        /// Address to listen on. Loopback unless told; another one needs listener.token_file
+        pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
+        /// Port of REST, live stream and dashboard; 0 takes a free one and prints it
+        pub port: u16 = 8081, flag "--port PORT";
+        /// Origins allowed to call the API from another site, such as `https://ops.example.org`
+        pub cors: Vec<String> = [];
+        /// Answers kept until newer rows arrive
+        cache_entries: usize = 1024;
+        /// A GPU without a sample for this long is shown as stale
+        stale_after: Duration = "90s";
+    }
+}
+
+impl ApiSettings {
+    /// The settings of the gateway.
+    pub fn config(&self) -> ApiConfig {
+        ApiConfig {
+            stale_after: self.stale_after,
+            cors: self.cors.clone(),
+            cache_entries: self.cache_entries,
+            ..ApiConfig::default()
+        }
+    }
+}

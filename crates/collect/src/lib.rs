@@ -1,0 +1,116 @@
+//! The collector: from a queue into a sink. Decode, validate, make durable, acknowledge.
+//!
+//! A frame is acknowledged after the sink has made its rows durable, never before. While the sink cannot take
+//! rows (a full disk) a worker keeps its frames, extends their leases and tries again; it takes nothing new,
+//! so the queue fills and the source slows down; after some minutes it gives its frames back. A
+//! frame that can never be opened or stored goes to the dead letters with its reason, and so does one that
+//! makes decoding or storing panic. Of a frame with good and bad rows the good ones are stored and the bad
+//! ones published as a dead letter; then it is acknowledged.
+
+mod bad;
+mod defect;
+mod meter;
+mod opening;
+mod progress;
+mod settings;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpuvitals_core::ports::Sink;
+use gpuvitals_queue::link::{self, AnyConsumer, Client, ConnectError};
+use gpuvitals_queue::{ConsumerOptions, dead_topic};
+use tokio::task::JoinSet;
+
+use bad::BadRows;
+use worker::Terms;
+
+pub use meter::families;
+pub use opening::unpacked;
+pub use progress::CollectorProgress;
+pub use settings::CollectorSettings;
+pub use worker::Ended;
+
+/// How workers join their group of a topic, as often as need be.
+#[derive(Debug, Clone)]
+pub struct Member {
+    client: Client,
+    topic: String,
+    group: String,
+    options: ConsumerOptions,
+}
+
+impl Member {
+    /// Joins the settings' group of a topic through this client.
+    pub fn new(settings: &CollectorSettings, topic: &str, client: Client) -> Self {
+        let (topic, group) = (topic.to_owned(), settings.group.clone());
+        Self { client, topic, group, options: link::of_one_consumer(settings.options()) }
+    }
+
+    /// The publisher of bad rows as dead letters.
+    fn bad_rows(&self) -> Result<BadRows, ConnectError> {
+        let producer = self.client.producer(dead_topic(&self.topic))?;
+        Ok(BadRows { group: self.group.clone(), producer })
+    }
+
+    /// Joins. A remote queue is not contacted before the first receive.
+    async fn join(&self) -> Result<AnyConsumer, ConnectError> {
+        self.client.consumer(self.topic.as_str(), self.group.as_str(), &self.options).await
+    }
+}
+
+/// The workers of a collector.
+#[derive(Debug)]
+pub struct Workers {
+    running: JoinSet<Ended>,
+    terms: Terms,
+}
+
+impl Workers {
+    /// Sets them going. Their group is there from now on, before anything is published to a queue of this process.
+    ///
+    /// # Errors
+    /// If a name is refused, or a credential cannot be read.
+    pub async fn start(
+        settings: &CollectorSettings,
+        member: &Member,
+        sink: Arc<dyn Sink>,
+        progress: Arc<CollectorProgress>,
+    ) -> Result<Self, ConnectError> {
+        let terms = Terms::new(sink, progress, settings);
+        let mut joined = Vec::with_capacity(settings.worker_count);
+        for _ in 0..settings.worker_count {
+            joined.push(member.join().await?);
+        }
+        let work = |consumer| worker::work(consumer, member.clone(), terms.clone());
+        let running = joined.into_iter().map(work).collect();
+        Ok(Self { running, terms })
+    }
+
+    /// Waits for the next worker that ends, and says why.
+    pub async fn ended(&mut self) -> Ended {
+        match self.running.join_next().await {
+            Some(ended) => ended.unwrap_or_else(Ended::Panicked),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Lets them end without settling their frames: the queue is closed.
+    pub fn abandon(&self) {
+        self.terms.abandon.cancel();
+    }
+
+    /// Lets them finish their frames; the rest goes back to the queue.
+    pub async fn finish(&mut self, patience: Duration) {
+        self.terms.stop.cancel();
+        let finished = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(patience, finished).await.is_err() {
+            tracing::warn!(
+                "rows that were received could not be stored in time; the queue delivers them again"
+            );
+            self.abandon();
+            while self.running.join_next().await.is_some() {}
+        }
+    }
+}
