@@ -3,7 +3,6 @@
 pub mod condition;
 pub mod energy;
 pub mod integral;
-pub mod sketch;
 pub mod summary;
 pub mod throttle;
 pub mod window;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::Scope;
+use gpuvitals_core::sketch::Sketch;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use serde::Serialize;
 
 use crate::energy::{Energy, EnergyColumns, EnergySource};
 use crate::integral::Blanks;
-use crate::sketch::Sketch;
 use crate::throttle::StepColumns;
 use tally::{Gauge, Pulse, rounded};
 

@@ -3,7 +3,7 @@
 //! All windows of one length begin at the same instants everywhere (multiples of the length since 1970), so
 //! the figures of different GPUs and nodes cover the same time.
 
-use crate::sketch::Sketch;
+use gpuvitals_core::sketch::Sketch;
 
 /// Figures of one quantity over one window.
 #[derive(Debug, Clone, Copy, PartialEq)]

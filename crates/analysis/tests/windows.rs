@@ -8,8 +8,8 @@
     reason = "small numbers, and the very values that went in"
 )]
 
-use gpuvitals_analysis::sketch::Sketch;
 use gpuvitals_analysis::window::{Stats, Windows};
+use gpuvitals_core::sketch::Sketch;
 use proptest::prelude::*;
 
 const S: i64 = 1_000_000_000;

@@ -3,6 +3,7 @@
 //! A [`History`] is a store in a directory, a database, another gpuvitals, or several of these together. Every answer
 //! is a [`Part`]: what the history knows, and what it could not read. Answers of several histories can be put together.
 
+mod buckets;
 mod fleet;
 mod live;
 mod query;
@@ -10,10 +11,12 @@ mod query;
 use std::fmt;
 use std::sync::Arc;
 
+pub use buckets::{Buckets, Cell, Measured, TimeSteps, UnlikeBuckets};
 pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};
 pub use live::LiveFleet;
 pub use query::{
-    Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError, Rows, RowsQuery,
+    Aggregate, BUCKETS_MAX, BucketQuery, BucketSeries, COUNTS_MAX, GroupBy, POINTS_MAX, QueryError, Rows,
+    RowsQuery,
 };
 
 use crate::ports::Answer;

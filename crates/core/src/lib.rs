@@ -17,6 +17,7 @@ pub mod identity;
 pub mod message;
 pub mod ports;
 pub mod quantity;
+pub mod sketch;
 pub mod time;
 pub mod wire;
 

@@ -250,8 +250,9 @@ async fn ask(store: &Store) -> Result<(), Box<dyn std::error::Error>> {
     let one = BucketQuery { gpus: vec![key], ..buckets.clone() };
     time("fleet", async || Ok(Some(store.fleet().gpus.len()))).await?;
     time("one GPU, newest 500", async || Ok(store.rows(range.clone()).await?.answer.total)).await?;
-    let series =
-        async |query: &BucketQuery| Ok(Some(store.buckets(query.clone()).await?.answer.series.len()));
+    let series = async |query: &BucketQuery| {
+        Ok(Some(store.buckets(query.clone()).await?.answer.series(&query.aggregates).len()))
+    };
     time("one GPU, hour by minute", async || series(&one).await).await?;
     time("all GPUs, hour by minute", async || series(&buckets).await).await
 }

@@ -45,7 +45,7 @@ pub use config::StoreConfig;
 pub use error::{AppendError, StoreError};
 pub use file::FileError;
 pub use merge::MergeError;
-pub use query::{POINTS_MAX, ROWS_MAX, VALUES_MAX};
+pub use query::ROWS_MAX;
 pub use recover::Recovered;
 pub use repair::{RepairProgress, RepairReport, SetAside, repair};
 pub use stats::{LevelStats, StoreStats};

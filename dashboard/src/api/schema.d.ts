@@ -1362,7 +1362,8 @@ export interface operations {
                  */
                 step?: string;
                 /**
-                 * @description Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas.
+                 * @description Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas. `p99` is exact
+                 *     below 100 values a step and within 1 % of the value beyond.
                  * @example mean
                  */
                 aggregate?: string;

@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupBy, Part,
+    Aggregate, BucketQuery, BucketSeries, Buckets, Fleet, GpuState, GroupBy, Part, TimeSteps,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use serde::Deserialize;
@@ -61,7 +61,8 @@ pub(crate) struct QueryParams {
     /// without it.
     #[param(pattern = "^ *(?:[0-9]+(?:\\.[0-9]+)? *(?:ms|s|m|min|h|d)?)? *$", example = "10s")]
     step: Option<String>,
-    /// Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas.
+    /// Aggregates of each step: `mean`, `min`, `max`, `p99`, `last`, `count`; several separated by commas. `p99` is exact
+    /// below 100 values a step and within 1 % of the value beyond.
     #[param(
         pattern = "^ *(?:(?:mean|min|max|p99|last|count)? *, *)*(?:mean|min|max|p99|last|count)? *$",
         default = "mean",
@@ -122,28 +123,29 @@ impl Ask for QueryAsk {
         let gpus = self.selected(&fleet)?;
         let steps = end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1;
         self.check(gpus.as_deref(), &fleet, steps, &view.limits)?;
-        let Part { answer: buckets, missing } = match gpus {
-            Some(gpus) if gpus.is_empty() => nothing(start_ns, end_ns, step_ns),
-            gpus => {
-                let query = BucketQuery {
-                    table: Table::GpuEvents,
-                    gpus: gpus.unwrap_or_default(),
-                    metrics: self.metrics.clone(),
-                    start_ns,
-                    end_ns,
-                    step_ns,
-                    aggregates: self.aggregates.clone(),
-                    group_by: self.group_by,
-                };
-                view.history.buckets(query).await?
-            }
+        let none_wanted = gpus.as_ref().is_some_and(Vec::is_empty);
+        let query = BucketQuery {
+            table: Table::GpuEvents,
+            gpus: gpus.unwrap_or_default(),
+            metrics: self.metrics.clone(),
+            start_ns,
+            end_ns,
+            step_ns,
+            aggregates: self.aggregates.clone(),
+            group_by: self.group_by,
+        };
+        let Part { answer: buckets, missing } = if none_wanted {
+            Part::whole(Buckets::new(TimeSteps::new(start_ns, end_ns, step_ns)?, &self.metrics, false))
+        } else {
+            view.history.buckets(query).await?
         };
         view.render(missing, move |view, partial| {
             let simulated = self.simulated(&fleet);
+            let series = buckets.series(&self.aggregates);
             let answer = QueryAnswer {
-                times: buckets.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
+                times: buckets.steps().times().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
                 step_ms: step_ns / MILLISECOND_NS,
-                series: buckets.series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
+                series: series.iter().map(|series| self.show(series, &fleet, &simulated)).collect(),
                 partial,
             };
             let up_to_now = || view.now_ns().saturating_add(UP_TO_NOW_NS);
@@ -258,13 +260,6 @@ impl QueryAsk {
             },
         }
     }
-}
-
-/// The answer about no GPU at all: steps without series.
-fn nothing(start_ns: i64, end_ns: i64, step_ns: i64) -> Part<Buckets> {
-    let steps = start_ns.div_euclid(step_ns)..=end_ns.div_euclid(step_ns);
-    let times_ns = steps.map(|step| step.saturating_mul(step_ns)).collect();
-    Part::whole(Buckets { times_ns, series: Vec::new() })
 }
 
 fn distinct(fleet: &Fleet, column: IdentityColumn) -> usize {

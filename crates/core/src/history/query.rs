@@ -8,6 +8,10 @@ use crate::{Batch, MetricId, Table};
 
 /// Most buckets a series may have: a day of seconds and some more.
 pub const BUCKETS_MAX: u64 = 100_000;
+/// Most buckets × series of an answer: 10,000 GPUs with three aggregates of one metric over an hour by the minute.
+pub const POINTS_MAX: u64 = 2_000_000;
+/// Most counts (8 bytes each) that the sketches of an answer hold.
+pub const COUNTS_MAX: u64 = 32_000_000;
 
 /// Rows of a table in a range of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +92,7 @@ pub enum Aggregate {
     Max,
     /// Mean of the values.
     Mean,
-    /// Exact 99th percentile (nearest rank).
+    /// 99th percentile by nearest rank: exact below 100 values, within 1 % of the value beyond.
     P99,
     /// The newest.
     Last,
@@ -107,15 +111,6 @@ pub enum GroupBy {
     Model,
     /// One for all.
     All,
-}
-
-/// Answer to a [`BucketQuery`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Buckets {
-    /// Start of each bucket, nanoseconds UTC since 1970, multiples of the step, without gaps.
-    pub times_ns: Vec<i64>,
-    /// One per metric, aggregate and group that has a value.
-    pub series: Vec<BucketSeries>,
 }
 
 /// One line of a chart.
@@ -160,8 +155,10 @@ pub enum QueryError {
         /// Bound on buckets × series.
         max: u64,
     },
-    /// A single bucket has more values than are held at a time.
-    #[error("one bucket has more than {max} values; take fewer GPUs, a smaller step, or no 99th percentile")]
+    /// More values than are held at a time: in sketches, or to be compared.
+    #[error(
+        "more than {max} values would be in memory; take fewer GPUs or metrics, a shorter range, or no 99th percentile"
+    )]
     TooManyValues {
         /// Bound on values held at a time.
         max: u64,

@@ -1,13 +1,10 @@
 //! Values by steps of time.
 //!
 //! Rows whose key occurs once are counted where they are read, part by part and by all cores. Rows in
-//! contested times (see [`crate::reader`]) are set apart, merged, and then counted. If they exceed the bound,
-//! the range is halved and answered piece by piece.
-//!
-//! The 99th percentile is exact, by nearest rank: the smallest value that at least 99 % of the values do not exceed.
-//! Of fewer than 100 values that is the largest.
+//! contested times (see [`crate::reader`]) are set apart, merged, and then counted. If there is too much of either at
+//! once, the range is halved and answered piece by piece.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +13,12 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use foldhash::fast::RandomState;
-use gpuvitals_core::catalogue::ColumnType;
-use gpuvitals_core::history::{self, Aggregate, BucketQuery, BucketSeries, Buckets, GroupBy, QueryError};
-use gpuvitals_core::{IdentityColumn, MetricId};
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::history::{self, BucketQuery, Buckets, COUNTS_MAX, GroupBy, QueryError};
 
-use super::fold::p99_position;
+use super::ROWS_MAX;
 use super::grid::Grid;
-use super::tally::{Counted, Labels, RankRun, Ranks, Samples, Tally};
-use super::{POINTS_MAX, ROWS_MAX, VALUES_MAX};
+use super::tally::{Labels, Tally};
 use crate::merge::{MergeError, Order, RowKeys, as_text, merge};
 use crate::reader::{Columns, Part, Reading, Scope, contested, parallel};
 
@@ -58,21 +52,20 @@ pub(crate) fn buckets(
     if let Some(metric) = query.metrics.iter().find(|metric| metric.metric().table != query.table) {
         return Err(QueryError::UnknownMetric { column: metric.metric().column, table: query.table });
     }
-    let mut answer = Answer { query, grid, groups: BTreeMap::new() };
-    let mut partial = BTreeSet::new();
+    let mut answer = Tally::new(&grid, (0, grid.steps.count - 1), query).buckets;
+    let mut missing = BTreeSet::new();
     let mut pieces = vec![grid];
     while let Some(piece) = pieces.pop() {
-        match (Piece { query, grid: &piece, reading }).answer(&mut partial) {
-            Ok(tally) => answer.fill(&piece, &tally)?,
+        match (Piece { query, grid: &piece, reading }).add_to(&mut answer, &mut missing) {
+            Ok(()) => {}
             Err(Stop::Error(error)) => return Err(error),
-            Err(Stop::TooMuch) if piece.buckets > 1 => {
-                let (before, rest) = piece.split(piece.buckets / 2);
-                pieces.extend([rest, before]);
-            }
-            Err(Stop::TooMuch) => return Err(QueryError::TooManyValues { max: VALUES_MAX.min(ROWS_MAX) }),
+            Err(Stop::TooMuch) => match piece.halves() {
+                Some((before, rest)) => pieces.extend([rest, before]),
+                None => return Err(QueryError::TooManyValues { max: COUNTS_MAX.min(ROWS_MAX) }),
+            },
         }
     }
-    Ok(history::Part { answer: answer.finish(), missing: partial.into_iter().collect() })
+    Ok(history::Part { answer, missing: missing.into_iter().collect() })
 }
 
 /// A range of buckets answered at once.
@@ -89,18 +82,20 @@ struct Yield {
 }
 
 impl Piece<'_> {
-    fn answer(&self, partial: &mut BTreeSet<String>) -> Result<Tally, Stop> {
+    /// Adds the values of the range to the answer.
+    fn add_to(&self, answer: &mut Buckets, missing: &mut BTreeSet<String>) -> Result<(), Stop> {
         let scope = Scope::new(self.query.table, &self.query.gpus, self.grid.start_ns, self.grid.end_ns);
         let mut unread = Vec::new();
         let parts = self.reading.parts(&scope, &mut unread).map_err(Stop::Error)?;
         let contests = contested(&parts);
         let candidates: Vec<_> = parts.iter().map(|part| part.candidates(&scope)).collect();
         let rows: usize = candidates.iter().flatten().flatten().map(Range::len).sum();
-        let (values, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (counts, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
+        let is_full =
+            || counts.load(Ordering::Relaxed) > COUNTS_MAX || set_apart.load(Ordering::Relaxed) > ROWS_MAX;
         let yields = parallel(&parts, rows >= WIDE_ROWS, |at, part| {
             self.reading.go_on().map_err(Unread::Question)?;
-            let full = |sum: &AtomicU64, max| sum.load(Ordering::Relaxed) > max;
-            if full(&values, VALUES_MAX) || full(&set_apart, ROWS_MAX) {
+            if is_full() {
                 return Ok(None);
             }
             let contest = contests.get(at).map_or(&[][..], Vec::as_slice);
@@ -110,49 +105,47 @@ impl Piece<'_> {
                 None => &[],
             };
             let found = self.part(part, rows, &scope, contest)?;
-            values.fetch_add(found.tally.values() as u64, Ordering::Relaxed);
+            counts.fetch_add(found.tally.buckets.counts() as u64, Ordering::Relaxed);
             let apart = found.apart.as_ref().map_or(0, RecordBatch::num_rows) as u64;
             set_apart.fetch_add(apart, Ordering::Relaxed);
             Ok(Some(found))
         });
-        let mut whole = self.tally(0..self.grid.buckets);
+        if is_full() {
+            return Err(Stop::TooMuch);
+        }
         let mut apart = Vec::new();
         for found in yields {
             match found {
                 Ok(None) => return Err(Stop::TooMuch),
                 Ok(Some(found)) => {
-                    whole.absorb(found.tally);
+                    self.merge(answer, found.tally.buckets)?;
                     apart.extend(found.apart);
-                    self.bound(&whole)?;
                 }
                 Err(Unread::Part(words)) => unread.push(words),
                 Err(Unread::Merge(error)) => return Err(error.into()),
                 Err(Unread::Question(error)) => return Err(Stop::Error(error)),
             }
         }
-        if values.into_inner() > VALUES_MAX || set_apart.into_inner() > ROWS_MAX {
-            return Err(Stop::TooMuch);
-        }
         if let Some(merged) = merge(self.query.table, &apart, Order::GpuTime)? {
             let keys = RowKeys::of(&merged).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
             let labels = labels(&merged, self.query.group_by, keys);
-            whole.add(&merged, std::slice::from_ref(&(0..merged.num_rows())), &labels, self.grid, &[])?;
-            self.bound(&whole)?;
+            let mut tally = self.tally(i64::MIN, i64::MAX);
+            tally.add(&merged, &labels, self.grid, &[])?;
+            self.merge(answer, tally.buckets)?;
         }
-        partial.extend(unread);
-        Ok(whole)
+        missing.extend(unread);
+        answer.check(self.query.aggregates.len()).map_err(Stop::Error)
     }
 
-    fn tally(&self, window: Range<usize>) -> Tally {
-        Tally::new(&self.query.metrics, window, self.query.aggregates.contains(&Aggregate::P99))
+    /// Adds to the answer while it is within the bound of points.
+    fn merge(&self, answer: &mut Buckets, buckets: Buckets) -> Result<(), Stop> {
+        answer.merge(buckets).map_err(|error| Stop::Error(QueryError::failed(error)))?;
+        answer.check_points(self.query.aggregates.len()).map_err(Stop::Error)
     }
 
-    /// Checks the cells against the bound of an answer.
-    fn bound(&self, tally: &Tally) -> Result<(), Stop> {
-        let series = tally.names.len() * self.query.metrics.len() * self.query.aggregates.len().max(1);
-        let points = (series as u64).saturating_mul(self.grid.buckets as u64);
-        let over = points > POINTS_MAX;
-        if over { Err(Stop::Error(QueryError::TooManyPoints { max: POINTS_MAX })) } else { Ok(()) }
+    /// No values yet, of the steps between two instants.
+    fn tally(&self, min_ns: i64, max_ns: i64) -> Tally {
+        Tally::new(self.grid, self.grid.between(min_ns, max_ns), self.query)
     }
 
     fn part(
@@ -182,16 +175,9 @@ impl Piece<'_> {
         };
         let keys = keys.map_err(|row| Unread::Merge(MergeError::Nobody { part: 0, row: row.0 }))?;
         let (min_ns, max_ns) = part.times();
-        let bucket = |time: i64| {
-            let time = time.clamp(self.grid.start_ns, self.grid.end_ns);
-            usize::try_from((time - self.grid.origin_ns) / self.grid.step_ns).unwrap_or(0)
-        };
-        let mut tally = self.tally(bucket(min_ns)..bucket(max_ns) + 1);
+        let mut tally = self.tally(min_ns, max_ns);
         let labels = labels(&records, self.query.group_by, keys);
-        let all = 0..records.num_rows();
-        let apart = tally
-            .add(&records, std::slice::from_ref(&all), &labels, self.grid, contest)
-            .map_err(Unread::Merge)?;
+        let apart = tally.add(&records, &labels, self.grid, contest).map_err(Unread::Merge)?;
         let apart = (!apart.is_empty()).then(|| {
             let rows = apart.into_iter().flatten().filter_map(|row| u32::try_from(row).ok());
             take_record_batch(&records, &UInt32Array::from_iter_values(rows))
@@ -230,121 +216,4 @@ fn labels(records: &RecordBatch, group_by: GroupBy, keys: RowKeys) -> Labels {
         keys.iter().map(id).collect()
     };
     Labels { ids: Some(ids), names }
-}
-
-/// Series under construction.
-struct Answer<'a> {
-    query: &'a BucketQuery,
-    grid: Grid,
-    /// By group: one line per metric and aggregate, in the order asked.
-    groups: BTreeMap<Arc<str>, Vec<Vec<Option<f64>>>>,
-}
-
-impl Answer<'_> {
-    fn fill(&mut self, piece: &Grid, tally: &Tally) -> Result<(), QueryError> {
-        let (metrics, aggregates) = (&self.query.metrics, &self.query.aggregates);
-        let lines = metrics.len() * aggregates.len();
-        let offset =
-            usize::try_from((piece.origin_ns - self.grid.origin_ns) / self.grid.step_ns).unwrap_or(0);
-        for name in &tally.names {
-            if !self.groups.contains_key(name) {
-                let points = ((self.groups.len() + 1) * lines) as u64 * self.grid.buckets as u64;
-                if points > POINTS_MAX {
-                    return Err(QueryError::TooManyPoints { max: POINTS_MAX });
-                }
-                self.groups.insert(Arc::clone(name), vec![vec![None; self.grid.buckets]; lines]);
-            }
-        }
-        for (metric, counted) in tally.counted.iter().enumerate() {
-            let p99 = aggregates.contains(&Aggregate::P99).then(|| percentiles(counted, tally.buckets()));
-            for (group, name) in tally.names.iter().enumerate() {
-                let Some(lines) = self.groups.get_mut(name) else { continue };
-                let cells = group * tally.buckets()..(group + 1) * tally.buckets();
-                for (line, &aggregate) in lines.iter_mut().skip(metric * aggregates.len()).zip(aggregates) {
-                    let line = line.iter_mut().skip(offset);
-                    for (slot, (at, cell)) in
-                        line.zip(cells.clone().zip(counted.cells.get(cells.clone()).unwrap_or(&[])))
-                    {
-                        let value = match aggregate {
-                            Aggregate::Min => cell.min,
-                            Aggregate::Max => cell.max,
-                            Aggregate::Mean => cell.sum / count(cell.count),
-                            Aggregate::Last => cell.last,
-                            Aggregate::Count => count(cell.count),
-                            Aggregate::P99 => {
-                                p99.as_ref().and_then(|p99| p99.get(&at)).copied().unwrap_or(cell.max)
-                            }
-                        };
-                        *slot = (cell.count > 0 && value.is_finite()).then_some(value);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Buckets {
-        let times_ns = (0..self.grid.buckets).map(|bucket| self.grid.time(bucket)).collect();
-        let mut series = Vec::new();
-        let asked =
-            self.query.metrics.iter().flat_map(|&m| self.query.aggregates.iter().map(move |&a| (m, a)));
-        let mut groups = self.groups;
-        for (line, (metric, aggregate)) in asked.enumerate() {
-            for (group, lines) in &mut groups {
-                let values = lines.get_mut(line).map(std::mem::take).unwrap_or_default();
-                if values.iter().any(Option::is_some) {
-                    series.push(BucketSeries { metric, aggregate, group: Arc::clone(group), values });
-                }
-            }
-        }
-        Buckets { times_ns, series }
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no bucket has 2^53 values")]
-fn count(count: u64) -> f64 {
-    count as f64
-}
-
-/// The 99th percentile of each cell with 100 values or more, by the cell's position; below it is the largest.
-fn percentiles(counted: &Counted, buckets: usize) -> HashMap<usize, f64, RandomState> {
-    let mut runs: Vec<(usize, &Samples, &RankRun)> = Vec::new();
-    for samples in &counted.samples {
-        runs.extend(samples.runs.iter().filter_map(|run| {
-            let cell = run.group as usize * buckets + run.bucket as usize;
-            (counted.cells.get(cell)?.count >= 100).then_some((cell, samples, run))
-        }));
-    }
-    runs.sort_by_key(|(cell, _, _)| *cell);
-    let cells: Vec<&[(usize, &Samples, &RankRun)]> = runs.chunk_by(|a, b| a.0 == b.0).collect();
-    let wide = runs.iter().map(|(_, _, run)| run.len as usize).sum::<usize>() >= WIDE_ROWS;
-    let values = parallel(&cells, wide, |_, runs| Some((runs.first()?.0, percentile(runs, counted.metric)?)));
-    values.into_iter().flatten().collect()
-}
-
-fn percentile(runs: &[(usize, &Samples, &RankRun)], metric: MetricId) -> Option<f64> {
-    let (mut narrow, mut wide): (Vec<u32>, Vec<u64>) = (Vec::new(), Vec::new());
-    for (_, samples, run) in runs {
-        let range = run.start as usize..run.start as usize + run.len as usize;
-        match &samples.ranks {
-            Ranks::Narrow(ranks) => narrow.extend_from_slice(ranks.get(range)?),
-            Ranks::Wide(ranks) => wide.extend_from_slice(ranks.get(range)?),
-        }
-    }
-    let position = p99_position(narrow.len().max(wide.len()));
-    let narrow = (position < narrow.len()).then(|| *narrow.select_nth_unstable(position).1);
-    let wide = (position < wide.len()).then(|| *wide.select_nth_unstable(position).1);
-    match (metric.metric().column_type, narrow, wide) {
-        (ColumnType::I32, Some(rank), _) => Some(f64::from((rank ^ (1 << 31)).cast_signed())),
-        (ColumnType::F32, Some(rank), _) => {
-            Some(f64::from(f32::from_bits(if rank >> 31 == 1 { rank ^ (1 << 31) } else { !rank })))
-        }
-        (ColumnType::I64, _, Some(rank)) => {
-            Some(super::fold::Number::float((rank ^ (1 << 63)).cast_signed()))
-        }
-        (ColumnType::F64, _, Some(rank)) => {
-            Some(f64::from_bits(if rank >> 63 == 1 { rank ^ (1 << 63) } else { !rank }))
-        }
-        _ => None,
-    }
 }

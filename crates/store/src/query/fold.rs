@@ -1,4 +1,4 @@
-//! Folding slices of numbers: smallest, largest, sum; and numbers as integers of the same order.
+//! Folding slices of numbers: smallest, largest, sum.
 
 /// A number of a metric column.
 pub(crate) trait Number: Copy + Default + PartialOrd {
@@ -7,9 +7,6 @@ pub(crate) trait Number: Copy + Default + PartialOrd {
 
     /// As 64-bit float.
     fn float(self) -> f64;
-
-    /// An integer that is ordered as the numbers are.
-    fn rank(self) -> u64;
 }
 
 impl Number for i32 {
@@ -17,10 +14,6 @@ impl Number for i32 {
 
     fn float(self) -> f64 {
         self.into()
-    }
-
-    fn rank(self) -> u64 {
-        (self.cast_unsigned() ^ (1 << 31)).into()
     }
 }
 
@@ -34,10 +27,6 @@ impl Number for i64 {
     fn float(self) -> f64 {
         self as f64
     }
-
-    fn rank(self) -> u64 {
-        self.cast_unsigned() ^ (1 << 63)
-    }
 }
 
 impl Number for f32 {
@@ -46,11 +35,6 @@ impl Number for f32 {
     fn float(self) -> f64 {
         self.into()
     }
-
-    fn rank(self) -> u64 {
-        let bits = self.to_bits();
-        (if bits >> 31 == 0 { bits | (1 << 31) } else { !bits }).into()
-    }
 }
 
 impl Number for f64 {
@@ -58,11 +42,6 @@ impl Number for f64 {
 
     fn float(self) -> f64 {
         self
-    }
-
-    fn rank(self) -> u64 {
-        let bits = self.to_bits();
-        if bits >> 63 == 0 { bits | (1 << 63) } else { !bits }
     }
 }
 
@@ -97,32 +76,9 @@ pub(crate) fn fold<T: Number>(values: &[T]) -> Folded<T> {
     }
 }
 
-/// Position, from 0, of the 99th percentile among `count` values in ascending order, by nearest rank: the
-/// smallest value that at least 99 % of the values do not exceed.
-pub(crate) fn p99_position(count: usize) -> usize {
-    count.saturating_mul(99).div_ceil(100).saturating_sub(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentile_is_by_nearest_rank() {
-        let expected = [(1, 0), (2, 1), (99, 98), (100, 98), (101, 99), (200, 197), (1000, 989)];
-        for (count, position) in expected {
-            assert_eq!(p99_position(count), position, "of {count}");
-        }
-    }
-
-    #[test]
-    fn ranks_are_in_the_order_of_numbers() {
-        let ordered = |ranks: Vec<u64>| assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
-        ordered([i32::MIN, -1, 0, 1, i32::MAX].map(Number::rank).to_vec());
-        ordered([i64::MIN, -1, 0, 1, i64::MAX].map(Number::rank).to_vec());
-        ordered([f32::MIN, -1.5, -0.5, 0.0, 0.5, 1.5, f32::MAX].map(Number::rank).to_vec());
-        ordered([f64::MIN, -1.5, -0.5, 0.0, 0.5, 1.5, f64::MAX].map(Number::rank).to_vec());
-    }
 
     #[test]
     fn folding_takes_every_value_once() {

@@ -8,12 +8,12 @@
 const SHIFT: u32 = 17;
 /// Magnitudes below count as 0.
 const SMALLEST: f32 = 1.0 / 1024.0;
-/// Magnitudes above count as this.
-const LARGEST: f32 = 1_099_511_627_776.0;
+/// Magnitudes above count as this: every 64-bit integer is below.
+const LARGEST: f32 = 9_223_372_036_854_775_808.0;
 
-/// Frequencies of values, within 1 % of the value; at most 6,403 buckets of 8 bytes, usually some dozens.
+/// Frequencies of values, within 1 % of the value; at most 9,347 buckets of 8 bytes, usually some dozens.
 ///
-/// Magnitudes below 2^-10 count as 0, those above 2^40 as 2^40.
+/// Magnitudes below 2^-10 count as 0, those above 2^63 as 2^63.
 #[derive(Debug, Clone, Default)]
 pub struct Sketch {
     /// Ordered by key; no count is 0.
@@ -51,6 +51,30 @@ impl Sketch {
         }
     }
 
+    /// Adds the values of another sketch.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&other.buckets);
+            return;
+        }
+        for &(key, count) in &other.buckets {
+            match self.buckets.binary_search_by_key(&key, |(key, _)| *key) {
+                Ok(at) => {
+                    if let Some((_, own)) = self.buckets.get_mut(at) {
+                        *own = own.saturating_add(count);
+                    }
+                }
+                Err(at) => self.buckets.insert(at, (key, count)),
+            }
+        }
+    }
+
+    /// Buckets that hold a value: the memory it takes.
+    pub fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
     /// Values counted.
     pub fn count(&self) -> u64 {
         self.count
@@ -60,7 +84,11 @@ impl Sketch {
     /// without values.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let total: u64 = self.buckets.iter().map(|(_, count)| u64::from(*count)).sum();
-        let rank = rank_of(share, total);
+        self.at_rank(rank_of(share, total))
+    }
+
+    /// The value of this rank among the sorted values, counted from 1, within 1 %; none without so many values.
+    pub fn at_rank(&self, rank: u64) -> Option<f64> {
         let mut seen = 0;
         for (key, count) in &self.buckets {
             seen += u64::from(*count);
@@ -109,4 +137,10 @@ fn middle_of(key: i16) -> f64 {
     let high = f64::from(f32::from_bits((first + 1) << SHIFT));
     let middle = f64::midpoint(low, high);
     if key < 0 { -middle } else { middle }
+}
+
+impl PartialEq for Sketch {
+    fn eq(&self, other: &Self) -> bool {
+        self.buckets == other.buckets
+    }
 }

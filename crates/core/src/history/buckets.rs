@@ -1,0 +1,364 @@
+//! Values by steps of time, in a form that can be put together.
+//!
+//! Of each metric, group and step there is a [`Cell`]; if a 99th percentile is asked for there is also a [`Sketch`].
+//! Answers of several histories, each of which has other rows, [merge](Buckets::merge) into the answer of all rows;
+//! [`Buckets::series`] turns it into the lines of a chart. Percentiles are exact below 100 values a step (the largest
+//! value) and within 1 % of the value beyond that.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::query::{Aggregate, BUCKETS_MAX, BucketSeries, COUNTS_MAX, POINTS_MAX, QueryError};
+use crate::MetricId;
+use crate::catalogue::ColumnType;
+use crate::sketch::Sketch;
+
+/// Aligned steps of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeSteps {
+    /// Start of the first step, nanoseconds UTC since 1970, a multiple of the width.
+    pub origin_ns: i64,
+    /// Width of a step in nanoseconds.
+    pub step_ns: i64,
+    /// How many.
+    pub count: usize,
+}
+
+impl TimeSteps {
+    /// The steps of a range, both ends inclusive.
+    ///
+    /// # Errors
+    /// If the range ends before it starts, the step is not positive, or there are more than [`BUCKETS_MAX`].
+    pub fn new(start_ns: i64, end_ns: i64, step_ns: i64) -> Result<Self, QueryError> {
+        let bad = || QueryError::Range { start_ns, end_ns, step_ns };
+        if end_ns < start_ns || step_ns <= 0 {
+            return Err(bad());
+        }
+        let origin_ns = start_ns.div_euclid(step_ns).checked_mul(step_ns).ok_or_else(bad)?;
+        // Within the range of instants: no difference of two of them overflows.
+        let span_ns = end_ns.checked_sub(origin_ns).ok_or_else(bad)?.unsigned_abs();
+        let buckets = (span_ns / step_ns.unsigned_abs()).saturating_add(1);
+        let held = usize::try_from(buckets).ok().filter(|_| buckets <= BUCKETS_MAX);
+        let count = held.ok_or(QueryError::TooManyBuckets { buckets, max: BUCKETS_MAX })?;
+        Ok(Self { origin_ns, step_ns, count })
+    }
+
+    /// Start of a step, nanoseconds UTC since 1970.
+    pub fn time(&self, step: usize) -> i64 {
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        self.origin_ns.saturating_add(step.saturating_mul(self.step_ns))
+    }
+
+    /// Start of each step.
+    pub fn times(&self) -> impl Iterator<Item = i64> {
+        (0..self.count).map(|step| self.time(step))
+    }
+
+    /// The step of an instant that is not before the first.
+    pub fn at(&self, time_ns: i64) -> usize {
+        usize::try_from((time_ns - self.origin_ns) / self.step_ns).unwrap_or(0)
+    }
+
+    /// Some of the steps.
+    #[must_use]
+    pub fn part(&self, steps: Range<usize>) -> Self {
+        Self { origin_ns: self.time(steps.start), count: steps.len(), ..*self }
+    }
+}
+
+/// Figures of the values of one metric and group in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    /// How many values; if none, the other figures mean nothing.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+    /// When the newest was taken, nanoseconds UTC since 1970.
+    pub last_ns: i64,
+    /// The newest; of several that were taken at once the largest.
+    pub last: f64,
+}
+
+impl Cell {
+    /// Without a value.
+    pub const EMPTY: Self = Self {
+        count: 0,
+        sum: 0.0,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        last_ns: i64::MIN,
+        last: f64::NAN,
+    };
+
+    /// Adds the values of another cell.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        let newer = other.last_ns > self.last_ns || (other.last_ns == self.last_ns && other.last > self.last);
+        if self.count == 0 || newer {
+            (self.last_ns, self.last) = (other.last_ns, other.last);
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+}
+
+/// One metric's values by group, then by step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The metric.
+    pub metric: MetricId,
+    /// Figures of the values.
+    pub cells: Vec<Cell>,
+    /// Frequencies of the values, beside the cells; empty unless a percentile is asked for.
+    pub sketches: Vec<Sketch>,
+}
+
+/// Two answers that are not to the same question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("buckets of other metrics or steps cannot be put together")]
+pub struct UnlikeBuckets;
+
+/// Values by steps of time.
+#[derive(Debug, Clone)]
+pub struct Buckets {
+    steps: TimeSteps,
+    groups: Vec<Arc<str>>,
+    index: HashMap<Arc<str>, usize, RandomState>,
+    metrics: Vec<Measured>,
+    with_sketches: bool,
+}
+
+impl Buckets {
+    /// No values yet. A 99th percentile needs sketches.
+    pub fn new(steps: TimeSteps, metrics: &[MetricId], with_sketches: bool) -> Self {
+        let measured = |&metric| Measured { metric, cells: Vec::new(), sketches: Vec::new() };
+        let metrics = metrics.iter().map(measured).collect();
+        Self { steps, groups: Vec::new(), index: HashMap::default(), metrics, with_sketches }
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> TimeSteps {
+        self.steps
+    }
+
+    /// Names of the groups: keys of GPUs, names of nodes or models, or `all`.
+    pub fn groups(&self) -> &[Arc<str>] {
+        &self.groups
+    }
+
+    /// Number of a group, which is there from now on.
+    pub fn group(&mut self, name: &Arc<str>) -> usize {
+        if let Some(&group) = self.index.get(name) {
+            return group;
+        }
+        let group = self.groups.len();
+        self.groups.push(Arc::clone(name));
+        self.index.insert(Arc::clone(name), group);
+        let cells = self.groups.len() * self.steps.count;
+        // An answer over the bound is refused by `check`; its cells are not created.
+        if (cells * self.metrics.len()) as u64 <= POINTS_MAX {
+            for measured in &mut self.metrics {
+                measured.cells.resize(cells, Cell::EMPTY);
+                if self.with_sketches {
+                    measured.sketches.resize_with(cells, Sketch::default);
+                }
+            }
+        }
+        group
+    }
+
+    /// The metrics in the order asked, to add values to. The place of a group's step is [`Buckets::place`].
+    pub fn metrics_mut(&mut self) -> &mut [Measured] {
+        &mut self.metrics
+    }
+
+    /// Place of a group's step in [`Measured::cells`] and [`Measured::sketches`].
+    pub fn place(&self, group: usize, step: usize) -> usize {
+        group * self.steps.count + step
+    }
+
+    /// Checks the size against the bounds of an answer.
+    ///
+    /// # Errors
+    /// If there are too many points, or the sketches have too many counts.
+    pub fn check(&self, aggregates: usize) -> Result<(), QueryError> {
+        if self.with_sketches && self.counts() as u64 > COUNTS_MAX {
+            return Err(QueryError::TooManyValues { max: COUNTS_MAX });
+        }
+        self.check_points(aggregates)
+    }
+
+    /// Checks the number of points alone, in no time.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn check_points(&self, aggregates: usize) -> Result<(), QueryError> {
+        let series = self.groups.len() * self.metrics.len() * aggregates.max(1);
+        if (series as u64).saturating_mul(self.steps.count as u64) > POINTS_MAX {
+            return Err(QueryError::TooManyPoints { max: POINTS_MAX });
+        }
+        Ok(())
+    }
+
+    /// Counts held; a cell and a sketch count for three each, by the memory they take.
+    pub fn counts(&self) -> usize {
+        let counts = self.metrics.iter().map(|measured| {
+            let counts: usize = measured.sketches.iter().map(|sketch| 3 + sketch.buckets()).sum();
+            3 * measured.cells.len() + counts
+        });
+        counts.sum()
+    }
+
+    /// Adds the values of other rows: an answer to the same question, or to a part of its time.
+    ///
+    /// # Errors
+    /// If it is none. Nothing was added then.
+    pub fn merge(&mut self, other: Self) -> Result<(), UnlikeBuckets> {
+        let shift_ns = other.steps.origin_ns - self.steps.origin_ns;
+        let shift = usize::try_from(shift_ns / self.steps.step_ns).map_err(|_| UnlikeBuckets)?;
+        let (mine, theirs) = (self.metrics.iter(), other.metrics.iter());
+        if other.steps.step_ns != self.steps.step_ns
+            || shift_ns % self.steps.step_ns != 0
+            || shift + other.steps.count > self.steps.count
+            || other.with_sketches != self.with_sketches
+            || !mine.map(|measured| measured.metric).eq(theirs.map(|measured| measured.metric))
+        {
+            return Err(UnlikeBuckets);
+        }
+        let groups: Vec<usize> = other.groups.iter().map(|name| self.group(name)).collect();
+        let places: Vec<usize> = groups.into_iter().map(|group| self.place(group, shift)).collect();
+        let steps = other.steps.count.max(1);
+        for (mine, theirs) in self.metrics.iter_mut().zip(other.metrics) {
+            for (&place, cells) in places.iter().zip(theirs.cells.chunks(steps)) {
+                let own = mine.cells.get_mut(place..place + cells.len()).unwrap_or_default();
+                own.iter_mut().zip(cells).for_each(|(own, cell)| own.merge(cell));
+            }
+            for (&place, sketches) in places.iter().zip(theirs.sketches.chunks(steps)) {
+                let own = mine.sketches.get_mut(place..place + sketches.len()).unwrap_or_default();
+                own.iter_mut().zip(sketches).for_each(|(own, sketch)| own.merge(sketch));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lines of a chart: one for each metric, aggregate and group (by name) that has a value.
+    pub fn series(&self, aggregates: &[Aggregate]) -> Vec<BucketSeries> {
+        let mut groups: Vec<(usize, &Arc<str>)> = self.groups.iter().enumerate().collect();
+        groups.sort_unstable_by_key(|(_, name)| *name);
+        let mut series = Vec::new();
+        for measured in &self.metrics {
+            for &aggregate in aggregates {
+                for &(group, name) in &groups {
+                    let places = self.place(group, 0)..self.place(group + 1, 0);
+                    let cells = measured.cells.get(places.clone()).unwrap_or_default();
+                    if cells.iter().all(|cell| cell.count == 0) {
+                        continue;
+                    }
+                    let value = |(place, cell)| measured.value(aggregate, cell, place);
+                    let values = places.zip(cells).map(value).collect();
+                    let (metric, group) = (measured.metric, Arc::clone(name));
+                    series.push(BucketSeries { metric, aggregate, group, values });
+                }
+            }
+        }
+        series
+    }
+}
+
+impl Measured {
+    fn value(&self, aggregate: Aggregate, cell: &Cell, place: usize) -> Option<f64> {
+        let value = match aggregate {
+            Aggregate::Min => cell.min,
+            Aggregate::Max => cell.max,
+            Aggregate::Mean => cell.sum / count(cell.count),
+            Aggregate::Last => cell.last,
+            Aggregate::Count => count(cell.count),
+            Aggregate::P99 => self.percentile(cell, place)?,
+        };
+        (cell.count > 0 && value.is_finite()).then_some(value)
+    }
+
+    /// The 99th percentile by nearest rank: the smallest value that at least 99 % of the values do not exceed.
+    fn percentile(&self, cell: &Cell, place: usize) -> Option<f64> {
+        let rank = cell.count.saturating_mul(99).div_ceil(100);
+        if rank == cell.count {
+            return Some(cell.max);
+        }
+        let value = self.sketches.get(place)?.at_rank(rank)?.clamp(cell.min, cell.max);
+        let is_whole = matches!(self.metric.metric().column_type, ColumnType::I32 | ColumnType::I64);
+        Some(if is_whole { value.trunc() } else { value })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no step has 2^53 values")]
+fn count(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_aligned_and_ends_inclusive() {
+        let steps =
+            |start, end, step| TimeSteps::new(start, end, step).map(|s| (s.origin_ns, s.count)).unwrap();
+        assert_eq!(steps(0, 0, 10), (0, 1));
+        assert_eq!(steps(0, 9, 10), (0, 1));
+        assert_eq!(steps(0, 10, 10), (0, 2));
+        assert_eq!(steps(13, 29, 10), (10, 2));
+        assert_eq!(steps(-1, 0, 10), (-10, 2));
+        assert_eq!(steps(5, 17, 7), (0, 3));
+    }
+
+    #[test]
+    fn endless_and_backward_ranges_are_refused() {
+        assert!(matches!(TimeSteps::new(1, 0, 1), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(0, 1, 0), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(0, 1, -5), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(i64::MIN, 0, 3_600_000_000_000), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(-1, i64::MAX, i64::MAX), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(i64::MIN, i64::MAX, 1 << 62), Err(QueryError::Range { .. })));
+        assert!(matches!(TimeSteps::new(0, i64::MAX, 1), Err(QueryError::TooManyBuckets { .. })));
+    }
+
+    #[test]
+    fn cells_are_not_made_beyond_what_an_answer_may_have() {
+        let power = MetricId::of("power_w");
+        let mut buckets = Buckets::new(TimeSteps::new(0, 9_999, 1).unwrap(), &[power, power], false);
+        for gpu in 0..1_000 {
+            buckets.group(&Arc::from(format!("GPU-{gpu}")));
+        }
+        let cells: usize = buckets.metrics.iter().map(|measured| measured.cells.len()).sum();
+        assert_eq!((buckets.groups.len(), cells as u64), (1_000, POINTS_MAX));
+        assert!(matches!(buckets.check(1), Err(QueryError::TooManyPoints { .. })));
+    }
+
+    #[test]
+    fn answers_to_other_questions_do_not_merge() {
+        let (power, load) = (MetricId::of("power_w"), MetricId::of("utilization_pct"));
+        let steps = |start, end, step| TimeSteps::new(start, end, step).unwrap();
+        let mut whole = Buckets::new(steps(0, 99, 10), &[power], false);
+        assert_eq!(whole.merge(Buckets::new(steps(20, 59, 10), &[power], false)), Ok(()));
+        for other in [
+            Buckets::new(steps(0, 99, 10), &[load], false),
+            Buckets::new(steps(0, 99, 10), &[power], true),
+            Buckets::new(steps(0, 99, 20), &[power], false),
+            Buckets::new(steps(0, 109, 10), &[power], false),
+            Buckets::new(steps(-10, 9, 10), &[power], false),
+        ] {
+            assert_eq!(whole.merge(other), Err(UnlikeBuckets));
+        }
+    }
+}
