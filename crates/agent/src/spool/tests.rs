@@ -242,19 +242,27 @@ async fn memory_holds_at_most_its_bound_and_what_is_left_at_the_end_is_counted()
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_frame_that_the_queue_will_never_take_costs_only_itself() {
+    let folder = tempfile::tempdir().unwrap();
     let upstream = Upstream::new(|number| match number {
         3 => Some(PublishError::TooLarge { messages: 1, bytes: 8 }),
         5 => Some(PublishError::Malformed { reason: "no frame".into() }),
         _ => None,
     });
-    let spool = open(&upstream, None).await;
+    let spool = open(&upstream, Some(folder.path())).await;
     hand_over(&spool, 0..20, 8).await;
     let stats = spool.finish(LIMIT).await;
     assert_eq!((stats.taken, stats.dead, stats.kept, stats.dropped), (18, 2, 0, 0));
     let expected: Vec<u64> = (0..20).filter(|number| ![3, 5].contains(number)).collect();
     assert_eq!(upstream.came().await, (expected, 0));
+    drop(spool);
+    // A broker that is given the directory has what was refused.
+    let (queue, _) = Queue::open(folder.path(), QueueConfig::default(), Clock::system()).await.unwrap();
+    let letters = queue.dead_letters(TOPIC, 0, 10).await.unwrap();
+    let mut refused: Vec<_> = letters.iter().map(|letter| number(&letter.frame)).collect();
+    refused.sort_unstable();
+    assert_eq!(refused, [3, 5]);
 }
 
 #[tokio::test(start_paused = true)]

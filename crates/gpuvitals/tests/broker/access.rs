@@ -246,16 +246,8 @@ fn over_tls_the_commands_bring_authority_and_token() {
     std::fs::write(&csv, "timestamp,gpu_id,temperature\n2026-01-01T00:00:00Z,gpu_0,50\n").unwrap();
     for (token, code) in [(text(&token), 0), (String::new(), 77)] {
         let mut stream = gpuvitals();
-        stream.args([
-            "stream",
-            "--once",
-            "--metrics-port",
-            "0",
-            "--csv",
-            &text(&csv),
-            "--mq-url",
-            &broker.http,
-        ]);
+        stream.args(["stream", "--once", "--metrics-port", "0", "--mq-url", &broker.http]);
+        stream.args(["--csv", &text(&csv)]);
         stream.env("GPUVITALS_MESSAGE_QUEUE_CA", text(&ca));
         stream.env("GPUVITALS_MESSAGE_QUEUE_CLIENT_CERT", text(&own));
         stream.env("GPUVITALS_MESSAGE_QUEUE_CLIENT_KEY", text(&own_key));

@@ -107,6 +107,11 @@ async fn a_server_that_is_killed_and_started_again_has_all_it_acknowledged() {
 async fn three_servers_lose_nothing_when_one_of_them_is_killed() {
     let mut cluster = server::cluster().await;
     let servers = &mut cluster.servers;
+    let mut place = Nats::at(servers[0].url());
+    place.settings().replicas = Some(1);
+    let taken = Taken::default();
+    publish(&place, "single", 0..1, &taken).join_all().await;
+    assert_eq!(place.admin().stats("single").await.unwrap().replicas, 1);
     let place = Nats::at(servers[0].url());
     let taken = Taken::default();
     let publishers = publish(&place, "t", 0..1_500, &taken);

@@ -358,4 +358,10 @@ fn the_second_die_of_an_mi250_has_no_power_of_its_own() {
     assert_eq!(absence(row, "power_average_w"), Some(AbsenceReason::NotSupported));
     assert_eq!(value(row, "gpu_clock_mhz"), Some(1700.0));
     assert_eq!(value(row, "energy_j"), Some(1.0));
+    // A counter that stands at its beginning is one that the firmware does not have.
+    write(&device, "gpu_metrics", table(120, 1, 3, &[(24, 8, 0), (54, 2, 1700)]));
+    let mut reading = Reading::default();
+    only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+    let row = &reading.rows()[0];
+    assert_eq!((value(row, "gpu_clock_mhz"), value(row, "energy_j")), (Some(1700.0), None));
 }
