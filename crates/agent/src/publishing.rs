@@ -1,4 +1,4 @@
-//! Publishes rows of the GPUs to a queue, if the settings name one.
+//! Publishes rows of the GPUs and the host to a queue, if the settings name one.
 //!
 //! Rows wait until they fill a frame, or for the publishing interval at most, and go through a spool: a queue that is away or
 //! does not answer holds up neither sampling nor scrapes.
@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_analysis::outgoing::Outgoing;
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
@@ -49,7 +50,7 @@ impl Publisher {
         let directory = settings.spool_dir().map(std::path::Path::to_path_buf);
         let opening = Spool::open(producer, directory, settings.spool_max.0);
         let spool = runtime.block_on(opening)?;
-        tracing::info!(queue = %queue.address, topic = queue.topic, "rows of the GPUs are published");
+        tracing::info!(queue = %queue.address, topic = queue.topic, "rows are published");
         Ok(Some(Self {
             spool,
             queue: queue.address.to_string(),
@@ -58,11 +59,15 @@ impl Publisher {
         }))
     }
 
-    /// Publishes batches, joined where possible.
+    /// Publishes batches, those of a table joined where possible.
     pub(crate) fn publish_all(&self, batches: &[Batch]) {
-        match Batch::concat(batches) {
-            Some(whole) => self.publish(&whole),
-            None => batches.iter().for_each(|batch| self.publish(batch)),
+        for table in Table::ALL {
+            let of_table: Vec<Batch> =
+                batches.iter().filter(|batch| batch.table() == table).cloned().collect();
+            match Batch::concat(&of_table) {
+                Some(whole) => self.publish(&whole),
+                None => of_table.iter().for_each(|batch| self.publish(batch)),
+            }
         }
     }
 
@@ -188,6 +193,7 @@ impl Producer for ReloadingProducer {
 /// Rows that wait for more of them.
 #[derive(Debug)]
 pub(crate) struct Waiting {
+    outgoing: Outgoing,
     interval_ns: i64,
     batches: Vec<Batch>,
     rows: usize,
@@ -198,19 +204,19 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// None yet.
     pub(crate) fn new(publisher: &Publisher) -> Self {
-        Self { interval_ns: publisher.interval_ns, batches: Vec::new(), rows: 0, since_ns: 0 }
+        let (outgoing, interval_ns) = (Outgoing::default(), publisher.interval_ns);
+        Self { outgoing, interval_ns, batches: Vec::new(), rows: 0, since_ns: 0 }
     }
 
-    /// Takes rows of GPUs; the store has no place for those of the host.
+    /// Takes rows of the sampler.
     pub(crate) fn take(&mut self, batch: Batch, now: Moment) {
-        if batch.table() != Table::GpuEvents {
-            return;
+        for batch in self.outgoing.take(batch) {
+            if self.batches.is_empty() {
+                self.since_ns = now.mono_ns;
+            }
+            self.rows += batch.rows();
+            self.batches.push(batch);
         }
-        if self.batches.is_empty() {
-            self.since_ns = now.mono_ns;
-        }
-        self.rows += batch.rows();
-        self.batches.push(batch);
     }
 
     /// Whether far more rows wait than make a frame.

@@ -1,8 +1,10 @@
-//! Analysis over batches: windows, integrals, summaries, conditions. Pure: time comes with the rows.
+//! Analysis over batches: windows, integrals, summaries, conditions, events. Pure: time comes with the rows.
 
 pub mod condition;
 pub mod energy;
+pub mod events;
 pub mod integral;
+pub mod outgoing;
 pub mod summary;
 pub mod throttle;
 pub mod window;

@@ -2,6 +2,7 @@
 
 mod settings;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpuvitals_core::clock;
@@ -11,9 +12,10 @@ use gpuvitals_queue::link::AnyProducer;
 use gpuvitals_sources::attribution::{Asking, Ownership};
 use gpuvitals_sources::csv::{CsvConfig, CsvSource, ReplayPace};
 use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Verdict;
-use gpuvitals_sources::sampler::{Sampler, drivers};
+use gpuvitals_sources::sampler::Sampler;
 use gpuvitals_sources::settings::{Attribution, Sampling};
 use gpuvitals_sources::simulated::{SimConfig, Simulated};
 use tokio::task::JoinHandle;
@@ -105,15 +107,14 @@ pub(crate) fn open(
     Ok(Opened { source, progress: Arc::new(Progress::new()), announcement })
 }
 
-/// The GPUs of this machine. The store has no table for the host's own values yet.
+/// The GPUs of this machine, and the host.
 fn open_machine(
     kind: SourceKind,
     settings: &Sampling,
     attribution: Attribution,
 ) -> Result<(Kind, String), Failure> {
-    let mut found = settings.discover()?;
-    found.probes.retain(|probe| probe.table() == Table::GpuEvents);
-    if found.probes.is_empty() {
+    let found = settings.discover()?;
+    if found.probes.iter().all(|probe| probe.table() != Table::GpuEvents) {
         if kind == SourceKind::Machine {
             return Err(sampling::nothing_to_sample(&found));
         }
@@ -123,12 +124,15 @@ fn open_machine(
     for finding in found.findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
         tracing::warn!(subject = finding.subject, remedy = finding.remedy, "{}", finding.text);
     }
-    let drivers = drivers(&found.probes);
+    let gpus = found.probes.iter().filter(|probe| probe.table() == Table::GpuEvents);
+    let drivers: BTreeSet<Driver> = gpus.map(|probe| probe.driver()).collect();
     let ownership = Arc::new(Ownership::new());
     let sampler = Sampler::start(found.probes, settings.sampler(), Arc::clone(ownership.owners()))
         .map_err(sampling::refused)?;
     let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
-    let gpus = counted(sampler.states().len() as u64, "GPU");
+    let states = sampler.states();
+    let gpus = states.iter().filter(|state| state.table == Table::GpuEvents).count();
+    let gpus = counted(gpus as u64, "GPU");
     let text = format!("sampling {gpus} by {}", names.join(" and "));
     let hardware = Hardware {
         sampler,
@@ -186,7 +190,7 @@ impl Opened {
                         tracing::error!(%error, "cannot determine the owners of the GPUs");
                     }
                 }
-                pipe::start(sampler, producers, progress, terms)
+                pipe::start(pipe::Sampled::new(sampler), producers, progress, terms)
             }
             Kind::Csv(csv) => pipe::start(*csv, producers, progress, terms),
             Kind::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),

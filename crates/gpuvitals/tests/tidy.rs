@@ -23,7 +23,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
     ("collect", &["core", "settings", "listener", "queue"]),
-    ("agent", &["core", "settings", "listener", "queue", "sources", "exposition"]),
+    ("agent", &["core", "settings", "listener", "queue", "sources", "analysis", "exposition"]),
     (
         "gpuvitals",
         &[

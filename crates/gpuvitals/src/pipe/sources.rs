@@ -1,8 +1,11 @@
 //! The sources of a pipe, and their counts.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
+use gpuvitals_analysis::outgoing::Outgoing;
+use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_sources::csv::{CsvConfig, CsvError, CsvInput, CsvSource, Replay, ReplayPace};
 use gpuvitals_sources::sampler::{Condition, Sampler, TargetState, WorkerStats};
@@ -67,25 +70,60 @@ impl Counted for Simulated {
     }
 }
 
-impl Counted for Sampler {
+/// The GPUs and the host of this machine, with the rows that are made from theirs.
+#[derive(Debug)]
+pub(crate) struct Sampled {
+    sampler: Sampler,
+    outgoing: Outgoing,
+    /// Batches that come next.
+    ready: VecDeque<Batch>,
+}
+
+impl Sampled {
+    /// Over a running sampler.
+    pub(crate) fn new(sampler: Sampler) -> Self {
+        Self { sampler, outgoing: Outgoing::default(), ready: VecDeque::new() }
+    }
+}
+
+impl Source for Sampled {
+    type Error = std::convert::Infallible;
+
+    fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
+        if self.ready.is_empty() {
+            match self.sampler.poll(now_ns)? {
+                Poll::Ready(batch) => self.ready.extend(self.outgoing.take(batch)),
+                other => return Ok(other),
+            }
+        }
+        // A batch may hold nothing that is news.
+        Ok(self.ready.pop_front().map_or(Poll::NotBefore(now_ns), Poll::Ready))
+    }
+}
+
+impl Counted for Sampled {
     fn counts(&mut self) -> SourceCounts {
-        let stats = self.stats();
+        let stats = self.sampler.stats();
         let total = |count: fn(&WorkerStats) -> u64| stats.iter().map(count).sum::<u64>();
         SourceCounts {
             rows: total(|s| s.rows),
             values_invalid: total(|s| s.invalid),
             ticks_missed: total(|s| s.ticks_missed),
-            rows_dropped: self.rows_dropped(),
-            down: self.states().into_iter().filter_map(down).collect(),
+            rows_dropped: self.sampler.rows_dropped(),
+            down: self.sampler.states().into_iter().filter_map(down).collect(),
             ..SourceCounts::default()
         }
     }
 
     fn rest(&mut self) -> Vec<Batch> {
-        for state in self.stop(STOP_PATIENCE) {
+        for state in self.sampler.stop(STOP_PATIENCE) {
             tracing::warn!(gpu = state.identity.key().as_deref(), "left while it waits for its device");
         }
-        std::iter::from_fn(|| self.next(Duration::ZERO)).collect()
+        let mut rest: Vec<Batch> = self.ready.drain(..).collect();
+        while let Some(batch) = self.sampler.next(Duration::ZERO) {
+            rest.extend(self.outgoing.take(batch));
+        }
+        rest
     }
 }
 

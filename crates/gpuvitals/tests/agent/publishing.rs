@@ -26,12 +26,35 @@ fn of<'a>(rows: &'a Rows, gpu: &'a str) -> impl Iterator<Item = i64> + 'a {
 fn rows_of_every_gpu_reach_the_queue_within_seconds() {
     let (node, mut queue) = (Node::new(), TestQueue::listening());
     let agent = agent(&node, &queue.url(), &[]);
-    let rows = queue.rows(|rows| of(rows, RX580).count() > 50 && of(rows, VEGA56).count() > 50);
-    assert!(rows.keys().all(|(key, _)| key == RX580 || key == VEGA56), "only rows of GPUs");
+    let rows = queue.rows(|rows| {
+        of(rows, RX580).count() > 50
+            && of(rows, VEGA56).count() > 50
+            && rows.keys().any(|(key, _)| key.starts_with("system_events "))
+    });
     assert!(rows.values().all(|times| *times == 1));
     let text = agent.until("the figures", |text| figure(text, "gpuvitals_published_rows_total") >= 100.0);
     assert_eq!((figure(&text, "gpuvitals_queue_up"), figure(&text, "gpuvitals_spool_rows")), (1.0, 0.0));
     assert_eq!(agent.get("/healthz", &[]).text(), "ok\n");
+    assert_eq!(agent.terminate(), Some(0));
+}
+
+#[test]
+fn an_event_in_the_health_of_a_gpu_reaches_the_queue_in_its_own_table() {
+    let (node, mut queue) = (Node::new(), TestQueue::listening());
+    let errors = |count: u32| {
+        node.write("sys/class/drm/card0/device/ras/umc_err_count", &format!("ue: {count}\nce: 0\n"));
+    };
+    errors(2);
+    let often = [&BRISK[..], &[("GPUVITALS_SAMPLING_RARE_INTERVAL", "200ms")]].concat();
+    let agent = node.agent_in(&["--mq-url", &queue.url()], &often);
+    // What was there before the agent is no event.
+    let rows = queue.rows(|rows| of(rows, RX580).count() > 20);
+    let is_event = |(key, _): &(String, i64)| key.starts_with("gpu_health_events");
+    assert!(!rows.keys().any(is_event), "{rows:?}");
+    errors(3);
+    let rows = queue.rows(|rows| rows.keys().any(is_event));
+    let events: Vec<&str> = rows.keys().filter(|key| is_event(key)).map(|(key, _)| key.as_str()).collect();
+    assert_eq!(events, [format!("gpu_health_events {RX580}")]);
     assert_eq!(agent.terminate(), Some(0));
 }
 

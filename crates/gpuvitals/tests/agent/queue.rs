@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpuvitals_core::wire;
+use gpuvitals_core::{Table, wire};
 use gpuvitals_listener::Limits;
 use gpuvitals_queue::server::{ServerConfig, serve};
 use gpuvitals_queue::{Clock, Consumer, ConsumerOptions, InProcessConsumer, Queue, QueueConfig};
@@ -25,7 +25,7 @@ pub(crate) struct TestQueue {
     serving: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
-/// How often each row came: GPU and time.
+/// How often each row came: GPU and time; of other tables than `gpu_events` the table's name as well.
 pub(crate) type Rows = BTreeMap<(String, i64), u32>;
 
 impl TestQueue {
@@ -77,7 +77,12 @@ impl TestQueue {
                 let batch = wire::decode(&delivery.frame.payload).unwrap();
                 assert_eq!(batch.rows(), delivery.frame.count as usize);
                 for (row, time) in batch.timestamps().iter().enumerate() {
-                    let key = batch.identity(row).key().unwrap().to_string();
+                    let identity = batch.identity(row);
+                    let subject = identity.key().unwrap_or_else(|| identity.node().unwrap().into());
+                    let key = match batch.table() {
+                        Table::GpuEvents => subject.to_string(),
+                        table => format!("{table} {subject}"),
+                    };
                     *rows.entry((key, *time)).or_insert(0) += 1;
                 }
                 self.runtime.block_on(self.consumer.ack(&[delivery.id])).unwrap();

@@ -1,0 +1,72 @@
+//! Which rows leave a node, in all tables: made from the rows of its sampler, wherever these are published.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuvitals_core::batch::{RowKeys, numbers};
+use gpuvitals_core::catalogue::Scope;
+use gpuvitals_core::{Batch, Table};
+
+use crate::events::HealthEvents;
+
+/// Shortest time between two details of one instance.
+const DETAIL_EVERY_NS: i64 = 30_000_000_000;
+
+/// Turns a sampler's rows into those to publish.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    events: HealthEvents,
+    details: Details,
+}
+
+impl Outgoing {
+    /// The rows to publish for a batch of the sampler: its own, those of them that are news, and the health events found
+    /// in it.
+    pub fn take(&mut self, batch: Batch) -> impl Iterator<Item = Batch> {
+        let (rows, events) = match batch.table() {
+            Table::GpuEvents => {
+                let events = self.events.of(&batch);
+                (Some(batch), events)
+            }
+            // The key of a host has no CPU in it: rows of single CPUs would be merged into the host's.
+            Table::SystemEvents => {
+                let keep = |row| batch.instance(Scope::CpuCore, row).is_none();
+                (batch.filter(&(0..batch.rows()).map(keep).collect::<Vec<_>>()), None)
+            }
+            Table::GpuDetails => (self.details.news(&batch), None),
+            Table::GpuProcesses | Table::GpuHealthEvents => (Some(batch), None),
+        };
+        rows.into_iter().chain(events)
+    }
+}
+
+/// The details last published: by GPU, metric and instance the value and its time.
+#[derive(Debug, Default)]
+struct Details {
+    last: HashMap<Arc<str>, (f64, i64)>,
+}
+
+impl Details {
+    /// The rows whose value is another one than that last published, unless that was just now.
+    fn news(&mut self, batch: &Batch) -> Option<Batch> {
+        let keys = RowKeys::whole(batch.records(), batch.table()).ok()?;
+        let values = batch.records().column_by_name("value").and_then(numbers)?;
+        let mut keep = Vec::with_capacity(batch.rows());
+        for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
+            let value = values.value(row).map(gpuvitals_core::batch::Value::as_f64);
+            let is_news = value.zip(keys.keys.get(*id as usize)).is_some_and(|(value, key)| {
+                let before = self.last.get(key);
+                #[expect(clippy::float_cmp, reason = "any other value is news")]
+                let is_news = before.is_none_or(|(last, at_ns)| {
+                    *last != value && time_ns.saturating_sub(*at_ns) >= DETAIL_EVERY_NS
+                });
+                if is_news {
+                    self.last.insert(Arc::clone(key), (value, time_ns));
+                }
+                is_news
+            });
+            keep.push(is_news);
+        }
+        batch.filter(&keep)
+    }
+}
