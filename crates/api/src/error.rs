@@ -156,7 +156,10 @@ impl ApiError {
             Self::UnknownGpu(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownGpu),
             Self::AmbiguousGpu { .. } => (StatusCode::NOT_FOUND, ErrorCode::AmbiguousGpu),
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
-            Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            // A history need not keep everything that can be asked: that is no defect of it.
+            Self::NotFound(_) | Self::Query(QueryError::NotKept { .. }) => {
+                (StatusCode::NOT_FOUND, ErrorCode::NotFound)
+            }
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),
