@@ -6,6 +6,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 RULES = (
     "end is before start",
     "a metric of GPUs",  # a name that the catalogue does not have
+    "a metric of hosts",  # the same in another table
+    "a column of ",  # the same in a table without metrics
+    "hosts are asked for with hosts",
+    "node or all",  # hosts have no GPU and no model
     "or a metric's column",  # the same for an order
     "names of columns of values",  # a column that says whose a row is
     "at least 1ms",  # a step of nothing, or of more than 31 years

@@ -166,9 +166,9 @@ pub(crate) fn list(name: &'static str, text: Option<&String>) -> Result<Vec<Arc<
 ///
 /// # Errors
 /// If one is neither a column nor a possible name of an unknown one.
-pub(crate) fn columns(text: Option<&String>) -> Result<Option<Vec<String>>, ApiError> {
+pub(crate) fn columns(table: Table, text: Option<&String>) -> Result<Option<Vec<String>>, ApiError> {
     let names = list("metrics", text)?;
-    if let Some(bad) = names.iter().find(|name| name.is_empty() || is_identity(name)) {
+    if let Some(bad) = names.iter().find(|name| name.is_empty() || is_identity(table, name)) {
         return Err(ApiError::parameter(
             "metrics",
             bad,
@@ -178,11 +178,32 @@ pub(crate) fn columns(text: Option<&String>) -> Result<Option<Vec<String>>, ApiE
     Ok((!names.is_empty()).then(|| names.iter().map(ToString::to_string).collect()))
 }
 
-/// Refuses names of columns that neither the catalogue nor any GPU has.
+/// The table of rows; `gpu_events` without it.
+///
+/// # Errors
+/// If there is no such table.
+pub(crate) fn table(text: Option<&String>) -> Result<Table, ApiError> {
+    let Some(name) = given(text) else { return Ok(Table::GpuEvents) };
+    Table::by_name(name).ok_or_else(|| ApiError::parameter("table", name, names_of(Table::ALL)))
+}
+
+/// Names of tables, for people.
+pub(crate) fn names_of(tables: impl IntoIterator<Item = Table>) -> String {
+    tables.into_iter().map(Table::name).collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses names of columns that neither the table nor the catalogue nor any GPU has.
 ///
 /// # Errors
 /// If there is one.
-pub(crate) fn known_columns(names: Option<&[String]>, fleet: &Fleet) -> Result<(), ApiError> {
+pub(crate) fn known_columns(table: Table, names: Option<&[String]>, fleet: &Fleet) -> Result<(), ApiError> {
+    if table != Table::GpuEvents {
+        let is_metric = |name: &str| catalogue::by_column(name).is_some_and(|id| id.metric().table == table);
+        let mut names = names.unwrap_or_default().iter();
+        let unknown = names.find(|name| table.column(name).is_none() && !is_metric(name));
+        let allowed = |_: &String| format!("a column of {table}, see docs/metrics.md");
+        return unknown.map_or(Ok(()), |name| Err(ApiError::parameter("metrics", name, allowed(name))));
+    }
     let foreign = |name: &str| {
         let mut columns = fleet.gpus.iter().flat_map(|gpu| &gpu.extras);
         columns.any(|(column, ..)| column.as_ref() == name)
@@ -194,8 +215,21 @@ pub(crate) fn known_columns(names: Option<&[String]>, fleet: &Fleet) -> Result<(
     unknown.map_or(Ok(()), |name| gpu_metric("metrics", name).map(|_| ()))
 }
 
-fn is_identity(name: &str) -> bool {
-    catalogue::by_column(name).is_none() && !batch::is_unknown(Table::GpuEvents, name)
+fn is_identity(table: Table, name: &str) -> bool {
+    let is_value = table.column(name).is_some() || catalogue::by_column(name).is_some();
+    !is_value && !batch::is_unknown(table, name)
+}
+
+/// A metric of a table with metrics, by its column.
+///
+/// # Errors
+/// If there is no such metric in it.
+pub(crate) fn metric_of(table: Table, name: &'static str, column: &str) -> Result<MetricId, ApiError> {
+    if table == Table::GpuEvents {
+        return gpu_metric(name, column);
+    }
+    let found = catalogue::by_column(column).filter(|id| id.metric().table == table);
+    found.ok_or_else(|| ApiError::parameter(name, column, "a metric of hosts, see GET /api/v1/metrics"))
 }
 
 /// A metric of GPUs, by its column.

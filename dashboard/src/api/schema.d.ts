@@ -891,7 +891,7 @@ export interface components {
          *     }
          */
         TelemetryEntry: {
-            /** @description Identity of the GPU. */
+            /** @description Identity of the GPU; in rows of `system_events` the name of the host. */
             gpu_id: string;
             /** @description Host it was in. */
             hostname: string | null;
@@ -1046,6 +1046,11 @@ export interface operations {
         parameters: {
             query?: {
                 /**
+                 * @description The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
+                 * @example gpu_events
+                 */
+                table?: string;
+                /**
                  * @description First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
                  * @example 2026-11-20T15:00:00Z
                  */
@@ -1121,7 +1126,12 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Ids or other names of the GPUs, between commas; all without it.
+                 * @description The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
+                 * @example gpu_events
+                 */
+                table?: string;
+                /**
+                 * @description Ids or other names of the GPUs, between commas; of `system_events` names of hosts. All without it.
                  * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
                  */
                 gpus?: string;
@@ -1330,7 +1340,12 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Columns of GPU metrics, between commas, at most 64.
+                 * @description The table of the metrics: `gpu_events`, or `system_events` for those of hosts.
+                 * @example gpu_events
+                 */
+                table?: string;
+                /**
+                 * @description Columns of the table's metrics, between commas, at most 64.
                  * @example power_w,utilization_pct
                  */
                 metrics: string;
@@ -1368,7 +1383,7 @@ export interface operations {
                  */
                 aggregate?: string;
                 /**
-                 * @description The values that form one series: by `gpu`, `node`, `model` or `all`.
+                 * @description The values that form one series: by `gpu`, `node`, `model` or `all`; of `system_events` by `node` or `all`.
                  * @example gpu
                  */
                 group_by?: string;

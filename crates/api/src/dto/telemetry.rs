@@ -15,7 +15,7 @@ use super::{Moment, Pagination, RowMetrics, Scalar};
     "timestamp": "2026-11-20T16:00:00Z"
 }))]
 pub(crate) struct TelemetryEntry<'a> {
-    /// Identity of the GPU.
+    /// Identity of the GPU; in rows of `system_events` the name of the host.
     #[schema(value_type = String)]
     pub(crate) gpu_id: Cow<'a, str>,
     /// Host it was in.

@@ -41,7 +41,10 @@ const UP_TO_NOW_NS: i64 = 2_000_000_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct QueryParams {
-    /// Columns of GPU metrics, between commas, at most 64.
+    /// The table of the metrics: `gpu_events`, or `system_events` for those of hosts.
+    #[param(pattern = "^ *(?:gpu_events|system_events)? *$", default = "gpu_events", example = "gpu_events")]
+    table: Option<String>,
+    /// Columns of the table's metrics, between commas, at most 64.
     #[param(value_type = String, required = true, pattern = "[^ ,]", example = "power_w,utilization_pct")]
     metrics: Option<String>,
     /// Ids or other names of the GPUs, between commas; all without it.
@@ -69,14 +72,15 @@ pub(crate) struct QueryParams {
         example = "mean"
     )]
     aggregate: Option<String>,
-    /// The values that form one series: by `gpu`, `node`, `model` or `all`.
-    #[param(pattern = "^ *(?:gpu|node|model|all)? *$", default = "gpu", example = "gpu")]
+    /// The values that form one series: by `gpu`, `node`, `model` or `all`; of `system_events` by `node` or `all`.
+    #[param(pattern = "^ *(?:gpu|node|model|all)? *$", example = "gpu")]
     group_by: Option<String>,
 }
 
 /// A question for values by step.
 #[derive(Debug)]
 pub(crate) struct QueryAsk {
+    table: Table,
     metrics: Vec<MetricId>,
     gpus: Vec<Arc<str>>,
     hosts: Vec<Arc<str>>,
@@ -125,7 +129,7 @@ impl Ask for QueryAsk {
         self.check(gpus.as_deref(), &fleet, steps, &view.limits)?;
         let none_wanted = gpus.as_ref().is_some_and(Vec::is_empty);
         let query = BucketQuery {
-            table: Table::GpuEvents,
+            table: self.table,
             gpus: gpus.unwrap_or_default(),
             metrics: self.metrics.clone(),
             start_ns,
@@ -166,22 +170,38 @@ impl QueryAsk {
             let allowed = format!("at most {} metrics", limits.metrics_max);
             return Err(ApiError::parameter("metrics", &columns.join(","), allowed));
         }
+        let table = parameter::table(params.table.as_ref())?;
+        if ![Table::GpuEvents, Table::SystemEvents].contains(&table) {
+            return Err(ApiError::parameter(
+                "table",
+                table.name(),
+                "gpu_events or system_events: these have metrics",
+            ));
+        }
         let metrics: Result<_, _> =
-            columns.iter().map(|column| parameter::gpu_metric("metrics", column)).collect();
+            columns.iter().map(|column| parameter::metric_of(table, "metrics", column)).collect();
+        let gpus = parameter::list("gpus", params.gpus.as_ref())?;
+        if let Some(gpu) = gpus.first().filter(|_| table == Table::SystemEvents) {
+            return Err(ApiError::parameter("gpus", gpu, "nothing: hosts are asked for with hosts"));
+        }
         Ok(Self {
+            table,
             metrics: metrics?,
-            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            gpus,
             hosts: parameter::list("hosts", params.hosts.as_ref())?,
             start_ns: parameter::instant("start", params.start.as_ref())?,
             end_ns: parameter::instant("end", params.end.as_ref())?,
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             aggregates: aggregates(params.aggregate.as_ref())?,
-            group_by: group_by(params.group_by.as_ref())?,
+            group_by: group_by(table, params.group_by.as_ref())?,
         })
     }
 
-    /// Keys of the GPUs asked for; none means all.
+    /// Keys of the GPUs (or hosts) asked for; none means all.
     fn selected(&self, fleet: &Fleet) -> Result<Option<Vec<Arc<str>>>, ApiError> {
+        if self.table == Table::SystemEvents {
+            return Ok((!self.hosts.is_empty()).then(|| self.hosts.clone()));
+        }
         let named = telemetry::keys(fleet, &self.gpus)?;
         if self.hosts.is_empty() {
             return Ok((!named.is_empty()).then_some(named));
@@ -281,8 +301,13 @@ fn aggregates(text: Option<&String>) -> Result<Vec<Aggregate>, ApiError> {
     names.iter().map(known).collect()
 }
 
-fn group_by(text: Option<&String>) -> Result<GroupBy, ApiError> {
-    let Some(name) = given(text) else { return Ok(GroupBy::Gpu) };
+fn group_by(table: Table, text: Option<&String>) -> Result<GroupBy, ApiError> {
+    let of_hosts = table == Table::SystemEvents;
+    let usual = if of_hosts { GroupBy::Node } else { GroupBy::Gpu };
+    let Some(name) = given(text) else { return Ok(usual) };
+    if of_hosts && !["node", "all"].contains(&name) {
+        return Err(ApiError::parameter("group_by", name, "node or all, for the metrics of hosts"));
+    }
     let found = GROUPS.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
     found.ok_or_else(|| ApiError::parameter("group_by", name, GROUPS.map(|(name, _)| name).join(", ")))
 }

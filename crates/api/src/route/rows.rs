@@ -10,11 +10,12 @@ use gpuvitals_core::{Batch, IdentityColumn};
 
 use crate::dto::{Columns, Moment, RowMetrics, TelemetryEntry};
 
-/// The rows of a batch of GPUs.
+/// The rows of a batch.
 #[derive(Debug)]
 pub(crate) struct GpuRows<'a> {
     times: &'a [i64],
-    uuids: &'a DictionaryArray<Int32Type>,
+    /// The GPUs, in a table without GPUs the hosts.
+    subjects: &'a DictionaryArray<Int32Type>,
     partitions: Option<&'a DictionaryArray<Int32Type>>,
     nodes: Option<&'a DictionaryArray<Int32Type>>,
     sources: Option<&'a DictionaryArray<Int32Type>>,
@@ -22,11 +23,11 @@ pub(crate) struct GpuRows<'a> {
 }
 
 impl<'a> GpuRows<'a> {
-    /// The rows with the columns in `wanted`, or all; none if the batch is not of GPUs.
+    /// The rows with the columns in `wanted`, or all; none if the batch has no rows of its table.
     pub(crate) fn of(batch: &'a Batch, wanted: Option<&[String]>) -> Option<Self> {
         Some(Self {
             times: batch.timestamps(),
-            uuids: batch.identity_column(IdentityColumn::Uuid)?,
+            subjects: batch.identity_column(batch.table().subject())?,
             partitions: batch.identity_column(IdentityColumn::Partition),
             nodes: batch.identity_column(IdentityColumn::Node),
             sources: batch.identity_column(IdentityColumn::Source),
@@ -34,12 +35,12 @@ impl<'a> GpuRows<'a> {
         })
     }
 
-    /// Key of the GPU of a row.
+    /// Key of the GPU of a row, in a table without GPUs the name of the host.
     pub(crate) fn key(&self, row: usize) -> Cow<'a, str> {
-        let uuid = text_at(self.uuids, row).unwrap_or_default();
+        let subject = text_at(self.subjects, row).unwrap_or_default();
         match self.partitions.and_then(|partitions| text_at(partitions, row)) {
-            None => Cow::Borrowed(uuid),
-            Some(partition) => Cow::Owned(format!("{uuid}:{partition}")),
+            None => Cow::Borrowed(subject),
+            Some(partition) => Cow::Owned(format!("{subject}:{partition}")),
         }
     }
 

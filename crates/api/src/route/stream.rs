@@ -120,9 +120,9 @@ impl Filter {
             gpus: HashSet::new(),
             names: parameter::list("gpus", params.gpus.as_ref())?,
             hosts: parameter::list("hosts", params.hosts.as_ref())?.into_iter().collect(),
-            metrics: parameter::columns(params.metrics.as_ref())?,
+            metrics: parameter::columns(Table::GpuEvents, params.metrics.as_ref())?,
         };
-        parameter::known_columns(filter.metrics.as_deref(), fleet)?;
+        parameter::known_columns(Table::GpuEvents, filter.metrics.as_deref(), fleet)?;
         for name in &filter.names {
             if let Err(why @ NoGpu::Ambiguous(_)) = fleet.find(name) {
                 return Err(ApiError::no_gpu(name, why));

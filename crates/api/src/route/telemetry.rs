@@ -23,6 +23,13 @@ use crate::parameter::{self, Asked, Named};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct GpuTelemetryParams {
+    /// The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
+    #[param(
+        pattern = "^ *(?:gpu_events|gpu_details|gpu_processes|gpu_health_events)? *$",
+        default = "gpu_events",
+        example = "gpu_events"
+    )]
+    table: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
     #[param(value_type = Option<Instant>, example = "2026-11-20T15:00:00Z")]
     start_time: Option<String>,
@@ -48,7 +55,14 @@ pub(crate) struct GpuTelemetryParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TelemetryParams {
-    /// Ids or other names of the GPUs, between commas; all without it.
+    /// The table of the rows, see `/api/v1/metrics` and the documentation of metrics.
+    #[param(
+        pattern = "^ *(?:gpu_events|system_events|gpu_details|gpu_processes|gpu_health_events)? *$",
+        default = "gpu_events",
+        example = "gpu_events"
+    )]
+    table: Option<String>,
+    /// Ids or other names of the GPUs, between commas; of `system_events` names of hosts. All without it.
     #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
     gpus: Option<String>,
     /// First instant, inclusive: RFC 3339, or seconds, milliseconds or nanoseconds since 1970.
@@ -74,6 +88,7 @@ pub(crate) struct TelemetryParams {
 /// A question for rows.
 #[derive(Debug)]
 pub(crate) struct TelemetryAsk {
+    table: Table,
     gpus: Vec<Arc<str>>,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
@@ -100,9 +115,13 @@ pub(crate) async fn of_one(
     headers: HeaderMap,
     Asked(params): Asked<GpuTelemetryParams>,
 ) -> Answered {
-    let GpuTelemetryParams { start_time, end_time, limit, offset, metrics, reverse } = params;
-    let params = TelemetryParams { gpus: None, start_time, end_time, limit, offset, metrics, reverse };
+    let GpuTelemetryParams { table, start_time, end_time, limit, offset, metrics, reverse } = params;
+    let params = TelemetryParams { table, gpus: None, start_time, end_time, limit, offset, metrics, reverse };
     let mut ask = TelemetryAsk::parse(&params, &api.config().limits)?;
+    if ask.table == Table::SystemEvents {
+        let tables = Table::ALL.into_iter().filter(|table| *table != Table::SystemEvents);
+        return Err(ApiError::parameter("table", ask.table.name(), parameter::names_of(tables)));
+    }
     ask.gpus = vec![Arc::from(id)];
     api.answer(ask, &headers).await
 }
@@ -129,10 +148,13 @@ pub(crate) async fn of_several(
 impl Ask for TelemetryAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let fleet = view.history.fleet().await?.answer;
-        parameter::known_columns(self.metrics.as_deref(), &fleet)?;
+        parameter::known_columns(self.table, self.metrics.as_deref(), &fleet)?;
         let query = RowsQuery {
-            table: Table::GpuEvents,
-            gpus: keys(&fleet, &self.gpus)?,
+            table: self.table,
+            gpus: match self.table {
+                Table::SystemEvents => self.gpus.clone(),
+                _ => keys(&fleet, &self.gpus)?,
+            },
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             limit: self.limit,
@@ -164,13 +186,15 @@ impl TelemetryAsk {
         if start_ns.zip(end_ns).is_some_and(|(start, end)| end < start) {
             return Err(ApiError::EndBeforeStart);
         }
+        let table = parameter::table(params.table.as_ref())?;
         Ok(Self {
+            table,
             gpus: parameter::list("gpus", params.gpus.as_ref())?,
             start_ns,
             end_ns,
             limit: parameter::limit(params.limit.as_ref(), limits.page, limits.page_max)?,
             offset: parameter::offset(params.offset.as_ref())?,
-            metrics: parameter::columns(params.metrics.as_ref())?,
+            metrics: parameter::columns(table, params.metrics.as_ref())?,
             oldest_first: parameter::flag("reverse", params.reverse.as_ref())?,
         })
     }

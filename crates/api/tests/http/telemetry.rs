@@ -1,7 +1,7 @@
 //! Rows.
 
 use gpuvitals_core::batch::Value as Number;
-use gpuvitals_core::{BatchBuilder, Origin, Table, catalogue};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use serde_json::{Value, json};
 
 use crate::world::{World, gpu, now_ns, rows};
@@ -128,4 +128,93 @@ async fn a_part_of_a_gpu_is_a_gpu() {
     assert_eq!(list["gpus"][0]["name"], "sim-node-01 / GPU 0 / 1g.10gb-3");
     let rows = world.ok("/api/v1/gpus/GPU-m:1g.10gb-3/telemetry").await;
     assert_eq!(rows["data"][0]["gpu_id"], "GPU-m:1g.10gb-3");
+}
+
+/// One row of each table, taken now, with a value in every column of its own.
+fn one_of_each_table() -> Vec<Batch> {
+    let of_table = |table: Table| {
+        let mut builder = BatchBuilder::new(table);
+        let whose = if table == Table::SystemEvents {
+            Identity::default().with(IdentityColumn::Node, "sim-node-01").unwrap()
+        } else {
+            gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3")
+        };
+        let identity = builder.intern(&whose);
+        let row = builder.row(now_ns(), identity);
+        for column in table.columns() {
+            match column.column_type {
+                Some(_) => builder.set_extra(row, column.name, Number::Int(7)).unwrap(),
+                None => builder.set_extra_text(row, column.name, "seven").unwrap(),
+            }
+        }
+        if table == Table::SystemEvents {
+            builder.set(row, catalogue::by_column("cpu_pct").unwrap(), Number::Float(12.5)).unwrap();
+        }
+        builder.finish(Origin::default(), 1).unwrap()
+    };
+    Table::ALL.into_iter().filter(|table| *table != Table::GpuEvents).map(of_table).collect()
+}
+
+#[tokio::test]
+async fn rows_of_every_table_are_asked_for_by_its_name() {
+    let world = World::new().await;
+    for batch in one_of_each_table() {
+        world.append(batch).await;
+    }
+    let usual = world.ok("/api/v1/telemetry").await;
+    assert_eq!(usual, world.ok("/api/v1/telemetry?table=gpu_events").await);
+    assert_eq!(usual["total"], 7, "other tables' rows are not among those of gpu_events");
+    let of_table = async |table: &str| {
+        let list = world.ok(&format!("/api/v1/telemetry?table={table}")).await;
+        assert_eq!(list["total"], 1, "{list}");
+        (list["data"][0]["gpu_id"].clone(), list["data"][0]["metrics"].clone())
+    };
+    let details = json!({ "metric": "seven", "instance": "seven", "value": 7.0 });
+    assert_eq!(of_table("gpu_details").await, (json!("GPU-a"), details));
+    let event = json!({ "kind": "seven", "sequence": 7, "code": 7, "detail": "seven" });
+    assert_eq!(of_table("gpu_health_events").await, (json!("GPU-a"), event.clone()));
+    assert_eq!(of_table("gpu_processes").await.1["command"], "seven");
+    assert_eq!(of_table("system_events").await, (json!("sim-node-01"), json!({ "cpu_pct": 12.5 })));
+
+    let of_gpu = world.ok("/api/v1/gpus/GPU-a/telemetry?table=gpu_health_events&metrics=kind,code").await;
+    assert_eq!(of_gpu["data"][0]["metrics"], json!({ "kind": "seven", "code": 7 }));
+    assert_eq!(world.ok("/api/v1/gpus/GPU-b/telemetry?table=gpu_health_events").await["total"], 0);
+    assert_eq!(world.ok("/api/v1/telemetry?table=system_events&gpus=sim-node-02").await["total"], 0);
+
+    for (path, words) in [
+        ("telemetry?table=gpu", "gpu_events, system_events, gpu_details, gpu_processes, gpu_health_events"),
+        ("gpus/GPU-a/telemetry?table=system_events", "gpu_events, gpu_details"),
+        ("telemetry?table=gpu_details&metrics=power_w", "a column of gpu_details"),
+        ("query?metrics=power_w&table=gpu_details", "these have metrics"),
+        ("query?metrics=power_w&table=system_events", "a metric of hosts"),
+        ("query?metrics=cpu_pct&table=system_events&group_by=model", "node or all"),
+        ("query?metrics=cpu_pct&table=system_events&gpus=GPU-a", "asked for with hosts"),
+    ] {
+        let refused = world.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(refused.status, 400, "{path}");
+        assert!(refused.text().contains(words), "{path}: {}", refused.text());
+    }
+}
+
+#[tokio::test]
+async fn metrics_of_hosts_are_charted_by_host() {
+    let world = World::new().await;
+    for batch in one_of_each_table() {
+        world.append(batch).await;
+    }
+    for path in [
+        "query?metrics=cpu_pct&table=system_events",
+        "query?metrics=cpu_pct&table=system_events&hosts=sim-node-01",
+    ] {
+        let answer = world.ok(&format!("/api/v1/{path}")).await;
+        assert_eq!(answer["series"].as_array().map(Vec::len), Some(1), "{answer}");
+        let series = &answer["series"][0];
+        assert_eq!(
+            (series["group"].as_str(), series["hostname"].as_str()),
+            (Some("sim-node-01"), Some("sim-node-01"))
+        );
+        assert!(series["values"].as_array().unwrap().contains(&json!(12.5)), "{answer}");
+    }
+    let elsewhere = world.ok("/api/v1/query?metrics=cpu_pct&table=system_events&hosts=sim-node-02").await;
+    assert_eq!(elsewhere["series"], json!([]));
 }
