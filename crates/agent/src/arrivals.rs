@@ -58,8 +58,15 @@ impl Arrivals {
         }
         self.before = now;
         let found = registry::discover(&self.machine, &self.forced);
+        let processes = found.process_probes();
         self.findings = found.findings;
-        match node.add(found.probes) {
+        let added = node.add(found.probes).and_then(|devices| {
+            if devices > 0 {
+                node.add(processes)?;
+            }
+            Ok(devices)
+        });
+        match added {
             Ok(0) => {}
             Ok(devices) => {
                 tracing::info!(devices, "new devices are sampled");

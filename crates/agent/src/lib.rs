@@ -123,7 +123,9 @@ impl Agent {
         let ownership = Arc::new(Ownership::new());
         // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
         let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
-        let sampler = Sampler::start(found.probes, terms, Arc::clone(ownership.owners()))?;
+        let processes = found.process_probes();
+        let probes = found.probes.into_iter().chain(processes).collect();
+        let sampler = Sampler::start(probes, terms, Arc::clone(ownership.owners()))?;
         let publisher = Publisher::open(settings, queue, runtime)?;
         let node = Arc::new(Node::new(sampler, settings.exposition()).publishing(publisher));
         let (stop_feed, feed_stopped) = sync_channel(0);

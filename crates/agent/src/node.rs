@@ -231,15 +231,16 @@ impl Node {
     pub(crate) fn add(&self, probes: Vec<Box<dyn Probe>>) -> Result<usize, SamplerError> {
         let states = self.sampler.states();
         // A tool that has not answered yet has no target.
-        let drivers: BTreeSet<Driver> = self.sampler.stats().iter().map(|worker| worker.driver).collect();
+        let drivers: BTreeSet<(Driver, Table)> =
+            self.sampler.stats().iter().map(|worker| (worker.driver, worker.table)).collect();
         let known: BTreeSet<_> = states.iter().filter_map(|state| state.identity.key()).collect();
         let mut added = 0;
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         for mut probe in probes {
             let targets = probe.targets();
-            // One probe of a tool answers for all its GPUs, also for added ones; and there is one host.
+            // One probe of a tool or of processes answers for all GPUs, also for added ones; and there is one host.
             let is_new = if targets.is_empty() || probe.table() == Table::SystemEvents {
-                !drivers.contains(&probe.driver())
+                !drivers.contains(&(probe.driver(), probe.table()))
             } else {
                 let is_known = |target: &Arc<Identity>| {
                     let stands = |state: &TargetState| {
@@ -328,6 +329,8 @@ mod tests {
     use gpuvitals_exposition::Compat;
     use gpuvitals_sources::attribution::Owners;
     use gpuvitals_sources::probe::{Due, ProbeError, Reading};
+    use gpuvitals_sources::processes::{GpuProcess, ProcessKind, ProcessList, ProcessTable};
+    use gpuvitals_sources::registry::Discovery;
     use gpuvitals_sources::sampler::SamplerConfig;
 
     use super::*;
@@ -356,7 +359,8 @@ mod tests {
     }
 
     fn node(probes: Vec<Box<dyn Probe>>) -> Node {
-        let sampler = Sampler::start(probes, SamplerConfig::default(), Owners::new()).unwrap();
+        let terms = SamplerConfig { rare: Duration::from_secs(1), ..SamplerConfig::default() };
+        let sampler = Sampler::start(probes, terms, Owners::new()).unwrap();
         let window = Duration::from_secs(30);
         Node::new(sampler, ExpositionConfig { set: Series::Basic, compat: Compat::Off, window })
     }
@@ -409,6 +413,47 @@ mod tests {
         let now = Moment::now();
         assert_eq!(node.ailment(now), None);
         assert!(node.ailment(Moment { mono_ns: now.mono_ns + PULSE_NS + 1_000_000_000, ..now }).is_some());
+    }
+
+    /// A list of one process.
+    struct Listed;
+
+    impl ProcessTable for Listed {
+        fn driver(&self) -> Driver {
+            Driver::NvidiaSmi
+        }
+        fn another(&self) -> Box<dyn ProcessTable> {
+            Box::new(Self)
+        }
+        fn read(&mut self) -> Result<ProcessList, ProbeError> {
+            let process = GpuProcess {
+                gpu: gpu("GPU-1"),
+                pid: 4711,
+                name: "python3".into(),
+                kind: ProcessKind::Compute,
+                memory_mb: Some(512),
+                utilization_pct: None,
+                memory_utilization_pct: None,
+                encoder_utilization_pct: None,
+                decoder_utilization_pct: None,
+            };
+            Ok(ProcessList { processes: vec![process], gaps: Vec::new() })
+        }
+    }
+
+    #[test]
+    fn processes_are_rows_beside_those_of_their_tool_and_no_device() {
+        let node = node(vec![silent(Driver::NvidiaSmi, &[])]);
+        let found = Discovery { processes: vec![Box::new(Listed)], ..Discovery::default() };
+        assert_eq!(node.add(found.process_probes()).unwrap(), 1);
+        assert_eq!(node.add(found.process_probes()).unwrap(), 0, "they are listed already");
+        let batch = node.sampler().next(Duration::from_mins(1)).unwrap();
+        assert_eq!((batch.table(), batch.rows()), (Table::GpuProcesses, 1));
+        let names: Vec<_> = node.sampler().states().iter().map(TargetState::name).collect();
+        assert_eq!(names, [Arc::from("nvidia-smi")]);
+        let stats = node.sampler().stats();
+        let tables: Vec<_> = stats.iter().map(|worker| (worker.table, worker.targets.len())).collect();
+        assert_eq!(tables, [(Table::GpuEvents, 1), (Table::GpuProcesses, 0)]);
     }
 
     #[test]

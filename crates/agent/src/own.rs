@@ -146,7 +146,8 @@ fn of_sampler(node: &Node) -> Vec<Family> {
         .stats()
         .into_iter()
         .map(|stats| {
-            let device = stats.targets.first().map_or_else(String::new, ToString::to_string);
+            // Rows that are not about the state of one device have the name of their table.
+            let device = stats.targets.first().map_or_else(|| stats.table.to_string(), ToString::to_string);
             (vec![("driver", stats.driver.to_string()), ("device", device)], stats)
         })
         .collect();
