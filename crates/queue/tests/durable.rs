@@ -21,7 +21,7 @@ use gpuvitals_queue::{
     InProcessConsumer, Millis, Nack, NackKind, OpenError, Opened, PublishError, Queue, QueueConfig,
     ReceiveError, SettleError, Start, SubscribeError, WhenFull,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const TOPIC: &str = "gpu-telemetry";
 const LIMIT: Duration = Duration::from_secs(30);
@@ -443,6 +443,11 @@ async fn the_log_shrinks_to_its_bound_though_nothing_more_is_published() {
         }
     }
     assert_eq!(queue.stats().topics[TOPIC].messages, 50, "one in nearly every segment");
+    disk.fail_all(Op::Read, Some(ErrorKind::Other));
+    let (tries, since) = (disk.calls(Op::Read), Instant::now());
+    until("what cannot be read is tried again", || disk.calls(Op::Read) > tries + 12).await;
+    assert!(since.elapsed() > Duration::from_millis(200), "{:?}", since.elapsed());
+    disk.fail_all(Op::Read, None);
     until("what is held lies in a few segments", || segments(&disk).len() < 12).await;
 }
 

@@ -146,8 +146,9 @@ impl Keeper {
                 }
             }
             Done::Moved { topic, offset, from, outcome } => {
-                self.no_longer_moves(now);
-                if let Ok(appended) = self.noted(broker, now, outcome) {
+                let outcome = self.noted(broker, now, outcome);
+                self.no_longer_moves(now, outcome.is_ok());
+                if let Ok(appended) = outcome {
                     self.reached(now, appended.place);
                     broker.moved(topic, offset, from, Some(appended.place));
                 }
@@ -324,7 +325,7 @@ impl Keeper {
         record: Result<Record, LogError>,
         append: Append<'_>,
     ) {
-        match record {
+        let is_well = match record {
             // In this order: a frame that is moved is held there, in the log too.
             Ok(record) if broker.lies_at(topic, offset, from) => {
                 let done = move |outcome| Done::Moved { topic, offset, from, outcome };
@@ -335,18 +336,25 @@ impl Keeper {
                 tracing::warn!(%error, "a record of the queue's log is damaged");
                 self.damage.push(error.to_string());
                 broker.moved(topic, offset, from, None);
+                true
             }
-            Err(error @ LogError::Read { .. }) => failed(&mut self.unread, now, in_words(&error)),
-            _ => {}
-        }
-        self.no_longer_moves(now);
+            Err(error @ LogError::Read { .. }) => {
+                failed(&mut self.unread, now, in_words(&error));
+                false
+            }
+            other => other.is_ok(),
+        };
+        self.no_longer_moves(now, is_well);
     }
 
-    /// A record was moved, or is not to be. The last one may have emptied its segment, which a sync lets go.
-    fn no_longer_moves(&mut self, now: Millis) {
+    /// A record was moved, or is not to be. The last one may have emptied its segment, which a sync lets go. What the disk
+    /// refused is tried again after a pause.
+    fn no_longer_moves(&mut self, now: Millis, is_well: bool) {
         self.moving = self.moving.saturating_sub(1);
-        if self.moving == 0 {
+        if self.moving == 0 && is_well {
             self.sync_at = Some(now);
+        } else {
+            self.written(now);
         }
     }
 
