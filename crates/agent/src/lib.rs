@@ -29,7 +29,7 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_exposition::Exposition;
 use gpuvitals_listener::{Figures, Meter, Vitals};
 use gpuvitals_queue::link::{ConnectError, CredentialError, MessageQueue};
-use gpuvitals_sources::attribution::{Asking, Ownership};
+use gpuvitals_sources::attribution::Asking;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::registry::Discovery;
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig, SamplerError};
@@ -120,7 +120,7 @@ impl Agent {
     /// started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
         let Parts { settings, sampling, attribution, queue, machine, found, beside } = parts;
-        let ownership = Arc::new(Ownership::new());
+        let ownership = sampling.ownership();
         // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
         let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
         let processes = found.process_probes();

@@ -45,13 +45,15 @@ const MACHINE: &[&str] =
     &["sampling.drivers", "sampling.sysfs", "sampling.procfs", "sampling.dev", "sampling.node"];
 
 /// The settings that a command has flags for: one, or all of a section that have a flag.
-const FLAGS: [(&str, &[&str]); 8] = [
-    ("up", &["source", "store.dir", "api", "listener", "otlp"]),
+const FLAGS: [(&str, &[&str]); 9] = [
+    ("up", &["source", "sampling.cluster", "store.dir", "api", "listener", "otlp"]),
+    ("record", &["sampling.cluster"]),
     (
         "agent",
         &[
             "agent",
             "listener",
+            "sampling.cluster",
             "sampling.rate",
             "sampling.system_rate",
             "message_queue.address",

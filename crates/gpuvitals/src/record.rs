@@ -15,7 +15,6 @@ use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::Table;
 use gpuvitals_settings::Override;
-use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::recorder::{
     self, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, Recorded, Recorder, RecorderConfig, send_mark,
 };
@@ -120,7 +119,7 @@ pub(crate) fn run(
     let mut config = recorder_config(flags, sampling)?;
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
-    let ownership = Arc::new(Ownership::new());
+    let ownership = sampling.ownership();
     let asking = attribution
         .ask(&ownership, &config.machine, std::mem::take(&mut found.processes))
         .map_err(unasked)?;

@@ -126,8 +126,10 @@ fn open_machine(
     }
     let gpus = found.probes.iter().filter(|probe| probe.table() == Table::GpuEvents);
     let drivers: BTreeSet<Driver> = gpus.map(|probe| probe.driver()).collect();
-    let ownership = Arc::new(Ownership::new());
-    let sampler = Sampler::start(found.probes, settings.sampler(), Arc::clone(ownership.owners()))
+    let ownership = settings.ownership();
+    let processes = found.process_probes();
+    let probes = found.probes.into_iter().chain(processes).collect();
+    let sampler = Sampler::start(probes, settings.sampler(), Arc::clone(ownership.owners()))
         .map_err(sampling::refused)?;
     let names: Vec<&str> = drivers.iter().map(|driver| driver.as_str()).collect();
     let states = sampler.states();

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::quantity;
@@ -103,6 +104,12 @@ impl Typed for bool {
 impl Typed for String {
     fn read(value: &Value) -> Result<Self, String> {
         text(value)
+    }
+}
+
+impl Typed for Arc<str> {
+    fn read(value: &Value) -> Result<Self, String> {
+        text(value).map(Self::from)
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::{Origin, clock};
-use gpuvitals_settings::{Notation, PossibleValue, Switch, Typed, Value, settings, text};
+use gpuvitals_core::{Identity, IdentityColumn, Origin, clock};
+use gpuvitals_settings::{Notation, PossibleValue, Refusal, Switch, Typed, Value, settings, text};
 
 use crate::attribution::kubelet::SOCKET;
 use crate::attribution::slurm::Slurm;
@@ -19,7 +19,7 @@ use crate::sampler::SamplerConfig;
 
 settings! {
     /// How GPUs and host are read
-    pub struct Sampling = "sampling" {
+    pub struct Sampling = "sampling", check Self::check {
         /// Read GPUs this way only; may be given several times. Without it: the cheapest that works
         pub drivers: Vec<Driver> = [], flag "--driver DRIVER";
         /// Samples of a GPU a second, up to 1000
@@ -40,6 +40,8 @@ settings! {
         dev: PathBuf = "/dev", flag "--dev DIR";
         /// Name of this host in every row; empty: NODE_NAME, or the host name
         node: String = "", flag "--node NAME";
+        /// Name of the cluster in every row that is sampled; empty: none
+        cluster: Option<Arc<str>> = "", flag "--cluster NAME";
     }
 }
 
@@ -71,6 +73,18 @@ impl Sampling {
             Some(name.trim().to_owned()).filter(|name| !name.is_empty())
         };
         given.or_else(node_name).or_else(host).unwrap_or_else(|| "localhost".to_owned())
+    }
+
+    /// Refuses a cluster that cannot be in a row.
+    fn check(&self) -> Result<(), Refusal> {
+        let named =
+            Identity::default().with(IdentityColumn::Cluster, self.cluster.as_deref().unwrap_or_default());
+        named.map(drop).map_err(|error| Refusal::new("sampling.cluster", error.to_string()))
+    }
+
+    /// The owners of this node's GPUs, as long as nobody was asked for them.
+    pub fn ownership(&self) -> Arc<Ownership> {
+        Arc::new(Ownership::in_cluster(self.cluster.clone()))
     }
 
     /// The devices of the machine, ready to be read as set.

@@ -38,3 +38,14 @@ fn a_kubelet_that_is_not_there_is_said_and_costs_nothing_else() {
     let text = agent.until("both GPUs", |text| text.matches("\ngpu_up{").count() == 2);
     assert!(text.contains("gpuvitals_attribution_up{source=\"kubelet\"} 0\n"), "{text}");
 }
+
+#[test]
+fn the_cluster_that_is_set_is_in_every_identity() {
+    let node = Node::new();
+    let agent = node.agent(&["--cluster", "east-1"]);
+    let named = |text: &str| {
+        let infos: Vec<&str> = text.lines().filter(|line| line.starts_with("gpu_info{")).collect();
+        infos.len() == 2 && infos.iter().all(|line| line.contains("cluster=\"east-1\""))
+    };
+    agent.until("both GPUs with their cluster", named);
+}

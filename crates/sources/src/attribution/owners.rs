@@ -36,6 +36,8 @@ pub struct Owner {
 /// The owners as of the last request. A sampler checks only the generation until it changes.
 #[derive(Debug, Default)]
 pub struct Owners {
+    /// The cluster of the node, if it is known.
+    cluster: Option<Arc<str>>,
     generation: AtomicU64,
     known: Mutex<Arc<Vec<(GpuName, Owner)>>>,
 }
@@ -44,6 +46,11 @@ impl Owners {
     /// No owners.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// No owners yet, on a node of this cluster.
+    pub fn in_cluster(cluster: Option<Arc<str>>) -> Arc<Self> {
+        Arc::new(Self { cluster, ..Self::default() })
     }
 
     /// Changes whenever the owners do.
@@ -60,11 +67,19 @@ impl Owners {
         }
     }
 
-    /// The identity with its present owners; unchanged if it has none. Several records of one GPU complement
-    /// each other; if two contradict each other (time slicing) the first counts.
+    /// The identity with its cluster and its present owners; unchanged if it has none. Several records of one GPU
+    /// complement each other; if two contradict each other (time slicing) the first counts.
     pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
         let mut attributed: Option<Identity> = None;
+        if let Some(cluster) = &self.cluster
+            && identity.get(IdentityColumn::Cluster).is_none()
+        {
+            // The name was checked when it was set.
+            let _refused = attributed
+                .get_or_insert_with(|| Identity::clone(identity))
+                .set(IdentityColumn::Cluster, cluster);
+        }
         for (_, owner) in known.iter().filter(|(name, _)| is_named(identity, name)) {
             let into = attributed.get_or_insert_with(|| Identity::clone(identity));
             let texts = [
@@ -187,5 +202,14 @@ mod tests {
         owners.replace(Vec::new());
         owners.replace(Vec::new());
         assert_eq!(owners.generation(), 2);
+    }
+
+    #[test]
+    fn a_cluster_is_filled_in_where_there_is_none() {
+        let owners = Owners::in_cluster(Some("east-1".into()));
+        for (own, expected) in [("", "east-1"), ("west-2", "west-2")] {
+            let gpu = Arc::new(Identity::default().with(IdentityColumn::Cluster, own).unwrap());
+            assert_eq!(owners.attribute(&gpu).get(IdentityColumn::Cluster), Some(expected), "{own:?}");
+        }
     }
 }

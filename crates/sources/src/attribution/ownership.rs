@@ -79,6 +79,11 @@ impl Ownership {
         Self::default()
     }
 
+    /// No source has answered, on a node of this cluster.
+    pub fn in_cluster(cluster: Option<Arc<str>>) -> Self {
+        Self { owners: Owners::in_cluster(cluster), ..Self::default() }
+    }
+
     /// The merged list, for samplers.
     pub fn owners(&self) -> &Arc<Owners> {
         &self.owners
