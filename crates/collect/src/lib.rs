@@ -29,7 +29,7 @@ use worker::Terms;
 pub use meter::families;
 pub use opening::unpacked;
 pub use progress::CollectorProgress;
-pub use settings::CollectorSettings;
+pub use settings::{CollectorSettings, SinkKind};
 pub use worker::Ended;
 
 /// How workers join their group of a topic, as often as need be.

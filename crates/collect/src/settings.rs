@@ -4,9 +4,21 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use gpuvitals_queue::ConsumerOptions;
 use gpuvitals_queue::link::check_group;
-use gpuvitals_settings::{Bytes, Refusal, settings};
+use gpuvitals_settings::{Bytes, Refusal, settings, words};
+
+/// Where rows can go. The binary opens them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SinkKind {
+    /// The embedded store
+    Store,
+    /// JSON lines beside it, a file a GPU
+    Jsonl,
+}
+
+words!(SinkKind);
 
 settings! {
     /// From the queue to the store: `gpuvitals collect`, and the collector inside `up`
@@ -29,6 +41,8 @@ settings! {
         /// Write the latest values beside the files; with false a start reads all files for them. It continues where it was
         /// either way
         pub checkpoint: bool = true, flag "--checkpoint BOOL";
+        /// Where rows go, separated by commas: store alone, or store,jsonl for JSON lines beside it
+        pub sinks: Vec<SinkKind> = ["store"], flag "--sinks NAMES";
         /// Address of the API of `collect`. Loopback unless told; another one needs listener.token_file
         pub listen: IpAddr = "127.0.0.1", flag "--listen ADDRESS";
         /// Port of the API of `collect` (health, statistics, metrics, rows of a GPU); 0 takes a free one and prints it
@@ -39,6 +53,10 @@ settings! {
 impl CollectorSettings {
     /// Refuses impossible settings.
     fn check(&self) -> Result<(), Refusal> {
+        if !self.sinks.contains(&SinkKind::Store) {
+            let why = "it must name store: JSON lines are written beside it, and answer no questions";
+            return Err(Refusal::new("collector.sinks", why));
+        }
         check_group(&self.group).map_err(|error| Refusal::new("collector.group", error.to_string()))
     }
 

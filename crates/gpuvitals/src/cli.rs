@@ -46,7 +46,7 @@ const MACHINE: &[&str] =
 
 /// The settings that a command has flags for: one, or all of a section that have a flag.
 const FLAGS: [(&str, &[&str]); 9] = [
-    ("up", &["source", "sampling.cluster", "store.dir", "api", "listener", "otlp"]),
+    ("up", &["source", "sampling.cluster", "store.dir", "collector.sinks", "api", "listener", "otlp"]),
     ("record", &["sampling.cluster"]),
     (
         "agent",

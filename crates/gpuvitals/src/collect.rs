@@ -5,8 +5,6 @@
 //! It ends in order: workers receive nothing more, finish their frames and leave their group, the store
 //! flushes and closes, the API closes last. Frames not finished within the grace go back to the queue.
 
-mod serving;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,10 +26,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
-use crate::listening;
 use crate::service::Service;
-
-pub(crate) use serving::{open_store, store_config};
+use crate::{listening, sinks};
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -62,11 +58,12 @@ async fn serve(
     let (socket, address) =
         listening::listen(config.collector.listen, config.collector.api_port, "--api-port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let (sink, store) = open_store(StoreConfig {
+    let kept = StoreConfig {
         recent_rows: config.collector.max_entries,
         recent_bytes: config.collector.cache_bytes.as_usize(),
-        ..store_config(&config.store, &config.collector)
-    })?;
+        ..sinks::store_config(&config.store, &config.collector)
+    };
+    let (sink, store) = sinks::open(&config.collector.sinks, kept, &config.jsonl)?;
     let progress = Arc::new(CollectorProgress::new());
     announcer.tell(&format!(
         "collecting topic {} of {} as group {}, {} workers",

@@ -23,6 +23,7 @@ mod sample;
 mod sampling;
 mod service;
 mod simulate;
+mod sinks;
 mod source;
 mod store;
 mod stream;

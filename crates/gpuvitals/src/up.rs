@@ -24,7 +24,7 @@ use crate::failure::{Exit, Failure};
 use crate::listening;
 use crate::pipe::{Counts, PipeError, Progress};
 use crate::service::Service;
-use crate::{broker, collect, disk, source};
+use crate::{broker, collect, disk, sinks, source};
 use status::Status;
 
 /// Examples for the help.
@@ -62,7 +62,8 @@ async fn serve(
 ) -> Result<(), Failure> {
     let (socket, address) = listening::listen(config.api.listen, config.api.port, "--port")?;
     let access = listening::access(&config.listener, address, PortKind::Service)?;
-    let (sink, store) = collect::open_store(collect::store_config(&config.store, &config.collector))?;
+    let kept = sinks::store_config(&config.store, &config.collector);
+    let (sink, store) = sinks::open(&config.collector.sinks, kept, &config.jsonl)?;
     let Queueing { here, producer, member } = Queueing::of(config).await?;
     let queue = here.as_ref().map(|(queue, _)| queue.clone());
     let progress = Arc::clone(&opened.progress);

@@ -34,6 +34,7 @@ const STAR: &[(&str, &[&str])] = &[
             "queue",
             "sources",
             "store",
+            "jsonl",
             "api",
             "analysis",
             "exposition",

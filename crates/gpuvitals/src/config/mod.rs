@@ -54,6 +54,7 @@ sections! {
     collector: CollectorSettings,
     stream: crate::stream::Stream,
     store: crate::store::Store,
+    jsonl: crate::sinks::JsonLines,
     database: Database,
     api: ApiSettings,
     otlp: crate::telemetry::Otlp,

@@ -1,0 +1,199 @@
+//! Where collected rows go: the sinks that the configuration names, as one.
+//!
+//! A further sink is a word of `collector.sinks` and a line in [`open`].
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use gpuvitals_collect::{CollectorSettings, SinkKind};
+use gpuvitals_core::figures::Family;
+use gpuvitals_core::history::History;
+use gpuvitals_core::ports::{Answer, Sink, SinkError};
+use gpuvitals_core::{Batch, Health, causes};
+use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
+use gpuvitals_settings::{Bytes, settings};
+use gpuvitals_store::{Store, StoreConfig, StoreError};
+
+use crate::failure::{Exit, Failure};
+use crate::store;
+
+settings! {
+    /// JSON lines: a file a GPU in store.dir, where collector.sinks names them
+    pub(crate) struct JsonLines = "jsonl" {
+        /// A file that has grown to this size gets a number, and a new one begins
+        file_bytes: Bytes = "64MiB", from 1;
+    }
+}
+
+/// The end that takes rows, and the end that is asked for them.
+pub(crate) type Ends = (Arc<dyn Sink>, Arc<dyn History>);
+
+/// How the store is opened if nobody queries the newest rows of a GPU alone.
+pub(crate) fn store_config(settings: &store::Store, collector: &CollectorSettings) -> StoreConfig {
+    StoreConfig {
+        flush_age: settings.flush_age,
+        flush_rows: settings.flush_rows,
+        flush_bytes: settings.flush_bytes.as_usize(),
+        checkpoint: collector.checkpoint,
+        ..StoreConfig::new(&settings.dir)
+    }
+}
+
+/// Opens the sinks, each of which has accepted a row before it is acknowledged. The store answers for the rows.
+///
+/// # Errors
+/// When a directory is in use, or cannot be read or written.
+pub(crate) fn open(kinds: &[SinkKind], store: StoreConfig, lines: &JsonLines) -> Result<Ends, Failure> {
+    let dir = store.dir.clone();
+    let (store, history) = open_store(store)?;
+    let mut sinks = vec![store];
+    if kinds.contains(&SinkKind::Jsonl) {
+        sinks.push(open_jsonl(&dir, lines)?);
+    }
+    Ok((Arc::new(Sinks(sinks)), history))
+}
+
+/// Several sinks as one.
+#[derive(Debug)]
+struct Sinks(Vec<Arc<dyn Sink>>);
+
+impl Sink for Sinks {
+    fn accept(&self, batches: Vec<Batch>) -> Answer<'_, Result<(), SinkError>> {
+        Box::pin(async move { all(self.0.iter().map(|sink| sink.accept(batches.clone()))).await })
+    }
+
+    fn close(&self) -> Answer<'_, Result<(), SinkError>> {
+        Box::pin(all(self.0.iter().map(|sink| sink.close())))
+    }
+
+    fn health(&self) -> Health {
+        let worst = self.0.iter().map(|sink| sink.health()).max_by_key(|health| health.status);
+        worst.unwrap_or_else(|| Health::healthy(0))
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.0.iter().flat_map(|sink| sink.families()).collect()
+    }
+}
+
+/// Waits for all. Rows that one sink refuses and another may take later are tried again: only when no sink may take them
+/// later are they refused.
+async fn all<'a>(answers: impl Iterator<Item = Answer<'a, Result<(), SinkError>>>) -> Result<(), SinkError> {
+    let errors = join_all(answers).await.into_iter().filter_map(Result::err);
+    let worst = errors.max_by_key(|error| match error {
+        SinkError::Refused(_) => 0,
+        SinkError::Busy(_) => 1,
+        SinkError::Closed => 2,
+        SinkError::Failed(_) => 3,
+    });
+    worst.map_or(Ok(()), Err)
+}
+
+fn open_jsonl(dir: &Path, settings: &JsonLines) -> Result<Arc<dyn Sink>, Failure> {
+    let config = JsonlConfig { file_bytes: settings.file_bytes.0, ..JsonlConfig::new(dir) };
+    let (jsonl, recovered) = Jsonl::open(&config).map_err(|error| {
+        let exit = match &error {
+            JsonlError::Locked(_) => Exit::Unavailable,
+            JsonlError::Io { source, .. } => Exit::of(source),
+            _ => Exit::Io,
+        };
+        Failure::caused(exit, format!("cannot write JSON lines in {}", dir.display()), error)
+    })?;
+    tracing::info!(
+        dir = %dir.display(), log_rows = recovered.rows, torn_bytes = recovered.torn_bytes, "JSON lines are open"
+    );
+    for damage in &recovered.damage {
+        tracing::error!(damage, "rows in the log of the JSON lines are damaged; the rest is written");
+    }
+    Ok(Arc::new(jsonl))
+}
+
+/// Opens the store: as the sink of the rows, and as their history.
+///
+/// # Errors
+/// When the directory is in use, or cannot be read or written.
+fn open_store(config: StoreConfig) -> Result<Ends, Failure> {
+    let dir = config.dir.clone();
+    let (store, recovered) = Store::open(config).map_err(|error| {
+        let dir = dir.display();
+        let hint = match &error {
+            StoreError::NoManifest { .. } => format!(
+                "; nothing was changed: `gpuvitals store repair --data-dir {dir}` rebuilds the manifest from the files"
+            ),
+            _ => String::new(),
+        };
+        Failure::new(store::exit(&error), format!("cannot open the data directory {dir}: {}{hint}", causes(&error)))
+    })?;
+    tracing::info!(
+        dir = %dir.display(), gpus = recovered.gpus, files = recovered.files, file_rows = recovered.file_rows,
+        log_rows = recovered.log_rows, torn_bytes = recovered.torn_bytes, "store is open"
+    );
+    if recovered.torn_bytes > 0 {
+        tracing::warn!(
+            bytes = recovered.torn_bytes,
+            "the store's log ends in bytes that are no whole record: a write that was cut short, or damage to acknowledged \
+             rows; nothing tells which"
+        );
+    }
+    for damage in &recovered.damage {
+        tracing::error!(damage, "something stored is damaged; the rest is served");
+    }
+    if recovered.in_quarantine > 0 {
+        tracing::warn!(
+            count = recovered.in_quarantine,
+            "table files lie in quarantine/ and are not queried; `gpuvitals store repair` lists the whole ones again"
+        );
+    }
+    if !recovered.unlisted.is_empty() {
+        tracing::warn!(
+            count = recovered.unlisted.len(),
+            first = %recovered.unlisted.first().map(|path| path.display().to_string()).unwrap_or_default(),
+            "files that the manifest does not list are in quarantine/ now, such as a crash leaves; if the store was \
+             restored from a backup, stop it and run `gpuvitals store repair`"
+        );
+    }
+    let store = Arc::new(store);
+    Ok((Arc::clone(&store) as _, store))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::ports::SinkError::{Busy, Closed, Failed, Refused};
+    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_are_in_every_sink_before_they_are_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = JsonLines { file_bytes: Bytes(1 << 20) };
+        let store = || StoreConfig::new(dir.path());
+        let (sink, history) = open(&[SinkKind::Store, SinkKind::Jsonl], store(), &lines).unwrap();
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
+        builder.row(1, gpu);
+        let batch = builder.finish(Origin::default(), 0).unwrap();
+        sink.accept(vec![batch.clone()]).await.unwrap();
+        assert!(history.fleet().await.unwrap().answer.get("gpu_0").is_some());
+        sink.close().await.unwrap();
+        let written = std::fs::read_to_string(dir.path().join("gpu_0.jsonl")).unwrap();
+        assert_eq!(
+            written,
+            "{\"gpu_id\":\"gpu_0\",\"metrics\":{},\"timestamp\":\"1970-01-01T00:00:00.000000001Z\"}\n"
+        );
+        assert!(matches!(sink.accept(vec![batch]).await, Err(Closed)));
+    }
+
+    #[tokio::test]
+    async fn one_sink_that_cannot_take_rows_decides_for_all() {
+        let cause = || "why".into();
+        let all_of = async |answers: Vec<Result<(), SinkError>>| {
+            all(answers.into_iter().map(|answer| Box::pin(std::future::ready(answer)) as _)).await
+        };
+        assert!(matches!(all_of(vec![Ok(()), Ok(())]).await, Ok(())));
+        assert!(matches!(all_of(vec![Ok(()), Err(Refused(cause()))]).await, Err(Refused(_))));
+        assert!(matches!(all_of(vec![Err(Busy(cause())), Err(Refused(cause()))]).await, Err(Busy(_))));
+        assert!(matches!(all_of(vec![Err(Failed(cause())), Err(Closed)]).await, Err(Failed(_))));
+    }
+}
