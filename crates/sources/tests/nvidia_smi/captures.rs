@@ -173,15 +173,21 @@ fn compute_apps_are_listed_by_program() {
         seen += apps.len();
     }
     assert!(seen > 10);
-    let apps = parse_compute_apps(
-        "GPU-1, 7, /opt/a, b/run me --all --of=it, 12 MiB\n",
-        &["gpu_uuid", "pid", "process_name", "used_gpu_memory"],
-    );
-    assert_eq!(
-        (apps[0].name.as_str(), apps[0].memory_mb),
-        ("run", Some(12)),
-        "a comma in a path, and arguments"
-    );
+    for (command, program) in [
+        ("/opt/run --all --of=it", "run"),
+        ("/usr/bin/python3 train.py s3://b/SECRET", "python3"),
+        ("python3 /srv/x/run.py", "python3"),
+        ("python3\t/srv/SECRET", "python3"),
+        // A blank in a path costs the rest of it, never shows an argument.
+        (r"C:\Program Files\x\run.exe", "Program"),
+        ("/opt/a, b/run", "a,"),
+    ] {
+        let apps = parse_compute_apps(
+            &format!("GPU-1, 7, {command}, 12 MiB\n"),
+            &["gpu_uuid", "pid", "process_name", "used_gpu_memory"],
+        );
+        assert_eq!((apps[0].name.as_str(), apps[0].memory_mb), (program, Some(12)), "{command}");
+    }
 }
 
 proptest! {

@@ -163,9 +163,9 @@ fn name_of(name: String) -> Arc<str> {
     Arc::from(if name.is_empty() { NAMELESS.to_owned() } else { name })
 }
 
-/// The program of a command line: `/root/tools/memhog --all` is `memhog`.
+/// The program of a command line: `/root/tools/memhog --all` is `memhog`. Nothing tells a blank in a path from one before
+/// an argument, and arguments never leave: the path ends at its first blank.
 fn program_of(command: &str) -> String {
-    let path = command.split(" -").next().unwrap_or(command);
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    name.split_whitespace().next().unwrap_or(name).to_owned()
+    let path = command.split_whitespace().next().unwrap_or_default();
+    path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned()
 }
