@@ -203,6 +203,27 @@ fn nothing_comes_of_a_value_that_cannot_be_true() {
 }
 
 #[test]
+fn a_level_not_known_at_first_is_told_once_one_line_alone_has_the_star() {
+    let dir = copy("rx6900xt");
+    let device = dir.path().join("class/drm/card0/device");
+    write(&device, "pp_dpm_sclk", "0: 500Mhz *\n1: 2660Mhz *\n");
+    write(&device, "pp_dpm_mclk", "0: 96Mhz\n1: 1000Mhz\n");
+    let mut probe = only_probe(&machine(dir.path()));
+    let mut reading = Reading::default();
+    let mut read = |due| {
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        ["gpu_clock_level", "mem_clock_level"].map(|column| (value(row, column), absence(row, column)))
+    };
+    let unknown = (None, Some(AbsenceReason::Invalid));
+    assert_eq!(read(Due::ALL), [unknown; 2]);
+    write(&device, "pp_dpm_sclk", "0: 500Mhz\n1: 2660Mhz *\n");
+    write(&device, "pp_dpm_mclk", "0: 96Mhz *\n1: 1000Mhz\n");
+    assert_eq!(read(SLOW), [(Some(1.0), None), (Some(0.0), None)]);
+}
+
+#[test]
 fn what_has_no_total_has_a_reason() {
     let dir = copy("rx6900xt");
     fs::remove_file(dir.path().join("class/drm/card0/device/mem_info_vram_total")).unwrap();

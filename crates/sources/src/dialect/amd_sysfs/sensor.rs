@@ -7,6 +7,7 @@ use gpuvitals_core::catalogue::{ColumnType, Tier};
 use gpuvitals_core::{AbsenceReason, MetricId};
 use rustix::io::Errno;
 
+use super::parse::dpm_levels;
 use crate::machine::PinnedFile;
 use crate::probe::Row;
 
@@ -89,6 +90,7 @@ pub(super) fn narrow(value: f64) -> f32 {
 pub(super) const GPU_CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
 const VOLTAGE_GFX: MetricId = MetricId::of("voltage_gfx_mv");
 const FAN: MetricId = MetricId::of("fan_speed_rpm");
+const LEVELS: [MetricId; 2] = [MetricId::of("gpu_clock_level"), MetricId::of("mem_clock_level")];
 
 /// Whether a voltage of the graphics rail is none: 0 mV while the clock runs. With the clock at 0 the rail is off.
 pub(super) fn is_dead_rail(row: &Row, metric: MetricId, raw: i64) -> bool {
@@ -122,8 +124,8 @@ impl Gauge {
         let mut gauge = Self { metric, tier: metric.metric().tier, file, parse, scale };
         match gauge.read(row) {
             Ok(()) => Ok(gauge),
-            // Text that is no number now (no star, an empty file, a sensor that is not there) will not become one.
-            Err(Missing::Now(AbsenceReason::Invalid)) if gauge.is_text() => {
+            // Text that is no number now (an empty file, a sensor that is not there) will not become one.
+            Err(Missing::Now(AbsenceReason::Invalid)) if gauge.is_final() => {
                 Err(Missing::Always(AbsenceReason::NotSupported))
             }
             Err(Missing::Now(reason)) => {
@@ -151,8 +153,11 @@ impl Gauge {
         Ok(())
     }
 
-    fn is_text(&mut self) -> bool {
-        self.file.read_text().is_ok()
+    /// Whether the text stays without a number. Not that of a table of levels without one star: which lines have it
+    /// changes with the load.
+    fn is_final(&mut self) -> bool {
+        let is_level = LEVELS.contains(&self.metric);
+        self.file.read_text().is_ok_and(|text| !is_level || dpm_levels(text).next().is_none())
     }
 }
 
