@@ -163,16 +163,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends the pending rows to their files. Those of a file that cannot be written stay.
+    /// Appends the pending rows to their files. Those of a file that cannot be written stay, and so do all after a failed sync.
     fn write(&mut self) -> Result<(), JsonlError> {
         let mut error = None;
         let files = &mut self.files;
-        self.pending.0.retain(|gpu, rows| match files.write(gpu, rows) {
-            Ok(()) => false,
-            Err(failed) => {
-                error = Some(failed);
-                true
+        self.pending.0.retain(|gpu, rows| {
+            if matches!(error, Some(JsonlError::Failed(_))) {
+                return true;
             }
+            let written = files.write(gpu, rows);
+            let stays = written.is_err();
+            error = written.err().or_else(|| error.take());
+            stays
         });
         if let Some(error) = error {
             return Err(error);

@@ -3,7 +3,8 @@
 
 use std::io::ErrorKind;
 
-use gpuvitals_core::ports::Sink;
+use gpuvitals_core::causes;
+use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_jsonl::{Jsonl, JsonlConfig};
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use proptest::prelude::*;
@@ -158,5 +159,34 @@ proptest! {
     fn no_acknowledged_row_is_lost_and_none_is_doubled(actions in actions()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         runtime.block_on(play(&actions));
+    }
+}
+
+/// The sync of one file fails, and in the same pass another file cannot be written: the first is not forgotten.
+#[tokio::test]
+async fn a_failed_sync_ends_the_sink_whatever_fails_after_it() {
+    let [files, log] = [FaultDisk::new(), FaultDisk::new()];
+    // Every line fills its file, which is synced then.
+    let config = JsonlConfig { file_bytes: 1, ..JsonlConfig::new("") };
+    let (jsonl, _) = Jsonl::open_on(&config, files.clone(), log.clone()).unwrap();
+    files.fail_call(Some(Op::SyncData), 0, Fault::Error(ErrorKind::Other));
+    files.fail_call(Some(Op::Write), 1, Fault::Error(ErrorKind::StorageFull));
+    let value = [("power_w", 7.0)];
+    let rows = || vec![batch(&[("gpu_0", 0, &value), ("gpu_1", 0, &value)])];
+    jsonl.accept(rows()).await.unwrap();
+    let flushed = jsonl.flush().await.unwrap_err();
+    assert!(causes(&flushed).contains("syncing gpu_0.jsonl"), "{}", causes(&flushed));
+    let refused = jsonl.accept(rows()).await.unwrap_err();
+    assert!(matches!(refused, SinkError::Failed(_)), "{refused:?}");
+    // Nothing was noted as written: the log still has what the sync lost.
+    drop(jsonl.close().await);
+    files.crash(0);
+    log.crash(0);
+    let (jsonl, found) = Jsonl::open_on(&config, files.clone(), log).unwrap();
+    assert_eq!((found.rows, found.damage), (2, Vec::new()));
+    jsonl.flush().await.unwrap();
+    for gpu in ["gpu_0", "gpu_1"] {
+        let lines = String::from_utf8(files.contents(&format!("{gpu}~00000001.jsonl")).unwrap()).unwrap();
+        assert_eq!(lines.lines().count(), 1);
     }
 }
