@@ -43,7 +43,7 @@ pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
         "LACT shows what overdrive is set to; ours is the highest level of `pp_dpm_sclk`",
     ),
     (
-        "| rx7600s | LACT | `clockspeed/sensors/VCLK1` | 25 | `video1_clock_mhz` 0 |",
+        "| rx7600s | LACT | `clockspeed/sensors/VCLK1` | 25 | `video1_clock_mhz` absent |",
         "LACT shows the clock of the first engine (`current_vclk0`) under this name",
     ),
     (

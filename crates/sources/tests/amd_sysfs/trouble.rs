@@ -224,6 +224,25 @@ fn a_level_not_known_at_first_is_told_once_one_line_alone_has_the_star() {
 }
 
 #[test]
+fn the_second_video_engine_has_no_clock_of_zero_while_the_first_runs() {
+    for (vclk0, vclk1, clocks) in
+        [(0_u16, 0_u16, [Some(0.0); 2]), (25, 0, [None; 2]), (25, 30, [Some(30.0), Some(0.0)])]
+    {
+        let dir = copy("rx6900xt");
+        let device = dir.path().join("class/drm/card0/device");
+        let mut bytes = fs::read(device.join("gpu_metrics")).unwrap();
+        bytes[60..62].copy_from_slice(&vclk0.to_le_bytes());
+        bytes[64..66].copy_from_slice(&vclk1.to_le_bytes());
+        write(&device, "gpu_metrics", bytes);
+        let mut reading = Reading::default();
+        only_probe(&machine(dir.path())).read(Due::ALL, &mut reading).unwrap();
+        let row = &reading.rows()[0];
+        let told = ["video1_clock_mhz", "video1_decode_clock_mhz"].map(|column| value(row, column));
+        assert_eq!(told, clocks, "{vclk0} {vclk1}");
+    }
+}
+
+#[test]
 fn what_has_no_total_has_a_reason() {
     let dir = copy("rx6900xt");
     fs::remove_file(dir.path().join("class/drm/card0/device/mem_info_vram_total")).unwrap();

@@ -37,14 +37,14 @@ pub(super) const ROWS: &[Metric] = &[
         "video1_clock_mhz",
         "gpu_clock_hertz",
         &[("clock", "video1")],
-        "Clock of the second video engine (AMD vclk1); 0 or absent on parts with one.",
+        "Clock of the second video engine (AMD vclk1); absent if it is 0 while the first runs, as on parts with one.",
     )
     .aliases(&["vclk1"]),
     clock(
         "video1_decode_clock_mhz",
         "gpu_clock_hertz",
         &[("clock", "video1_decode")],
-        "Decode clock of the second video engine (AMD dclk1); 0 or absent on parts with one.",
+        "Decode clock of the second video engine (AMD dclk1); absent if vclk1 is 0 while the first runs, as on parts with one.",
     )
     .aliases(&["dclk1"]),
     clock("soc_clock_mhz", "gpu_clock_hertz", &[("clock", "soc")], "Clock of the SoC part (AMD socclk).")

@@ -19,6 +19,8 @@ const STATUS: MetricId = MetricId::of("throttle_status");
 const LOCKED: MetricId = MetricId::of("gpu_clock_locked");
 const JPEG: MetricId = MetricId::of("jpeg_utilization_pct");
 const MEDIA: MetricId = MetricId::of("media_utilization_pct");
+const SECOND_ENGINE: [MetricId; 2] =
+    [MetricId::of("video1_clock_mhz"), MetricId::of("video1_decode_clock_mhz")];
 
 /// The element of a field that becomes the metric. Elements that the driver did not fill do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,11 +298,17 @@ impl Reader {
         let is_off = self.version.format == 1
             && table.get(Field::AverageGfxclk) == Some(0)
             && table.get(Field::VoltageGfx) == Some(0);
+        // Chips with one video engine have 0 for the second. Of two, idle ones have 0 for both.
+        let is_alone = table.get(Field::CurrentVclk1) == Some(0)
+            && table.get(Field::CurrentVclk0).is_some_and(|mhz| mhz > 0);
         for entry in self.entries.iter().filter(|entry| due.has(entry.tier)) {
             let mut picked = pick(table.all(entry.field), entry.pick);
             if is_off && entry.metric == GPU_CLOCK {
                 // GFXOFF: without voltage and average clock the present clock is the last one before the engine went off.
                 picked = Some((0, 1));
+            }
+            if is_alone && SECOND_ENGINE.contains(&entry.metric) {
+                continue;
             }
             if let Some(picked) = picked.filter(|(raw, _)| !is_dead_rail(row, entry.metric, *raw)) {
                 put_picked(row, entry, picked);
