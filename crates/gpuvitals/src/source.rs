@@ -87,7 +87,7 @@ pub(crate) fn open(
         SourceKind::Simulated => {
             let config = SimConfig {
                 gpus: settings.gpus as usize,
-                hosts: Some(settings.hosts as usize),
+                hosts: Some(settings.hosts as usize).filter(|hosts| *hosts > 0),
                 seed: settings.seed,
                 interval: settings.interval,
                 start_ns: clock::now_ns(),

@@ -15,7 +15,7 @@ pub(crate) async fn open(settings: &BrokerSettings, grace: Duration) -> Result<Q
     for what in settings.ineffective_settings() {
         tracing::warn!(
             what,
-            "nothing is kept on disk; broker.persistence_path (--persistence-path) names a directory"
+            "the queue keeps nothing on disk, and this setting has no effect"
         );
     }
     let Some(path) = settings.directory() else {

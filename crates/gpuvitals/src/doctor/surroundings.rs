@@ -78,10 +78,10 @@ fn port(config: &Config) -> Finding {
 
 /// Whether something accepts a connection where the queue is. Rights and certificates show at the first publish.
 fn queue(url: &QueueUrl) -> Finding {
-    let subject = format!("queue {url}");
     if url.scheme == Scheme::InProcess {
-        return Finding::new(Verdict::Good, subject, "it is part of the process that uses it");
+        return Finding::new(Verdict::Good, "queue", "it is part of the process that uses it");
     }
+    let subject = format!("queue {url}");
     let connect = || -> io::Result<()> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in (url.host.as_str(), url.port).to_socket_addrs()? {

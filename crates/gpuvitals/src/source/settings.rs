@@ -24,8 +24,8 @@ settings! {
         pub looped("loop"): bool = false, flag "--loop BOOL";
         /// Simulated: size of the fleet
         pub gpus: u32 = 64, from 1, flag "--gpus N";
-        /// Simulated: hosts of the fleet
-        pub hosts: u32 = 8, from 1, flag "--hosts N";
+        /// Simulated: hosts of the fleet; 0: one for each 8 GPUs
+        pub hosts: u32 = 0, flag "--hosts N";
         /// Simulated: same seed, same data
         pub seed: u64 = 1, flag "--seed N";
         /// Simulated: time between two samples of a GPU

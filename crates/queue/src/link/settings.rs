@@ -64,7 +64,7 @@ impl MessageQueue {
                 path.display()
             ),
             None => "message_queue.token_file (GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE) names no file; put the token into one of \
-                     mode 0600 and name that; message_queue.client_cert names a certificate"
+                     mode 0600 and name that, or a certificate in message_queue.client_cert"
                 .to_owned(),
         }
     }
