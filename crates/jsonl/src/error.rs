@@ -42,6 +42,14 @@ pub enum JsonlError {
     /// A row without a GPU.
     #[error("row {0} names no GPU")]
     Nobody(usize),
+    /// The lines of a batch would take far more than the batch.
+    #[error("the rows of a batch would have {len} bytes of text, more than {max}")]
+    TooMuchText {
+        /// Bytes of text that all rows have together.
+        len: usize,
+        /// Most that they can have.
+        max: usize,
+    },
     /// Rows that wait for their files take all the memory they may, and the files cannot be written.
     #[error("memory is full and JSON lines cannot be written")]
     Full(#[source] Arc<JsonlError>),

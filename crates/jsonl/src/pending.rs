@@ -6,16 +6,16 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, Float64Array, Int32Array};
 use gpuvitals_core::batch::{MetricColumn, Value, text_at};
 use gpuvitals_core::{Batch, IdentityColumn, time};
 
 use crate::error::JsonlError;
 use crate::name;
 
-/// The values of a row: column → JSON.
-pub(crate) type Cells = BTreeMap<Arc<str>, Box<str>>;
+/// The values of a row: column → JSON. Rows share the texts of a dictionary.
+pub(crate) type Cells = BTreeMap<Arc<str>, Arc<str>>;
 
 /// Rows of one GPU.
 #[derive(Debug, Default)]
@@ -67,11 +67,18 @@ fn key(batch: &Batch, row: usize) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Checks that every row has a GPU whose name makes a file name.
+/// About the bytes that a row and each of its values take in memory until they are lines.
+const ROW_BYTES: usize = 128;
+const VALUE_BYTES: usize = 80;
+/// Most bytes of text that the lines of one batch may have: a text that every row has is sent once and written for each.
+pub(crate) const TEXTS_LEN_MAX: usize = 64 << 20;
+
+/// Checks that every row has a GPU whose name makes a file name, and that the lines do not take far more than the batch does.
+/// Returns about the bytes that the rows take until they are lines.
 ///
 /// # Errors
-/// The first row or name that does not.
-pub(crate) fn check(batch: &Batch) -> Result<(), JsonlError> {
+/// The first row or name that does not, or more than [`TEXTS_LEN_MAX`].
+pub(crate) fn check(batch: &Batch) -> Result<usize, JsonlError> {
     let mut last = None;
     for row in 0..batch.rows() {
         let key = key(batch, row).ok_or(JsonlError::Nobody(row))?;
@@ -80,7 +87,17 @@ pub(crate) fn check(batch: &Batch) -> Result<(), JsonlError> {
             last = Some(key);
         }
     }
-    Ok(())
+    let texts_len = batch.extras().map(|(_, column)| texts_len(column, batch.rows())).sum();
+    if texts_len > TEXTS_LEN_MAX {
+        return Err(JsonlError::TooMuchText { len: texts_len, max: TEXTS_LEN_MAX });
+    }
+    Ok(batch.rows() * (ROW_BYTES + VALUE_BYTES * batch.records().num_columns()) + texts_len)
+}
+
+/// Bytes of text of all rows of a column.
+fn texts_len(column: &ArrayRef, rows: usize) -> usize {
+    let Some(texts) = column.as_dictionary_opt() else { return 0 };
+    (0..rows).filter_map(|row| text_at(texts, row)).map(str::len).sum()
 }
 
 /// Most bytes of a byte of text in JSON (`\u001f`).
@@ -113,33 +130,45 @@ fn quoted(text: &str) -> String {
 /// A column of values that lines show.
 enum Column<'a> {
     Metric(MetricColumn<'a>),
-    Extra(&'a ArrayRef),
+    Numbers(&'a Float64Array),
+    /// Which of the texts, which are in JSON, each row has.
+    Texts(&'a Int32Array, Vec<Arc<str>>),
 }
 
 /// The columns with their names, and the lengths of these in JSON.
 fn columns(batch: &Batch) -> Vec<(Arc<str>, usize, Column<'_>)> {
     let metrics = batch.metrics().map(|(id, column)| (id.metric().column, Column::Metric(column)));
-    let extras = batch.extras().map(|(name, column)| (name, Column::Extra(column)));
+    let extras = batch.extras().filter_map(|(name, column)| Some((name, Column::extra(column)?)));
     metrics.chain(extras).map(|(name, column)| (Arc::from(name), quoted(name).len(), column)).collect()
 }
 
-impl Column<'_> {
-    fn json(&self, row: usize) -> Option<Box<str>> {
+impl<'a> Column<'a> {
+    fn extra(column: &'a ArrayRef) -> Option<Self> {
+        if let Some(numbers) = column.as_primitive_opt() {
+            return Some(Self::Numbers(numbers));
+        }
+        let texts = column.as_dictionary_opt::<Int32Type>()?;
+        let values = texts.values().as_string_opt::<i32>()?;
+        let values = values.iter().map(|text| quoted(text.unwrap_or_default()).into());
+        Some(Self::Texts(texts.keys(), values.collect()))
+    }
+
+    fn json(&self, row: usize) -> Option<Arc<str>> {
         match self {
             Self::Metric(column) => number(column.value(row)?),
-            Self::Extra(column) => match column.as_primitive_opt::<Float64Type>() {
-                Some(numbers) => number(
-                    (row < numbers.len() && numbers.is_valid(row))
-                        .then(|| Value::Float(numbers.value(row)))?,
-                ),
-                None => Some(quoted(text_at(column.as_dictionary_opt()?, row)?).into()),
-            },
+            Self::Numbers(numbers) => number(
+                (row < numbers.len() && numbers.is_valid(row)).then(|| Value::Float(numbers.value(row)))?,
+            ),
+            Self::Texts(keys, texts) => {
+                let key = (row < keys.len() && keys.is_valid(row)).then(|| keys.value(row))?;
+                texts.get(usize::try_from(key).ok()?).cloned()
+            }
         }
     }
 }
 
 /// A number as JSON; a 32-bit float keeps its shortest decimal spelling. None: it is not finite.
-fn number(value: Value) -> Option<Box<str>> {
+fn number(value: Value) -> Option<Arc<str>> {
     let text = match value {
         Value::Int(value) => value.to_string(),
         Value::Float32(value) if value.is_finite() => serde_json::to_string(&value).ok()?,

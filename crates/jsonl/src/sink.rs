@@ -23,9 +23,6 @@ use crate::writer::{EVENTS, Event, Writer};
 
 /// Bytes of one permit of [`Shared::room`].
 const PERMIT_BYTES: usize = 1024;
-/// About the bytes that a row and each of its values take in memory until they are lines.
-const ROW_BYTES: usize = 128;
-const VALUE_BYTES: usize = 80;
 
 /// Where and how JSON lines are written.
 #[derive(Debug, Clone)]
@@ -139,8 +136,7 @@ impl Jsonl {
         let shared = &self.0.shared;
         let (mut payload, mut taken, mut bytes) = (Vec::new(), Vec::with_capacity(batches.len()), 0);
         for mut batch in batches {
-            pending::check(&batch)?;
-            bytes += batch.rows() * (ROW_BYTES + VALUE_BYTES * batch.records().num_columns());
+            bytes += pending::check(&batch)?;
             wire::push_frame(&mut payload, &wire::encode(&batch)?);
             batch.forget_wire();
             taken.push(batch);
@@ -381,6 +377,7 @@ impl From<JsonlError> for SinkError {
             JsonlError::Encode(_)
             | JsonlError::NameTooLong { .. }
             | JsonlError::Nobody(_)
+            | JsonlError::TooMuchText { .. }
             | JsonlError::Log(LogError::TooLarge { .. }) => Self::Refused(error.into()),
             JsonlError::Io { .. }
             | JsonlError::Locked(_)

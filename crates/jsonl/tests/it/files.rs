@@ -9,7 +9,7 @@ use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Status, Tab
 use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
 use gpuvitals_log::FsDisk;
 
-use crate::support::{Kept, batch, read};
+use crate::support::{Kept, SECOND, START, batch, read};
 
 fn open(dir: &Path) -> Jsonl {
     Jsonl::open(&JsonlConfig::new(dir)).unwrap().0
@@ -186,6 +186,30 @@ async fn rows_without_a_gpu_file_are_refused_and_those_of_other_tables_left_out_
     assert_eq!(names(dir.path()), Vec::<String>::new());
     let figures = String::from_utf8(render(&jsonl.families())).unwrap();
     assert!(figures.contains("gpuvitals_jsonl_left_out_total{table=\"system_events\"} 1\n"), "{figures}");
+}
+
+/// One text of 64 KiB that all rows have: the batch is small, its lines are not.
+#[tokio::test]
+async fn texts_are_written_for_each_row_and_a_batch_with_too_much_of_them_is_refused_before_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let jsonl = open(dir.path());
+    let note = "n".repeat(64 << 10);
+    let noted = |rows: i64| {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
+        for row in 0..rows {
+            let row = builder.row(START + row * SECOND, gpu);
+            builder.set_extra_text(row, "note", &note).unwrap();
+        }
+        vec![builder.finish(Origin::default(), 0).unwrap()]
+    };
+    let refused = jsonl.accept(noted(1_025)).await.unwrap_err();
+    let SinkError::Refused(error) = &refused else { panic!("{refused:?}") };
+    assert!(error.to_string().ends_with("67174400 bytes of text, more than 67108864"), "{error}");
+    jsonl.accept(noted(3)).await.unwrap();
+    jsonl.close().await.unwrap();
+    let lines = text(dir.path(), "gpu_0.jsonl");
+    assert_eq!(lines.lines().filter(|line| line.contains(&format!(":{{\"note\":\"{note}\"}},"))).count(), 3);
 }
 
 #[tokio::test]
