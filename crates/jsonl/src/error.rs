@@ -26,6 +26,29 @@ pub enum JsonlError {
     /// The log.
     #[error("the log of the JSON lines")]
     Log(#[from] LogError),
+    /// A record of the log that no version up to this one writes.
+    #[error(
+        "record {sequence} in the log of the JSON lines is of kind {kind}, which this version does not know; \
+         it is not opened, so that nothing is lost"
+    )]
+    UnknownRecord {
+        /// The record's number.
+        sequence: u64,
+        /// Its kind.
+        kind: u8,
+    },
+    /// A record of the log whose rows this version cannot read.
+    #[error(
+        "record {sequence} in the log of the JSON lines holds no rows that this version reads; it is not opened, \
+         so that nothing is lost"
+    )]
+    Undecodable {
+        /// The record's number.
+        sequence: u64,
+        /// Cause.
+        #[source]
+        source: wire::FramesError,
+    },
     /// Rows that have no wire form, which is what the log keeps.
     #[error("encoding the rows")]
     Encode(#[from] wire::WireError),

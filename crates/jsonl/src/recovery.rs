@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_core::{Batch, wire};
 use gpuvitals_log::Recovery;
 
 use crate::error::JsonlError;
@@ -30,7 +30,7 @@ pub struct JsonlRecovered {
 /// The rows that may be missing in files, and the number of the last record.
 ///
 /// # Errors
-/// If the log cannot be read.
+/// If the log cannot be read, or a record is none that this version writes: opened without it, the log would forget its rows.
 pub(crate) fn rows(recovery: Recovery, found: &mut JsonlRecovered) -> Result<(Vec<Batch>, u64), JsonlError> {
     found.torn_bytes = recovery.torn.as_ref().map_or(0, |torn| torn.len);
     found.damage.extend(recovery.damage.iter().map(ToString::to_string));
@@ -46,21 +46,15 @@ pub(crate) fn rows(recovery: Recovery, found: &mut JsonlRecovered) -> Result<(Ve
                 let number = record.payload.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
                 while waiting.pop_front_if(|(sequence, _)| *sequence <= number).is_some() {}
             }
-            kind => found.damage.push(format!("log record {last} is of the unknown kind {kind}")),
+            kind => return Err(JsonlError::UnknownRecord { sequence: last, kind }),
         }
     }
     let mut batches = Vec::new();
     for (sequence, payload) in waiting {
         for batch in wire::decode_frames(&payload) {
-            match batch {
-                Ok(batch) => {
-                    found.rows += batch.rows() as u64;
-                    batches.push(batch);
-                }
-                Err(error) => {
-                    found.damage.push(format!("log record {sequence} holds no rows: {}", causes(&error)));
-                }
-            }
+            let batch = batch.map_err(|source| JsonlError::Undecodable { sequence, source })?;
+            found.rows += batch.rows() as u64;
+            batches.push(batch);
         }
     }
     Ok((batches, last))

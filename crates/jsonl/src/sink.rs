@@ -79,7 +79,7 @@ impl Jsonl {
     /// written from now on. Blocks.
     ///
     /// # Errors
-    /// When the directory is in use, or cannot be read or written.
+    /// When the directory is in use, or cannot be read or written, or its log has a record that this version cannot read.
     pub fn open(config: &JsonlConfig) -> Result<(Self, JsonlRecovered), JsonlError> {
         let dir = config.dir.join("jsonl-log");
         let disk = |dir: &Path| {
@@ -381,6 +381,8 @@ impl From<JsonlError> for SinkError {
             | JsonlError::Log(LogError::TooLarge { .. }) => Self::Refused(error.into()),
             JsonlError::Io { .. }
             | JsonlError::Locked(_)
+            | JsonlError::UnknownRecord { .. }
+            | JsonlError::Undecodable { .. }
             | JsonlError::Full(_)
             | JsonlError::Unwritten(_)
             | JsonlError::Log(_) => Self::Busy(error.into()),

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 
 use gpuvitals_core::causes;
 use gpuvitals_core::ports::{Sink, SinkError};
-use gpuvitals_jsonl::{Jsonl, JsonlConfig};
+use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+use gpuvitals_log::{Durability, Log, LogConfig};
 use proptest::prelude::*;
 
 use crate::support::{Kept, Row, batch, read};
@@ -188,5 +189,36 @@ async fn a_failed_sync_ends_the_sink_whatever_fails_after_it() {
     for gpu in ["gpu_0", "gpu_1"] {
         let lines = String::from_utf8(files.contents(&format!("{gpu}~00000001.jsonl")).unwrap()).unwrap();
         assert_eq!(lines.lines().count(), 1);
+    }
+}
+
+/// A log that this version cannot read is left as it is.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_refuses_to_open_and_stays() {
+    let config = JsonlConfig::new("");
+    for (kind, payload) in [(9, "rows of a later version"), (1, "no rows")] {
+        let [files, disk] = [FaultDisk::new(), FaultDisk::new()];
+        let (jsonl, _) = Jsonl::open_on(&config, files.clone(), disk.clone()).unwrap();
+        jsonl.accept(vec![batch(&[("gpu_0", 0, &[("power_w", 7.0)])])]).await.unwrap();
+        jsonl.close().await.unwrap();
+        let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
+        let (log, recovery) = Log::open(disk.clone(), log_config.clone()).unwrap();
+        let next = recovery.next_sequence;
+        let appended = log.append(kind, payload.into(), Durability::Synced).wait().unwrap();
+        assert_eq!(appended.sequence, next);
+        log.close().unwrap();
+
+        for _ in 0..2 {
+            let error = Jsonl::open_on(&config, files.clone(), disk.clone()).unwrap_err();
+            let is_named = match &error {
+                JsonlError::UnknownRecord { sequence, kind: 9 } => *sequence == next && kind == 9,
+                JsonlError::Undecodable { sequence, .. } => *sequence == next && kind == 1,
+                _ => false,
+            };
+            assert!(is_named, "{}", causes(&error));
+        }
+        let (_log, recovery) = Log::open(disk, log_config).unwrap();
+        let last = recovery.map(Result::unwrap).last().unwrap();
+        assert_eq!((last.sequence, last.kind, &*last.payload), (next, kind, payload.as_bytes()));
     }
 }
