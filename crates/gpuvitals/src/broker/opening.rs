@@ -13,10 +13,7 @@ use crate::failure::{Exit, Failure};
 pub(crate) async fn open(settings: &BrokerSettings, grace: Duration) -> Result<Queue, Failure> {
     let terms = settings.queue(grace);
     for what in settings.ineffective_settings() {
-        tracing::warn!(
-            what,
-            "the queue keeps nothing on disk, and this setting has no effect"
-        );
+        tracing::warn!(what, "the queue keeps nothing on disk, and this setting has no effect");
     }
     let Some(path) = settings.directory() else {
         tracing::info!("the queue is in memory and ends with this process");

@@ -71,7 +71,10 @@ async fn a_directory_in_the_settings_file_is_enough() {
     let broker = started("broker:\n  durability: written\n".to_owned());
     assert_eq!(broker.publish("t", frame()).await.durability, Durability::Memory);
     let log = broker.log();
-    assert!(log.contains("the queue keeps nothing on disk") && log.contains("the queue is in memory"), "{log}");
+    assert!(
+        log.contains("the queue keeps nothing on disk") && log.contains("the queue is in memory"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
