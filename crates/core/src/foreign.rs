@@ -5,7 +5,7 @@ mod unit;
 
 use crate::absence::AbsenceReason;
 use crate::batch::Value;
-use crate::catalogue::{self, MetricId, Unit};
+use crate::catalogue::{self, Instrument, Metric, MetricId, Unit};
 use crate::identity::IdentityColumn;
 
 /// Meaning of a foreign name.
@@ -111,19 +111,19 @@ pub enum NoNumber {
     Unit,
 }
 
-/// The number that tools print with a unit or as a word, in the given unit: `70.5 W`; without a unit `P8`,
-/// `Not Active`, `0x0000000000000004`.
+/// The number that tools print with a unit or as a word, in the metric's unit: `70.5 W`; without a unit
+/// `0x0000000000000004`, of a state `P8`, of a metric with two states `Not Active`.
 ///
 /// # Errors
 /// If there is no number, or none of that unit.
-pub fn number(text: &str, unit: Unit) -> Result<Value, NoNumber> {
-    if unit == Unit::None
-        && let Some(value) = code(text)
+pub fn number(text: &str, metric: &Metric) -> Result<Value, NoNumber> {
+    if metric.unit == Unit::None
+        && let Some(value) = code(text, metric)
     {
         return Ok(value);
     }
     let (number, written) = split_unit(text).ok_or(NoNumber::NotNumber)?;
-    let factor = unit::factor(written, unit).ok_or(NoNumber::Unit)?;
+    let factor = unit::factor(written, metric.unit).ok_or(NoNumber::Unit)?;
     Ok(scaled(number, factor))
 }
 
@@ -134,8 +134,9 @@ pub fn scaled(value: Value, factor: f64) -> Value {
 }
 
 /// States that tools print as words.
-fn code(text: &str) -> Option<Value> {
-    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+fn code(text: &str, metric: &Metric) -> Option<Value> {
+    let is_flag = metric.is_flag();
+    let is = |words: &[&str]| is_flag && words.iter().any(|word| text.eq_ignore_ascii_case(word));
     if is(&["enabled", "active", "true", "yes"]) {
         return Some(Value::Int(1));
     }
@@ -145,7 +146,7 @@ fn code(text: &str) -> Option<Value> {
     if let Some(hex) = text.strip_prefix("0x") {
         return i64::from_str_radix(hex, 16).ok().map(Value::Int);
     }
-    let state = text.strip_prefix('P')?;
+    let state = text.strip_prefix('P').filter(|_| metric.instrument == Instrument::State)?;
     state.parse::<u8>().ok().map(|state| Value::Int(state.into()))
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::absence::AbsenceReason;
 use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
-use crate::catalogue::{Instrument, MetricId, Table, second_by_dcgm};
+use crate::catalogue::{MetricId, Table, second_by_dcgm};
 use crate::foreign::{
     self, Meaning, absence, blank_float, blank_integer, gpu_rank, meaning, scaled, vendor_of,
 };
@@ -241,7 +241,7 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
         }
         Meaning::Metric(id, factor) => Some(match number_of(id, value) {
             None => text
-                .and_then(|text| foreign::number(text, id.metric().unit).ok())
+                .and_then(|text| foreign::number(text, id.metric()).ok())
                 .map_or(Cell::Absent(id, AbsenceReason::Invalid), |number| Cell::Metric(id, number)),
             Some(number) => match blank(number, name) {
                 Some(reason) => Cell::Absent(id, reason),
@@ -287,9 +287,7 @@ fn number_of(id: MetricId, value: &Json) -> Option<Value> {
             let text = text.trim();
             text.parse().ok().map(Value::Int).or_else(|| text.parse().ok().map(Value::Float))
         }
-        Json::Bool(flag) if metric.instrument == Instrument::State && metric.range.1 <= 1.0 => {
-            Some(Value::Int(i64::from(*flag)))
-        }
+        Json::Bool(flag) if metric.is_flag() => Some(Value::Int(i64::from(*flag))),
         _ => None,
     }
 }

@@ -128,21 +128,25 @@ fn a_value_of_another_kind_is_counted_and_never_becomes_a_number() {
         message::parse(document.as_bytes(), Origin::default(), 1).unwrap()
     };
     let parsed = parse(
-        r#"{"uuid": "GPU-1", "power_w": true, "memory_used": [1], "persistence_mode": true, "idle": false, "tags": {}, "labels": {}}"#,
+        r#"{"uuid": "GPU-1", "power_w": true, "memory_used": [1], "process_count": "yes", "pcie_replays": "P8", "ecc_mode": "Enabled", "performance_state": "P8", "persistence_mode": true, "idle": false, "tags": {}, "labels": {}}"#,
     );
     let mut wrong: Vec<String> = parsed.invalid.iter().map(|(_, error)| error.to_string()).collect();
     wrong.sort();
     let expected = [
         "\"labels\" cannot be the name of an unknown column",
         "memory_used is no number",
+        "pcie_replays is no number",
         "power_w is no number",
+        "process_count is no number",
         "tags is neither a number nor a text",
     ];
     assert_eq!(wrong, expected);
     let batch = parsed.batch.unwrap();
     let fields = &message::render(&batch, 0).unwrap()["fields"];
     assert_eq!((&fields["persistence_mode"], &fields["idle"]), (&1.into(), &"false".into()));
+    assert_eq!((&fields["ecc_mode"], &fields["performance_state"]), (&1.into(), &8.into()));
     assert_eq!((fields.get("power_w"), fields.get("memory_used_mb")), (None, None));
+    assert_eq!((fields.get("process_count"), fields.get("pcie_replays")), (None, None));
     for fields in [
         r#"{"uuid": {"id": "GPU-1"}, "gpu_id": 3, "hostname": "n1", "power_w": 5}"#,
         r#"{"gpu_id": true, "index": 3, "hostname": "n1", "power_w": 5}"#,

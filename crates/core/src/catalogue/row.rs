@@ -115,6 +115,11 @@ impl Metric {
         (min..=max).contains(&value)
     }
 
+    /// Whether it has the two states 0 and 1, which words and booleans may stand for.
+    pub fn is_flag(&self) -> bool {
+        self.instrument == Instrument::State && self.range == FLAG
+    }
+
     pub(super) const fn host(mut self) -> Self {
         self.table = Table::SystemEvents;
         self.scope = Scope::Host;

@@ -2,7 +2,7 @@
 
 use gpuvitals_core::AbsenceReason;
 use gpuvitals_core::batch::{Value, ValueError};
-use gpuvitals_core::catalogue::{MetricId, Unit, second_by_dcgm};
+use gpuvitals_core::catalogue::{MetricId, second_by_dcgm};
 use gpuvitals_core::foreign::{self, NoNumber, absence, blank_float, blank_integer, scaled};
 
 /// Requirements on a metric's cells.
@@ -11,7 +11,6 @@ pub(super) struct Scale {
     pub(super) id: MetricId,
     /// Column value = cell × factor.
     factor: f64,
-    unit: Unit,
     range: (f64, f64),
     /// The name is DCGM's, whose blank values are numbers.
     dcgm: bool,
@@ -28,7 +27,7 @@ impl Scale {
         let second = second_by_dcgm(name);
         let is_shared = |name: &str| second_by_dcgm(name).is_some_and(|second| second != id);
         let is_own = second.is_none() && facts.dcgm.iter().any(|name| is_shared(name.name));
-        Self { id, factor, unit: facts.unit, range: facts.range, dcgm, second, is_own }
+        Self { id, factor, range: facts.range, dcgm, second, is_own }
     }
 }
 
@@ -94,7 +93,7 @@ fn value(text: &str, scale: &Scale) -> Result<Value, Missing> {
     if let Some(reason) = absence(text) {
         return Err(Missing::Absent(reason));
     }
-    foreign::number(text, scale.unit).map_err(|none| {
+    foreign::number(text, scale.id.metric()).map_err(|none| {
         Missing::Invalid(match none {
             NoNumber::NotNumber => format!("{:?} is no number", shortened(text)),
             NoNumber::Unit => {
