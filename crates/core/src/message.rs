@@ -256,12 +256,12 @@ fn cell<'a>(name: &str, value: &'a Json) -> Option<Cell<'a>> {
     }
 }
 
-/// The value of a field that is kept under its own name.
+/// The value of a field that is kept under its own name. A text stays one: `007` may be a name.
 fn unknown(value: &Json) -> Option<Cell<'_>> {
     match value {
         Json::String(text) => {
             let text = text.trim();
-            absence(text).is_none().then(|| text.parse::<f64>().map_or(Cell::Text(text), Cell::Number))
+            absence(text).is_none().then_some(Cell::Text(text))
         }
         Json::Bool(flag) => Some(Cell::Text(if *flag { "true" } else { "false" })),
         Json::Object(_) | Json::Array(_) => Some(Cell::Nested),

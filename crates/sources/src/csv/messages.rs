@@ -11,6 +11,7 @@ use gpuvitals_core::time;
 use serde_json::{Map, Value as Json};
 
 use super::cell::plain_number;
+use super::subject::ExtraCell;
 
 /// A field of a message.
 pub(super) type Field = (Arc<str>, Json);
@@ -37,9 +38,19 @@ impl Messages {
 
     /// Sets a field of a row to what a cell holds.
     pub(super) fn put(&mut self, row: RowId, name: &str, cell: &str) {
+        self.insert(row, name, value(cell));
+    }
+
+    /// Sets a field of a row to the number or text that a cell of an unknown column is taken for.
+    pub(super) fn put_extra(&mut self, row: RowId, cell: &ExtraCell) {
+        let taken = if cell.number.is_some() { value(&cell.text) } else { cell.text.trim().into() };
+        self.insert(row, &cell.name, taken);
+    }
+
+    fn insert(&mut self, row: RowId, name: &str, value: Json) {
         let place = self.places.get(&row).and_then(|&place| self.rows.get_mut(place));
         if let Some((_, fields)) = place {
-            fields.insert(name.to_owned(), value(cell));
+            fields.insert(name.to_owned(), value);
         }
     }
 

@@ -380,7 +380,7 @@ impl RowBuilder {
                 && matches!(outcome, Ok(()) | Err(ValueError::Mixed(_)))
             {
                 // A message has no columns that hold one type only.
-                messages.put(row, &cell.name, &cell.text);
+                messages.put_extra(row, cell);
                 continue;
             }
             match outcome {

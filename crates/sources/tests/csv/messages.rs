@@ -115,6 +115,16 @@ fn a_row_of_the_long_form_is_one_message_with_dcgms_names() {
 }
 
 #[test]
+fn labels_stay_texts_whatever_they_look_like() {
+    let text = "timestamp,metric_name,gpu_id,uuid,value,labels_raw\n\
+                1000,DCGM_FI_DEV_GPU_TEMP,0,GPU-5fd4f087-86f3-7a43-b711-4771313afc50,63,\
+                \"rack=\"\"007\"\",row=\"\"1e3\"\"\"\n";
+    let messages = assert_comes_back(reader(text.as_bytes().to_vec()), "labels");
+    let fields = &messages[0]["fields"];
+    assert_eq!((&fields["label_rack"], &fields["label_row"]), (&json!("007"), &json!("1e3")));
+}
+
+#[test]
 fn what_nvidia_smi_wrote_on_real_machines_comes_back_as_the_same_rows() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/nvidia/captures");
     let mut seen = 0;
