@@ -68,10 +68,20 @@ pub(crate) struct Shared {
     stuck: watch::Sender<Option<Arc<JsonlError>>>,
     /// Why nothing is taken any more.
     failed: OnceLock<Arc<JsonlError>>,
-    health: Mutex<Health>,
+    condition: Mutex<Condition>,
     counts: Arc<Counts>,
     /// Rows of other tables, by the table's place.
     left_out: [AtomicU64; Table::ALL.len()],
+}
+
+/// The health, and its reasons; each has its own end.
+#[derive(Debug)]
+struct Condition {
+    health: Health,
+    /// Why the log takes no rows; empty if it does.
+    log: String,
+    /// Why files cannot be written; empty if they can.
+    files: String,
 }
 
 impl Jsonl {
@@ -154,7 +164,10 @@ impl Jsonl {
         // The room bounds what waits for the log.
         self.0.log.append_exceeding_with(KIND_ROWS, payload.into(), Durability::Synced, Box::new(done));
         match outcome.await {
-            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(true)) => {
+                shared.observe(|condition| condition.log.clear());
+                Ok(())
+            }
             Ok(Err(error)) => Err(shared.note_log(error)),
             Ok(Ok(false)) | Err(_) => Err(JsonlError::Closed),
         }
@@ -201,7 +214,7 @@ impl Sink for Jsonl {
     }
 
     fn health(&self) -> Health {
-        self.0.shared.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.shared.condition.lock().unwrap_or_else(PoisonError::into_inner).health.clone()
     }
 
     fn families(&self) -> Vec<Family> {
@@ -277,7 +290,11 @@ impl Shared {
             room_permits,
             stuck: watch::Sender::new(None),
             failed: OnceLock::new(),
-            health: Mutex::new(Health::healthy(clock::now_ns())),
+            condition: Mutex::new(Condition {
+                health: Health::healthy(clock::now_ns()),
+                log: String::new(),
+                files: String::new(),
+            }),
             counts: Arc::default(),
             left_out: Default::default(),
         }
@@ -328,7 +345,7 @@ impl Shared {
     /// Sets or (none) clears why files cannot be written.
     pub(crate) fn set_stuck(&self, reason: Option<Arc<JsonlError>>) {
         let words = reason.as_ref().map(|error| format!("JSON lines are not written: {}", causes(&**error)));
-        self.observe(words);
+        self.observe(|condition| condition.files = words.unwrap_or_default());
         self.stuck.send_replace(reason);
     }
 
@@ -349,23 +366,26 @@ impl Shared {
     /// Notes that the log did not take rows.
     fn note_log(&self, error: LogError) -> JsonlError {
         let error = JsonlError::Log(error);
-        self.observe(Some(format!("rows are not taken: {}", causes(&error))));
+        let words = format!("rows are not taken: {}", causes(&error));
+        self.observe(|condition| condition.log = words);
         error
     }
 
-    fn observe(&self, words: Option<String>) {
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = words.unwrap_or_default();
-        if health.reason == words {
+    fn observe(&self, change: impl FnOnce(&mut Condition)) {
+        let mut condition = self.condition.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut condition);
+        let reasons = [condition.log.as_str(), condition.files.as_str()];
+        let words = reasons.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
+        if condition.health.reason == words {
             return;
         }
         if words.is_empty() {
-            tracing::info!("JSON lines are written again");
+            tracing::info!("the sink of JSON lines takes and writes rows again");
         } else {
             tracing::warn!(reason = words, "the sink of JSON lines is degraded");
         }
         let status = if words.is_empty() { Status::Healthy } else { Status::Degraded };
-        health.observe(status, words, clock::now_ns());
+        condition.health.observe(status, words, clock::now_ns());
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::io::ErrorKind;
 
-use gpuvitals_core::causes;
 use gpuvitals_core::ports::{Sink, SinkError};
+use gpuvitals_core::{Status, causes};
 use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Durability, Log, LogConfig};
@@ -221,4 +221,33 @@ async fn a_record_that_cannot_be_read_refuses_to_open_and_stays() {
         let last = recovery.map(Result::unwrap).last().unwrap();
         assert_eq!((last.sequence, last.kind, &*last.payload), (next, kind, payload.as_bytes()));
     }
+}
+
+/// The log takes nothing while earlier rows are written: that these can be written does not end the other cause.
+#[tokio::test]
+async fn each_cause_of_degraded_health_has_its_own_end() {
+    let [files, log] = [FaultDisk::new(), FaultDisk::new()];
+    let (jsonl, _) = Jsonl::open_on(&JsonlConfig::new(""), files.clone(), log.clone()).unwrap();
+    let row = |second| vec![batch(&[("gpu_0", second, &[("power_w", 7.0)])])];
+    jsonl.accept(row(0)).await.unwrap();
+    files.fail_all(Op::Write, Some(ErrorKind::PermissionDenied));
+    jsonl.flush().await.unwrap_err();
+    log.fail_all(Op::Write, Some(ErrorKind::StorageFull));
+    let busy = jsonl.accept(row(1)).await.unwrap_err();
+    assert!(matches!(busy, SinkError::Busy(_)), "{busy:?}");
+    let reason = jsonl.health().reason;
+    assert!(
+        reason.contains("rows are not taken: ") && reason.contains("; JSON lines are not written: "),
+        "{reason}"
+    );
+
+    files.fail_all(Op::Write, None);
+    jsonl.flush().await.unwrap();
+    let health = jsonl.health();
+    assert_eq!(health.status, Status::Degraded);
+    assert!(health.reason.starts_with("rows are not taken: ") && !health.reason.contains(';'), "{health:?}");
+
+    log.fail_all(Op::Write, None);
+    jsonl.accept(row(1)).await.unwrap();
+    assert_eq!(jsonl.health().status, Status::Healthy);
 }
