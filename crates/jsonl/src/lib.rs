@@ -17,6 +17,11 @@
 //! there. After a crash the records after the last note are compared with the ends of the files: a line that is there is not
 //! written again, what the crash left of a line is cut off.
 //!
+//! # A file that cannot be written
+//! Its rows wait in memory and in the log, and the files of other GPUs are written. Meanwhile the log is not truncated, for
+//! nobody. When the rows that wait take all the memory that they may, or the rows in the log eight times as much, which is
+//! what opening anew would take, nothing is accepted until the file can be written.
+//!
 //! # Equal keys
 //! Rows of one GPU and instant that wait together become one line. A row that comes later than its line was written is
 //! compared with the last lines of its file (at least [`LOOK_BACK`] bytes): values that are there already are left out, and if

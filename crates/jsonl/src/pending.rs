@@ -24,6 +24,8 @@ pub(crate) struct GpuRows {
     pub(crate) rows: BTreeMap<i64, Cells>,
     /// Bytes that these rows take as lines if none merges with another. More is never written of them.
     pub(crate) lines_len: usize,
+    /// Room in memory that they hold.
+    pub(crate) permits: usize,
 }
 
 /// Rows by the key of their GPU.
@@ -31,8 +33,17 @@ pub(crate) struct GpuRows {
 pub(crate) struct Pending(pub(crate) BTreeMap<Arc<str>, GpuRows>);
 
 impl Pending {
+    /// Adds the rows of batches, to which the permits go in equal parts. Returns those that are left: there was no row.
+    pub(crate) fn add(&mut self, batches: &[Batch], mut permits: usize) -> usize {
+        let mut rows_left = batches.iter().map(Batch::rows).sum();
+        for batch in batches {
+            self.add_batch(batch, &mut permits, &mut rows_left);
+        }
+        permits
+    }
+
     /// Adds the rows of a batch; of two values of a row the later stays.
-    pub(crate) fn add(&mut self, batch: &Batch) {
+    fn add_batch(&mut self, batch: &Batch, permits: &mut usize, rows_left: &mut usize) {
         let columns = columns(batch);
         for (row, &timestamp_ns) in batch.timestamps().iter().enumerate() {
             let Some(key) = key(batch, row) else { continue };
@@ -46,6 +57,10 @@ impl Pending {
                 }
             }
             gpu.lines_len += len;
+            let part = *permits / (*rows_left).max(1);
+            gpu.permits += part;
+            *permits -= part;
+            *rows_left = rows_left.saturating_sub(1);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -22,7 +22,10 @@ use crate::recovery::{self, JsonlRecovered, KIND_ROWS};
 use crate::writer::{EVENTS, Event, Writer};
 
 /// Bytes of one permit of [`Shared::room`].
-const PERMIT_BYTES: usize = 1024;
+pub(crate) const PERMIT_BYTES: usize = 1024;
+/// While the file of one GPU cannot be written, the log keeps the rows of all: at most so many times the room, since opening
+/// anew has them in memory.
+const BACKLOG_ROOMS: usize = 8;
 
 /// Where and how JSON lines are written.
 #[derive(Debug, Clone)]
@@ -31,7 +34,8 @@ pub struct JsonlConfig {
     pub dir: PathBuf,
     /// A file that has grown to this many bytes gets its number, and a new one begins.
     pub file_bytes: u64,
-    /// Most memory that rows may take that are in the log and not in files.
+    /// Most memory that rows may take that are in the log and not in files. Opening takes up to eight times as much, if a
+    /// file could not be written for long.
     pub pending_bytes: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u32,
@@ -64,6 +68,8 @@ pub(crate) struct Shared {
     /// Room in memory for rows that are not in files.
     pub(crate) room: Arc<Semaphore>,
     pub(crate) room_permits: usize,
+    /// Permits that rows took since all rows were in files. Those of written ones are back in the room.
+    pub(crate) backlog: AtomicUsize,
     /// Why files cannot be written now, if so.
     stuck: watch::Sender<Option<Arc<JsonlError>>>,
     /// Why nothing is taken any more.
@@ -288,6 +294,7 @@ impl Shared {
         Self {
             room: Arc::new(Semaphore::new(room_permits)),
             room_permits,
+            backlog: AtomicUsize::new(0),
             stuck: watch::Sender::new(None),
             failed: OnceLock::new(),
             condition: Mutex::new(Condition {
@@ -304,6 +311,11 @@ impl Shared {
     async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, JsonlError> {
         let wanted = (bytes / PERMIT_BYTES + 1).min(self.room_permits / 3);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        if let Some(reason) = &*self.stuck.borrow()
+            && self.backlog.load(Ordering::Relaxed) >= self.room_permits.saturating_mul(BACKLOG_ROOMS)
+        {
+            return Err(JsonlError::Full(Arc::clone(reason)));
+        }
         if let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(wanted) {
             return Ok(permit);
         }

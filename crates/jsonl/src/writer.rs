@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::error::JsonlError;
 use crate::files::Files;
-use crate::pending::Pending;
+use crate::pending::{self, Pending};
 use crate::recovery::KIND_WRITTEN;
-use crate::sink::Shared;
+use crate::sink::{PERMIT_BYTES, Shared};
 
 /// Events that wait at most; then the log's thread waits.
 pub(crate) const EVENTS: usize = 1024;
@@ -41,7 +41,7 @@ pub(crate) struct Writer {
     log: Arc<Log>,
     files: Files,
     pending: Pending,
-    /// Room that the pending rows take.
+    /// Room that the rows take that came since files were written last.
     permits: usize,
     /// The last record whose rows came.
     sequence: u64,
@@ -66,9 +66,9 @@ impl Writer {
         sequence: u64,
     ) -> Self {
         let mut pending = Pending::default();
-        for batch in replayed {
-            pending.add(batch);
-        }
+        pending.add(replayed, 0);
+        let bytes: usize = replayed.iter().filter_map(|batch| pending::check(batch).ok()).sum();
+        shared.backlog.store(bytes / PERMIT_BYTES, Ordering::Relaxed);
         let is_unnoted = Arc::new(AtomicBool::new(false));
         let write_at = (!replayed.is_empty()).then(clock::instant);
         let noted = if replayed.is_empty() { sequence } else { 0 };
@@ -122,11 +122,12 @@ impl Writer {
     }
 
     fn take(&mut self, sequence: u64, batches: &[Batch], room: OwnedSemaphorePermit) {
-        for batch in batches {
-            self.pending.add(batch);
-        }
-        self.permits += room.num_permits();
+        let permits = room.num_permits();
         room.forget();
+        let left = self.pending.add(batches, permits);
+        self.shared.room.add_permits(left);
+        self.permits += permits;
+        self.shared.backlog.fetch_add(permits, Ordering::Relaxed);
         self.sequence = sequence;
         if self.write_at.is_none() {
             self.write_at = Some(clock::instant() + WRITE_AGE);
@@ -166,13 +167,17 @@ impl Writer {
     /// Appends the pending rows to their files. Those of a file that cannot be written stay, and so do all after a failed sync.
     fn write(&mut self) -> Result<(), JsonlError> {
         let mut error = None;
-        let files = &mut self.files;
+        self.permits = 0;
+        let (files, room) = (&mut self.files, &self.shared.room);
         self.pending.0.retain(|gpu, rows| {
             if matches!(error, Some(JsonlError::Failed(_))) {
                 return true;
             }
             let written = files.write(gpu, rows);
             let stays = written.is_err();
+            if !stays {
+                room.add_permits(rows.permits);
+            }
             error = written.err().or_else(|| error.take());
             stays
         });
@@ -180,7 +185,7 @@ impl Writer {
             return Err(error);
         }
         self.written = self.sequence;
-        self.shared.room.add_permits(std::mem::take(&mut self.permits));
+        self.shared.backlog.store(0, Ordering::Relaxed);
         Ok(())
     }
 

@@ -270,3 +270,43 @@ async fn a_file_that_cannot_be_written_degrades_and_memory_is_bounded() {
         read(&mut Kept::new(), &lines);
     }
 }
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_leaves_room_for_the_rows_of_other_gpus() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = JsonlConfig { pending_bytes: 32 << 10, ..JsonlConfig::new(dir.path()) };
+    let (mut jsonl, _) = Jsonl::open(&config).unwrap();
+    let obstacle = dir.path().join("gpu_0.jsonl");
+    fs::create_dir(&obstacle).unwrap();
+    let row = |gpu, second| vec![batch(&[(gpu, second, &[("power_w", 7.0)])])];
+    jsonl.accept(row("gpu_0", 0)).await.unwrap();
+    // An accept takes at least 1 KiB of the 32.
+    for second in 0..100 {
+        jsonl.accept(row("gpu_1", second)).await.unwrap();
+        jsonl.flush().await.unwrap_err();
+    }
+    assert_eq!(text(dir.path(), "gpu_1.jsonl").lines().count(), 100);
+    // What opening anew has in memory is bounded, too, also over restarts.
+    let mut accepted = 100;
+    for _ in 0..8 {
+        while jsonl.accept(row("gpu_1", accepted)).await.is_ok() {
+            jsonl.flush().await.unwrap_err();
+            accepted += 1;
+        }
+        // A row of one value takes 400 bytes or more.
+        assert!(accepted < 8 * 32 * 1024 / 400, "{accepted}");
+        drop(jsonl.close().await);
+        jsonl = Jsonl::open(&config).unwrap().0;
+        jsonl.flush().await.unwrap_err();
+    }
+
+    fs::remove_dir(&obstacle).unwrap();
+    jsonl.flush().await.unwrap();
+    jsonl.accept(row("gpu_1", accepted)).await.unwrap();
+    jsonl.close().await.unwrap();
+    for (gpu, lines) in [("gpu_0", 1), ("gpu_1", accepted + 1)] {
+        let text = text(dir.path(), &format!("{gpu}.jsonl"));
+        assert_eq!(i64::try_from(text.lines().count()).unwrap(), lines);
+        read(&mut Kept::new(), &text);
+    }
+}
