@@ -63,7 +63,7 @@ impl HealthEvents {
     /// The events of a batch of `gpu_events`, as rows of `gpu_health_events`; none if nothing happened. The rows of one
     /// GPU come in the order of time.
     pub fn of(&mut self, batch: &Batch) -> Option<Batch> {
-        let keys = RowKeys::of(batch.records()).ok()?;
+        let keys = RowKeys::of(batch.records(), batch.table()).ok()?;
         let (columns, blanks) = (Columns::of(batch), Blanks::of(batch));
         let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
         for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {

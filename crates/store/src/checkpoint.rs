@@ -61,7 +61,7 @@ fn spell(gpus: &[Arc<GpuState>], bytes: &mut Vec<u8>) -> Result<(), wire::WireEr
 pub(crate) fn read(bytes: &[u8], fleet: &mut LiveFleet) -> Result<(), FramesError> {
     for batch in wire::decode_frames(bytes) {
         let batch = batch?;
-        if let Ok(keys) = RowKeys::of(batch.records()) {
+        if let Ok(keys) = RowKeys::of(batch.records(), batch.table()) {
             fleet.apply(&batch, &keys);
         }
     }

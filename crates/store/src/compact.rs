@@ -189,7 +189,8 @@ impl Cursor {
         let entry = &self.entry;
         self.table.verify(group).map_err(|error| condemn(entry, error))?;
         for rows in self.table.read_group(group).map_err(|error| condemn(entry, error))? {
-            let keys = RowKeys::of(&rows).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+            let keys =
+                RowKeys::of(&rows, entry.table).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
             self.pending.push((rows, keys));
         }
         Ok(())
@@ -213,7 +214,8 @@ impl Cursor {
             }
             if rest > 0 {
                 let rest = rows.slice(whole, rest);
-                let keys = RowKeys::of(&rest).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+                let keys = RowKeys::of(&rest, self.entry.table)
+                    .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
                 self.pending.push((rest, keys));
             }
         }

@@ -213,9 +213,10 @@ fn apply_file(entry: &FileEntry, fleet: &mut LiveFleet) -> Result<(), file::File
     for group in 0..table.row_groups.len() {
         table.verify(group)?;
         for rows in table.read_group(group)? {
-            if let (Ok(keys), Ok(batch)) =
-                (RowKeys::of(&rows), Batch::new(Table::GpuEvents, rows.clone(), Origin::default(), 0))
-            {
+            if let (Ok(keys), Ok(batch)) = (
+                RowKeys::of(&rows, Table::GpuEvents),
+                Batch::new(Table::GpuEvents, rows.clone(), Origin::default(), 0),
+            ) {
                 fleet.apply(&batch, &keys);
             }
         }

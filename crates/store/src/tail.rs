@@ -46,7 +46,7 @@ impl Chunk {
     pub(crate) fn merged(table: Table, parts: &[RecordBatch]) -> Result<Self, MergeError> {
         let plan = Merge::plan(table, parts, Order::GpuTime)?;
         let records = plan.batch(0..plan.rows())?;
-        let keys = RowKeys::of(&records).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+        let keys = RowKeys::of(&records, table).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
         Ok(Self::sorted(table, records, &keys))
     }
 

@@ -46,7 +46,8 @@ impl Arrival {
     /// # Errors
     /// When a row names no GPU.
     pub(crate) fn new(batch: Batch) -> Result<Self, MergeError> {
-        let keys = RowKeys::of(batch.records()).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+        let keys = RowKeys::of(batch.records(), batch.table())
+            .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
         let chunk = Chunk::merged(batch.table(), std::slice::from_ref(batch.records()))?;
         Ok(Self { batch, keys, chunk })
     }

@@ -25,10 +25,13 @@ pub(crate) struct GpuRows<'a> {
 impl<'a> GpuRows<'a> {
     /// The rows with the columns in `wanted`, or all; none if the batch has no rows of its table.
     pub(crate) fn of(batch: &'a Batch, wanted: Option<&[String]>) -> Option<Self> {
+        let subject = batch.table().subject();
         Some(Self {
             times: batch.timestamps(),
-            subjects: batch.identity_column(batch.table().subject())?,
-            partitions: batch.identity_column(IdentityColumn::Partition),
+            subjects: batch.identity_column(subject)?,
+            partitions: Some(IdentityColumn::Partition)
+                .filter(|_| subject == IdentityColumn::Uuid)
+                .and_then(|column| batch.identity_column(column)),
             nodes: batch.identity_column(IdentityColumn::Node),
             sources: batch.identity_column(IdentityColumn::Source),
             columns: Columns::of(batch, wanted),

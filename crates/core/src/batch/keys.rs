@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use super::{Value, text_type};
 use crate::{IdentityColumn, Table};
 
-/// GPU keys of the rows of one batch: a number per row, and the text of each number. Two numbers may have the
+/// Keys of the GPUs or hosts of the rows of one batch: a number per row, and the text of each number. Two numbers may have the
 /// same text.
 #[derive(Debug, Default)]
 pub struct RowKeys {
@@ -24,22 +24,23 @@ pub struct RowKeys {
 
 /// A row without a key, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("row {0} names neither a GPU nor a node")]
+#[error("row {0} does not name its GPU or host")]
 pub struct KeylessRow(pub usize);
 
 impl RowKeys {
-    /// Keys of a batch: `uuid`, or `uuid:partition`; in a table without GPUs the node.
+    /// Keys of a table's rows: `uuid`, or `uuid:partition`; in a table without GPUs the node, whatever else they say.
     ///
     /// # Errors
     /// The first row that has none.
-    pub fn of(batch: &RecordBatch) -> Result<Self, KeylessRow> {
+    pub fn of(batch: &RecordBatch, table: Table) -> Result<Self, KeylessRow> {
         let text = |column: IdentityColumn| {
             batch
                 .column_by_name(column.name())
                 .and_then(as_dictionary)
                 .filter(|array| array.null_count() < array.len())
         };
-        let Some(owner) = text(IdentityColumn::Uuid).or_else(|| text(IdentityColumn::Node)) else {
+        let subject = table.subject();
+        let Some(owner) = text(subject) else {
             return if batch.num_rows() == 0 {
                 Ok(Self { ids: Vec::new(), keys: Vec::new() })
             } else {
@@ -47,7 +48,7 @@ impl RowKeys {
             };
         };
         let owners = dictionary(&owner).ok_or(KeylessRow(0))?;
-        let partitions = text(IdentityColumn::Partition);
+        let partitions = if subject == IdentityColumn::Uuid { text(IdentityColumn::Partition) } else { None };
         let partitions = partitions.as_ref().and_then(dictionary);
         // A few rows cut from many have a dictionary of all: then only theirs are looked at.
         if partitions.is_some() || owners.len() < owners.values().len() {
@@ -88,7 +89,7 @@ impl RowKeys {
     /// # Errors
     /// As [`RowKeys::of`].
     pub fn whole(batch: &RecordBatch, table: Table) -> Result<Self, KeylessRow> {
-        let subjects = Self::of(batch)?;
+        let subjects = Self::of(batch, table)?;
         let Some(rest) = Self::rest(batch, table) else { return Ok(subjects) };
         let mut known: HashMap<(u32, u32), u32, RandomState> = HashMap::default();
         let mut whole = Self { ids: Vec::with_capacity(batch.num_rows()), keys: Vec::new() };

@@ -168,7 +168,7 @@ impl<'a> TableWriter<'a> {
     }
 
     fn describe(&self, piece: &RecordBatch, facts: &mut RowGroupFacts) -> Result<(), FileError> {
-        let keys = RowKeys::of(piece)
+        let keys = RowKeys::of(piece, self.place.table)
             .map_err(|_| FileError::Damaged { path: self.fresh.path.clone(), what: "a row names no GPU" })?;
         let key = |id: Option<&u32>| {
             id.and_then(|&id| keys.keys.get(id as usize))

@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
 use foldhash::fast::RandomState;
+use gpuvitals_core::Table;
 use gpuvitals_core::batch::{RowKeys, TIMESTAMP_COLUMN};
-use gpuvitals_core::{IdentityColumn, Table};
 
 use super::{MergeError, Order, Pick};
 
@@ -46,7 +46,7 @@ struct Row {
 }
 
 pub(crate) fn sort(table: Table, parts: &[RecordBatch], order: Order) -> Result<Sorted, MergeError> {
-    let (gpus, ranks) = ranked(subjects(parts)?);
+    let (gpus, ranks) = ranked(subjects(table, parts)?);
     let rests = parts
         .iter()
         .map(|part| RowKeys::rest(part, table))
@@ -143,13 +143,12 @@ fn small(count: usize) -> u32 {
 }
 
 /// The GPUs or hosts of each part's rows.
-fn subjects(parts: &[RecordBatch]) -> Result<Vec<RowKeys>, MergeError> {
+fn subjects(table: Table, parts: &[RecordBatch]) -> Result<Vec<RowKeys>, MergeError> {
     let of = |(part, batch): (usize, &RecordBatch)| {
-        RowKeys::of(batch).map_err(|row| {
-            if batch.column_by_name(IdentityColumn::Uuid.name()).is_none()
-                && batch.column_by_name(IdentityColumn::Node.name()).is_none()
-            {
-                MergeError::Required { part, column: IdentityColumn::Uuid.name() }
+        RowKeys::of(batch, table).map_err(|row| {
+            let column = table.subject().name();
+            if batch.column_by_name(column).is_none() {
+                MergeError::Required { part, column }
             } else {
                 MergeError::Nobody { part, row: row.0 }
             }

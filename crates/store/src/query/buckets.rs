@@ -127,7 +127,8 @@ impl Piece<'_> {
             }
         }
         if let Some(merged) = merge(self.query.table, &apart, Order::GpuTime)? {
-            let keys = RowKeys::of(&merged).map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
+            let keys = RowKeys::of(&merged, self.query.table)
+                .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
             let labels = labels(&merged, self.query.group_by, keys);
             let mut tally = self.tally(i64::MIN, i64::MAX);
             tally.add(&merged, &labels, self.grid, &[])?;
@@ -170,7 +171,7 @@ impl Piece<'_> {
         let records = part.read(&columns, rows).map_err(Unread::Part)?;
         let keys = match scope.only_key() {
             Some(key) => Ok(RowKeys::one(key, records.num_rows())),
-            None if by_gpu => RowKeys::of(&records),
+            None if by_gpu => RowKeys::of(&records, self.query.table),
             None => Ok(RowKeys::default()),
         };
         let keys = keys.map_err(|row| Unread::Merge(MergeError::Nobody { part: 0, row: row.0 }))?;

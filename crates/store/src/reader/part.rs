@@ -182,7 +182,7 @@ impl Part {
 
     fn find_gpus(&self, table: Table) -> Result<GpuIndex, String> {
         let records = self.read(&Columns::subjects(table), std::slice::from_ref(&(0..self.rows)))?;
-        let keys = RowKeys::of(&records).map_err(|row| format!("row {} names no GPU", row.0))?;
+        let keys = RowKeys::of(&records, table).map_err(|row| format!("row {} names no GPU", row.0))?;
         let mut index = GpuIndex::new();
         let mut start = 0;
         for run in keys.ids.chunk_by(|a, b| a == b) {

@@ -32,6 +32,9 @@ fn rows(table: Table, puts: &[Put]) -> Batch {
         let (uuid, partition) = gpu.split_once(':').unwrap_or((gpu, ""));
         let mut identity = Identity::default();
         if table == Table::SystemEvents {
+            // A GPU that all hosts name is no part of their rows' key.
+            identity.set(IdentityColumn::Uuid, "GPU-0").unwrap();
+            identity.set(IdentityColumn::Partition, &format!("p{value}")).unwrap();
             identity.set(IdentityColumn::Node, &gpu.replace("GPU", "node")).unwrap();
         } else {
             identity.set(IdentityColumn::Uuid, uuid).unwrap();
@@ -69,7 +72,8 @@ fn spelled(batch: &Batch) -> Spelled {
     let mut found = Spelled::new();
     for at in 0..batch.rows() {
         let identity = batch.identity(at);
-        let subject = identity.key().unwrap_or_else(|| Arc::from(identity.node().unwrap()));
+        let of_hosts = batch.table() == Table::SystemEvents;
+        let subject = if of_hosts { Arc::from(identity.node().unwrap()) } else { identity.key().unwrap() };
         let time = batch.timestamps().get(at).unwrap();
         let mut key = vec![subject.to_string(), time.to_string()];
         let mut others = Vec::new();
