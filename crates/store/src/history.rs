@@ -27,7 +27,14 @@ impl History for Store {
     }
 
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
-        Box::pin(std::future::ready(Ok(Part::whole(self.fleet()))))
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            if let Some(shown) = inner.shared.shown() {
+                return Ok(Part::whole(shown));
+            }
+            let job = tokio::task::spawn_blocking(move || inner.shared.fleet());
+            job.await.map(Part::whole).map_err(QueryError::failed)
+        })
     }
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
@@ -183,6 +190,7 @@ fn newest(gpu: &Arc<str>, recent: &Recent) -> RowsQuery {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::task::{Context, Poll, Waker};
 
     use gpuvitals_core::history::{Aggregate, GroupBy};
     use gpuvitals_core::{MetricId, causes};
@@ -216,6 +224,27 @@ mod tests {
         for error in [rows.unwrap_err(), buckets.unwrap_err()] {
             assert!(causes(&error).contains("nobody waits"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_the_fleet_is_not_held_up_by_the_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(StoreConfig::new(dir.path())).unwrap();
+        let mut nobody = Context::from_waker(Waker::noop());
+        let shown = store.fleet();
+        let shared = Arc::clone(&store.0);
+        let mut answer = {
+            let _writing = shared.shared.fleet.lock().unwrap();
+            let Poll::Ready(current) = History::fleet(&store).as_mut().poll(&mut nobody) else {
+                panic!("what is shown is current")
+            };
+            assert!(Arc::ptr_eq(&current.unwrap().answer, &shown));
+            shared.shared.version.fetch_add(1, Ordering::AcqRel);
+            let mut answer = History::fleet(&store);
+            assert!(answer.as_mut().poll(&mut nobody).is_pending());
+            answer
+        };
+        assert_eq!(answer.as_mut().await.unwrap().answer.gpus.len(), 0);
     }
 
     fn whole_day() -> BucketQuery {

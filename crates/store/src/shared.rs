@@ -134,14 +134,23 @@ impl Shared {
         Err(reason.map_or(AppendError::Closed, AppendError::MemoryFull))
     }
 
-    /// The present fleet; rebuilt only if it changed since the last call.
-    pub(crate) fn fleet(&self) -> Arc<Fleet> {
+    /// The fleet as it was last shown, if it has not changed since. Waits for nobody.
+    pub(crate) fn shown(&self) -> Option<Arc<Fleet>> {
         let version = self.version.load(Ordering::Acquire);
         let shown = self.shown.load();
-        if shown.version == version {
-            return Arc::clone(&shown);
+        (shown.version == version).then(|| Arc::clone(&shown))
+    }
+
+    /// The present fleet; rebuilt only if it changed since the last call. Waits for the writer.
+    pub(crate) fn fleet(&self) -> Arc<Fleet> {
+        if let Some(shown) = self.shown() {
+            return shown;
         }
         let mut live = self.fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another who waited may have rebuilt it.
+        if let Some(shown) = self.shown() {
+            return shown;
+        }
         let fresh = Arc::new(live.snapshot());
         self.shown.store(Arc::clone(&fresh));
         fresh
